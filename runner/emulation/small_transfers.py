@@ -12,6 +12,7 @@ from runner.resolve.placement import Pair
 from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.measurement.calibration import LinkMeasurement
 from testbed.network.gateway_plan import GatewayPlan
+from workloads.trace.replayed_trace import ReplayedTrace, WorkKind
 
 TIMES = 10
 
@@ -74,6 +75,9 @@ def _on_the_way(pair: Pair, bursts: Bursts) -> Iterator[tuple[tuple[str, str], i
 
 
 def _transfers(variant: ResolvedVariant) -> Iterator[_Transfer]:
+    if variant.trace is not None:
+        yield from _trace_transfers(variant, variant.trace)
+        return
     for boundary, size_bytes in enumerate(variant.work.activation_bytes):
         shared = variant.shares(boundary)
         part_bytes = size_bytes // (variant.pipelines_per_cell if shared else 1)
@@ -85,3 +89,15 @@ def _transfers(variant: ResolvedVariant) -> Iterator[_Transfer]:
         if size_bytes and len(ring) > 1:
             for pair in zip(ring, [*ring[1:], ring[0]], strict=True):
                 yield _Transfer("a ring's segment of the gradients", size_bytes // len(ring), pair)
+
+
+def _trace_transfers(variant: ResolvedVariant, trace: ReplayedTrace) -> Iterator[_Transfer]:
+    places = variant.placement.places
+    for rank, nodes in enumerate(trace.ranks):
+        for node in nodes:
+            if node.kind is WorkKind.SEND:
+                yield _Transfer("a message", node.size_bytes, (places[rank], places[node.peer]))
+            elif node.kind is WorkKind.ALL_REDUCE and rank == trace.groups[node.group][0]:
+                ring = variant.trace_rings[node.group]
+                for pair in ring:
+                    yield _Transfer("a ring's segment of an all-reduce", node.size_bytes // len(ring), pair)

@@ -19,6 +19,7 @@ from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.emulation.ranks.rank_processes import run_ranks
 from runner.emulation.ranks.start_gate import StartGate
+from runner.emulation.ranks.trace_configs import configure_trace
 from runner.emulation.serving.prefill_measurement import measured_profile
 from runner.emulation.serving.serving_configs import configure_serving
 from runner.emulation.serving.serving_outcome import gather
@@ -36,8 +37,10 @@ from testbed.kernel.inside import in_virtual_time
 from testbed.testbed import Testbed
 from testbed.virtual_time.repeatability import wait_for_whole_second
 from workloads.prefill.prefill_profile import UNMEASURED
+from workloads.serving.serving_configs import GpuServingConfig
 
 RANK, BASELINE_RANK = "workloads.rank", "workloads.baselines.torch_rank"
+TRACE_RANK = "workloads.trace_replay.trace_rank"
 
 
 @dataclass(frozen=True)
@@ -92,23 +95,14 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
             # A plan is made with times of a profile, and torch takes its own.
             ahead = planned_bubbles(point.topology, variant) if service.inference is None else {}
             serves = configure_serving(service, setting, ahead)
-        printed: ProgramOutcome | None = None
         outputs: Mapping[str, Path] = {}
         with (
             sampling(SAMPLERS, testbed, setting.epoch_ns, trial.dilation) as samples,
             serving(testbed, () if serves is None else serves.processes, folder) as faults,
         ):
-            if variant.program is not None:
-                printed = run_program(
-                    testbed, variant, variant.program, setting, failed=trial.failed, meanwhile=meanwhile
-                )
+            printed = _train(testbed, trial, setting, None if serves is None else serves.gpus, meanwhile)
+            if printed is not None:
                 samples.measured_ns = printed.measured_ns
-            elif variant.is_baseline:
-                run_ranks(testbed, BASELINE_RANK, configure_baseline(point, variant, setting), folder, meanwhile)
-            else:
-                plans = configure_ranks(point, variant, setting, None if serves is None else serves.gpus)
-                with StartGate(setting.start_gate, len(plans)) as gate:
-                    run_ranks(testbed, RANK, plans, folder, meanwhile, gate=gate)
         ranks = range(len(variant.placement.places)) if printed is None else ()
         logs = [_undilated(read_span_log(setting.span_log(rank)), trial.dilation) for rank in ranks]
         if printed is not None:
@@ -152,6 +146,30 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
         },
         outputs,
     )
+
+
+def _train(
+    testbed: Testbed,
+    trial: TrialSpec,
+    setting: SharedConfig,
+    serving_gpus: Mapping[int, GpuServingConfig] | None,
+    meanwhile: Callable[[], None],
+) -> ProgramOutcome | None:
+    """Run what trains until all of it has ended well. Return what a user's program left, None for ranks of ours."""
+    point, variant, folder = trial.point, trial.point.variant(trial.id.variant), setting.folder
+    if variant.program is not None:
+        return run_program(testbed, variant, variant.program, setting, failed=trial.failed, meanwhile=meanwhile)
+    if variant.is_baseline:
+        run_ranks(testbed, BASELINE_RANK, configure_baseline(point, variant, setting), folder, meanwhile)
+        return None
+    program, plans = (
+        (RANK, configure_ranks(point, variant, setting, serving_gpus))
+        if variant.trace is None
+        else (TRACE_RANK, configure_trace(point, variant, variant.trace, setting))
+    )
+    with StartGate(setting.start_gate, len(plans)) as gate:
+        run_ranks(testbed, program, plans, folder, meanwhile, gate=gate)
+    return None
 
 
 def mean_losses(logs: Iterable[SpanLogContents]) -> list[float]:

@@ -20,6 +20,8 @@ from workloads.compute.backends.backend import ComputeBackend, create_backend, l
 from workloads.compute.backends.registry import backend_class_path
 
 DEFAULT_KIND = "replay"
+TRACE_SCHEDULE = "trace"
+"""The schedule of variants that replay ``compute.trace``: the order that the trace has."""
 WRITTEN_COSTS = ("forward", "backward", "backward_weight", "recompute", "optimizer", "activation", "gradient")
 """The fields that state costs of the stages. Where one is written, they are those of no particular model."""
 
@@ -49,6 +51,13 @@ class ComputeSpec(StrictModel):
         "relative to the experiment file. Where torch computes, planned schedules take their times from it. Default: "
         "cpu for torch, otherwise none.",
         examples=["a100", "./my-gpu.json"],
+    )
+    trace: NameOrPath | None = Field(
+        default=None,
+        description="Folder of a Chakra execution trace, with a file `NAME.RANK.et` for each rank, relative to the "
+        "experiment file. Every variant replays it in each iteration, in place of training by a schedule: rank r on "
+        "the r-th GPU of the topology. No other times and sizes are then written. Default: none.",
+        examples=["traces/gpt"],
     )
     checkpointing: Truth | None = Field(
         default=None,
@@ -144,8 +153,11 @@ class ComputeSpec(StrictModel):
         except ValueError:
             # The validator of the field reports the unknown kind.
             return written
-        if written.get("profile") is None and backend.planning_profile is None:
-            defaults: dict[str, object] = {"forward": "50ms", "recompute": "0ms", "optimizer": "0ms"}
+        defaults: dict[str, object] = {}
+        if written.get("trace") is not None:
+            pass
+        elif written.get("profile") is None and backend.planning_profile is None:
+            defaults = {"forward": "50ms", "recompute": "0ms", "optimizer": "0ms"}
         else:
             defaults = {"checkpointing": True}
         if backend.on_device:
@@ -158,6 +170,9 @@ class ComputeSpec(StrictModel):
             backend = self.backend
         except ValueError as refusal:
             raise ValueError(f"options: {refusal}") from None
+        if self.trace is not None:
+            self._check_alone()
+            return self
         replaced = "the profile gives them" if backend.planning_profile is None else f"{backend.title} measures them"
         for name in ("forward", "backward", "backward_weight", "recompute", "optimizer"):
             if getattr(self, name) is not None and self.times_profile is not None:
@@ -173,6 +188,15 @@ class ComputeSpec(StrictModel):
         if self.checkpointing is not None and self.times_profile is None:
             raise ValueError("checkpointing: times are written out here: give a recompute time, or leave it out")
         return self
+
+    def _check_alone(self) -> None:
+        """Raise ValueError for a field that a replayed trace does not go with."""
+        if self.kind != DEFAULT_KIND:
+            raise ValueError(f"trace: only kind: {DEFAULT_KIND} replays a trace: leave kind out")
+        others = set(type(self).model_fields) - {"kind", "trace", "options"}
+        for name in sorted(others):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name}: the trace has its own times and sizes: leave {name} out")
 
     @property
     def backend_path(self) -> str:
@@ -195,7 +219,6 @@ class ComputeSpec(StrictModel):
     @model_serializer(mode="wrap")
     def _without_empty_fields(self, write: SerializerFunctionWrapHandler) -> Any:
         # Fields that came later. Where they are empty, the hash of the configuration stays what it was.
-        empty = [
-            name for name, value in (("options", self.options), ("deterministic", self.deterministic)) if not value
-        ]
+        later = {"options": self.options, "deterministic": self.deterministic, "trace": self.trace}
+        empty = [name for name, value in later.items() if not value]
         return {name: value for name, value in write(self).items() if name not in empty}

@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from ground.shown_text import shown
 from ground.strict_model import StrictModel
-from runner.experiment.compute_spec import WRITTEN_COSTS, ComputeSpec
+from runner.experiment.compute_spec import TRACE_SCHEDULE, WRITTEN_COSTS, ComputeSpec
 from runner.experiment.model_spec import DEFAULT_MODEL, WrittenModel
 from runner.experiment.prefill_spec import PrefillSpec
 from runner.experiment.quantities import AUTO, Dilation, PrintableName, whole_number
@@ -106,10 +106,30 @@ class ExperimentSpec(StrictModel):
         if not isinstance(written, Mapping) or "model" in written:
             return written
         compute = written.get("compute")
+        if isinstance(compute, Mapping) and compute.get("trace") is not None:
+            return written
         stated = compute if isinstance(compute, Mapping) and compute.get("profile") is None else {}
         if any(stated.get(name) is not None for name in WRITTEN_COSTS):
             return written
         return {**written, "model": DEFAULT_MODEL}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _replay_the_trace(cls, written: object) -> object:
+        """Let variants replay ``compute.trace`` where they have no schedule."""
+        compute = written.get("compute") if isinstance(written, Mapping) else None
+        if not isinstance(written, Mapping) or not isinstance(compute, Mapping) or compute.get("trace") is None:
+            return written
+        variants = written.get("variants", ({"name": TRACE_SCHEDULE},))
+        if not isinstance(variants, list | tuple):
+            return written
+        replaying = [
+            {"schedule": TRACE_SCHEDULE, **variant}
+            if isinstance(variant, Mapping) and variant.get("program") is None
+            else variant
+            for variant in variants
+        ]
+        return {**written, "variants": replaying}
 
     @field_validator("sweep", mode="before")
     @classmethod
@@ -120,6 +140,21 @@ class ExperimentSpec(StrictModel):
             if not isinstance(values, list | tuple) or not values:
                 raise ValueError(f"{path}: {shown(values)} is no list of values, write it like [10ms, 40ms]")
         return written
+
+    @model_validator(mode="after")
+    def _traces_are_replayed(self) -> "ExperimentSpec":
+        for position, variant in enumerate(self.variants):
+            replays = variant.schedule == TRACE_SCHEDULE
+            if replays and self.compute.trace is None:
+                raise ValueError(
+                    f"variants.{position}.schedule: give compute.trace, which it replays, or another schedule"
+                )
+            if self.compute.trace is not None and not replays and variant.program is None:
+                raise ValueError(
+                    f"variants.{position}.schedule: compute.trace has its own order of work: leave schedule out, or "
+                    "leave compute.trace out"
+                )
+        return self
 
     @model_validator(mode="after")
     def _prefill_is_described(self) -> "ExperimentSpec":

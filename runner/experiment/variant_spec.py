@@ -26,7 +26,7 @@ class VariantSpec(StrictModel):
     schedule: PrintableName = Field(
         default=PROGRAM,
         description="Schedule by which the stages work: a name of wanbed's or of an installed package's schedules. "
-        "It is left out where there is a `program`. Default: the program.",
+        "It is left out where there is a `program`. Default: the program, or `trace` with `compute.trace`.",
         examples=["1f1b"],
     )
     program: ProgramSpec | None = Field(

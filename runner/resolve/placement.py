@@ -78,8 +78,7 @@ class Placement:
         replicas = self.replicas(stage)
         if len(replicas) == 1:
             return ()
-        first_seen = {place.datacenter: position for position, place in reversed(list(enumerate(replicas)))}
-        return tuple(sorted(replicas, key=lambda place: (first_seen[place.datacenter], place.pipeline)))
+        return ring_order(replicas)
 
     def ring_pairs(self, stage: int) -> tuple[Pair, ...]:
         """Return each replica of a stage with the next one of its ring; () for a single replica."""
@@ -90,6 +89,23 @@ class Placement:
         """Return the highest number of connections between two ring neighbours; ``connections`` is by pair of hosts."""
         hosts = [(one.host.name, other.host.name) for one, other in self.ring_pairs(stage)]
         return max((connections[pair if pair in connections else pair[::-1]] for pair in hosts), default=1)
+
+
+def ring_order(places: Sequence[StagePlace]) -> tuple[StagePlace, ...]:
+    """Return the places in an order that enters each datacenter once, the one of the first place first."""
+    first_seen = {place.datacenter: position for position, place in reversed(list(enumerate(places)))}
+    return tuple(sorted(places, key=lambda place: first_seen[place.datacenter]))
+
+
+def place_ranks(topology: Topology, ranks: int) -> Placement:
+    """Place rank r on the r-th GPU of the topology, each as one stage of a single pipeline.
+
+    Raise InputError for more ranks than GPUs.
+    """
+    gpus = [(host, gpu) for datacenter in topology.datacenters for host in datacenter.hosts for gpu in range(host.gpus)]
+    if ranks > len(gpus):
+        raise InputError(f"compute.trace: it has {ranks} ranks, and the hosts have {len(gpus)} GPUs: add hosts or GPUs")
+    return Placement((tuple(StagePlace(0, rank, *gpus[rank]) for rank in range(ranks)),))
 
 
 def place_stages(

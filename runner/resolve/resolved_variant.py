@@ -10,13 +10,14 @@ from runner.experiment.experiment_spec import Clock
 from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
-from runner.resolve.placement import Pair, Placement
+from runner.resolve.placement import Pair, Placement, ring_order
 from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.resolve.stage_costs import StageCosts
 from testbed.network.tcp_settings import TcpSettings
 from workloads.prefill.service_config import ServiceConfig
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import CellPlan, options_for
+from workloads.trace.replayed_trace import ReplayedTrace
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class ResolvedVariant:
     sharing. ``plan`` is the plan of every DP-cell, None unless the schedule is planned. ``clock`` is the
     experiment's. ``service`` is the prefill service beside the training, None for none. ``planned`` is how the planner
     has placed the stages, None if it has not. ``program`` is the user's program that trains in place of a schedule:
-    then every process of it is a replica of one stage, of which nothing else is known.
+    then every process of it is a replica of one stage, of which nothing else is known. ``trace`` is what the ranks
+    replay in place of a schedule: then each rank is a stage of one pipeline. Both are None where they follow one.
     """
 
     spec: VariantSpec
@@ -57,6 +59,7 @@ class ResolvedVariant:
     service: ServiceConfig | None = None
     planned: PlannedPlacement | None = None
     program: ResolvedProgram | None = None
+    trace: ReplayedTrace | None = None
 
     @property
     def name(self) -> str:
@@ -106,9 +109,14 @@ class ResolvedVariant:
         """The pairs of places whose ranks have connections to each other, lower rank first, each pair once.
 
         These are neighbour stages, cell mates that forward each other's transfers, and neighbours in a stage's ring of
-        replicas. Of a program's processes each is taken to exchange with the next one.
+        replicas. Of a program's processes each is taken to exchange with the next one; in a trace, ranks that send to
+        each other and neighbours in a group's ring do.
         """
-        placement = self.placement
+        placement, places = self.placement, self.placement.places
+        if self.trace is not None:
+            return tuple(
+                (places[one], places[other]) for one, other in sorted(self.trace.pairs | self._trace_ring_pairs)
+            )
         found = {(placement.rank(one), placement.rank(other)) for one, other in placement.boundaries}
         for stage in range(placement.stages):
             replicas = placement.replicas(stage)
@@ -119,8 +127,21 @@ class ResolvedVariant:
             if any(self.work.gradient_bytes) or self.is_baseline or self.program is not None:
                 ring = [placement.rank(place) for place in placement.ring(stage)]
                 found |= {(min(pair), max(pair)) for pair in pairwise([*ring, *ring[:1]])}
-        places = placement.places
         return tuple((places[one], places[other]) for one, other in sorted(found))
+
+    @cached_property
+    def trace_rings(self) -> tuple[tuple[Pair, ...], ...]:
+        """Each place with the next one of its ring, for every group of the trace that all-reduces."""
+        groups = () if self.trace is None else self.trace.groups
+        rings = (ring_order([self.placement.places[rank] for rank in group]) for group in groups)
+        return tuple(tuple(zip(ring, [*ring[1:], ring[0]], strict=True)) for ring in rings)
+
+    @property
+    def _trace_ring_pairs(self) -> set[tuple[int, int]]:
+        ranks = (
+            (self.placement.rank(one), self.placement.rank(other)) for ring in self.trace_rings for one, other in ring
+        )
+        return {(min(pair), max(pair)) for pair in ranks}
 
     def schedule_options(self, pipeline: int, stage: int | None = None) -> dict[str, Any]:
         """Return the options of that pipeline's schedule.
@@ -141,4 +162,5 @@ class ResolvedVariant:
             "pipelines_per_cell": self.pipelines_per_cell,
             "work": self.work.document(),
             **({} if self.service is None else {"prefill": self.service.document()}),
+            **({} if self.trace is None else {"trace": self.trace.digest}),
         }

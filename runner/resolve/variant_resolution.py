@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ground.own_code import OWN_FAULTS, EndlessCallError, described
 from ground.strict_model import InputError, prefixed
+from runner.experiment.compute_spec import TRACE_SCHEDULE
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.quantities import AUTO
 from runner.experiment.training_spec import MAX_STAGES
@@ -19,6 +20,7 @@ from runner.resolve.prefill.prefill_resolution import with_service
 from runner.resolve.program.program_resolution import resolve_program
 from runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
 from runner.resolve.stage_costs import StageCosts, stage_costs
+from runner.resolve.trace.trace_variant import resolve_trace
 from runner.resolve.written_variant import WrittenVariant
 from testbed.network.topology import Topology
 from workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP, check_baseline_shape
@@ -87,6 +89,8 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: b
     spec, topology, variant = written.spec, written.topology, written.variant
     if variant.program is not None:
         return resolve_program(written, variant.program)
+    if variant.schedule == TRACE_SCHEDULE:
+        return resolve_trace(written)
     peer = variant.schedule in BASELINE_SCHEDULES
     schedule = None if peer else schedule_class(written)
     whole_replicas = variant.schedule == TORCH_DDP if schedule is None else schedule.whole_replicas
@@ -150,6 +154,8 @@ def training_cut(written: WrittenVariant, *, whole_replicas: bool) -> TrainingCu
 
 def schedule_class(written: WrittenVariant) -> type[Schedule]:
     """Return the class of a variant's schedule. Raise InputError if none loads."""
+    if written.variant.schedule == TRACE_SCHEDULE:
+        raise InputError(f"{written.field}.schedule: a trace has its own layout: there is nothing to plan")
     with prefixed(f"{written.field}."):
         path = schedule_class_path(written.variant.schedule, also=BASELINE_SCHEDULES)
     try:

@@ -21,12 +21,15 @@ from runner.simulator.network.wan_traffic import Crossing, wan_traffic
 from runner.simulator.prefill_simulation import PrefillSimulation
 from runner.simulator.rings.rings import Rings, ring_ends
 from runner.simulator.simulation import NO_PEER, Simulation
+from runner.simulator.traces.trace_network import TraceNetwork
+from runner.simulator.traces.trace_replay import TraceReplay
 from runner.simulator.training import Pulse, Training, Transfers
 from runner.tcp.channel import Channel
 from runner.tcp.effects import TcpEffects
 from testbed.network.flow_model.striping import Striping
 from testbed.network.topology import Topology
 from workloads.message import MessageKind
+from workloads.trace.replayed_trace import ReplayedTrace
 from workloads.transport.frames.cutting import Cutting
 from workloads.transport.frames.frame import HEADER_BYTES
 
@@ -54,6 +57,10 @@ def simulate_variant(
     deadlocks, or if times or sizes exceed 64 bits.
     """
     effects = TcpEffects() if effects is None else effects
+    if variant.trace is not None:
+        connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
+        network = Network(topology, connections, variant, effects, 1, dilation)
+        return _simulate_trace(network, variant.trace, iterations, pulse)
     parts = equal_parts(variant) if symmetry and variant.service is None else 1
     pipelines = range(variant.pipelines // parts)
     connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
@@ -76,20 +83,34 @@ def simulate_variant(
         sharing=service,
         pulse=pulse,
     )
-    with _no_garbage_collection():
-        try:
-            training.run()
-        except OverflowError:
-            raise SimulationError(
-                f"its times or sizes are beyond 64 bits after {events.now_ns / 1e9:.3g} s: give shorter times, smaller "
-                "sizes, higher rates or fewer iterations"
-            ) from None
+    _run(training, events)
     prefill = None if service is None else service.end(events.now_ns)
     spans = SpanColumns.of_training(_for_all(np.frombuffer(training.rows, np.int64).reshape(-1, 8), variant, parts))
     if prefill is not None:
         spans = _with_prefill(spans, np.frombuffer(prefill.rows, np.int64).reshape(-1, 9))
     crossed = [*boundaries.crossed(), *rings.crossed()]
     return Simulation(spans, wan_traffic(variant, crossed, parts), connections, prefill)
+
+
+def _simulate_trace(network: Network, trace: ReplayedTrace, iterations: int, pulse: Pulse | None) -> Simulation:
+    events = EventQueue()
+    over = TraceNetwork(network, trace, events)
+    replay = TraceReplay(trace, iterations, over, events, pulse)
+    _run(replay, events)
+    rows = _for_all(np.frombuffer(replay.rows, np.int64).reshape(-1, 8), network.variant, 1)
+    traffic = wan_traffic(network.variant, over.crossed(), 1)
+    return Simulation(SpanColumns.of_training(rows), traffic, network.connections)
+
+
+def _run(simulated: Training | TraceReplay, events: EventQueue) -> None:
+    with _no_garbage_collection():
+        try:
+            simulated.run()
+        except OverflowError:
+            raise SimulationError(
+                f"its times or sizes are beyond 64 bits after {events.now_ns / 1e9:.3g} s: give shorter times, smaller "
+                "sizes, higher rates or fewer iterations"
+            ) from None
 
 
 @contextmanager

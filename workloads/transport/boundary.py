@@ -47,8 +47,8 @@ def relay_window(connections: int) -> int:
 
 
 @dataclass(slots=True)
-class _Offering:
-    """An outgoing transfer of this rank. ``unaccepted`` counts the chunks that the kernel has not accepted yet."""
+class Offering:
+    """An outgoing message of this rank. ``unaccepted`` counts the chunks that the kernel has not accepted yet."""
 
     peer: Peer
     iteration: int
@@ -59,10 +59,12 @@ class _Offering:
     start_ns: int = 0
 
     def begun(self) -> None:
+        """Store when the first chunk was offered to the kernel."""
         if not self.start_ns:
             self.start_ns = time.monotonic_ns()
 
     def accepted(self) -> None:
+        """Count a chunk that the kernel has accepted. Report Sent after the last one."""
         self.unaccepted -= 1
         if not self.unaccepted:
             times_ns = self.start_ns, time.monotonic_ns()
@@ -175,7 +177,7 @@ class Boundary:
 
     def _stripe(self, iteration: int, message: Message, payload: memoryview) -> None:
         total, cutting = payload.nbytes, self._cutting
-        offering = _Offering(self.peer, iteration, message, total, cutting.chunks, self._report)
+        offering = Offering(self.peer, iteration, message, total, cutting.chunks, self._report)
         for rank, node_pair in self._node_pairs.items():
             queue, link = (
                 (self._scatter[rank], self._links[rank]) if rank in self._scatter else (self._across, self.link)

@@ -44,6 +44,26 @@ class BoundaryConfig:
 
 
 @dataclass(frozen=True)
+class ExchangeConfig:
+    """All messages between a rank and the peer ``rank`` in one iteration: the size of each, by its number, both ways.
+
+    ``connections`` is the number of connections between the two. Raises ValueError naming the field.
+    """
+
+    rank: int
+    outgoing_bytes: tuple[int, ...]
+    incoming_bytes: tuple[int, ...]
+    connections: int = 1
+
+    def __post_init__(self) -> None:
+        if self.connections < 1:
+            raise ValueError(f"connections: {self.connections} is below 1")
+        for name in ("outgoing_bytes", "incoming_bytes"):
+            if any(size_bytes < 1 for size_bytes in getattr(self, name)):
+                raise ValueError(f"{name}: a message has 1 byte at least")
+
+
+@dataclass(frozen=True)
 class LinksConfig:
     """The configuration of one rank's transport.
 
@@ -54,6 +74,7 @@ class LinksConfig:
     - ``window_bytes``: the receive window of each connection, None to let the kernel choose it.
     - ``ring_connections``: the most connections between two ranks of the ring, the same at all of its ranks, because
       all must cut the data alike.
+    - ``exchanges``: the messages of a trace, which go between any two ranks. There are then no boundaries.
 
     Raises ValueError naming the field.
     """
@@ -69,6 +90,7 @@ class LinksConfig:
     iterations: int
     window_bytes: int | None = None
     ring_connections: int = 1
+    exchanges: tuple[ExchangeConfig, ...] = ()
 
     def __post_init__(self) -> None:
         if self.window_bytes is not None and self.window_bytes < 1:
@@ -81,6 +103,10 @@ class LinksConfig:
         for name, boundary in (("previous", self.previous), ("following", self.following)):
             if boundary is not None:
                 self._check_boundary(name, boundary)
+        if self.exchanges and (self.previous is not None or self.following is not None):
+            raise ValueError("exchanges: a rank has stage boundaries or exchanges, not both")
+        for exchange in self.exchanges:
+            self._need_peer("exchanges", exchange.rank)
         self._check_ring()
 
     @property

@@ -7,6 +7,7 @@ from workloads.message import MessageKind
 from workloads.transport.boundary import FRAME_KINDS, Boundary
 from workloads.transport.chunk_queues import ChunkQueue, CreditQueue
 from workloads.transport.event import Event
+from workloads.transport.exchange import Exchange
 from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
 from workloads.transport.link import Arrival, Link
@@ -40,11 +41,16 @@ class Routes:
                 self.boundaries[FRAME_KINDS[outgoing]] = Boundary(
                     config, boundary, outgoing, peers[boundary.rank], pool=pool, report=report
                 )
+        self.exchanges = {
+            each.rank: Exchange(config, each, peers[each.rank], pool=pool, report=report) for each in config.exchanges
+        }
         around = config.ring_neighbours
         self.ring = RingEnd(config, around, pool, report, blank=blank) if around is not None else None
         self.links = {peer.rank: self._link(peer, sockets[peer.rank]) for peer in config.peers}
         for each in self.boundaries.values():
             each.use_links(self.links)
+        for exchange in self.exchanges.values():
+            exchange.use_links(self.links)
         if self.ring is not None:
             self.ring.use_links(self.links)
         self._own = config.pipeline
@@ -55,6 +61,8 @@ class Routes:
         for boundary in self.boundaries.values():
             queues += boundary.queues_to(peer.rank)
             credit_queues |= boundary.credit_queues_to(peer.rank)
+        if peer.rank in self.exchanges:
+            queues.append(self.exchanges[peer.rank].queue)
         if self.ring is not None and peer.rank == self.ring.following:
             # Last: a stage that waits for a message idles, while the ring waits for its slowest replica anyway.
             queues.append(self.ring.queue)
@@ -75,6 +83,8 @@ class Routes:
             if self.ring is None:
                 raise FrameError("it sent a segment, but there is no ring")
             return self.ring.place(link, header)
+        if link.peer.rank in self.exchanges:
+            return self.exchanges[link.peer.rank].place(header)
         mates_of = []
         for boundary in self.boundaries.values():
             if boundary.peer.rank == link.peer.rank:

@@ -73,6 +73,17 @@ class StripedTransport:
         boundary.check(iteration, message, payload)
         self._request(lambda: boundary.offer(iteration, message, payload))
 
+    def send_message(self, rank: int, iteration: int, number: int, payload: memoryview) -> None:
+        """Queue message ``number`` of a trace for the peer ``rank``.
+
+        The payload must not change until the Sent event. Raise ValueError if the configuration has no such message.
+        """
+        exchange = self._routes.exchanges.get(rank)
+        if exchange is None:
+            raise ValueError(f"there are no messages to rank {rank}")
+        exchange.check(iteration, number, payload)
+        self._request(lambda: exchange.offer(iteration, number, payload))
+
     def give_back(self, payload: memoryview) -> None:
         """Return the payload of a Received or SegmentReceived event to the pool, for the next message."""
         self._pool.give_back(payload)

@@ -1,7 +1,8 @@
-"""``wanbed trace``: write the activity of every GPU, link and connection as a file for Perfetto."""
+"""``wanbed trace``: write the activity of every GPU, link and connection for Perfetto, or a trial for Chakra."""
 
 import json
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,14 @@ from runner.cli.exit_status import fail, one_line_errors
 from runner.runs.faults import NO_DATA
 
 TRACE_FILE = "trace.json.gz"
+CHAKRA_FOLDER = "chakra"
+
+
+class TraceFormat(StrEnum):
+    """The formats of traces."""
+
+    PERFETTO = "perfetto"
+    CHAKRA = "chakra"
 
 
 def trace(
@@ -21,12 +30,21 @@ def trace(
         Path | None,
         typer.Option(
             "--output",
-            metavar="FILE",
+            metavar="PATH",
             parser=path_of("--output"),
-            help=f"Where to write it (default: {TRACE_FILE} in the run); a file.",
+            help=f"Where to write it: a file (default: {TRACE_FILE} in the run), for chakra a folder (default: "
+            f"{CHAKRA_FOLDER} in the run).",
         ),
     ] = None,
     *,
+    trace_format: Annotated[
+        TraceFormat,
+        typer.Option(
+            "--format",
+            help="perfetto shows the run; chakra is one iteration of one trial as an execution trace, which simulators "
+            "and compute.trace read.",
+        ),
+    ] = TraceFormat.PERFETTO,
     points: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,15 +62,20 @@ def trace(
 ) -> None:
     """Write a trace of the run, all trials one after the other unless chosen, for ui.perfetto.dev to open."""
     # Imported here to keep other commands fast.
+    from results.chakra.export import write_chakra_trace  # noqa: PLC0415
     from results.perfetto.trace_file import write_trace  # noqa: PLC0415
     from results.reading.selection import NoTrialsError, Selection  # noqa: PLC0415
+
+    write, name = (
+        (write_trace, TRACE_FILE) if trace_format is TraceFormat.PERFETTO else (write_chakra_trace, CHAKRA_FOLDER)
+    )
 
     with one_line_errors():
         if output == STANDARD_OUTPUT:
             raise InputError("--output -: a trace does not go to standard output, give a file")
-        destination = output or run / TRACE_FILE
+        destination = output or run / name
         try:
-            counts = write_trace(run, destination, Selection(points or (), variant, repeat, iteration))
+            counts = write(run, destination, Selection(points or (), variant, repeat, iteration))
         except NoTrialsError as fault:
             fail(str(fault), NO_DATA)
         except OSError as fault:

@@ -139,7 +139,7 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
         rank=rank,
         pipeline=place.pipeline,
         stage=place.stage,
-        peers=tuple(_peer(point, variant, setting, place, pair) for pair in variant.pairs if place in pair),
+        peers=tuple(peer_of(point, variant, setting, place, pair) for pair in variant.pairs if place in pair),
         previous=_boundary(variant, setting, place, -1) if place.stage > 0 else None,
         following=_boundary(variant, setting, place, +1) if place.stage + 1 < placement.stages else None,
         ring=tuple(placement.rank(replica) for replica in placement.ring(place.stage)) if sums else (),
@@ -187,7 +187,7 @@ def _boundary(variant: ResolvedVariant, setting: SharedConfig, place: StagePlace
     return BoundaryConfig(rank, size_bytes, mates, turns, connections)
 
 
-def _peer(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace, pair: Pair) -> Peer:
+def peer_of(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace, pair: Pair) -> Peer:
     """Return the other place of a pair than ``place``; the pair's first one calls the second."""
     one, other = pair
     peer = other if place == one else one

@@ -9,6 +9,7 @@ from math import sqrt
 from runner.resolve.connection_count import window_bps
 from runner.resolve.experiment import Experiment, SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
+from workloads.trace.replayed_trace import WorkKind
 
 BESIDE_TRIALS_S = 3600.0
 """Virtual time for bring-up, calibration and everything else outside trials."""
@@ -26,12 +27,17 @@ def quiet_patience_s(experiment: Experiment) -> float:
 
 def serial_trial_s(point: SweepPoint, variant: ResolvedVariant) -> float:
     """Return an upper bound in seconds for one trial: all compute, then all transfers on the slowest path."""
-    work = variant.work
+    work, trace = variant.work, variant.trace
     seconds_per_bit, rtt_s = _slowest_path(point, variant)
 
     def transfer_s(size_bytes: int) -> float:
         return 8 * size_bytes * seconds_per_bit + _ROUND_TRIPS * rtt_s
 
+    if trace is not None:
+        nodes = [node for own in trace.ranks for node in own]
+        messages_s = sum(transfer_s(node.size_bytes) for node in nodes if node.kind is WorkKind.SEND)
+        sums_s = sum(2 * transfer_s(node.size_bytes) for node in nodes if node.kind is WorkKind.ALL_REDUCE)
+        return point.spec.training.iterations * (sum(work.forward_ns) / 1e9 + messages_s + len(trace.ranks) * sums_s)
     computing_s = (sum(work.forward_ns) + sum(work.backward_ns) + sum(work.recompute_ns)) / 1e9
     crossing_s = sum(2 * transfer_s(size_bytes) for size_bytes in work.activation_bytes)
     all_reduce_s = sum(2 * variant.pipelines * transfer_s(size_bytes) for size_bytes in work.gradient_bytes)

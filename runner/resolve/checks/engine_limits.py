@@ -3,6 +3,7 @@
 What a simulation accepts but does not model is in ``runner.runs.not_modelled``.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ground.strict_model import InputError
@@ -11,14 +12,16 @@ from runner.resolve.prefill.computed_prefill import check_computed_prefill
 from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.network.topology import Topology, check_can_be_emulated
 from testbed.network.topology_spec import TopologySpec
+from workloads.trace.replayed_trace import ReplayedTrace
 
 
 def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> None:
     """Raise InputError for what the experiment's engine cannot run.
 
-    An emulation has no more hosts than addresses and no ideal transport, and no prefill within torch's baseline
-    schedules. In virtual time compute must not take real time, and there is no dilation. A simulation cannot run
-    torch's baseline schedules or a program of the user's; it accepts any clock and any dilation.
+    An emulation has no more hosts than addresses and no ideal transport, no prefill within torch's baseline schedules,
+    and no trace whose ranks all-reduce in several groups. In virtual time compute must not take real time, and there is
+    no dilation. A simulation cannot run torch's baseline schedules or a program of the user's; it accepts any clock and
+    any dilation.
     """
     if spec.engine == "simulate":
         _check_simulation(variants)
@@ -32,6 +35,8 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
                 f"variants.{position}.transport.model: only a simulation has ideal transport: leave it out, "
                 "or give engine: simulate"
             )
+        if variant.trace is not None:
+            _check_groups(variant.trace)
     check_computed_prefill(spec, variants)
 
 
@@ -78,6 +83,16 @@ def _check_virtual_time(spec: ExperimentSpec, variants: Sequence[ResolvedVariant
         raise InputError(
             "dilation: virtual time carries every rate, it is never dilated: give 1 or auto, or clock: real"
         )
+
+
+def _check_groups(trace: ReplayedTrace) -> None:
+    members = Counter(rank for group in trace.groups for rank in group)
+    for rank, groups in sorted(members.items()):
+        if groups > 1:
+            raise InputError(
+                f"compute.trace: rank {rank} all-reduces in {groups} groups, and an emulation replays one group of a "
+                "rank: give engine: simulate"
+            )
 
 
 def _check_simulation(variants: Sequence[ResolvedVariant]) -> None:

@@ -14,10 +14,12 @@ from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.connection_count import count_connections, tcp_settings
 from runner.resolve.placement import Pair, Placement, StagePlace
+from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import StageCosts
 from runner.resolve.written_variant import WrittenVariant
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.topology import Topology
+from workloads.trace.replayed_trace import WorkKind
 
 MAX_TRIAL_NS = 100 * 365 * 86_400 * 10**9
 """A hundred years, a third of the range of 64 bits."""
@@ -97,6 +99,35 @@ def check_extent(written: WrittenVariant, placement: Placement, work: StageCosts
         _check_requests(spec.prefill.rate * least_ns / 1e9)
 
 
+def check_trace_extent(written: WrittenVariant, variant: ResolvedVariant) -> None:
+    """Raise InputError for a trial that replays a trace and is beyond the limits of this module."""
+    trace, iterations, places = variant.trace, written.spec.training.iterations, variant.placement.places
+    assert trace is not None
+    field = "compute.trace"
+    paths = _Paths(written.spec, written.topology, written.variant.transport)
+    nodes = [(rank, node) for rank, own in enumerate(trace.ranks) for node in own]
+    _check_span_count(iterations * len(nodes))
+    rings = variant.trace_rings
+    pairs: tuple[Pair, ...]
+    time_ns = sum(node.duration_ns for _, node in nodes)
+    sent_bytes = windows = 0
+    for rank, node in nodes:
+        if node.kind is WorkKind.SEND:
+            pairs, times, size_bytes = ((places[rank], places[node.peer]),), 1, node.size_bytes
+        elif node.kind is WorkKind.ALL_REDUCE and rank == trace.groups[node.group][0]:
+            pairs = rings[node.group]
+            times, size_bytes = 2 * (len(pairs) - 1), -(-node.size_bytes // len(pairs))
+        else:
+            continue
+        for path, count in paths.of(pairs).items():
+            time_ns += times * count * path.transfer_ns(size_bytes)
+            sent_bytes += times * count * size_bytes
+            windows += times * count * path.windows(size_bytes)
+    _check_windows(iterations * windows, field)
+    _check_time(iterations * time_ns, field)
+    _check_bytes(iterations * sent_bytes, field)
+
+
 class _Paths:
     """The paths between ranks. All paths between the same two datacenters are equal."""
 
@@ -168,7 +199,12 @@ def _check_windows(windows: int, field: str) -> None:
 
 
 def _check_spans(work: StageCosts, microbatches: int) -> None:
-    spans = microbatches * (_LEAST_SPANS_PER_MICROBATCH * work.stages + sum(work.recomputes) + 4 * (work.stages - 1))
+    _check_span_count(
+        microbatches * (_LEAST_SPANS_PER_MICROBATCH * work.stages + sum(work.recomputes) + 4 * (work.stages - 1))
+    )
+
+
+def _check_span_count(spans: int) -> None:
     if spans > MAX_SPANS:
         raise InputError(
             f"training.iterations: {spans:.3g} spans to keep, more than {MAX_SPANS:.3g}: give fewer "

@@ -47,25 +47,18 @@ class Rings:
         self._rings: dict[int, Ring] = {}
         self._positions: dict[int, dict[int, int]] = {}
         self._crossing: list[Crossing] = []
-        self._private: list[_PrivateRing] = []
+        self._private: list[PrivateRing] = []
         for stage, ends in ring_ends(network).items():
             self._positions[stage] = {one.pipeline: position for position, (one, _) in enumerate(ends)}
             own = [channels[pair] for pair in ends]
             connections = variant.placement.ring_connections(stage, network.connections)
-            size_bytes = variant.work.gradient_bytes[stage]
-            cut = RingCut.of(size_bytes, variant.pipelines, connections)
-            if size_bytes < variant.pipelines:
-                self._rings[stage] = SparseRing(own, size_bytes, events)
-                self._crossing += zip(ends, own, strict=True)
-                continue
-            striped = [network.connections_between(pair) for pair in ends]
-            shared = SharedRing(own, striped, cut, events)
-            if all(isinstance(channel, PrivateChannel) for channel in own) and not shared.awaits_room:
-                private = _PrivateRing(network, ends, cut)
-                self._rings[stage] = private
-                self._private.append(private)
+            cut = RingCut.of(variant.work.gradient_bytes[stage], variant.pipelines, connections)
+            ring = self._rings[stage] = create_ring(
+                network, ends, own, events, cut=cut, size_bytes=variant.work.gradient_bytes[stage], alone=True
+            )
+            if isinstance(ring, PrivateRing):
+                self._private.append(ring)
             else:
-                self._rings[stage] = shared
                 self._crossing += zip(ends, own, strict=True)
 
     def has_gradients(self, stage: int) -> bool:
@@ -84,7 +77,29 @@ class Rings:
         ]
 
 
-class _PrivateRing:
+def create_ring(
+    network: Network,
+    ends: Sequence[Ends],
+    channels: Sequence[Channel],
+    events: EventQueue,
+    *,
+    cut: RingCut,
+    size_bytes: int,
+    alone: bool,
+) -> Ring:
+    """Return a ring over ``ends`` that all-reduces ``size_bytes``, cut as ``cut``.
+
+    A ``PrivateRing`` makes its own channels; any other one uses ``channels``. ``alone`` is whether nothing else does.
+    """
+    if size_bytes < cut.replicas:
+        return SparseRing(channels, size_bytes, events)
+    shared = SharedRing(channels, [network.connections_between(pair) for pair in ends], cut, events)
+    if alone and all(isinstance(channel, PrivateChannel) for channel in channels) and not shared.awaits_room:
+        return PrivateRing(network, ends, cut)
+    return shared
+
+
+class PrivateRing:
     """A ring over channels that carry nothing else.
 
     Where lines and start times repeat after some positions, only one period is computed, so the cost of a large ring

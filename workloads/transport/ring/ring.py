@@ -56,17 +56,24 @@ class RingAllReduce:
         iteration, with the same iteration, size and element size. Raise ValueError if the data cannot be cut,
         TransportError if the previous replica sends a chunk that does not fit.
         """
-        ring = RingRound(iteration, data, element_bytes, self._position, self._replicas, connections=self._connections)
         self._sent = False
-        self._transport.open_ring(ring.window)
-        self._transport.send_segment(iteration, 0, *ring.first_segment())
         if self._transport.blank:
-            self._transport.pass_segments_on(ring)
+            self.begin_blank(iteration, data, element_bytes)
         else:
-            self._sum(ring, add, await_event)
+            self._sum(self._begin(iteration, data, element_bytes), add, await_event)
             self._transport.notify_when_segments_sent()
         while not self._sent:
             await_event()
+
+    def begin_blank(self, iteration: int, data: memoryview, element_bytes: int) -> None:
+        """Begin an all-reduce of blank data, which the I/O thread carries out. A SegmentsSent event follows its end."""
+        self._transport.pass_segments_on(self._begin(iteration, data, element_bytes))
+
+    def _begin(self, iteration: int, data: memoryview, element_bytes: int) -> RingRound:
+        ring = RingRound(iteration, data, element_bytes, self._position, self._replicas, connections=self._connections)
+        self._transport.open_ring(ring.window)
+        self._transport.send_segment(iteration, 0, *ring.first_segment())
+        return ring
 
     def _sum(self, ring: RingRound, add: Add, await_event: Callable[[], None]) -> None:
         arrived = self._arrived.setdefault(ring.iteration, deque())

@@ -1,8 +1,11 @@
-"""Say which device the program computed on."""
+"""Say what the program computed on: its device, and the software, which need not be wanbed's."""
 
 from __future__ import annotations
 
+import json
 import os
+import platform
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -32,3 +35,14 @@ def _uuid(seen: str) -> str:
     """Return the UUID as telemetry knows it: torch gives it bare, and of a MIG instance may give that of the GPU."""
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
     return first if first.startswith("MIG-") else f"GPU-{seen[4:] if seen[:4] in ('GPU-', 'MIG-') else seen}"
+
+
+def write_software(path: str, torch: ModuleType | None) -> None:
+    """Write the versions of Python and torch as JSON; null for a torch that was not imported."""
+    versions = {
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "torch": None if torch is None else str(torch.__version__),
+    }
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(versions, file)

@@ -12,11 +12,10 @@ from types import ModuleType
 from typing import Any
 
 from .config import CALL, OPTIMIZER, HookConfig, read_config
-from .device_record import device_record
+from .device_record import device_record, write_software
 from .iterations import Iterations
 from .optimizer_steps import OptimizerSteps, Step
 from .profiling import Profile
-from .software import write_software
 from .span_log_file import Span, SpanLogFile
 from .torch_import import after_import
 

@@ -1,0 +1,102 @@
+"""Choose one iteration of one trial, and read its spans."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ground.strict_model import InputError
+from results.reading.selection import NoSuchTrialError, Selection, choices, finished_trials, swept_points
+from results.reading.stored_trial import StoredTrial
+from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS
+from results.records.trial_files import read_trial_table
+from results.records.trial_tables import SPANS_FILE
+
+EXPORTED_KINDS = (*COMPUTE_KINDS, *COLLECTIVE_KINDS, "send", "receive")
+"""The kinds of spans that become nodes. Neither prefill nor what states an iteration is work of training."""
+
+
+@dataclass(frozen=True, order=True)
+class TrialSpan:
+    """One span of the iteration. The fields are those of the table of spans; they sort by time."""
+
+    start_ns: int
+    end_ns: int
+    rank: int
+    kind: str
+    microbatch: int
+    size_bytes: int
+    pipeline: int
+    stage: int
+    host: str
+    datacenter: str
+    peer: str
+    tensor: str
+
+
+_COLUMNS = [field.name for field in fields(TrialSpan)]
+
+
+@dataclass(frozen=True)
+class TrialIteration:
+    """One iteration of one trial. ``is_program`` is whether its ranks were a user's program."""
+
+    trial: StoredTrial
+    iteration: int
+    spans: tuple[TrialSpan, ...]
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the ranks were processes of a user's program, which logs when its device was busy."""
+        return "program" in self.trial.facts
+
+
+def chosen_iteration(run: Path, selection: Selection) -> TrialIteration:
+    """Return the selected iteration of the only selected trial; by default its first measured one.
+
+    Of a program it is the first one that was profiled. Raise RunError if the run is damaged, NoTrialsError if no trial
+    has finished, NoSuchTrialError if there is none such, and InputError if several trials are selected.
+    """
+    manifest, finished = finished_trials(run)
+    trials = selection.of(finished, swept_points(manifest))
+    if len(trials) > 1:
+        raise InputError(
+            f"{run}: --format chakra writes one trial, and {len(trials)} are selected: give {_choice(trials)}"
+        )
+    (trial,) = trials
+    table: Any = read_trial_table(trial.folder, trial.id, SPANS_FILE)
+    exported = table.filter(pc.is_in(table.column("kind"), value_set=pa.array(EXPORTED_KINDS)))
+    iteration = _iteration(trial, exported, selection.iteration)
+    own = exported.filter(pc.equal(exported.column("iteration"), pa.scalar(iteration)))
+    spans = sorted(TrialSpan(**row) for row in own.select(_COLUMNS).to_pylist())
+    return TrialIteration(trial, iteration, tuple(spans))
+
+
+def _iteration(trial: StoredTrial, spans: Any, selected: int | None) -> int:
+    """Return the selected iteration, or the first measured one; of a program the first one that was profiled."""
+    computed = spans.filter(pc.is_in(spans.column("kind"), value_set=pa.array(COMPUTE_KINDS)))
+    there = sorted(set(computed.column("iteration").to_pylist()))
+    if selected is not None:
+        if selected not in there:
+            raise NoSuchTrialError(f"--iteration {selected}: there is none such that computes, {choices(there)}")
+        return selected
+    profiled = int(trial.facts.get("profiled_iterations") or 0)
+    first = max(there, default=0) + 1 - profiled if profiled else int(trial.settings.get("warmup_iterations") or 0)
+    measured = [iteration for iteration in there if iteration >= first]
+    if not measured:
+        raise NoSuchTrialError(f"{trial.title}: no measured iteration of it computes, {choices(there)}")
+    return int(measured[0])
+
+
+def _choice(trials: Sequence[StoredTrial]) -> str:
+    """Return the options that tell the trials apart, each with what there is to choose."""
+    options: dict[str, list[str] | list[int]] = {
+        "--variant": [trial.variant for trial in trials],
+        "--point": [trial.point for trial in trials],
+        "--repeat": [trial.repeat for trial in trials],
+    }
+    several = {option: values for option, values in options.items() if len(set(values)) > 1}
+    return ", ".join(f"{option} ({choices(values)})" for option, values in several.items())

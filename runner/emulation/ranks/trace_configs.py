@@ -1,0 +1,92 @@
+"""Make the configuration of each rank of a variant that replays a trace."""
+
+from dataclasses import replace
+
+from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, peer_of
+from runner.resolve.dilation import dilated_ns
+from runner.resolve.experiment import SweepPoint
+from runner.resolve.placement import StagePlace
+from runner.resolve.resolved_variant import ResolvedVariant
+from workloads.trace.replayed_trace import ReplayedTrace, WorkKind
+from workloads.trace_replay.trace_rank_config import TraceRankConfig
+from workloads.transport.links_config import ExchangeConfig, LinksConfig
+
+
+def configure_trace(
+    point: SweepPoint, variant: ResolvedVariant, trace: ReplayedTrace, setting: SharedConfig
+) -> list[TraceRankConfig]:
+    """Return one configuration for each rank, in order."""
+    return [_config(point, variant, trace, setting, place) for place in variant.placement.places]
+
+
+def _config(
+    point: SweepPoint, variant: ResolvedVariant, trace: ReplayedTrace, setting: SharedConfig, place: StagePlace
+) -> TraceRankConfig:
+    rank = variant.placement.rank(place)
+    nodes = tuple(
+        replace(node, duration_ns=dilated_ns(node.duration_ns, setting.dilation)) for node in trace.ranks[rank]
+    )
+    return TraceRankConfig(
+        rank=rank,
+        host=place.host.name,
+        datacenter=place.datacenter,
+        gpu=place.gpu,
+        nodes=nodes,
+        iterations=point.spec.training.iterations,
+        links=_links(point, variant, trace, setting, place),
+        listen_address=setting.addresses.address(place.host),
+        listen_port=FIRST_PORT + rank,
+        run_token=setting.run_token,
+        span_log=str(setting.span_log(rank)),
+        epoch_ns=setting.epoch_ns,
+        parent_pid=setting.parent_pid,
+        rendezvous_timeout_ns=point.spec.compute.backend.rendezvous_timeout_ns,
+        start_gate=str(setting.start_gate),
+    )
+
+
+def _links(
+    point: SweepPoint, variant: ResolvedVariant, trace: ReplayedTrace, setting: SharedConfig, place: StagePlace
+) -> LinksConfig:
+    rank_of = variant.placement.rank
+    rank = rank_of(place)
+    ring = next((ring for ring in variant.trace_rings if any(place == one for one, _ in ring)), ())
+    all_reduces = sum(node.kind is WorkKind.ALL_REDUCE for node in trace.ranks[rank])
+    peers = sorted({peer for pair in trace.pairs if rank in pair for peer in pair} - {rank})
+    return LinksConfig(
+        rank=rank,
+        pipeline=place.pipeline,
+        stage=place.stage,
+        peers=tuple(peer_of(point, variant, setting, place, pair) for pair in variant.pairs if place in pair),
+        previous=None,
+        following=None,
+        ring=tuple(rank_of(one) for one, _ in ring),
+        ring_connections=max((_connections(setting, one, other) for one, other in ring), default=1),
+        microbatches=1,
+        iterations=point.spec.training.iterations * max(all_reduces, 1),
+        window_bytes=None if setting.models_tcp else variant.tcp.in_flight_bytes,
+        exchanges=tuple(_exchange(variant, trace, setting, place, peer) for peer in peers),
+    )
+
+
+def _exchange(
+    variant: ResolvedVariant, trace: ReplayedTrace, setting: SharedConfig, place: StagePlace, peer: int
+) -> ExchangeConfig:
+    rank = variant.placement.rank(place)
+    return ExchangeConfig(
+        peer,
+        _sizes(trace, rank, peer),
+        _sizes(trace, peer, rank),
+        _connections(setting, place, variant.placement.places[peer]),
+    )
+
+
+def _sizes(trace: ReplayedTrace, sender: int, receiver: int) -> tuple[int, ...]:
+    """Return the sizes of all messages from one rank to another, by their numbers."""
+    sends = [node for node in trace.ranks[sender] if node.kind is WorkKind.SEND and node.peer == receiver]
+    return tuple(node.size_bytes for node in sorted(sends, key=lambda node: node.number))
+
+
+def _connections(setting: SharedConfig, one: StagePlace, other: StagePlace) -> int:
+    hosts = (one.host.name, other.host.name)
+    return setting.connections[hosts if hosts in setting.connections else hosts[::-1]]

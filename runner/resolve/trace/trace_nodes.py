@@ -1,0 +1,241 @@
+"""Check the nodes of a Chakra trace one by one, and match what ranks do together: messages and all-reduces."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any
+
+from ground.shown_text import shown
+from ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
+from results.chakra.node import DURATION_NS, KIND, MICROBATCH, ChakraNode, CollectiveType, NodeType
+from results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH
+from runner.resolve.trace.chakra_folder import RankFile
+from workloads.trace.replayed_trace import WorkKind
+
+_KINDS = {
+    NodeType.METADATA_NODE: WorkKind.NOTHING,
+    NodeType.COMP_NODE: WorkKind.GPU,
+    NodeType.COMM_SEND_NODE: WorkKind.SEND,
+    NodeType.COMM_RECV_NODE: WorkKind.RECEIVE,
+    NodeType.COMM_COLL_NODE: WorkKind.ALL_REDUCE,
+}
+_UNNAMED_COMPUTATION = "forward"
+"""The kind of span of a computation whose name says none."""
+_REPLAYED = "computations, sends, receives and all-reduces are"
+
+
+@dataclass
+class CheckedNode:
+    """A node of one rank that can be replayed. ``peer``, ``number`` and ``group`` are as in ``TraceNode``."""
+
+    node: ChakraNode
+    kind: WorkKind
+    duration_ns: int = 0
+    size_bytes: int = 0
+    peer: int = -1
+    tag: int = 0
+    group_name: str | None = None
+    group: int = -1
+    number: int = -1
+    after: set[int] = field(default_factory=set)
+    """Positions in the rank's list, all lower than the node's own."""
+
+    @property
+    def span(self) -> str:
+        """The kind of a computation's span."""
+        for kind in (self.node.attributes.get(KIND), self.node.name.split(" ")[0]):
+            if kind in COMPUTE_KINDS:
+                return str(kind)
+        return _UNNAMED_COMPUTATION
+
+    @property
+    def microbatch(self) -> int:
+        """The microbatch of a computation, if the trace says it."""
+        microbatch = self.node.attributes.get(MICROBATCH)
+        return microbatch if type(microbatch) is int and 0 <= microbatch < 2**31 else NO_MICROBATCH
+
+
+def checked_nodes(file: RankFile, rank: int, ranks: int) -> list[CheckedNode]:
+    """Return the nodes of one of ``ranks`` ranks, each after those that it depends on, otherwise by their ids.
+
+    Raise InputError, one line with file and node, for one that cannot be replayed.
+    """
+    nodes = {node.id: node for node in file.nodes}
+    if len(nodes) < len(file.nodes):
+        counted = Counter(node.id for node in file.nodes)
+        raise file.fault(next(node for node in file.nodes if counted[node.id] > 1), "another node has this id")
+    followers: dict[int, list[int]] = defaultdict(list)
+    awaited: dict[int, int] = {}
+    for node in file.nodes:
+        for earlier in node.dependencies:
+            if earlier not in nodes:
+                raise file.fault(node, f"it depends on node {earlier}, which the file does not have")
+            followers[earlier].append(node.id)
+        awaited[node.id] = len(node.dependencies)
+    positions: dict[int, int] = {}
+    checked: list[CheckedNode] = []
+    ready = sorted(identifier for identifier, count in awaited.items() if not count)
+    while ready:
+        identifier = heappop(ready)
+        able = _checked(file, nodes[identifier], rank, ranks)
+        able.after = {positions[earlier] for earlier in nodes[identifier].dependencies}
+        positions[identifier] = len(checked)
+        checked.append(able)
+        for follower in followers[identifier]:
+            awaited[follower] -= 1
+            if not awaited[follower]:
+                heappush(ready, follower)
+    if len(checked) < len(nodes):
+        stuck = min(identifier for identifier in nodes if identifier not in positions)
+        raise file.fault(nodes[stuck], "it depends on itself, or on a node that does, through other nodes")
+    return checked
+
+
+def _checked(file: RankFile, node: ChakraNode, rank: int, ranks: int) -> CheckedNode:
+    kind = next((kind for each, kind in _KINDS.items() if each == node.type), None)
+    if kind is None:
+        known = next((each.name for each in NodeType if each == node.type), f"{node.type}, which is unknown,")
+        raise file.fault(node, f"type {known} is not replayed: {_REPLAYED}")
+    checked = CheckedNode(node, kind)
+    match kind:
+        case WorkKind.GPU:
+            checked.duration_ns = _duration_ns(file, node)
+            if node.attributes.get("is_cpu_op", False):
+                checked.kind = WorkKind.CPU
+        case WorkKind.SEND | WorkKind.RECEIVE:
+            checked.size_bytes = _size_bytes(file, node)
+            own, other = ("comm_src", "comm_dst") if kind is WorkKind.SEND else ("comm_dst", "comm_src")
+            if _whole(file, node, own, rank) != rank:
+                raise file.fault(node, f"its {own} is {shown(node.attributes[own])} in the file of rank {rank}")
+            checked.peer = _whole(file, node, other)
+            if not 0 <= checked.peer < ranks or checked.peer == rank:
+                raise file.fault(node, f"its {other} is {checked.peer}, which is no other of the {ranks} ranks")
+            checked.tag = _whole(file, node, "comm_tag", 0)
+        case WorkKind.ALL_REDUCE:
+            comm_type = _whole(file, node, "comm_type")
+            if comm_type != CollectiveType.ALL_REDUCE:
+                known = next((each.name for each in CollectiveType if each == comm_type), str(comm_type))
+                raise file.fault(node, f"type COLL {known} is not replayed: {_REPLAYED}")
+            checked.size_bytes = _size_bytes(file, node)
+            checked.group_name = str(node.attributes.get("pg_name", ""))
+    return checked
+
+
+def _whole(file: RankFile, node: ChakraNode, name: str, default: int | None = None) -> int:
+    """Return an attribute that is a whole number. Raise InputError if it is missing, or another value."""
+    value = node.attributes.get(name, default)
+    if value is None:
+        raise file.fault(node, f"it has no attribute {name}")
+    if type(value) is not int:
+        raise file.fault(node, f"its {name} is {shown(value)}: give a whole number")
+    return value
+
+
+def _duration_ns(file: RankFile, node: ChakraNode) -> int:
+    """Return the exact duration if it is given and rounds to the whole microseconds, else these."""
+    duration_ns = node.duration_us * 1000
+    exact_ns = node.attributes.get(DURATION_NS)
+    if type(exact_ns) is int and exact_ns >= 0 and abs(exact_ns - duration_ns) <= 1000:
+        duration_ns = exact_ns
+    if duration_ns > MAX_DURATION_NS:
+        raise file.fault(
+            node, f"its duration_micros is {node.duration_us}: {format_duration(MAX_DURATION_NS)} is the longest"
+        )
+    return duration_ns
+
+
+def _size_bytes(file: RankFile, node: ChakraNode) -> int:
+    size_bytes = _whole(file, node, "comm_size")
+    if not 1 <= size_bytes <= MAX_SIZE_BYTES:
+        raise file.fault(node, f"its comm_size is {size_bytes}: give 1 to {format_size(MAX_SIZE_BYTES)}")
+    return size_bytes
+
+
+def match_messages(files: tuple[RankFile, ...], ranks: list[list[CheckedNode]]) -> None:
+    """Give the messages of each pair of ranks their numbers.
+
+    The k-th send with a tag belongs to the k-th receive with it. Raise InputError for one without its other half.
+    """
+    sends: dict[tuple[int, int, int, int], tuple[int, CheckedNode]] = {}
+    sent: Counter[Any] = Counter()
+    for rank, nodes in enumerate(ranks):
+        for node in nodes:
+            if node.kind is WorkKind.SEND:
+                node.number, ends = sent[rank, node.peer], (rank, node.peer, node.tag)
+                sends[*ends, sent[ends]] = (rank, node)
+                sent[rank, node.peer] += 1
+                sent[ends] += 1
+    received: Counter[tuple[int, int, int]] = Counter()
+    for rank, nodes in enumerate(ranks):
+        for node in nodes:
+            if node.kind is WorkKind.RECEIVE:
+                ends = (node.peer, rank, node.tag)
+                _, send = sends.pop((*ends, received[ends]), (0, None))
+                received[ends] += 1
+                if send is None:
+                    raise files[rank].fault(node.node, f"rank {node.peer} sends nothing to it with tag {node.tag}")
+                if send.size_bytes != node.size_bytes:
+                    raise files[rank].fault(
+                        node.node,
+                        f"its comm_size is {node.size_bytes}, and node {send.node.id} of rank {node.peer} sends it "
+                        f"{send.size_bytes}",
+                    )
+                node.number = send.number
+    for rank, send in sends.values():
+        raise files[rank].fault(send.node, f"rank {send.peer} receives nothing from it with tag {send.tag}")
+
+
+def match_all_reduces(files: tuple[RankFile, ...], ranks: list[list[CheckedNode]]) -> tuple[tuple[int, ...], ...]:
+    """Give the groups that all-reduce their numbers, and return the ranks of each.
+
+    A group has the ranks whose files name it; the nameless one has all. Each of its ranks has the same all-reduces.
+    Those of a single rank become nothing. Raise InputError where the ranks of a group differ.
+    """
+    members: dict[str, dict[int, list[CheckedNode]]] = defaultdict(lambda: defaultdict(list))
+    for rank, nodes in enumerate(ranks):
+        for node in nodes:
+            if node.group_name is not None:
+                members[node.group_name][rank].append(node)
+    groups: list[tuple[int, ...]] = []
+    for name, by_rank in members.items():
+        first = min(by_rank)
+        for rank in range(len(ranks)) if not name else sorted(by_rank):
+            _check_same(files, name, (first, by_rank[first]), (rank, by_rank.get(rank, [])))
+        for nodes in by_rank.values():
+            for number, node in enumerate(nodes):
+                node.number, node.group = number, len(groups)
+                if len(by_rank) == 1:
+                    node.kind, node.group = WorkKind.NOTHING, -1
+        if len(by_rank) > 1:
+            groups.append(tuple(sorted(by_rank)))
+    for nodes in ranks:
+        last: dict[int, int] = {}
+        for position, node in enumerate(nodes):
+            if node.kind is WorkKind.ALL_REDUCE:
+                # A group's all-reduces follow one another on every rank.
+                node.after |= {last[node.group]} if node.group in last else set()
+                last[node.group] = position
+    return tuple(groups)
+
+
+def _check_same(
+    files: tuple[RankFile, ...],
+    name: str,
+    reference: tuple[int, list[CheckedNode]],
+    own: tuple[int, list[CheckedNode]],
+) -> None:
+    (first, expected), (rank, nodes) = reference, own
+    group = f"group {shown(name)}" if name else "all ranks"
+    if len(nodes) != len(expected):
+        last = max((first, expected), (rank, nodes), key=lambda each: len(each[1]))
+        raise files[last[0]].fault(
+            last[1][-1].node,
+            f"rank {first} has {len(expected)} all-reduces of {group}, and rank {rank} has {len(nodes)}",
+        )
+    for node, other in zip(nodes, expected, strict=True):
+        if node.size_bytes != other.size_bytes:
+            raise files[rank].fault(
+                node.node,
+                f"its comm_size is {node.size_bytes}, and rank {first} all-reduces {other.size_bytes} with it in "
+                f"node {other.node.id}",
+            )

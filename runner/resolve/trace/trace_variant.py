@@ -1,0 +1,86 @@
+"""Resolve a variant that replays a trace: its ranks placed on GPUs, and what it cannot be combined with refused."""
+
+from ground.shown_text import shown
+from ground.strict_model import InputError, prefixed
+from runner.experiment.compute_spec import TRACE_SCHEDULE
+from runner.experiment.quantities import AUTO
+from runner.experiment.training_spec import TrainingSpec
+from runner.resolve.checks.all_reduce_check import check_all_reduce
+from runner.resolve.checks.trial_extent import check_trace_extent
+from runner.resolve.placement import ConfiguredPlacement, Placement, place_ranks, place_stages
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_costs import StageCosts
+from runner.resolve.trace.replayed import replayed_trace
+from runner.resolve.written_variant import WrittenVariant
+from workloads.trace.replayed_trace import ReplayedTrace
+
+
+def resolve_trace(written: WrittenVariant) -> ResolvedVariant:
+    """Return the variant, resolved. Raise InputError if the trace cannot be replayed, or not with this variant."""
+    _check_alone(written)
+    assert written.spec.compute.trace is not None
+    with prefixed("compute.trace: "):
+        trace = replayed_trace(written.directory / written.spec.compute.trace)
+    placement = _placement(written, len(trace.ranks))
+    check_all_reduce(written, placement)
+    resolved = ResolvedVariant(
+        written.variant,
+        placement,
+        microbatches=1,
+        memory_bound=None,
+        work=_work(trace),
+        schedule=TRACE_SCHEDULE,
+        is_baseline=False,
+        pipelines_per_cell=1,
+        plan=None,
+        clock=written.spec.clock,
+        trace=trace,
+    )
+    check_trace_extent(written, resolved)
+    return resolved
+
+
+def _check_alone(written: WrittenVariant) -> None:
+    """Raise InputError for what a trace is not combined with, because it has its own or is not replayed with it."""
+    spec, variant, here = written.spec, written.variant, written.field
+    own = "the trace has its own"
+    if spec.model is not None:
+        raise InputError(f"model: {own}: leave model out")
+    if spec.prefill is not None:
+        raise InputError("prefill: nothing prefills beside a replayed trace: leave the section out")
+    for name in ("stages", "pipelines", "microbatches", "memory_bound"):
+        if getattr(spec.training, name) != TrainingSpec.model_fields[name].default:
+            raise InputError(f"training.{name}: {own} ranks and work: leave {name} out")
+        if getattr(variant.training, name) is not None:
+            raise InputError(f"{here}.training.{name}: {own} ranks and work: leave {name} out")
+    if variant.options:
+        raise InputError(f"{here}.options: a trace takes none: leave options out")
+    if variant.transport.sharing != "none":
+        raise InputError(
+            f"{here}.transport.sharing: {variant.transport.sharing}: each message of a trace goes over the connections "
+            "of its own two hosts: leave sharing out"
+        )
+    if variant.placement == AUTO:
+        raise InputError(
+            f"{here}.placement: auto: the planner places stages of a schedule: name the datacenter of each rank"
+        )
+
+
+def _placement(written: WrittenVariant, ranks: int) -> Placement:
+    configured: ConfiguredPlacement | None = written.variant.placement
+    if configured is None:
+        return place_ranks(written.topology, ranks)
+    if len(configured) != ranks or not all(isinstance(name, str) for name in configured):
+        raise InputError(
+            f"{written.field}.placement: {shown(list(configured))} for {ranks} ranks: name one datacenter for each"
+        )
+    with prefixed(f"{written.field}."):
+        return place_stages(written.topology, ranks, 1, configured)
+
+
+def _work(trace: ReplayedTrace) -> StageCosts:
+    """Return stage costs that say how long each rank computes, as one forward that sends nothing."""
+    ranks = len(trace.ranks)
+    none = (0,) * ranks
+    computing_ns = tuple(trace.computing_ns(rank) for rank in range(ranks))
+    return StageCosts(computing_ns, none, none, none, none, none, none[1:], none)

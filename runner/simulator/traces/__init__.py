@@ -1,0 +1,1 @@
+"""Simulate the replay of a trace, with the network and the rings of training."""

@@ -1,0 +1,104 @@
+"""The channels and rings over which the ranks of a trace send."""
+
+from collections import Counter
+
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.network.network import Ends, Network
+from runner.simulator.network.transfers import Arrived, OwnTransfers
+from runner.simulator.network.wan_traffic import Crossing
+from runner.simulator.rings.ring_all_reduce import RingCut
+from runner.simulator.rings.rings import PrivateRing, Ring, create_ring
+from runner.simulator.rings.shared_ring import Done
+from testbed.network.flow_model.striping import Striping
+from workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
+from workloads.transport.frames.cutting import Cutting
+from workloads.transport.frames.frame import HEADER_BYTES
+
+
+class TraceNetwork:
+    """Carries the messages and all-reduces of a variant that replays ``trace``.
+
+    Everything from one rank to another goes over one channel, in the order in which it is sent. The all-reduces of a
+    group that have one size share a ring.
+    """
+
+    def __init__(self, network: Network, trace: ReplayedTrace, events: EventQueue) -> None:
+        self._network, self._trace, self._events = network, trace, events
+        variant = network.variant
+        self._places = variant.placement.places
+        self._sizes = _all_reduced(trace)
+        self._most_all_reduces = max(map(len, trace.ranks))
+        self._rings: dict[tuple[int, int], Ring] = {}
+        self._positions = [
+            {variant.placement.rank(one): position for position, (one, _) in enumerate(ring)}
+            for ring in variant.trace_rings
+        ]
+        wanted = self._wanted(variant)
+        self._channels = network.channels(wanted, events)
+        for group, sizes in enumerate(self._sizes):
+            for size_bytes in sizes:
+                ends = variant.trace_rings[group]
+                alone = all(wanted[pair] == 1 for pair in ends)
+                self._rings[group, size_bytes] = self._ring(ends, size_bytes, alone=alone)
+        self._transfers: dict[tuple[Ends, int], OwnTransfers] = {}
+
+    def _wanted(self, variant: ResolvedVariant) -> Counter[Ends]:
+        """Return the ends of all channels, each with the number of its users: messages count as one, each ring too."""
+        sends = {
+            (self._places[rank], self._places[node.peer])
+            for rank, nodes in enumerate(self._trace.ranks)
+            for node in nodes
+            if node.kind is WorkKind.SEND
+        }
+        wanted = Counter(sends)
+        for ring, sizes in zip(variant.trace_rings, self._sizes, strict=True):
+            for _ in sizes:
+                wanted.update(ring)
+        return wanted
+
+    def _ring(self, ends: tuple[Ends, ...], size_bytes: int, *, alone: bool) -> Ring:
+        connections = max(self._network.connections_between(pair) for pair in ends)
+        cut = RingCut.of(size_bytes, len(ends), connections)
+        channels = [self._channels[pair] for pair in ends]
+        return create_ring(self._network, ends, channels, self._events, cut=cut, size_bytes=size_bytes, alone=alone)
+
+    def send(self, now_ns: int, rank: int, node: TraceNode, arrived: Arrived) -> None:
+        """Queue a message of ``rank``. ``arrived`` is called once all its times are known."""
+        ends = self._places[rank], self._places[node.peer]
+        transfers = self._transfers.get((ends, node.size_bytes))
+        if transfers is None:
+            connections = self._network.connections_between(ends)
+            cutting = Cutting(node.size_bytes, 1, connections)
+            frames = cutting.chunks * HEADER_BYTES if self._network.effects.headers else 0
+            striping = Striping(connections, cutting.chunks, cutting.largest_bytes) if connections > 1 else None
+            transfers = OwnTransfers(self._channels[ends], node.size_bytes + frames, striping)
+            self._transfers[ends, node.size_bytes] = transfers
+        transfers.offer(now_ns, 0, node.microbatch, arrived)
+
+    def all_reduce(self, now_ns: int, rank: int, node: TraceNode, iteration: int, done: Done) -> None:
+        """Let ``rank`` join an all-reduce of its group. ``done`` is called when its result is known."""
+        # A ring distinguishes its all-reduces by a number, which in training is the iteration.
+        number = iteration * self._most_all_reduces + node.number
+        self._rings[node.group, node.size_bytes].join(number, self._positions[node.group][rank], now_ns, done)
+
+    def crossed(self) -> list[Crossing]:
+        """Return the channels over the WAN that have carried traffic, each with its ends."""
+        private = [
+            crossing for ring in self._rings.values() if isinstance(ring, PrivateRing) for crossing in ring.crossed()
+        ]
+        return [
+            (pair, channel)
+            for pair, channel in (*self._channels.items(), *private)
+            if pair[0].datacenter != pair[1].datacenter and channel.history
+        ]
+
+
+def _all_reduced(trace: ReplayedTrace) -> list[set[int]]:
+    """Return the sizes that each group all-reduces."""
+    sizes: list[set[int]] = [set() for _ in trace.groups]
+    for nodes in trace.ranks:
+        for node in nodes:
+            if node.kind is WorkKind.ALL_REDUCE:
+                sizes[node.group].add(node.size_bytes)
+    return sizes

@@ -1,0 +1,212 @@
+"""Chakra traces as workloads: what is read of them, and what is refused by name."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ground.strict_model import InputError
+from results.chakra.definition import message_class
+from results.chakra.node import DURATION_NS, ChakraNode, NodeType
+from results.chakra.rank_file import rank_bytes
+from runner.resolve.trace.replayed import replayed_trace
+from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
+from workloads.trace.replayed_trace import WorkKind
+
+SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
+
+
+def both(size_bytes: int = 9) -> dict[int, list[ChakraNode]]:
+    """Rank 0 computes and sends, rank 1 receives and computes, both all-reduce."""
+    return {
+        0: [computation(0, 5), message(SEND, 1, (0, 1), size_bytes, [0]), all_reduce(2, 40, [1])],
+        1: [message(RECEIVE, 0, (0, 1), size_bytes), computation(1, 7, [0]), all_reduce(2, 40, [1])],
+    }
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        replayed_trace(folder)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text.replace(f"{folder}/", "")
+
+
+def refused(tmp_path: Path, ranks: dict[int, list[ChakraNode]]) -> str:
+    return refusal(write_trace(tmp_path / "bad", ranks))
+
+
+def test_nodes_keep_their_times_sizes_and_order(tmp_path: Path) -> None:
+    trace = replayed_trace(write_trace(tmp_path, both()))
+    first, second = trace.ranks
+    assert [node.kind for node in first] == [WorkKind.GPU, WorkKind.SEND, WorkKind.ALL_REDUCE]
+    assert [node.after for node in second] == [(), (0,), (1,)]
+    assert (first[0].duration_ns, first[0].span, first[1].size_bytes, first[1].peer) == (5000, "forward", 9, 1)
+    assert (second[0].peer, second[0].number, trace.groups, trace.pairs) == (0, 0, ((0, 1),), {(0, 1)})
+
+
+def test_the_order_of_nodes_in_a_file_does_not_matter(tmp_path: Path) -> None:
+    turned = {rank: list(reversed(nodes)) for rank, nodes in both().items()}
+    one, other = (replayed_trace(write_trace(tmp_path / str(k), ranks)) for k, ranks in enumerate((both(), turned)))
+    assert (one.ranks, one.groups) == (other.ranks, other.groups)
+    assert one.digest != other.digest
+
+
+@pytest.mark.parametrize(("exact_ns", "duration_ns"), [(5400, 5400), (4999, 4999), (9000, 5000), (-5, 5000)])
+def test_an_exact_duration_counts_as_long_as_it_is_that_of_the_format(
+    tmp_path: Path, exact_ns: int, duration_ns: int
+) -> None:
+    content = message_class("Node")(id=0, name="x", type=NodeType.COMP_NODE, duration_micros=5)
+    content.attr.add(name=DURATION_NS, int64_val=exact_ns)
+    data = content.SerializeToString()
+    (tmp_path / "t.0.et").write_bytes(rank_bytes([]) + bytes([len(data)]) + data)
+    assert replayed_trace(tmp_path).ranks[0][0].duration_ns == duration_ns
+
+
+def test_work_of_the_cpu_and_metadata_are_told_from_work_of_the_gpu(tmp_path: Path) -> None:
+    nodes = [computation(0, 1), computation(1, 2, is_cpu_op=True), ChakraNode(2, "about", NodeType.METADATA_NODE)]
+    (rank,) = replayed_trace(write_trace(tmp_path, {0: nodes})).ranks
+    assert [node.kind for node in rank] == [WorkKind.GPU, WorkKind.CPU, WorkKind.NOTHING]
+
+
+def test_messages_with_one_tag_keep_their_order(tmp_path: Path) -> None:
+    ranks = {
+        0: [computation(9, 1), *(message(SEND, each, (0, 1), 7 + each) for each in (1, 2))],
+        1: [message(RECEIVE, each, (0, 1), 7 + each) for each in (1, 2)],
+    }
+    _, receives = replayed_trace(write_trace(tmp_path, ranks)).ranks
+    assert [(node.number, node.size_bytes) for node in receives] == [(0, 8), (1, 9)]
+
+
+def test_all_reduces_of_a_group_follow_one_another_and_a_lone_rank_sums_nothing(tmp_path: Path) -> None:
+    ranks: dict[int, list[ChakraNode]] = {
+        rank: [computation(0, 1), all_reduce(1, 8, group="pair"), all_reduce(2, 8, group="pair")] for rank in (0, 1)
+    }
+    ranks[2] = [computation(0, 1), all_reduce(1, 8, group="alone")]
+    trace = replayed_trace(write_trace(tmp_path, ranks))
+    assert trace.groups == ((0, 1),)
+    assert [node.after for node in trace.ranks[0]] == [(), (), (1,)]
+    assert [node.kind for node in trace.ranks[2]] == [WorkKind.GPU, WorkKind.NOTHING]
+
+
+def with_node(rank: int, position: int, **changes: Any) -> dict[int, list[ChakraNode]]:
+    ranks = both()
+    node = ranks[rank][position]
+    if "attributes" in changes:
+        changes["attributes"] = {**node.attributes, **changes["attributes"]}
+    ranks[rank][position] = replace(node, **changes)
+    return ranks
+
+
+def without(rank: int, position: int) -> dict[int, list[ChakraNode]]:
+    ranks = both()
+    del ranks[rank][position]
+    return ranks
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        (
+            with_node(0, 2, name="xyz", attributes={"comm_type": 6}),
+            "t.0.et: node 2 'xyz': type COLL ALL_TO_ALL is not replayed: computations, sends, receives and all-reduces "
+            "are",
+        ),
+        (with_node(0, 0, type=2), "t.0.et: node 0 'work 0': type MEM_LOAD_NODE is not replayed"),
+        (with_node(0, 0, type=99), "t.0.et: node 0 'work 0': type 99, which is unknown, is not replayed"),
+        (with_node(0, 0, control_dependencies=(8,)), "t.0.et: node 0 'work 0': it depends on node 8, which the file"),
+        (with_node(0, 1, id=0), "t.0.et: node 0 'work 0': another node has this id"),
+        (with_node(0, 0, data_dependencies=(2,)), "t.0.et: node 0 'work 0': it depends on itself, or on a node that"),
+        (with_node(0, 0, duration_us=2**63), f"t.0.et: node 0 'work 0': its duration_micros is {2**63}: 86400s is the"),
+        (with_node(0, 1, attributes={"comm_size": -1}), "t.0.et: node 1 'COMM_SEND_NODE 1': its comm_size is -1: give"),
+        (with_node(0, 1, attributes={"comm_dst": 2}), "its comm_dst is 2, which is no other of the 2 ranks"),
+        (with_node(0, 1, attributes={"comm_src": 1}), "its comm_src is 1 in the file of rank 0"),
+        (with_node(0, 1, attributes={"comm_tag": 3}), "rank 0 sends nothing to it with tag 0"),
+        (without(1, 0), "t.1.et: node 1 'work 1': it depends on node 0, which the file does not have"),
+        (without(0, 1), "t.0.et: node 2 'sum 2': it depends on node 1, which the file does not have"),
+        (with_node(1, 0, attributes={"comm_size": 8}), "its comm_size is 8, and node 1 of rank 0 sends it 9"),
+        (without(1, 2), "rank 0 has 1 all-reduces of all ranks, and rank 1 has 0"),
+        (with_node(1, 2, attributes={"comm_size": 8}), "its comm_size is 8, and rank 0 all-reduces 40 with it in node"),
+        ({0: [computation(0, 0)]}, "t.0.et: no rank computes on its GPU for any time: there is nothing to measure"),
+        ({0: [computation(0, 1)], 2: []}, "bad: has no file for rank 1, and one for rank 2: give all ranks"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused_in_one_line(
+    tmp_path: Path, ranks: dict[int, list[ChakraNode]], text: str
+) -> None:
+    assert text in refused(tmp_path, ranks)
+
+
+def test_ranks_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
+    ranks = {
+        rank: [
+            message(RECEIVE, 0, (1 - rank, rank), 5),
+            message(SEND, 1, (rank, 1 - rank), 5, [0]),
+            computation(2, 1),
+        ]
+        for rank in (0, 1)
+    }
+    assert refused(tmp_path, ranks) == (
+        "t.0.et: node 0 'COMM_RECV_NODE 0': it waits for ever: messages and all-reduces of several ranks wait for each "
+        "other in a circle"
+    )
+
+
+def test_a_send_without_a_receive_is_refused(tmp_path: Path) -> None:
+    ranks = {0: [computation(0, 1), message(SEND, 1, (0, 1), 5, tag=4)], 1: []}
+    assert refused(tmp_path, ranks) == ("t.0.et: node 1 'COMM_SEND_NODE 1': rank 1 receives nothing from it with tag 4")
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], "has no file NAME.RANK.et: give the folder of a Chakra trace"),
+        (["a.0.et", "b.1.et"], "has traces of two names, 'a' and 'b': keep one"),
+        (["trace.et"], "trace.et: its name has no rank: name the files NAME.RANK.et"),
+        (["a.0.et", "a.00.et"], "rank 0 has another file: keep one"),
+    ],
+)
+def test_a_folder_without_one_file_a_rank_is_refused(tmp_path: Path, names: list[str], text: str) -> None:
+    for name in names:
+        (tmp_path / name).write_bytes(rank_bytes([computation(0, 1)]))
+    assert text in refusal(tmp_path)
+
+
+def test_a_later_version_and_what_is_no_folder_are_refused(tmp_path: Path) -> None:
+    metadata = message_class("GlobalMetadata")(version="2.0.0").SerializeToString()
+    (tmp_path / "t.0.et").write_bytes(bytes([len(metadata)]) + metadata)
+    assert refusal(tmp_path) == "t.0.et: version '2.0.0' of the format is not read, 0.x and 1.x are"
+    assert "is no folder" in refusal(tmp_path / "t.0.et")
+
+
+@given(st.data())
+def test_a_damaged_trace_is_replayed_or_refused_in_one_line(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = write_trace(tmp_path_factory.mktemp("damaged"), both())
+    path = folder / f"t.{data.draw(st.integers(0, 1))}.et"
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = data.draw(st.integers(0, len(content) - 1))
+        match data.draw(st.sampled_from(["change", "insert", "remove"])):
+            case "change":
+                content[position] = data.draw(st.integers(0, 255))
+            case "insert":
+                content.insert(position, data.draw(st.integers(0, 255)))
+            case _:
+                del content[position:]
+        if not content:
+            break
+    path.write_bytes(content)
+    assert "\n" not in _outcome(folder)
+
+
+def _outcome(folder: Path) -> str:
+    try:
+        trace = replayed_trace(folder)
+    except InputError as refused:
+        return str(refused)
+    return trace.digest

@@ -1,0 +1,211 @@
+"""Simulated replays: of our own schedules' traces, and of traces made by hand."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from results.chakra.node import ChakraNode, NodeType
+from results.chakra.rank_file import rank_bytes
+from runner.simulator.simulation import KIND_CODES, Simulation
+from runner.simulator.variant_simulation import simulate_variant
+from runner.tcp.effects import IDEAL
+from tests.results.chakra.wire_format import rank_file
+from tests.runner.simulator.variants import sweep_point
+from tests.support.runner.chakra_traces import (
+    all_reduce,
+    computation,
+    message,
+    nodes_of,
+    replay_document,
+    write_trace,
+)
+
+SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
+SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "atlas", "dp")
+MS = 10**6
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> dict[str, Any]:
+    """Small trainings over a WAN, by every schedule."""
+    schedule = draw(st.sampled_from(SCHEDULES))
+    stages = 1 if schedule == "dp" else draw(st.integers(2, 4))
+    pipelines = draw(st.integers(2, 3)) if schedule == "dp" else draw(st.integers(1, 2))
+    millis = st.integers(1, 30).map(lambda value: f"{value}ms")
+    return {
+        "topology": {
+            "datacenters": [{"name": f"dc{index}", "hosts": 6} for index in range(draw(st.integers(2, 3)))],
+            "wan": {
+                "latency": draw(st.sampled_from(["5ms", "40ms"])),
+                "rate": draw(st.sampled_from(["unlimited", "30Mbit"])),
+                "node_pair_rate": "50Mbit",
+            },
+        },
+        "compute": {
+            "forward": [draw(millis) for _ in range(stages)],
+            "backward": [draw(millis) for _ in range(stages)],
+            "recompute": draw(st.sampled_from(["0ms", "7ms"])),
+            "optimizer": draw(st.sampled_from(["0ms", "3ms"])),
+            **({"activation": [f"{draw(st.integers(1, 300))}KiB" for _ in range(stages - 1)]} if stages > 1 else {}),
+            "gradient": draw(st.sampled_from(["1B", "200KiB"])),
+        },
+        "training": {
+            "stages": stages,
+            "pipelines": pipelines,
+            "microbatches": draw(st.integers(1, 5)),
+            "iterations": 2,
+            "warmup": 0,
+        },
+        "variants": [
+            {
+                "name": "any",
+                "schedule": schedule,
+                "transport": {"connections": draw(st.sampled_from([1, 3])), "window": "64KiB"},
+            }
+        ],
+    }
+
+
+def lengths_ns(simulation: Simulation) -> list[int]:
+    return [end_ns - begin_ns for begin_ns, end_ns in simulation.windows_ns]
+
+
+@settings(max_examples=40)
+@given(documents())
+def test_a_replayed_iteration_takes_as_long_as_the_schedules(
+    tmp_path_factory: pytest.TempPathFactory, document: Mapping[str, Any]
+) -> None:
+    point = sweep_point(document)
+    variant = point.variants[0]
+    simulation = simulate_variant(point.topology, variant, 1)
+    nodes = nodes_of(variant, simulation, 0)
+    # What another program reads has every computation, and both halves of every message.
+    found = [node for rank in nodes.values() for node in rank_file(rank_bytes(rank))[1]]
+    assert len(found) == len(simulation.spans.rank)
+    folder = write_trace(tmp_path_factory.mktemp("trace"), nodes)
+    replay = sweep_point(replay_document(document, variant, folder, 1))
+    replayed = simulate_variant(replay.topology, replay.variants[0], 1)
+    assert lengths_ns(replayed) == lengths_ns(simulation)
+    assert np.array_equal(np.sort(replayed.spans.end_ns), np.sort(simulation.spans.end_ns))
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1", "dp"])
+def test_a_measured_iteration_is_repeated_iteration_after_iteration(tmp_path: Path, schedule: str) -> None:
+    stages = 1 if schedule == "dp" else 2
+    document = {
+        "topology": {"datacenters": [{"name": each, "hosts": 2} for each in "ab"], "wan": {"latency": "20ms"}},
+        "compute": {"forward": "9ms", "optimizer": "2ms", "activation": "2MiB", "gradient": "4MB"},
+        "training": {"stages": stages, "pipelines": 2, "microbatches": 4, "iterations": 3, "warmup": 0},
+        "variants": [{"name": schedule, "schedule": schedule}],
+    }
+    if stages == 1:
+        del document["compute"]["activation"]  # type: ignore[attr-defined]
+    point = sweep_point(document)
+    simulation = simulate_variant(point.topology, point.variants[0], 3)
+    folder = write_trace(tmp_path, nodes_of(point.variants[0], simulation, 1))
+    replay = sweep_point(replay_document(document, point.variants[0], folder, 3))
+    replayed = simulate_variant(replay.topology, replay.variants[0], 3)
+    assert lengths_ns(replayed) == lengths_ns(simulation)
+
+
+def replayed(folder: Path, ranks: Mapping[int, list[ChakraNode]], iterations: int = 1) -> Simulation:
+    document = {
+        "topology": {
+            "datacenters": [{"name": each, "hosts": 2} for each in "ab"],
+            "wan": {"latency": "20ms", "rate": "80Mbit"},
+        },
+        "compute": {"trace": str(write_trace(folder, ranks))},
+        "training": {"iterations": iterations, "warmup": 0},
+        "variants": [{"name": "t"}],
+    }
+    point = sweep_point(document)
+    return simulate_variant(point.topology, point.variants[0], iterations, effects=IDEAL)
+
+
+def spans_of(simulation: Simulation, kind: str) -> list[tuple[int, int, int]]:
+    """The rank, the start and the end of each span of a kind, in order of time, in milliseconds."""
+    spans = simulation.spans
+    own = spans.kind == KIND_CODES[kind]
+    rows = zip(spans.rank[own].tolist(), spans.start_ns[own].tolist(), spans.end_ns[own].tolist(), strict=True)
+    return sorted((rank, round(start / MS), round(end / MS)) for rank, start, end in rows)
+
+
+def test_any_rank_sends_to_any_other_with_its_own_size(tmp_path: Path) -> None:
+    # 80 Mbit/s carry 100 kB in 10 ms, and the other datacenter is 20 ms away.
+    ranks = {
+        0: [computation(0, 10_000), message(SEND, 1, (0, 3), 100_000, [0]), message(SEND, 2, (0, 3), 200_000, [0])],
+        1: [computation(0, 1_000)],
+        2: [computation(0, 1_000)],
+        3: [
+            message(RECEIVE, 0, (0, 3), 100_000),
+            message(RECEIVE, 1, (0, 3), 200_000),
+            computation(2, 5_000, [0]),
+            computation(3, 5_000, [1]),
+        ],
+    }
+    simulation = replayed(tmp_path, ranks)
+    assert spans_of(simulation, "forward") == [(0, 0, 10), (1, 0, 1), (2, 0, 1), (3, 40, 45), (3, 60, 65)]
+    assert simulation.windows_ns[0][1] == pytest.approx(65 * MS, rel=0.01)
+
+
+def test_a_gpu_and_a_cpu_each_do_one_thing_at_a_time_the_lowest_id_first(tmp_path: Path) -> None:
+    nodes = [
+        computation(3, 10_000),
+        computation(1, 20_000),
+        computation(2, 15_000, is_cpu_op=True),
+        computation(4, 1_000, [2]),
+    ]
+    simulation = replayed(tmp_path, {0: nodes}, iterations=2)
+    assert spans_of(simulation, "forward") == [
+        (0, 0, 20), (0, 20, 30), (0, 30, 31), (0, 31, 51), (0, 51, 61), (0, 61, 62)
+    ]  # fmt: skip
+
+
+def test_an_all_reduce_waits_for_all_ranks_and_computing_goes_on_beside_it(tmp_path: Path) -> None:
+    ranks = {
+        rank: [computation(0, 10_000 * (rank + 1)), all_reduce(1, 4_000, [0]), computation(2, 5_000, [0])]
+        for rank in range(4)
+    }
+    simulation = replayed(tmp_path, ranks)
+    reduced = spans_of(simulation, "all_reduce")
+    assert [start for _, start, _ in reduced] == [10, 20, 30, 40]
+    assert min(end for _, _, end in reduced) > 40
+    assert spans_of(simulation, "forward")[-1] == (3, 40 + 0, 45)
+
+
+def test_groups_all_reduce_for_themselves(tmp_path: Path) -> None:
+    ranks = {
+        rank: [computation(0, 10_000 * (rank + 1)), all_reduce(1, 4_000, [0], group=f"{rank % 2}")] for rank in range(4)
+    }
+    ends = [end for _, _, end in spans_of(replayed(tmp_path, ranks), "all_reduce")]
+    assert 30 < ends[0] < ends[1]
+    assert ends[1] > 40
+
+
+@given(st.data())
+@settings(max_examples=30)
+def test_any_graph_of_any_ranks_ends_after_its_longest_chain(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    ranks: dict[int, list[ChakraNode]] = {rank: [computation(0, 1_000)] for rank in range(4)}
+    for step in range(1, data.draw(st.integers(1, 8)) + 1):
+        sender, receiver = data.draw(st.permutations(range(4)))[:2]
+        after = st.lists(st.sampled_from([node.id for node in ranks[sender]]), max_size=2, unique=True)
+        size_bytes = data.draw(st.integers(1, 50_000))
+        ranks[sender].append(message(SEND, 10 * step, (sender, receiver), size_bytes, data.draw(after), tag=step))
+        ranks[receiver].append(message(RECEIVE, 10 * step, (sender, receiver), size_bytes, tag=step))
+        ranks[receiver].append(computation(10 * step + 1, 2_000, [10 * step]))
+    if data.draw(st.booleans()):
+        for nodes in ranks.values():
+            nodes.append(all_reduce(1000, 5_000, [nodes[-1].id]))
+    simulation = replayed(tmp_path_factory.mktemp("graph"), ranks, iterations=2)
+    sends = 2 * sum(node.type == SEND for nodes in ranks.values() for node in nodes)
+    assert len(spans_of(simulation, "send")) == len(spans_of(simulation, "receive")) == sends
+    assert len(spans_of(simulation, "forward")) == 8 + sends
+    busiest_us = max(sum(node.duration_us for node in nodes) for nodes in ranks.values())
+    assert simulation.windows_ns[1][1] >= 2 * busiest_us * 1000

@@ -1,0 +1,65 @@
+"""A Chakra trace made by hand, emulated in virtual time: as long as its simulation, whatever the load."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from results import load
+from results.chakra.node import ChakraNode, NodeType
+from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
+from tests.system.inside_virtual_time import kernel_or_skip
+
+ROOT = Path(__file__).resolve().parents[2]
+SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
+MIB = 2**20
+
+RANKS: dict[int, list[ChakraNode]] = {
+    0: [
+        computation(0, 30_000),
+        message(SEND, 1, (0, 3), 8 * MIB, [0]),
+        computation(2, 20_000, [0]),
+        message(SEND, 3, (0, 2), 2 * MIB, [2], tag=5),
+        all_reduce(4, 32 * MIB, [2]),
+    ],
+    1: [computation(0, 50_000), all_reduce(1, 32 * MIB, [0])],
+    2: [message(RECEIVE, 0, (0, 2), 2 * MIB, tag=5), computation(1, 10_000, [0]), all_reduce(2, 32 * MIB, [1])],
+    3: [message(RECEIVE, 0, (0, 3), 8 * MIB), computation(1, 10_000, [0]), all_reduce(2, 32 * MIB, [1])],
+}
+
+TOLERANCE = 0.03
+
+
+def wanbed(command: str, folder: Path) -> Path:
+    """Run or simulate the experiment of ``folder``, and return the run's folder."""
+    arguments = [command, str(folder / "exp.yaml"), "--runs", str(folder / command), "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "wanbed", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return Path(json.loads(done.stdout)["run"])
+
+
+def test_an_emulated_replay_takes_as_long_as_its_simulation(tmp_path: Path) -> None:
+    kernel_or_skip()
+    write_trace(tmp_path / "t", RANKS)
+    experiment = {
+        "topology": {
+            "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+            "wan": {"latency": "20ms", "rate": "1Gbit"},
+        },
+        "compute": {"trace": "t"},
+        "training": {"iterations": 3},
+        "variants": [{"name": "t"}],
+        "clock": "virtual",
+    }
+    (tmp_path / "exp.yaml").write_text(yaml.safe_dump(experiment), encoding="utf-8")
+    emulated, simulated = (load(wanbed(command, tmp_path)) for command in ("run", "simulate"))
+    for run in (emulated, simulated):
+        kinds = run.spans.groupby("kind").size().to_dict()
+        assert kinds == {"forward": 15, "send": 6, "receive": 6, "all_reduce": 12}
+    times_s = [float(run.summary["iteration_time_s"].iloc[0]) for run in (emulated, simulated)]
+    assert times_s[0] == pytest.approx(times_s[1], rel=TOLERANCE)

@@ -1,0 +1,1 @@
+"""Work that is replayed from a trace: for each rank a graph of computations, messages and all-reduces."""

@@ -1,0 +1,1 @@
+"""The process of one rank that replays its part of a trace over real connections."""

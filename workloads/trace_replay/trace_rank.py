@@ -1,0 +1,236 @@
+"""One rank of a trace: ``python -m workloads.trace_replay.trace_rank CONFIG.json`` replays its nodes on one GPU.
+
+Computations occupy an imaginary GPU, and an imaginary CPU, for their durations. Messages and all-reduces are real bytes
+over the transport of training. There is no barrier: the next iteration begins when all nodes of the rank have ended.
+The exit status is 0 if all iterations are done; otherwise 1, with one line on stderr.
+"""
+
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from results.records.span_log import ACTIVATION, GRADIENT, NO_MICROBATCH, Span, SpanLog, SpanLogHeader
+from workloads.compute.timer_slack import wake_precisely
+from workloads.parent_process import die_with_parent
+from workloads.start_gate import wait_at_gate
+from workloads.trace.rank_progress import RankGraph, RankProgress
+from workloads.trace.replayed_trace import TraceNode, WorkKind
+from workloads.trace_replay.trace_rank_config import TraceRankConfig, read_trace_rank_config
+from workloads.transport.event import Closed, Event, Failed, Received, SegmentsSent, Sent
+from workloads.transport.frames.buffer_pool import BufferPool
+from workloads.transport.peer import TransportError
+from workloads.transport.rendezvous import Identity, Rendezvous
+from workloads.transport.ring.ring import RingAllReduce
+from workloads.transport.striped_transport import StripedTransport
+
+_PROCESSORS = (WorkKind.GPU, WorkKind.CPU)
+
+
+class TraceRank:
+    """The rank's loop. Construct it when the connections are established and the transport runs.
+
+    The transport must be blank: no payload is read.
+    """
+
+    def __init__(
+        self, config: TraceRankConfig, transport: StripedTransport, events: "SimpleQueue[Event]", pool: BufferPool
+    ) -> None:
+        self._config = config
+        self._transport = transport
+        self._events = events
+        self._pool = pool
+        self._ring = RingAllReduce(config.links, transport) if config.links.ring else None
+        self._log = SpanLog(
+            Path(config.span_log),
+            SpanLogHeader(config.rank, config.host, config.datacenter, config.gpu, 0, config.rank),
+        )
+        self._graph = RankGraph(config.nodes)
+        self._progress = RankProgress(self._graph)
+        self._sends = {
+            (node.peer, node.number): position
+            for position, node in enumerate(config.nodes)
+            if node.kind is WorkKind.SEND
+        }
+        self._iteration = 0
+        self._early: dict[int, list[tuple[int, int]]] = {}
+        self._computing: dict[WorkKind, tuple[int, int]] = {}
+        self._reducing: tuple[int, int] | None = None
+        self._payloads: dict[int, memoryview] = {}
+        self._closed = False
+
+    def run(self) -> None:
+        """Replay every iteration, then shut the transport down. Raise TransportError."""
+        for iteration in range(self._config.iterations):
+            self._iteration = iteration
+            self._progress = RankProgress(self._graph)
+            for sender, number in self._early.pop(iteration, ()):
+                self._progress.arrived(sender, number)
+            while not self._progress.complete:
+                self._handle_all()
+                self._end_computations()
+                self._begin_ready()
+                if not self._progress.complete:
+                    self._wait()
+            self._log.flush()
+        self._transport.close()
+        while not self._closed:
+            self._handle(self._events.get())
+        self._log.complete()
+
+    def _begin_ready(self) -> None:
+        progress, nodes = self._progress, self._graph.nodes
+        while (position := progress.next_of(WorkKind.SEND)) is not None:
+            node = nodes[position]
+            payload = self._payload(node.size_bytes)
+            self._transport.send_message(node.peer, self._iteration, node.number, payload)
+        if self._reducing is None and (position := progress.next_of(WorkKind.ALL_REDUCE)) is not None:
+            assert self._ring is not None
+            node = nodes[position]
+            self._reducing = position, time.monotonic_ns()
+            number = self._iteration * self._config.all_reduces + node.number
+            self._ring.begin_blank(number, self._payload(node.size_bytes), 1)
+        for processor in _PROCESSORS:
+            if processor not in self._computing and (position := progress.next_of(processor)) is not None:
+                self._computing[processor] = position, time.monotonic_ns()
+
+    def _end_computations(self) -> None:
+        """End the computations whose time has come. A processor that becomes idle begins the next one at once."""
+        for processor, (position, start_ns) in list(self._computing.items()):
+            node, now_ns = self._graph.nodes[position], time.monotonic_ns()
+            if now_ns < start_ns + node.duration_ns:
+                continue
+            del self._computing[processor]
+            if processor is WorkKind.GPU:
+                self._record(Span(node.span, self._iteration, node.microbatch, start_ns, now_ns))
+            self._progress.ended(position)
+
+    def _wait(self) -> None:
+        """Wait for an event, or for the end of a computation, and handle the event."""
+        ends = [start_ns + self._graph.nodes[position].duration_ns for position, start_ns in self._computing.values()]
+        if not ends:
+            self._handle(self._events.get())
+            return
+        left_ns = min(ends) - time.monotonic_ns()
+        if left_ns > 0:
+            try:
+                self._handle(self._events.get(timeout=left_ns / 1e9))
+            except Empty:
+                return
+
+    def _handle_all(self) -> None:
+        while True:
+            try:
+                event = self._events.get_nowait()
+            except Empty:
+                return
+            self._handle(event)
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case Failed(error):
+                raise error
+            case Closed():
+                self._closed = True
+            case SegmentsSent():
+                assert self._reducing is not None
+                (position, start_ns), self._reducing = self._reducing, None
+                times_ns = start_ns, time.monotonic_ns()
+                size_bytes = self._graph.nodes[position].size_bytes
+                self._record(Span("all_reduce", self._iteration, NO_MICROBATCH, *times_ns, size_bytes))
+                self._progress.ended(position)
+            case Sent():
+                position = self._sends[event.peer.rank, event.message.microbatch]
+                self._record_transfer("send", event, self._graph.nodes[position])
+                self._progress.ended(position)
+            case Received():
+                message = event.peer.rank, event.message.microbatch
+                self._record_transfer("receive", event, self._graph.nodes[self._graph.receives[message]])
+                if event.iteration == self._iteration:
+                    self._progress.arrived(*message)
+                else:
+                    self._early.setdefault(event.iteration, []).append(message)
+
+    def _payload(self, size_bytes: int) -> memoryview:
+        """Return unwritten memory, the same for every message of that size."""
+        if size_bytes not in self._payloads:
+            self._payloads[size_bytes] = self._pool.take(size_bytes)
+        return self._payloads[size_bytes]
+
+    def _record_transfer(self, kind: str, event: Sent | Received, node: TraceNode) -> None:
+        # As in a pipeline whose stages are the ranks.
+        onward = (event.peer.rank > self._config.rank) == (kind == "send")
+        times_ns, tensor = (event.start_ns, event.end_ns), ACTIVATION if onward else GRADIENT
+        peer = event.peer.host
+        self._record(Span(kind, event.iteration, node.microbatch, *times_ns, event.transfer_bytes, peer, tensor))
+
+    def _record(self, span: Span) -> None:
+        epoch_ns = self._config.epoch_ns
+        self._log.record(span._replace(start_ns=span.start_ns - epoch_ns, end_ns=span.end_ns - epoch_ns))
+
+
+def run_trace_rank(config: TraceRankConfig) -> None:
+    """Run the rank of ``config`` in this process. Raise the error that ends it, one line with the cause."""
+    if config.parent_pid is not None:
+        die_with_parent(config.parent_pid)
+    wake_precisely()
+    identity = Identity(bytes.fromhex(config.run_token), config.rank, config.listen_address, config.listen_port)
+    rendezvous = Rendezvous(
+        identity,
+        config.links.peers,
+        config.congestion,
+        lambda note: _print_line(_prefix(config), note),
+        config.links.window_bytes,
+    )
+    sockets = rendezvous.rendezvous(config.rendezvous_timeout_ns)
+    pool = BufferPool()
+    events: SimpleQueue[Event] = SimpleQueue()
+
+    def report(event: Event) -> None:
+        if isinstance(event, Received):
+            pool.give_back(event.payload)
+        events.put(event)
+
+    transport = StripedTransport(config.links, sockets, pool, report, blank=True)
+    transport.start()
+    rank = TraceRank(config, transport, events, pool)
+    if config.start_gate is not None:
+        wait_at_gate(Path(config.start_gate))
+    rank.run()
+
+
+def main(arguments: list[str]) -> int:
+    """Run the rank configured by the file named on the command line. Return the exit status."""
+    if len(arguments) != 1:
+        _print_line("wanbed trace rank", "usage: python -m workloads.trace_replay.trace_rank CONFIG.json")
+        return 1
+    prefix = "wanbed trace rank"
+    try:
+        config = read_trace_rank_config(Path(arguments[0]))
+        prefix = _prefix(config)
+        run_trace_rank(config)
+    except (TransportError, ValueError, OSError, RuntimeError) as failure:
+        _print_line(prefix, str(failure))
+        return 1
+    except Exception as defect:
+        traceback.print_exc()
+        _print_line(prefix, f"{type(defect).__name__}: {defect}")
+        return 1
+    return 0
+
+
+def _prefix(config: TraceRankConfig) -> str:
+    return f"wanbed trace rank {config.rank} ({config.host})"
+
+
+def _print_line(prefix: str, line: str) -> None:
+    print(f"{prefix}: {line}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    if status:
+        # The transport's thread may be waiting for a lost peer. A normal exit would wait for it.
+        os._exit(status)

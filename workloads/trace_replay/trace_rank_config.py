@@ -1,0 +1,69 @@
+"""The configuration of one rank that replays a trace, as a JSON file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from workloads.compute.backends.backend import DEFAULT_RENDEZVOUS_TIMEOUT_NS
+from workloads.config_file import read_config, write_config
+from workloads.trace.replayed_trace import TraceNode, WorkKind
+from workloads.transport.frames.frame import RUN_TOKEN_BYTES
+from workloads.transport.links_config import LinksConfig
+
+
+@dataclass(frozen=True)
+class TraceRankConfig:
+    """One rank of one trial. Durations are on the testbed's clock (dilated if the run is).
+
+    ``nodes`` is the rank's part of the trace, replayed in each of ``iterations``. ``links.iterations`` counts the
+    all-reduces of a group, which are as many in every iteration, and so is no less. The other fields are those of
+    ``workloads.rank_config.RankConfig``. Raises ValueError naming the field.
+    """
+
+    rank: int
+    host: str
+    datacenter: str
+    gpu: int
+    nodes: tuple[TraceNode, ...]
+    iterations: int
+    links: LinksConfig
+    listen_address: str
+    listen_port: int
+    run_token: str
+    span_log: str
+    epoch_ns: int
+    congestion: str | None = None
+    rendezvous_timeout_ns: int = DEFAULT_RENDEZVOUS_TIMEOUT_NS
+    parent_pid: int | None = None
+    start_gate: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("rank", 0), ("gpu", 0), ("iterations", 1), ("rendezvous_timeout_ns", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
+        if self.links.rank != self.rank:
+            raise ValueError(f"links.rank: {self.links.rank}, where the rank's is {self.rank}")
+        if self.links.iterations < self.iterations * max(self.all_reduces, 1):
+            raise ValueError(f"links.iterations: {self.links.iterations}, fewer than there are all-reduces")
+        for position, node in enumerate(self.nodes):
+            if any(not 0 <= earlier < position for earlier in node.after):
+                raise ValueError(f"nodes.{position}.after: {node.after} are not all nodes before it")
+        if len({node.group for node in self.nodes if node.kind is WorkKind.ALL_REDUCE}) > 1:
+            raise ValueError("nodes: a rank all-reduces in one group only")
+        if not 1 <= self.listen_port <= 65535:
+            raise ValueError(f"listen_port: {self.listen_port} is no port to listen on")
+        if len(bytes.fromhex(self.run_token)) != RUN_TOKEN_BYTES:
+            raise ValueError(f"run_token: write {RUN_TOKEN_BYTES} bytes in hexadecimal")
+
+    @property
+    def all_reduces(self) -> int:
+        """The number of all-reduces in an iteration."""
+        return sum(node.kind is WorkKind.ALL_REDUCE for node in self.nodes)
+
+    def write(self, path: Path) -> None:
+        """Write the configuration as JSON, readable only by this user because of the token."""
+        write_config(self, path)
+
+
+def read_trace_rank_config(path: Path) -> TraceRankConfig:
+    """Read a file of ``TraceRankConfig.write``. Raise ValueError, one line with path and field; OSError."""
+    return read_config(TraceRankConfig, path)

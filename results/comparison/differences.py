@@ -139,7 +139,9 @@ def differences(a: Run, b: Run, pairs: Iterable[Pair]) -> list[Difference]:
     for pair in pairs:
         if _cut_alike(a, b, pair):
             works = pair_fields(a, pair.a.point, pair.a.variant), pair_fields(b, pair.b.point, pair.b.variant)
-            found += differing(*works, ", ".join(filter(None, (pair.point_text, pair.variant_text))))
+            # What a program computes is written nowhere.
+            if all(works):
+                found += differing(*works, ", ".join(filter(None, (pair.point_text, pair.variant_text))))
     return _gathered(found)
 
 

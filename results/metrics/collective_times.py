@@ -9,8 +9,7 @@ import pandas as pd
 
 from results.metrics.collectives import UNMATCHED, group_size, last_to_begin
 from results.metrics.intervals import GroupedIntervals, Numbers
-from results.metrics.program_time import FORWARD_AND_BACKWARD
-from results.records.span_log import COLLECTIVE_KINDS
+from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,7 @@ class CollectiveTime:
     """The collectives of one kind and process group: means over the group's ranks and the profiled iterations.
 
     ``count`` and ``size_bytes`` are those of a rank and iteration. Of ``time_ns``, in which at least one was under way,
-    neither forward nor backward hid ``exposed_ns``, and for ``waited_ns`` a rank waited for another one to begin.
+    no computation hid ``exposed_ns``, and for ``waited_ns`` a rank waited for another one to begin.
     ``last`` counts how often each rank was the last to begin. Both are None if the ranks' collectives do not match.
     """
 
@@ -44,7 +43,7 @@ def collective_times(spans: pd.DataFrame, iterations: Numbers) -> list[Collectiv
     """Return the collectives in these iterations of a program, those that computation hid least first."""
     profiled = spans[spans["iteration"].isin(iterations).to_numpy(bool)]
     own = profiled[profiled["kind"].isin(COLLECTIVE_KINDS).to_numpy(bool)].reset_index(drop=True)
-    computing = profiled[profiled["kind"].isin(FORWARD_AND_BACKWARD).to_numpy(bool)]
+    computing = profiled[profiled["kind"].isin(COMPUTE_KINDS).to_numpy(bool)]
     last = _last_to_begin(own)
     found = [
         _of_series(own, np.asarray(rows), last, computing=computing, iterations=len(iterations))

@@ -3,8 +3,8 @@
 A profiler recorded what each rank did in these iterations. Time counts once, for the first of these that applies:
 
 - ``compute``: the device worked on forward or backward;
+- ``optimizer``: it worked on a step of the optimizer; where a step waits, for a collective perhaps, nothing works;
 - ``collective``: a collective was under way, transferring or waiting for other ranks, and no such work hid it;
-- ``optimizer``: in a step of the optimizer. It comes after collectives, since some optimizers wait for one in a step;
 - ``transfer``: a send or receive of the program's own was under way;
 - ``other``: none of these: Python, launching of kernels, loading of data.
 
@@ -20,7 +20,6 @@ import pandas as pd
 
 from results.metrics.gpu_time import Gpus
 from results.metrics.intervals import GroupedIntervals, Numbers
-from results.metrics.iterations import Window
 from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION
 
 Flags = npt.NDArray[np.bool_]
@@ -32,12 +31,11 @@ OVERLAPPED = "overlapped"
 """The time of collectives that computation hid: a part of ``compute``, and no part of its own."""
 
 FORWARD_AND_BACKWARD = tuple(kind for kind in COMPUTE_KINDS if kind != OPTIMIZER)
-"""The kinds of computation that can hide a collective."""
 
 _KINDS = {
     COMPUTE: FORWARD_AND_BACKWARD,
-    COLLECTIVE: COLLECTIVE_KINDS,
     OPTIMIZER: (OPTIMIZER,),
+    COLLECTIVE: COLLECTIVE_KINDS,
     TRANSFER: ("send", "receive"),
 }
 _RECORDED_KINDS = (*FORWARD_AND_BACKWARD, *COLLECTIVE_KINDS, *_KINDS[TRANSFER])
@@ -112,14 +110,18 @@ def rank_times(spans: pd.DataFrame, iterations: Numbers) -> list[RankTime]:
     ]
 
 
-def program_parts(spans: pd.DataFrame, window: Window) -> pd.DataFrame:
-    """Return ``PROGRAM_PARTS`` of the window of every GPU that was profiled in it: integers in ns, by (host, gpu).
+def program_parts(spans: pd.DataFrame, iterations: Numbers) -> pd.DataFrame:
+    """Return ``PROGRAM_PARTS`` of these iterations of every GPU that was profiled: integers in ns, by (host, gpu).
 
-    For each GPU they add up to the window's length.
+    For each GPU they add up to its own time from the first of them to the end of the last.
     """
     gpus = Gpus.of(spans)
-    edges = (np.full(len(gpus.index), edge_ns) for edge_ns in window)
-    start_ns, end_ns = edges
+    stated = (spans["kind"] == ITERATION).to_numpy(bool) & spans["iteration"].isin(iterations).to_numpy(bool)
+    start_ns, end_ns = np.full(len(gpus.index), np.iinfo(np.int64).max), np.zeros(len(gpus.index), np.int64)
+    np.minimum.at(start_ns, gpus.of_span[stated], spans["start_ns"].to_numpy(np.int64)[stated])
+    np.maximum.at(end_ns, gpus.of_span[stated], spans["end_ns"].to_numpy(np.int64)[stated])
+    # A GPU without an iteration of its own has no time here.
+    start_ns = np.minimum(start_ns, end_ns)
     parts_ns = _parts_ns(spans, gpus.of_span, start_ns, end_ns)
     frame = pd.DataFrame({part: parts_ns[part] for part in PROGRAM_PARTS}, index=gpus.index)
     profiled: pd.DataFrame = frame[_recorded(spans, gpus.of_span, start_ns, end_ns)]

@@ -7,6 +7,7 @@ import pandas as pd
 
 from results import metrics
 from results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER, Window
+from results.metrics.intervals import Numbers
 from results.reading.run import Run
 from results.reading.stored_trial import swept_values
 from results.reading.trial_frames import measured_window, rows_of_trial
@@ -25,7 +26,8 @@ class GpuTimeShares:
     """The GPU time of one variant in one sweep point, summed over its training GPUs and repeats.
 
     ``parts_ns`` has the nanoseconds of each of ``PARTS``, or of ``PARTS_OF_PROGRAM``. They add up to ``total_ns``: the
-    number of GPUs times the measured window, summed over repeats. Of a program's GPUs those count that were profiled.
+    number of GPUs times the measured window, summed over repeats. Of a program's GPUs those count that were profiled,
+    each from the begin of its first profiled iteration to the end of its last.
     """
 
     run: str
@@ -58,7 +60,8 @@ def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = No
         window = measured_window(run, trial, spans)
         if window is None or not window.length_ns:
             continue
-        found = _of_schedule(spans, window) if trial.program is None else _of_program(spans, window)
+        profiled = metrics.profiled_iterations(spans, trial.profiled_iterations)
+        found = _of_schedule(spans, window) if trial.program is None else _of_program(spans, profiled)
         sums = parts_ns.setdefault((trial.point, trial.variant), dict.fromkeys(found, 0))
         for part, part_ns in found.items():
             sums[part] += part_ns
@@ -77,8 +80,8 @@ def _of_schedule(spans: pd.DataFrame, window: Window) -> dict[str, int]:
     }
 
 
-def _of_program(spans: pd.DataFrame, window: Window) -> dict[str, int]:
-    parts = metrics.program_parts(spans, window)
+def _of_program(spans: pd.DataFrame, profiled: Numbers) -> dict[str, int]:
+    parts = metrics.program_parts(spans, profiled)
     return {
         TRAINING: int(metrics.program_busy(parts)["busy_ns"].sum()),
         **{cause: int(parts[cause].sum()) for cause in PROGRAM_IDLE_CAUSES},

@@ -17,6 +17,9 @@ def ending(run: Run, report: Path) -> str | None:
     if not facts:
         return None
     remedy = "run again on a machine that does nothing else, with lower rates, or with --clock virtual"
+    if any(trial.program is not None for trial in run.trials):
+        # In virtual time no program runs.
+        remedy = "run again on a machine that does nothing else, or with lower rates"
     if run.manifest.get("clock") == "virtual":
         remedy = "compare the links in the report with the file"
     return f"{' and '.join(facts)}: do not compare these figures; {remedy}; report: {report}"

@@ -72,6 +72,7 @@ def _run_here(
 ) -> Path:
     # Mininet comes with these, which a machine that only simulates lacks.
     from runner.emulation.gpu_provisioning import check_gpus  # noqa: PLC0415
+    from runner.emulation.programs.program_check import check_programs  # noqa: PLC0415
     from runner.emulation.relay_limits import check_relay  # noqa: PLC0415
     from runner.emulation.run_dilation import decide_dilation  # noqa: PLC0415
     from runner.emulation.trials import run_trials  # noqa: PLC0415
@@ -82,6 +83,8 @@ def _run_here(
         return store.path
     with prefixed(f"{source}: "):
         check_relay(experiment.points(), substrate)
+        for point in experiment.points():
+            check_programs(point)
     offer = usable_substrate(substrate)
     if store is not None:
         check_same_substrate(store, offer.name)

@@ -69,20 +69,30 @@ def emulate(
                     testbed, TrialSpec(trial, point, dilation, connections, gradients, failed), progress.refresh
                 )
                 store.write_trial(record)
-                shutil.rmtree(failed, ignore_errors=True)
+                _forget(store, failed)
                 progress.trial_finished()
                 for fault in record.facts.get("prefill", {}).get("faults", ()):
                     log(f"{trial.variant}, repeat {trial.repeat}: {fault}")
                 if saturated := MachineLoad.of(record.facts).sentence:
                     backend = point.spec.compute.backend
-                    who = "the program" if variant.program is not None else backend.title if backend.real_time else ""
-                    remedy = f"{who} wants more cores" if who else "give a larger dilation"
+                    remedy = f"{backend.title} wants more cores" if backend.real_time else "give a larger dilation"
+                    if variant.program is not None:
+                        remedy = "run it where nothing else runs, or where there are more cores"
                     log(f"{trial.variant}, repeat {trial.repeat}: {saturated}: {remedy}")
 
 
 def _folder_of(store: RunStore, trial: TrialId, what: str) -> Path:
     """Return where the run keeps ``what`` of a trial, apart from finished trials."""
     return store.path / what / store.trial_path(*trial).relative_to(store.path / "trials")
+
+
+def _forget(store: RunStore, folder: Path) -> None:
+    """Remove what an earlier try of a trial has left, and the folders above it that nothing else is in."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for above in folder.parents:
+        if above == store.path or not above.is_dir() or any(above.iterdir()):
+            return
+        above.rmdir()
 
 
 def _gradients_folder(store: RunStore, trial: TrialId) -> Path:

@@ -40,8 +40,8 @@ def choose_dilation(
     if tenths > 10 and real_time:
         raise CapacityError(
             f"dilation: the links in use ask for {_rounded(demand_bps)} at once and this machine carries "
-            f"{_rounded(capacity_bps)}, and what torch computes cannot be dilated: lower node_pair_rate, rate or "
-            "intra.rate, or replay the computation"
+            f"{_rounded(capacity_bps)}, and what really computes cannot be dilated: lower node_pair_rate, rate or "
+            "intra.rate, or give dilation: 1 if not all links are busy at once"
         )
     if tenths > MAX_AUTO_DILATION * 10:
         raise CapacityError(

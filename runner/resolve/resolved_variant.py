@@ -154,10 +154,11 @@ class ResolvedVariant:
 
     def document(self) -> Mapping[str, Any]:
         """Return what the experiment file leaves open, as resolved, in plain JSON types."""
+        places = [[[place.host.name, place.gpu] for place in pipeline] for pipeline in self.placement.pipelines]
+        if self.program is not None:
+            return {"placement": places}
         return {
-            "placement": [
-                [[place.host.name, place.gpu] for place in pipeline] for pipeline in self.placement.pipelines
-            ],
+            "placement": places,
             "microbatches": self.microbatches,
             "pipelines_per_cell": self.pipelines_per_cell,
             "work": self.work.document(),

@@ -13,6 +13,8 @@ _MAX_LINE_BYTES = 16 * 2**10
 class IterationMarks:
     """The span log of one program. Each line in which ``pattern`` is found ends an iteration, up to ``iterations``.
 
+    A carriage return ends a line too, as of a progress bar that writes over itself.
+
     The first iteration begins now, at ``began_ns``, each other one where the one before ended. The log is complete with
     the last iteration, whatever the program prints after it.
     """
@@ -28,7 +30,7 @@ class IterationMarks:
 
     def add(self, printed: bytes, now_ns: int) -> None:
         """Look for marks in what was read from standard output at ``now_ns``. Raise OSError, naming the log."""
-        first, *others = printed.split(b"\n")
+        first, *others = re.split(rb"[\r\n]", printed)
         self._line += first[: _MAX_LINE_BYTES - len(self._line)]
         for line in others:
             self._end_line(now_ns)
@@ -39,7 +41,7 @@ class IterationMarks:
         self._end_line(now_ns)
 
     def _end_line(self, now_ns: int) -> None:
-        line, self._line = self._line.rstrip(b"\r").decode("utf-8", errors="replace"), b""
+        line, self._line = self._line.decode("utf-8", errors="replace"), b""
         if self._ended == self._iterations or self._pattern.search(line) is None:
             return
         self._log.record(Span(ITERATION, self._ended, NO_MICROBATCH, self._last_ns, now_ns))

@@ -123,7 +123,8 @@ def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame
 def _utilizations(trial: StoredTrial, spans: pd.DataFrame, window: metrics.Window) -> tuple[float | None, float | None]:
     """Return the utilization of the trial's GPUs without prefill and with it."""
     if trial.program is not None:
-        utilization = metrics.gpu_utilization(metrics.program_busy(metrics.program_parts(spans, window)))
+        profiled = metrics.profiled_iterations(spans, trial.profiled_iterations)
+        utilization = metrics.gpu_utilization(metrics.program_busy(metrics.program_parts(spans, profiled)))
         return utilization, utilization
     alone, with_prefill = (
         metrics.gpu_utilization(metrics.gpu_busy(spans, window, with_prefill=asked)) for asked in (False, True)

@@ -1,8 +1,10 @@
 """Work out what a program's processes are told of their place: placeholders, and variables of the environment."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from runner.experiment.program.placeholders import filled, placeholders_in
 from runner.resolve.placement import Placement, StagePlace
@@ -11,6 +13,11 @@ from testbed.network.address_book import AddressBook
 from testbed.network.host_interface import HOST_INTERFACE
 from testbed.network.topology import Host
 from workloads.collective.collective_config import gloo_environment, nccl_environment
+
+
+def search_path() -> str:
+    """Return the PATH of programs: what is installed beside wanbed is found after everything that the caller finds."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
 
 
 @dataclass(frozen=True)
@@ -48,8 +55,7 @@ class ProgramPlaces:
     def values(self, host: Host, place: StagePlace | None = None) -> dict[str, str]:
         """Return the value of every placeholder on a host; those of a rank only for the place of one."""
         known = {
-            "python": sys.executable,
-            "folder": str(self.program.folder),
+            **self.program.values_everywhere,
             "host": host.name,
             "datacenter": host.datacenter,
             "hosts": str(len(self.hosts)),
@@ -81,6 +87,7 @@ class ProgramPlaces:
             **gloo_environment(HOST_INTERFACE),
             **nccl_environment(host.name, HOST_INTERFACE, apart=len(self.hosts) > 1),
             "PYTHONUNBUFFERED": "1",
+            "PATH": search_path(),
         }
         if place is not None:
             ours |= {

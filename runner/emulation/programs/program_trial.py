@@ -23,8 +23,6 @@ from testbed.gpus.gpu_assignment import VISIBLE_DEVICES
 from testbed.testbed import Testbed
 
 _STREAMS = ("stdout", "stderr")
-_SAME_EVERYWHERE = ("python", "folder")
-"""The placeholders that stand for the same on every host."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +120,10 @@ def _software(setting: ProgramSetting, log: SpanLogContents) -> dict[str, Any]:
 
 def _file_hashes(setting: ProgramSetting) -> dict[str, str]:
     """Return the SHA-256 of each file that the command names, by its word: what ran is more than its command line."""
-    places = setting.places
-    host = places.hosts[0]
-    hashes = {}
-    for word in places.program.spec.command[1:]:
+    program, hashes = setting.places.program, {}
+    values = program.values_everywhere
+    for word in program.spec.command[1:]:
         # What a rank or its host is told differs from rank to rank, and is no file of the program.
-        values = {name: value for name, value in places.values(host).items() if name in _SAME_EVERYWHERE}
         if placeholders_in(word) <= values.keys():
             path = os.path.join(setting.working_folder, filled(word, values))
             # A word may be a whole program, too long for the name of a file.

@@ -128,7 +128,8 @@ class ProgramRun:
         faults = [text for path in reports if (text := path.read_text(errors="replace").strip())]
         words = (self._words(launch.name).read_text(errors="replace").strip() for launch in failed)
         said = [*faults, *(text.splitlines()[-1] for text in words if text)]
-        raise TrialError(first_cause(said) or f"{failed[0].config.label} failed without a word")
+        cause = first_cause(said) or f"{failed[0].config.label} failed without a word"
+        raise TrialError(cause + self._unmatched_text())
 
     def _hang_text(self) -> str:
         slowest = self._watch.slowest
@@ -140,7 +141,14 @@ class ProgramRun:
             self._setting.folder / f"rank-{rank}.stdout"
         )
         said = f"it printed last: {tail}" if tail else "it printed nothing"
-        return f"rank {rank} on {host} has ended no iteration for {self._timeout_s:g} s after {ended}{like}: {said}"
+        late = f"rank {rank} on {host} has ended no iteration for {self._timeout_s:g} s after {ended}{like}"
+        return f"{late}: {said}{self._unmatched_text()}"
+
+    def _unmatched_text(self) -> str:
+        """Return what to know of a pattern that no line had while lines were printed; "" if one had, or none was."""
+        pattern = self._program.spec.pattern
+        printed = any(path.stat().st_size for path in self._setting.folder.glob("rank-*.stdout"))
+        return f"; no line had the pattern {pattern!r}" if pattern and printed and not self._watch.total else ""
 
 
 def _end(group: ProcessGroup) -> None:

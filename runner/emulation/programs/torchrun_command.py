@@ -1,7 +1,6 @@
 """Write the command line of torch's launcher on one host."""
 
 from collections.abc import Sequence
-from pathlib import PurePath
 
 from runner.emulation.programs.placeholder_values import ProgramPlaces
 from testbed.network.topology import Host
@@ -15,9 +14,8 @@ def torchrun_command(places: ProgramPlaces, host: Host, run_token: str, each: Se
     torchrun belongs to the Python that the user's command names, because that one has the torch that the program uses;
     otherwise it is searched on PATH. A process that fails is not started again: the trial has failed.
     """
-    program = places.program.spec.command[0]
-    is_python = PurePath(program).name.startswith("python") or program == "{python}"
-    launcher = [places.words([program], host)[0], "-m", _MODULE] if is_python else ["torchrun"]
+    python = places.program.torchrun_python
+    launcher = ["torchrun"] if python is None else [*places.words([python], host), "-m", _MODULE]
     index = places.hosts.index(host)
     if places.program.spec.rendezvous == "static":
         meeting = [

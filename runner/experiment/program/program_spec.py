@@ -18,6 +18,7 @@ MAX_WORDS, MAX_WORD_LENGTH = 1000, 100_000
 MAX_OUTPUT_BYTES = 2**30
 MAX_TIMEOUT_NS = 24 * 3600 * 10**9
 MAX_TOKENS = 10**12
+_HOOK_VARIABLE = "WANBED_HOOK"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -51,10 +52,12 @@ def _environment(written: object) -> dict[str, str]:
     for name, value in written.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(f"{shown(name)} is no name of a variable: give letters, digits and underscores")
+        if name == _HOOK_VARIABLE:
+            raise ValueError(f"the variable {name} is wanbed's own: leave it out")
         try:
             values[name] = _word(value)
         except ValueError as refusal:
-            raise ValueError(f"{name}: {refusal}") from None
+            raise ValueError(f"the value of {name}: {refusal}") from None
     return values
 
 

@@ -1,7 +1,8 @@
 """Describe a program that can run: how many iterations it does, and where its relative words begin."""
 
+import sys
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from runner.experiment.program.program_spec import ProgramSpec
 
@@ -24,6 +25,17 @@ class ResolvedProgram:
     def marked_by(self) -> str:
         """What ends an iteration: optimizer, call or output."""
         return self.spec.marked_by or "optimizer"
+
+    @property
+    def values_everywhere(self) -> dict[str, str]:
+        """The values of the placeholders that stand for the same on every host."""
+        return {"python": sys.executable, "folder": str(self.folder)}
+
+    @property
+    def torchrun_python(self) -> str | None:
+        """The word for the Python whose torch has the launcher: that of the command; None if that names none."""
+        program = self.spec.command[0]
+        return program if program == "{python}" or PurePath(program).name.startswith("python") else None
 
     @property
     def uses_torchrun(self) -> bool:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.metrics import Window
 from results.metrics.collective_times import collective_times
 from results.metrics.program_time import (
     PROGRAM_PARTS,
@@ -48,9 +47,10 @@ def test_collectives_at_the_same_time_count_once() -> None:
     assert found == {"collective": 60, "other": 40}
 
 
-def test_an_optimizer_that_waits_in_a_collective_hides_nothing() -> None:
-    found = parts((0, "forward", 0, 0, 10), (0, "optimizer", 0, 20, 80), (0, "broadcast", 0, 30, 70))
-    assert found == {"compute": 10, "collective": 40, "optimizer": 20, "other": 30}
+def test_an_optimizer_works_beside_a_collective_and_does_not_while_it_waits_for_one() -> None:
+    step = (0, "optimizer", 0, 20, 30), (0, "optimizer", 0, 70, 80)
+    found = parts((0, "forward", 0, 0, 10), *step, (0, "broadcast", 0, 30, 75))
+    assert found == {"compute": 10, "collective": 40, "optimizer": 20, "overlapped": 5, "other": 30}
 
 
 def test_sends_and_receives_have_their_own_part() -> None:
@@ -78,7 +78,7 @@ def test_a_rank_with_an_optimizer_only_was_not_profiled() -> None:
     (rank,) = rank_times(spans, np.array([0]))
     assert rank.parts_ns is None
     assert rank.share("compute") is None
-    assert program_parts(spans, Window(0, 100)).empty
+    assert program_parts(spans, np.array([0])).empty
 
 
 def test_the_last_iterations_are_the_profiled_ones() -> None:
@@ -89,9 +89,15 @@ def test_the_last_iterations_are_the_profiled_ones() -> None:
 
 
 def test_busy_is_computation_and_optimizer() -> None:
-    spans = frame((0, "forward", 0, 0, 30), (0, "optimizer", 0, 40, 50), (0, "all_reduce", 0, 60, 70))
-    busy = program_busy(program_parts(spans, Window(0, 100)))
+    rows = (0, "iteration", 0, 0, 100), (0, "forward", 0, 0, 30), (0, "optimizer", 0, 40, 50)
+    busy = program_busy(program_parts(frame(*rows, (0, "all_reduce", 0, 60, 70)), np.array([0])))
     assert (busy["busy_ns"].tolist(), busy["idle_ns"].tolist()) == ([40], [60])
+
+
+def test_what_a_rank_computed_before_the_last_rank_began_its_iteration_counts() -> None:
+    early, late = ((0, "iteration", 1, 0, 100), (0, "forward", 1, 5, 25)), ((1, "iteration", 1, 60, 160),)
+    busy = program_busy(program_parts(frame(*early, *late, (1, "forward", 1, 70, 80)), np.array([1])))
+    assert (busy["busy_ns"].tolist(), busy["idle_ns"].tolist()) == ([20, 10], [80, 90])
 
 
 SPANS = st.tuples(
@@ -104,10 +110,12 @@ SPANS = st.tuples(
 
 
 @given(st.lists(SPANS, min_size=1, max_size=30))
-def test_parts_add_up_to_the_window_of_every_gpu(rows: list[tuple[int, str, int, int, int]]) -> None:
-    spans = frame(*((*row[:3], min(row[3:]), max(row[3:])) for row in rows))
-    found = program_parts(spans, Window(10, 100))
-    assert (found.sum(axis="columns") == 90).all()
+def test_parts_add_up_to_the_time_of_every_gpu(rows: list[tuple[int, str, int, int, int]]) -> None:
+    edges = [(rank, "iteration", 0, 10 + rank, 100) for rank in range(3)]
+    spans = frame(*edges, *((*row[:3], min(row[3:]), max(row[3:])) for row in rows))
+    found = program_parts(spans, np.array([0]))
+    ranks = [int(host.removeprefix("east-")) for host, _ in found.index]
+    assert found.sum(axis="columns").tolist() == [90 - rank for rank in ranks]
     assert (found >= 0).all(axis=None)
 
 

@@ -46,6 +46,12 @@ def test_libraries_are_kept_on_the_emulated_network() -> None:
     assert environment["NCCL_P2P_DISABLE"] == environment["NCCL_SHM_DISABLE"] == environment["NCCL_IB_DISABLE"] == "1"
 
 
+def test_programs_beside_wanbed_s_python_are_found_after_those_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/mine:/usr/bin")
+    path = places().environment(places().hosts[0])["PATH"]
+    assert path == f"/mine:/usr/bin:{Path(sys.executable).parent}"
+
+
 def test_placeholders_are_filled_in_words_and_variables() -> None:
     of = places(command=["{python}", "{folder}/train.py", "{rank}/{world_size}"], env={"AT": "{host}:{rank}"})
     (west,) = of.places_on(of.hosts[1])

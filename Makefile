@@ -3,14 +3,16 @@
 SHELL := /bin/bash
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 PYTEST := .venv/bin/python -m pytest
-# Tests of one file stay together: they share what is dear to make.
-SIDE_BY_SIDE := -n 2 --dist loadfile
+# Tests of one file stay together: they share what is dear to make. Many wait for a real clock, and none that runs side by
+# side minds what else the machine does: so there are twice as many as a small machine has cores. Files begin in the order
+# of tests/conftest.py, not by how many tests they have: those that take longest have few.
+SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 # $(call tested,how,which): a reading that something else on the machine disturbed is taken once more, with nothing beside
 # it; what is wrong fails again. Status 1 means that tests failed, any other that they could not be run: no second try.
 tested = $(ROOT) $(PYTEST) $(1) $(2) || { [ $$? -eq 1 ] && echo "make: the tests that failed, once more and alone:" && \
   $(ROOT) $(PYTEST) --last-failed --last-failed-no-failures=none $(2); }
 
-.PHONY: demo paper program test test-pure virtual gpu-kit lint bench root clean
+.PHONY: demo paper program test test-pure compiled virtual gpu-kit lint bench root clean
 
 # If links or machine were not as they should be, wanbed's last line says so, and make adds its own "Error 1" below it.
 demo: root
@@ -28,10 +30,13 @@ program: root
 	./setup.sh program $(or $(PROGRAM),ddp)
 	$(ROOT) env "PATH=$(CURDIR)/.venv/bin:$$PATH" .venv/bin/wanbed run $(or $(PROGRAM),ddp)
 
+# Tests start wanbed and its ranks by the hundred: where Python may not keep what it compiled, each would compile it anew.
+test test-pure: export PYTHONDONTWRITEBYTECODE :=
+
 test: root
 	./setup.sh test
 	$(MAKE) lint
-	$(call tested,$(SIDE_BY_SIDE),-m "not measures" tests/system tests)
+	$(call tested,$(SIDE_BY_SIDE),-m "not measures" tests)
 	$(call tested,,-m measures tests/system)
 
 # Without root: everything but the tests that build namespaces.
@@ -39,6 +44,11 @@ test-pure:
 	./setup.sh test
 	$(MAKE) lint
 	$(PYTEST) $(SIDE_BY_SIDE) --ignore=tests/system
+
+# The simulator's hot modules, into the cache of whoever calls it: simulations take less time, and give the same bytes.
+compiled:
+	./setup.sh compiled
+	.venv/bin/wanbed compile
 
 # Into the cache of whoever calls it, once; every run with --clock virtual boots it.
 virtual:

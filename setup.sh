@@ -1,18 +1,20 @@
 #!/bin/sh
 # Brings a Debian machine to where wanbed runs: Debian packages and a virtual environment in .venv.
-# Usage: ./setup.sh demo|test|virtual|program NAME   (test adds what the tests need, virtual what the kernel of virtual
-# time is built from, program what the shipped experiment NAME needs for its program). Doing it again is quick.
+# Usage: ./setup.sh demo|test|compiled|virtual|program NAME   (test adds what the tests need, compiled a compiler for the
+# simulator, virtual what the kernel of virtual time is built from, program what the shipped experiment NAME needs for its
+# program). Doing it again is quick.
 set -eu
 cd "$(dirname "$0")"
 
 purpose=${1:-demo}
-usage="setup.sh: usage: ./setup.sh demo|test|virtual|program NAME"
+usage="setup.sh: usage: ./setup.sh demo|test|compiled|virtual|program NAME"
 packages="mininet net-tools iperf3 iputils-ping iproute2 kmod user-mode-linux util-linux python3-venv"
 extras=""
 requirements=""
 case "$purpose" in
   demo) ;;
-  test) extras="[dev,torch]"; packages="$packages chromium" ;;
+  test) extras="[dev,rack,torch]"; packages="$packages chromium build-essential python3-dev" ;;
+  compiled) extras="[compiled]"; packages="$packages build-essential python3-dev" ;;
   virtual)
     packages="$packages build-essential flex bison bc libelf-dev xz-utils"
     # Any version of the source does, also one that came by its own name.

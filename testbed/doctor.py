@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from ground.compiled_core.core_cache import Core, present_core
 from testbed.gpus.gpus import NVIDIA_DRIVER, Gpu, machine_gpus
 from testbed.gpus.nvml import BINDING_INSTALL
 from testbed.hosts.host_programs import HOST_PROGRAMS
@@ -41,7 +42,7 @@ class Diagnosis:
     """The result of all probes. ``substrate`` is None on a machine without netem; ``reason`` explains the choice.
 
     ``hosts`` is whether hosts can be made, ``rights`` what rights would improve ``tier``. ``offers`` are those of the
-    substrates with netem; ``relay`` is the one without.
+    substrates with netem; ``relay`` is the one without. ``simulator`` is what a simulation runs on.
     """
 
     tier: Tier
@@ -54,6 +55,7 @@ class Diagnosis:
     gpus: tuple[Gpu, ...]
     missing: tuple[Missing, ...]
     virtual_time: VirtualTimeOffer
+    simulator: Core
 
     def document(self) -> dict[str, Any]:
         """Return the diagnosis as the JSON document of ``wanbed doctor``."""
@@ -66,6 +68,7 @@ class Diagnosis:
             },
             "relay": asdict(self.relay),
             "virtual_time": {**asdict(self.virtual_time), "root_for": list(self.virtual_time.root_for)},
+            "simulator": {"core": self.simulator.name, "reason": self.simulator.reason},
             "gpus": [gpu.document() for gpu in self.gpus],
             "missing": [asdict(each) for each in self.missing],
         }
@@ -103,4 +106,5 @@ def diagnose() -> Diagnosis:
         gpus=gpus,
         missing=tuple(missing),
         virtual_time=virtual,
+        simulator=present_core(),
     )

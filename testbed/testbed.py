@@ -25,11 +25,11 @@ from testbed.kernel.congestion_control import allow_congestion_control
 from testbed.kernel.inside import in_virtual_time
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.missing import MissingError
-from testbed.kernel.tcp_state import TcpStateReader
+from testbed.kernel.tcp_state import TcpStates
 from testbed.network.address_book import AddressBook, LoopbackAddressBook
 from testbed.network.gateway_layout import plan_gateways
 from testbed.network.gateway_plan import GatewayPlan
-from testbed.network.shared_rate import Timers
+from testbed.network.shared_rate import MTU_BYTES, Timers
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology, check_can_be_emulated
 from testbed.relay.loopback_hosts import LoopbackNetwork
@@ -53,6 +53,10 @@ class Testbed:
     """A network that is up. Create one with ``bring_up``, never directly."""
 
     __test__ = False
+
+    rack = None
+    """All hosts are on this machine."""
+    mtu_bytes = MTU_BYTES
 
     def __init__(
         self, topology: Topology, ours: Claim, offer: Offer, gpus: GpuAssignment | None = None, dilation: float = 1.0
@@ -119,14 +123,7 @@ class Testbed:
         """Reduce the WAN delays by what the idle path itself adds one-way: forwarding and late timers."""
         if not self.topology.wan:
             return
-        link = self.topology.wan[0]
-        one, other = (self.topology.datacenter(name).hosts[0].name for name in link.between)
-        echoes = self.stacks.echoes(one, other, _TRIM_PINGS_VIRTUAL if in_virtual_time() else _TRIM_PINGS)
-        if math.isnan(echoes.shortest_ms):
-            raise SubstrateError(f"{one} does not reach {other} across the WAN")
-        # The shortest RTT, not the median: if the machine is busy at this moment, the median would shorten every link
-        # of the run. In virtual time a hop adds nothing.
-        trim_ns = 0 if in_virtual_time() else wan_delay_trim_ns(echoes.shortest_ms, self.topology.rtt_ns(*link.between))
+        trim_ns = measured_trim_ns(self.topology, self.stacks)
         self._substrate.settle(trim_ns)
         self.facts = replace(self.facts, trim_ns=trim_ns)
 
@@ -196,7 +193,7 @@ class Testbed:
         """Read the counters of every WAN port."""
         return self._substrate.read_counters()
 
-    def tcp_state_reader(self) -> TcpStateReader | None:
+    def tcp_state_reader(self) -> TcpStates | None:
         """Return a reader of the state of every connection, at both ends. Close it before the testbed ends.
 
         Return None where TCP is modelled: the kernel's state is then not that of the emulated connections.
@@ -218,6 +215,18 @@ def _timers(offer: Offer) -> Timers:
         # It divides rates at every instant: a shared rate lets no burst go.
         return Timers.VIRTUAL
     return Timers.GUEST if offer.name == GUEST else Timers.KERNEL
+
+
+def measured_trim_ns(topology: Topology, stacks: TcpStacks) -> int:
+    """Measure by how many ns to reduce every WAN delay, on the first WAN link. Raise SubstrateError if it is dead."""
+    link = topology.wan[0]
+    one, other = (topology.datacenter(name).hosts[0].name for name in link.between)
+    echoes = stacks.echoes(one, other, _TRIM_PINGS_VIRTUAL if in_virtual_time() else _TRIM_PINGS)
+    if math.isnan(echoes.shortest_ms):
+        raise SubstrateError(f"{one} does not reach {other} across the WAN")
+    # The shortest RTT, not the median: if the machine is busy at this moment, the median would shorten every link of
+    # the run. In virtual time a hop adds nothing.
+    return 0 if in_virtual_time() else wan_delay_trim_ns(echoes.shortest_ms, topology.rtt_ns(*link.between))
 
 
 def wan_delay_trim_ns(idle_rtt_ms: float, rtt_ns: int) -> int:

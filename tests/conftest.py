@@ -1,12 +1,29 @@
-"""How property tests run: with the same examples each time, so that a landing owes nothing to luck.
+"""How tests run: property tests with the same examples each time, so that a landing owes nothing to luck.
 
-``WANBED_SEARCH=1 make test`` draws others, anew each time, and prints what draws a failing one again.
+Since they are the same, many of them find a defect once, when it is written: ``WANBED_SEARCH=1 make test`` draws more,
+anew each time, and prints what draws a failing one again.
 """
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+# The sources are tested, whatever is compiled; tests of the compiled core ask for it. Before any import of them.
+os.environ.setdefault("WANBED_PURE", "1")
+
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("search", deadline=None, print_blob=True)
 settings.load_profile("search" if os.environ.get("WANBED_SEARCH") else "repeatable")
+
+# Tests run side by side, and torch is loaded later. If it took all cores for itself, here and in the programs that
+# tests start, its threads would mostly wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+SYSTEM = Path(__file__).parent / "system"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the system tests: of those that run side by side, one that takes minutes is then never the last."""
+    items.sort(key=lambda item: SYSTEM not in item.path.parents)

@@ -13,7 +13,12 @@ class MessageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One transfer between neighbouring stages, within one iteration of one pipeline."""
+    """One transfer between neighbouring stages, within one iteration of one pipeline.
+
+    ``chunk`` is the virtual stage, of those of one stage, that it comes from or goes to, at the end that holds the
+    message. It is 0 where a stage is one.
+    """
 
     kind: MessageKind
     microbatch: int
+    chunk: int = 0

@@ -1,8 +1,9 @@
 """Tie a process to the process that started it."""
 
-import ctypes
 import os
 import signal
+
+from workloads.prctl import prctl
 
 _PR_SET_PDEATHSIG = 1
 
@@ -13,8 +14,6 @@ def die_with_parent(parent_pid: int) -> None:
     The kernel does so when the thread that started this process ends, so that thread must live as long as this process
     is needed. Raise RuntimeError if the parent has already ended or is another process, OSError if the kernel refuses.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, "PR_SET_PDEATHSIG")
     if os.getppid() != parent_pid:
         raise RuntimeError(f"its parent is not process {parent_pid}: that one has ended")

@@ -37,6 +37,7 @@ class RankConfig:
     - ``serving``: the prefill that the GPU runs while training leaves it idle. It is replayed, or computed by torch if
       training is.
     - ``collective``: torch's all-reduce of the gradients over the replicas, instead of the ring.
+    - ``overlap``: whether the rank computes while it sends; if not, it starts nothing until a message has left.
     - ``start_gate``: the folder of ``workloads.start_gate``, where the rank waits for all others before it begins.
 
     Raises ValueError naming the field.
@@ -66,6 +67,7 @@ class RankConfig:
     serving: GpuServingConfig | None = None
     collective: CollectiveConfig | None = None
     start_gate: str | None = None
+    overlap: bool = True
 
     def __post_init__(self) -> None:
         for name, least in (("rank", 0), ("gpu", 0), ("pipeline", 0), ("iterations", 1), ("rendezvous_timeout_ns", 1)):
@@ -85,20 +87,22 @@ class RankConfig:
             raise ValueError(f"run_token: write {RUN_TOKEN_BYTES} bytes in hexadecimal")
 
     def _check_links(self) -> None:
-        links, last = self.links, self.shape.stages - 1
+        links, last, divided = self.links, self.shape.stages - 1, self.shape.virtual_stages > 1
         for name in ("rank", "pipeline", "stage", "iterations"):
             if getattr(links, name) != getattr(self, name):
                 raise ValueError(f"links.{name}: {getattr(links, name)}, where the rank's is {getattr(self, name)}")
         if links.microbatches != self.shape.microbatches:
             raise ValueError(f"links.microbatches: {links.microbatches}, where the shape has {self.shape.microbatches}")
         for name, boundary, expected in (
-            ("previous", links.previous, self.stage > 0),
-            ("following", links.following, self.stage < last),
+            ("previous", links.previous, self.stage > 0 and not divided),
+            ("following", links.following, self.stage < last and not divided),
         ):
             if (boundary is not None) != expected:
                 raise ValueError(
                     f"links.{name}: stage {self.stage} of {self.shape.stages} has {'one' if expected else 'none'}"
                 )
+        if links.exchanges and not divided:
+            raise ValueError("links.exchanges: stages that are not divided have boundaries")
 
     def _check_compute(self) -> None:
         try:
@@ -111,6 +115,15 @@ class RankConfig:
             raise ValueError(
                 "collective: torch sums what torch has computed, and in place of the ring: give one of both"
             )
+        if self.links.buckets and not backend.completes_buckets:
+            raise ValueError(f"links.buckets: {backend.title} completes none before its end, give 0")
+        chunks = self.shape.virtual_stages
+        if len(self.compute.chunks) != (chunks if chunks > 1 else 0):
+            raise ValueError(f"compute.chunks: {len(self.compute.chunks)}, where the shape has {chunks} virtual stages")
+        if (self.compute.virtual is None) != (chunks == 1):
+            raise ValueError(f"compute.virtual: {self.compute.virtual}, where the shape has {chunks} virtual stages")
+        if chunks > 1 and not backend.virtual_stages:
+            raise ValueError(f"shape.virtual_stages: {backend.title} computes none")
         if self.gradients is not None and not backend.trains:
             raise ValueError(f"gradients: {backend.title} makes none, leave the file out")
         recompute_ns, recomputes = self.compute.costs.durations.recompute_ns, self.shape.recomputes(self.stage)

@@ -32,7 +32,7 @@ _FIELDS = {
 
 
 class NodeType(IntEnum):
-    """What a node does."""
+    """Number the types of nodes as the format does."""
 
     INVALID_NODE = 0
     METADATA_NODE = 1
@@ -45,7 +45,7 @@ class NodeType(IntEnum):
 
 
 class CollectiveType(IntEnum):
-    """What a node of type ``COMM_COLL_NODE`` does, in its attribute ``comm_type``."""
+    """Number the collectives as the format does, in the attribute ``comm_type`` of a ``COMM_COLL_NODE``."""
 
     ALL_REDUCE = 0
     REDUCE = 1

@@ -114,7 +114,10 @@ class _Computations:
     def __init__(self, drafts: Sequence[_Draft]) -> None:
         self.numbers = [number for number, draft in enumerate(drafts) if draft.kind in COMPUTE_KINDS]
         self._ends_ns = [drafts[number].span.end_ns for number in self.numbers]
-        self._of_microbatch = {(drafts[number].kind, drafts[number].span.microbatch): number for number in self.numbers}
+        keys = [(drafts[number].kind, drafts[number].span.microbatch) for number in self.numbers]
+        # Of a computation that is cut, the first part takes a message and the last part makes one.
+        self._takes = dict(zip(reversed(keys), reversed(self.numbers), strict=True))
+        self._makes = dict(zip(keys, self.numbers, strict=True))
 
     def ended_by(self, time_ns: int) -> int | None:
         """Return the last one that had ended at that time."""
@@ -125,7 +128,8 @@ class _Computations:
         """Return the one that makes what a send carries, or takes what a receive carries; None if there is none."""
         if span.microbatch == NO_MICROBATCH:
             return None
-        of_tensor = (self._of_microbatch.get((kind, span.microbatch)) for kind in _MAKES.get(span.tensor, ()))
+        numbers = self._takes if span.kind == "receive" else self._makes
+        of_tensor = (numbers.get((kind, span.microbatch)) for kind in _MAKES.get(span.tensor, ()))
         return next((number for number in of_tensor if number is not None), None)
 
 

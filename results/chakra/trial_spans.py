@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from ground.strict_model import InputError
 from results.reading.selection import NoSuchTrialError, Selection, choices, finished_trials, swept_points
 from results.reading.stored_trial import StoredTrial
+from results.records.schema import VIRTUAL_STAGE
 from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS
 from results.records.trial_files import read_trial_table
 from results.records.trial_tables import SPANS_FILE
@@ -68,6 +69,11 @@ def chosen_iteration(run: Path, selection: Selection) -> TrialIteration:
         )
     (trial,) = trials
     table: Any = read_trial_table(trial.folder, trial.id, SPANS_FILE)
+    if VIRTUAL_STAGE in table.column_names:
+        raise InputError(
+            f"{trial.title}: its stages are divided into virtual stages, which --format chakra does not know: select a "
+            "trial without them, or another --format"
+        )
     exported = table.filter(pc.is_in(table.column("kind"), value_set=pa.array(EXPORTED_KINDS)))
     iteration = _iteration(trial, exported, selection.iteration)
     own = exported.filter(pc.equal(exported.column("iteration"), pa.scalar(iteration)))

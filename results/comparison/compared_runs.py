@@ -10,10 +10,10 @@ from results.reading.run import Run, load_run
 
 def load_both(a: Run | Path, b: Run | Path) -> tuple[Run, Run]:
     """Return two runs, of which those given as folders are read, and a folder that is given twice only once."""
-    first = a if isinstance(a, Run) else load_run(a)
+    first = a if isinstance(a, Run) else load_run(a, coded=True)
     if isinstance(b, Run):
         return first, b
-    return first, first if b.resolve() == first.path.resolve() else load_run(b)
+    return first, first if b.resolve() == first.path.resolve() else load_run(b, coded=True)
 
 
 def parse_margin(text: str) -> float:

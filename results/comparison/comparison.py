@@ -23,7 +23,7 @@ from results.comparison.differences import (
     under_test,
 )
 from results.comparison.judgement import Judgement, judge
-from results.comparison.pairing import Pair, Pairing, pair_runs
+from results.comparison.pairing import Pair, Pairing, Side, pair_runs
 from results.reading.run import Run
 
 MARGIN = 0.02
@@ -131,6 +131,7 @@ def _pair_document(judgement: Judgement) -> dict[str, Any]:
         "verdict": judgement.verdict,
         "a_iteration_time_s": pair.a.median_s,
         "b_iteration_time_s": pair.b.median_s,
+        "bound": {"a": _bound_document(pair.a), "b": _bound_document(pair.b)},
         "repeats": {"a": pair.a.repeats, "b": pair.b.repeats},
         "iterations": {"a": pair.a.iterations, "b": pair.b.iterations},
         "exact": pair.a.exact and pair.b.exact,
@@ -139,6 +140,13 @@ def _pair_document(judgement: Judgement) -> dict[str, Any]:
         "noise_floor": judgement.noise_floor,
         "reading": judgement.reading,
     }
+
+
+def _bound_document(side: Side) -> dict[str, Any] | None:
+    if side.bound is None:
+        return None
+    time_s, part = side.bound
+    return {"time_s": time_s, "part": part, "over": side.over_bound}
 
 
 def _difference_document(difference: Difference) -> dict[str, str]:

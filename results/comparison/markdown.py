@@ -19,6 +19,8 @@ WORDS: dict[PairVerdict, str] = {
     "no_data": "NO DATA",
 }
 
+BOUND_HEADINGS = ("A / its lower bound", "B / its lower bound")
+
 _SPECIAL = frozenset('\\`*_[]<>#|~&:@"$')
 
 
@@ -63,8 +65,13 @@ def markdown(comparison: Comparison) -> str:
         f"margin: {percent_text(comparison.margin)}, confidence: 95 %",
     ]
     if comparison.judgements:
-        headings = ("sweep point", "variant", "A", "B", "B / A", "95 % interval", "verdict", "")
-        parts.append(_table(headings, map(pair_row, comparison.judgements)))
+        headings = ["sweep point", "variant", "A", "B", "B / A", "95 % interval", "verdict", ""]
+        rows = [list(pair_row(judgement)) for judgement in comparison.judgements]
+        if has_bounds(comparison):
+            headings += BOUND_HEADINGS
+            for row, judgement in zip(rows, comparison.judgements, strict=True):
+                row.extend(bound_texts(judgement))
+        parts.append(_table(headings, rows))
     for title, found in (
         ("Differences that forbid a comparison (`--allow FIELD` accepts one)", checked.refused),
         ("Differences that were allowed", checked.allowed),
@@ -95,6 +102,16 @@ def pair_row(judgement: Judgement) -> tuple[str, ...]:
         WORDS[judgement.verdict] + _saturated_text(pair),
         judgement.reading,
     )
+
+
+def has_bounds(comparison: Comparison) -> bool:
+    """Return whether the lower bound of any side is known."""
+    return any(side.bound is not None for each in comparison.judgements for side in (each.pair.a, each.pair.b))
+
+
+def bound_texts(judgement: Judgement) -> tuple[str, str]:
+    """Return how far A and B are above their lower bounds, as text."""
+    return judgement.pair.a.bound_text, judgement.pair.b.bound_text
 
 
 def _interval_text(judgement: Judgement) -> str:

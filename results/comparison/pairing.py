@@ -7,10 +7,12 @@ from typing import Any
 from ground.strict_model import InputError
 from results.comparison.repeatability import repeatable_within
 from results.metrics.bootstrap import median_of_medians
+from results.metrics.iterations import over_bound
 from results.reading.run import Run
 from results.reading.stored_trial import swept_values
 from results.reading.summaries.headline import point_text
 from results.reading.summaries.saturation import Saturation
+from results.text.bound_text import bound_text
 from results.text.number_text import list_text
 
 
@@ -22,9 +24,10 @@ class PairingError(InputError):
 class Side:
     """One variant in one sweep point of one run: the iteration times of each repeat, in seconds.
 
-    ``exact`` marks a simulation, which is deterministic. ``repeatable_within`` is the largest relative difference
+    ``exact`` marks a simulation that draws nothing. ``repeatable_within`` is the largest relative difference
     between two runs of it if that is known without repeats, else None. ``saturated`` is the number of repeats with a
-    saturated machine.
+    saturated machine. ``bound`` is the time below which an iteration cannot come and the part that decides, None if
+    unknown.
     """
 
     point: int
@@ -33,11 +36,22 @@ class Side:
     exact: bool
     repeatable_within: float | None = None
     saturated: int = 0
+    bound: tuple[float, str] | None = None
 
     @property
     def median_s(self) -> float | None:
         """Median over repeats of each repeat's median iteration time; None if nothing was measured."""
         return median_of_medians(self.times_s)
+
+    @property
+    def over_bound(self) -> float | None:
+        """The median divided by the bound; None if either is unknown."""
+        return None if self.bound is None else over_bound(self.median_s, self.bound[0])
+
+    @property
+    def bound_text(self) -> str:
+        """Return how far the median is above the bound, for readers."""
+        return bound_text(self.over_bound, None if self.bound is None else self.bound[1])
 
     @property
     def repeats(self) -> int:
@@ -146,6 +160,7 @@ class _Sides:
     run: Run
     times_s: Mapping[tuple[int, str], Sequence[tuple[float, ...]]]
     facts: Mapping[tuple[int, str], Sequence[Mapping[str, Any]]]
+    bounds: Mapping[tuple[int, str], tuple[float, str] | None]
 
     @classmethod
     def of(cls, run: Run) -> "_Sides":
@@ -154,7 +169,7 @@ class _Sides:
         for trial, own_s in zip(run.trials, run.summary["iteration_times_s"], strict=True):
             times_s.setdefault((trial.point, trial.variant), []).append(tuple(own_s))
             facts.setdefault((trial.point, trial.variant), []).append(trial.facts)
-        return cls(run, times_s, facts)
+        return cls(run, times_s, facts, {(trial.point, trial.variant): trial.bound for trial in run.trials})
 
     def side(self, point: int, variant: str) -> Side:
         key = point, variant
@@ -162,9 +177,10 @@ class _Sides:
             point,
             variant,
             tuple(self.times_s.get(key, ())),
-            self.run.simulated,
+            self.run.exact(point),
             repeatable_within(self.run, point),
             Saturation.of(self.facts.get(key, ())).saturated,
+            self.bounds.get(key),
         )
 
 

@@ -14,7 +14,10 @@ def repeatable_within(run: Run, point: int) -> float | None:
     """Return the largest relative difference of another run of that sweep point; None if only repeats can show it.
 
     A simulation is deterministic: 0. A run in virtual time nearly is, unless packets are lost or delayed at random.
+    Where compute times are drawn, only repeats show what the draws do.
     """
+    if run.drawn(point):
+        return None
     if run.simulated:
         return 0.0
     if run.manifest.get("clock") != "virtual" or _random(run.manifest, point):

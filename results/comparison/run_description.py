@@ -6,6 +6,7 @@ from typing import Any
 from ground.impairments import NOT_SIMULATED
 from results.comparison.manifest_differences import incomparable
 from results.comparison.manifest_fields import command_text, is_command
+from results.reading.divided_trunks import divided_trunks_text
 from results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from results.reading.not_modelled import (
     NotModelled,
@@ -132,6 +133,8 @@ def warnings(run: Run) -> list[str]:
         )
     if tcp_is_modelled(run.manifest):
         found.append(MODELLED_TCP)
+    if (divided := divided_trunks_text(run.manifest)) is not None:
+        found.append(divided)
     points = {trial.point for trial in run.trials}
     measured = points if run.simulated else {int(point) for point in run.calibration["sweep_point"].unique()}
     unmeasured = sorted(points - measured)

@@ -16,6 +16,7 @@ from results.metrics.contention import (
 from results.metrics.gpu_time import (
     gpu_busy,
     gpu_utilization,
+    gpu_utilizations,
     idle_share,
     prefill_gpu_time_ns,
     prefill_ns,
@@ -30,6 +31,7 @@ from results.metrics.iterations import (
     iteration_times_s,
     iteration_windows,
     measured_window,
+    over_bound,
     tokens_per_s,
 )
 from results.metrics.prefill import (
@@ -82,6 +84,7 @@ __all__ = [
     "devices_of_seats",
     "gpu_busy",
     "gpu_utilization",
+    "gpu_utilizations",
     "group_size",
     "idle_causes",
     "idle_share",
@@ -92,6 +95,7 @@ __all__ = [
     "measured_window",
     "nearest_rank",
     "outcome_counts",
+    "over_bound",
     "prefill_gpu_time_ns",
     "prefill_ns",
     "prefilled_tokens",

@@ -47,7 +47,7 @@ def collective_times(spans: pd.DataFrame, iterations: Numbers) -> list[Collectiv
     last = _last_to_begin(own)
     found = [
         _of_series(own, np.asarray(rows), last, computing=computing, iterations=len(iterations))
-        for rows in own.groupby(["kind", "tensor"], sort=False).indices.values()
+        for rows in own.groupby(["kind", "tensor"], sort=False, observed=True).indices.values()
     ]
     return sorted(found, key=lambda each: (-each.exposed_ns, -each.time_ns, each.kind, each.group))
 

@@ -125,7 +125,7 @@ def _of_device(device: str, seats: int, own: pd.DataFrame, until_ns: int) -> Dev
     end_ns = np.minimum(own["end_ns"].to_numpy(np.int64), until_ns)
     length_ns = own["end_ns"] - own["start_ns"]
     contended = own["contended_ns"] > 0
-    alone_ns = length_ns[~contended].groupby([own["rank"][~contended], own["kind"][~contended]]).median()
+    alone_ns = length_ns[~contended].groupby([own["rank"][~contended], own["kind"][~contended]], observed=True).median()
     keys = pd.MultiIndex.from_frame(own.loc[contended, ["rank", "kind"]])
     expected_ns = alone_ns.reindex(keys).to_numpy(float)
     ratios = length_ns[contended].to_numpy(float) / np.where(expected_ns > 0, expected_ns, np.nan)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from results.metrics.intervals import GroupedIntervals, Numbers
 from results.metrics.iterations import Window
+from results.metrics.numbering import is_among, numbered, text_codes
 from results.records.span_log import COMPUTE_KINDS, PREFILL
 
 
@@ -25,17 +26,17 @@ class Gpus:
     @classmethod
     def of(cls, spans: pd.DataFrame) -> "Gpus":
         """Return the GPUs of these spans, sorted by host and index."""
-        hosts, names = pd.factorize(spans["host"], sort=True)
+        hosts, names = text_codes(spans["host"])
         gpus = spans["gpu"].to_numpy(np.int64)
         per_host = int(gpus.max(initial=0)) + 1
-        keys, of_span = np.unique(hosts * per_host + gpus, return_inverse=True)
-        index = pd.MultiIndex.from_arrays([names[keys // per_host], keys % per_host], names=["host", "gpu"])
-        return cls(of_span.astype(np.int64), index)
+        keys, of_span = numbered(hosts * per_host + gpus)
+        hosts_of_keys = [names[host] for host in (keys // per_host).tolist()]
+        return cls(of_span, pd.MultiIndex.from_arrays([hosts_of_keys, keys % per_host], names=["host", "gpu"]))
 
 
 def spans_of_training_gpus(spans: pd.DataFrame) -> pd.DataFrame:
     """Return the spans of the GPUs that train. GPUs that only prefill, those of a dedicated pool, are left out."""
-    prefilling = (spans["kind"] == PREFILL).to_numpy(bool)
+    prefilling = is_among(spans["kind"], (PREFILL,))
     if not prefilling.any():
         return spans
     gpus = Gpus.of(spans)
@@ -63,15 +64,14 @@ def prefill_ns(spans: pd.DataFrame, window: Window) -> "pd.Series[int]":
 
     It is ``gpu_busy``'s busy_ns with prefill minus busy_ns without it.
     """
-    alone_ns = gpu_busy(spans, window)["busy_ns"]
-    # For a million spans the second call takes as long as all other figures of a report: skip it if it is not needed.
-    with_prefill = (spans["kind"] == PREFILL).to_numpy(bool).any()
-    return (gpu_busy(spans, window, with_prefill=True)["busy_ns"] if with_prefill else alone_ns) - alone_ns
+    if not _prefills(spans):
+        return pd.Series(0, index=Gpus.of(spans).index)
+    return gpu_busy(spans, window, with_prefill=True)["busy_ns"] - gpu_busy(spans, window)["busy_ns"]
 
 
 def _covered(spans: pd.DataFrame, gpus: Gpus, kinds: Sequence[str], window: Window) -> Numbers:
     """Return the length of the union of each GPU's spans of these kinds within the window."""
-    own = spans["kind"].isin(kinds).to_numpy(bool)
+    own = is_among(spans["kind"], kinds)
     start_ns, end_ns = (np.clip(spans[name].to_numpy(np.int64)[own], *window) for name in ("start_ns", "end_ns"))
     return GroupedIntervals.of(gpus.of_span[own], start_ns, end_ns).covered(len(gpus.index))
 
@@ -91,6 +91,16 @@ def gpu_utilization(busy: pd.DataFrame) -> float | None:
     if busy.empty or not window_ns.iloc[0]:
         return None
     return float((busy["busy_ns"] / window_ns).mean())
+
+
+def gpu_utilizations(spans: pd.DataFrame, window: Window) -> tuple[float | None, float | None]:
+    """Return the ``gpu_utilization`` of a window without prefill and with it."""
+    alone = gpu_utilization(gpu_busy(spans, window))
+    return alone, gpu_utilization(gpu_busy(spans, window, with_prefill=True)) if _prefills(spans) else alone
+
+
+def _prefills(spans: pd.DataFrame) -> bool:
+    return bool(is_among(spans["kind"], (PREFILL,)).any())
 
 
 def idle_share(busy: pd.DataFrame) -> float | None:

@@ -1,12 +1,13 @@
 """Attribute GPUs' idle time to causes: divide each gap between two computations by what the second one waited for.
 
 A gap ends at a computation. A forward needs an activation, except at the first stage; a backward and its recomputation
-need a gradient, except at the last stage. An iteration of a GPU, with its optimizer, ends only after all that the GPU
-sent has left. The parts of a gap are
+need a gradient, except at the last stage. Where stages are divided, virtual stages are meant. An iteration of a GPU,
+with its optimizer, ends only after all that the GPU sent has left. The parts of a gap are
 
 - ``all_reduce``: during the all-reduce of this GPU's gradients;
 - ``link``: from the time the neighbour stage had computed the tensor until it had arrived here, which includes queueing
-  for the link and latency; at the end of an iteration, also the time until the last sent tensor had left;
+  for the link and latency; at the end of an iteration, also the time until the last sent tensor had left; where sends
+  block, the time until the tensor that this GPU had computed before the gap had left;
 - ``activation``, ``gradient``: before that, while the neighbour stage had not computed the tensor yet;
 - ``schedule``: after the tensor had arrived, or where none was needed: the schedule held the computation back, or the
   rank was busy with something other than computing;
@@ -20,6 +21,7 @@ Source: this project's definition. A tensor whose arrival was not logged counts 
 """
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,8 @@ import pandas as pd
 from results.metrics.gpu_time import Gpus, spans_of_training_gpus
 from results.metrics.intervals import CoveredTime, GroupedIntervals, Numbers
 from results.metrics.iterations import Window
+from results.metrics.numbering import MOST_KEYS, is_among
+from results.records.schema import VIRTUAL_STAGE
 from results.records.span_log import ACTIVATION, ALL_REDUCE, COMPUTE_KINDS, GRADIENT, PREFILL
 
 Flags = npt.NDArray[np.bool_]
@@ -41,18 +45,22 @@ _BACKWARD = ("backward", "backward_input")
 _NEED_A_GRADIENT = ("recompute", *_BACKWARD)
 
 
-def idle_causes(spans: pd.DataFrame, window: Window) -> pd.DataFrame:
+def idle_causes(spans: pd.DataFrame, window: Window, *, sends_block: bool = False) -> pd.DataFrame:
     """Return idle time of every training GPU in the window: integer columns ``IDLE_CAUSES``, in ns, by (host, gpu).
 
-    For each GPU they add up exactly to the idle_ns of ``gpu_busy`` with prefill. O(n log n) in the number of spans.
+    For each GPU they add up exactly to the idle_ns of ``gpu_busy`` with prefill. With ``sends_block`` a GPU computed
+    nothing while it sent. O(n log n) in the number of spans.
     """
     spans = spans_of_training_gpus(spans)
     gpus = Gpus.of(spans)
     kinds = spans["kind"]
     columns = {name: spans[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "iteration")}
-    computing, updating = kinds.isin(COMPUTE_KINDS).to_numpy(), (kinds == "optimizer").to_numpy(bool)
+    computing, updating = is_among(kinds, COMPUTE_KINDS), is_among(kinds, ("optimizer",))
     gaps = _gaps(gpus, computing, updating, columns, window)
-    sent_ns = np.clip(_sent_ns(gpus, spans, gaps), gaps.start_ns, gaps.end_ns)
+    sent_ns = _sent_ns(gpus, spans, gaps)
+    if sends_block:
+        sent_ns = np.maximum(sent_ns, _held_ns(gpus, spans, gaps))
+    sent_ns = np.clip(sent_ns, gaps.start_ns, gaps.end_ns)
     made_ns, arrived_ns, gradient = _tensors(spans, gaps.span)
     made_ns = np.clip(np.where(made_ns < 0, gaps.end_ns, made_ns), sent_ns, gaps.end_ns)
     arrived_ns = np.clip(np.where(arrived_ns < 0, gaps.end_ns, arrived_ns), made_ns, gaps.end_ns)
@@ -66,7 +74,7 @@ def idle_causes(spans: pd.DataFrame, window: Window) -> pd.DataFrame:
         starts_ns, ends_ns = (clipped[name][chosen] for name in ("start_ns", "end_ns"))
         return CoveredTime(GroupedIntervals.of(gpus.of_span[chosen], starts_ns, ends_ns), window.end_ns)
 
-    reducing, prefilling = ((kinds == kind).to_numpy(bool) for kind in (ALL_REDUCE, PREFILL))
+    reducing, prefilling = (is_among(kinds, (kind,)) for kind in (ALL_REDUCE, PREFILL))
     prefilled, occupied = covered_by(prefilling), covered_by(reducing | prefilling)
 
     def left(start_ns: Numbers, end_ns: Numbers) -> Numbers:
@@ -139,7 +147,7 @@ def _gaps(gpus: Gpus, computing: Flags, updating: Flags, columns: dict[str, Numb
 
 def _sent_ns(gpus: Gpus, spans: pd.DataFrame, gaps: _Gaps) -> Numbers:
     """Return for each gap when the last send of its ``ended`` iteration ended on its GPU, in ns; 0 if none."""
-    sending = (spans["kind"] == "send").to_numpy(bool)
+    sending = is_among(spans["kind"], ("send",))
     iterations = int(spans["iteration"].max()) + 1 if len(spans) else 0
     latest_ns = np.zeros((len(gpus.index), iterations + 1), np.int64)
     iteration = spans["iteration"].to_numpy(np.int64)[sending]
@@ -148,38 +156,72 @@ def _sent_ns(gpus: Gpus, spans: pd.DataFrame, gaps: _Gaps) -> Numbers:
     return latest_ns[gaps.gpu, gaps.ended]
 
 
+def _held_ns(gpus: Gpus, spans: pd.DataFrame, gaps: _Gaps) -> Numbers:
+    """Return for each gap when the last send that ended in it or before it ended on its GPU, in ns; 0 if none."""
+    sending = (spans["kind"] == "send").to_numpy(bool)
+    end_ns = spans["end_ns"].to_numpy(np.int64)[sending]
+    # One number for a GPU and a time, which orders the times of each GPU.
+    apart = max(int(end_ns.max(initial=0)), int(gaps.end_ns.max(initial=0))) + 1
+    keys = np.sort(gpus.of_span[sending] * apart + end_ns)
+    before = np.concatenate(([-1], keys))[np.searchsorted(keys, gaps.gpu * apart + gaps.end_ns, "right")]
+    return np.where(before // apart == gaps.gpu, before % apart, 0)
+
+
 def _tensors(spans: pd.DataFrame, users: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """Return, for each span of ``users``, when the tensor it needs was computed, when it arrived, and its kind.
 
     Times are in ns, -1 if not logged. The kind is 0 for an activation, 1 for a gradient, -1 if none is needed.
     """
     kinds, tensors = spans["kind"], spans["tensor"]
-    keys = _Keys([spans[name].to_numpy(np.int64) for name in ("pipeline", "stage", "iteration", "microbatch")])
-    pipeline, stage = (spans[name].to_numpy(np.int64) for name in ("pipeline", "stage"))
+    pipeline, own_stage, iteration, microbatch = (
+        spans[name].to_numpy(np.int64) for name in ("pipeline", "stage", "iteration", "microbatch")
+    )
+    stage = _virtual_stages(spans)
+    keys = _Keys([pipeline, stage, iteration, microbatch])
     last = np.zeros(int(pipeline.max(initial=0)) + 1, np.int64)
     np.maximum.at(last, pipeline, stage)
-    takes_activation = (kinds == _FORWARD).to_numpy() & (stage > 0)
-    takes_gradient = kinds.isin(_NEED_A_GRADIENT).to_numpy() & (stage < last[pipeline])
+    takes_activation = is_among(kinds, (_FORWARD,)) & (stage > 0)
+    takes_gradient = is_among(kinds, _NEED_A_GRADIENT) & (stage < last[pipeline])
     tensor = np.where(users < 0, -1, np.where(takes_gradient[users], 1, np.where(takes_activation[users], 0, -1)))
     made_ns, arrived_ns = np.full(len(users), -1), np.full(len(users), -1)
     end_ns = spans["end_ns"].to_numpy(np.int64)
-    received = (kinds == "receive").to_numpy()
-    sources = ((ACTIVATION, (kinds == _FORWARD).to_numpy(), -1), (GRADIENT, kinds.isin(_BACKWARD).to_numpy(), 1))
+    received = is_among(kinds, ("receive",))
+    sources = ((ACTIVATION, (_FORWARD,), -1), (GRADIENT, _BACKWARD, 1))
     for number, (name, making, step) in enumerate(sources):
         needing = np.flatnonzero(tensor == number)
-        arriving = received & (tensors == name).to_numpy()
-        made_ns[needing] = _look_up(keys, making, end_ns, keys.of(users[needing], step))
+        arriving = received & is_among(tensors, (name,))
+        made_ns[needing] = _look_up(keys, is_among(kinds, making), end_ns, keys.of(users[needing], step))
         arrived_ns[needing] = _look_up(keys, arriving, end_ns, keys.of(users[needing]))
+        # Two virtual stages of one stage hand over at once.
+        makers = _look_up(keys, is_among(kinds, making), own_stage, keys.of(users[needing], step))
+        arrived_ns[needing] = np.where(makers == own_stage[users[needing]], made_ns[needing], arrived_ns[needing])
     return made_ns, arrived_ns, tensor
 
 
+def _virtual_stages(spans: pd.DataFrame) -> Numbers:
+    """Return the virtual stage of each span; its stage where stages are not divided, and for what concerns none."""
+    stage = spans["stage"].to_numpy(np.int64)
+    if VIRTUAL_STAGE not in spans:
+        return stage
+    virtual = spans[VIRTUAL_STAGE].to_numpy(np.float64, na_value=-1.0)
+    return np.where(virtual >= 0, virtual.astype(np.int64), stage)
+
+
 class _Keys:
-    """Encode (pipeline, stage, iteration, microbatch) of the spans as one number each."""
+    """Encode (pipeline, virtual stage, iteration, microbatch) of the spans as one number each."""
 
     def __init__(self, coordinates: list[Numbers]) -> None:
         self._coordinates = coordinates
         # Leave room for one stage and one microbatch more at either end: neighbour stages, and microbatch -1.
         self._sizes = [int(each.max(initial=0)) + 3 for each in coordinates]
+
+    def __len__(self) -> int:
+        return len(self._coordinates[0])
+
+    @property
+    def limit(self) -> int:
+        """A number that is above all keys."""
+        return prod(self._sizes)
 
     def of(self, positions: Numbers, step: int = 0) -> Numbers:
         """Return the keys of the spans at these positions, with their stage shifted by ``step``."""
@@ -194,6 +236,11 @@ def _look_up(keys: _Keys, among: Flags, values: Numbers, wanted: Numbers) -> Num
     if not len(positions):
         return np.full(len(wanted), -1)
     own = keys.of(positions)
+    if keys.limit <= len(keys) + MOST_KEYS:
+        found = np.full(keys.limit, -1)
+        # Of several spans with one key, the first.
+        found[own[::-1]] = positions[::-1]
+        return np.where(found[wanted] >= 0, values[found[wanted]], -1)
     order = np.argsort(own, kind="stable")
     place = np.minimum(np.searchsorted(own[order], wanted), len(own) - 1)
     found = positions[order[place]]

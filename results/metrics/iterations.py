@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from results.metrics.numbering import is_among, numbered
 from results.records.span_log import ALL_REDUCE, COMPUTE_KINDS, ITERATION
 
 NS_PER_S = 1_000_000_000
@@ -30,10 +31,9 @@ def iteration_windows(spans: pd.DataFrame) -> pd.DataFrame:
     it lasts from the latest start of these spans to their latest end: the trial has done an iteration once its last
     rank has, and the iterations of a trial add up to its time.
     """
-    kinds = spans["kind"]
-    stated = (kinds == ITERATION).to_numpy(bool)
-    work = stated if stated.any() else kinds.isin((*COMPUTE_KINDS, ALL_REDUCE)).to_numpy()
-    iterations, position = np.unique(spans["iteration"].to_numpy()[work], return_inverse=True)
+    stated = is_among(spans["kind"], (ITERATION,))
+    work = stated if stated.any() else is_among(spans["kind"], (*COMPUTE_KINDS, ALL_REDUCE))
+    iterations, position = numbered(spans["iteration"].to_numpy()[work])
     begun_ns, ended_ns = (spans[name].to_numpy(np.int64)[work] for name in ("start_ns", "end_ns"))
     end_ns = np.full(len(iterations), np.iinfo(np.int64).min)
     np.maximum.at(end_ns, position, ended_ns)
@@ -77,6 +77,14 @@ def iteration_times_s(
 def iteration_time_s(times_s: list[float]) -> float | None:
     """Return the median of the iteration times in seconds; None if nothing was measured."""
     return float(np.median(times_s)) if times_s else None
+
+
+def over_bound(time_s: float | None, bound_s: float | None) -> float | None:
+    """Return the median iteration time divided by the lower bound of the trial; None if either is unknown.
+
+    A time that was measured may be below 1, by the noise of its clock.
+    """
+    return time_s / bound_s if time_s and bound_s else None
 
 
 def tokens_per_s(tokens_per_iteration: float | None, time_s: float | None) -> float | None:

@@ -20,7 +20,7 @@ import pandas as pd
 
 from results.metrics.gpu_time import Gpus
 from results.metrics.intervals import GroupedIntervals, Numbers
-from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION
+from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION, PROFILED_KINDS
 
 Flags = npt.NDArray[np.bool_]
 
@@ -30,16 +30,14 @@ PROGRAM_PARTS = (COMPUTE, COLLECTIVE, OPTIMIZER, TRANSFER, OTHER)
 OVERLAPPED = "overlapped"
 """The time of collectives that computation hid: a part of ``compute``, and no part of its own."""
 
-FORWARD_AND_BACKWARD = tuple(kind for kind in COMPUTE_KINDS if kind != OPTIMIZER)
+_FORWARD_AND_BACKWARD = tuple(kind for kind in COMPUTE_KINDS if kind != OPTIMIZER)
 
 _KINDS = {
-    COMPUTE: FORWARD_AND_BACKWARD,
+    COMPUTE: _FORWARD_AND_BACKWARD,
     OPTIMIZER: (OPTIMIZER,),
     COLLECTIVE: COLLECTIVE_KINDS,
     TRANSFER: ("send", "receive"),
 }
-_RECORDED_KINDS = (*FORWARD_AND_BACKWARD, *COLLECTIVE_KINDS, *_KINDS[TRANSFER])
-"""The kinds of spans that only a profiler records; a rank without any of them was not profiled."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +157,6 @@ def _parts_ns(spans: pd.DataFrame, group: Numbers, start_ns: Numbers, end_ns: Nu
 
 def _recorded(spans: pd.DataFrame, group: Numbers, start_ns: Numbers, end_ns: Numbers) -> Flags:
     """Return for each group whether it has a span between its edges that only a profiler records."""
-    own = spans["kind"].isin(_RECORDED_KINDS).to_numpy(bool)
+    own = spans["kind"].isin(PROFILED_KINDS).to_numpy(bool)
     within = (spans["start_ns"].to_numpy() < end_ns[group]) & (spans["end_ns"].to_numpy() > start_ns[group])
     return np.bincount(group[own & within], minlength=len(start_ns)) > 0

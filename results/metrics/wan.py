@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from results.metrics.iterations import NS_PER_S, Window
+from results.metrics.numbering import text_codes
 
 
 def wan_bytes(spans: pd.DataFrame, link_samples: pd.DataFrame) -> int | None:
@@ -59,11 +60,13 @@ def wan_goodput_bps(spans: pd.DataFrame, window: Window) -> float | None:
         return None
     end_ns = spans["end_ns"].to_numpy(np.int64)
     received = (spans["kind"] == "receive").to_numpy(bool) & (window.start_ns <= end_ns) & (end_ns <= window.end_ns)
-    hosts, names = pd.factorize(spans["host"])
-    datacenters = pd.factorize(spans["datacenter"])[0]
+    hosts, names = text_codes(spans["host"])
+    datacenters, _ = text_codes(spans["datacenter"])
     home = np.full(len(names) + 1, -1)
     home[hosts] = datacenters
+    peers, peer_names = text_codes(spans["peer"])
     # A peer without a span gets index -1: the last entry, which is in no datacenter.
-    sender = pd.Index(names).get_indexer(spans["peer"][received])
+    number = {name: position for position, name in enumerate(names)}
+    sender = np.array([number.get(name, -1) for name in peer_names], np.int64)[peers[received]]
     crossed = home[sender] != datacenters[received]
     return float(spans["size_bytes"].to_numpy(np.int64)[received][crossed].sum()) * 8 * NS_PER_S / window.length_ns

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results.perfetto.trial_tables import Spans
+from results.perfetto.trial_tables import NO_VIRTUAL_STAGE, Spans
 from results.records.span_columns import Column
 from results.records.span_log import ACTIVATION, GRADIENT
 
@@ -28,8 +28,9 @@ def match_transfers(spans: Spans) -> Flows:
     """Return an arrow from every send to its receive, in the order of the sends' rows.
 
     Stage ``s`` of a pipeline sends the activation of an iteration and microbatch to stage ``s + 1``, and the gradient
-    to stage ``s - 1``. If a tensor was sent several times, sends and receives are matched in the order of their starts.
-    There is no arrow for a send without a receive, a receive without a send, or a receive that starts before its send.
+    to stage ``s - 1``; where stages are divided, virtual stages are meant. If a tensor was sent several times, sends
+    and receives are matched in the order of their starts. There is no arrow for a send without a receive, a receive
+    without a send, or a receive that starts before its send.
 
     An arrow leaves 1 ns after the start of the send span, so that it begins inside the span. It leaves at the start if
     the span is shorter than 2 ns or the receive starts at the same time. It arrives at the start of the receive.
@@ -38,7 +39,8 @@ def match_transfers(spans: Spans) -> Flows:
     known = offset != 0
     sends, receives = (np.flatnonzero(known & spans.kind.equal(of)) for of in ("send", "receive"))
     rows = np.concatenate((sends, receives))
-    receiver = spans.stage + np.where(spans.kind.mapped(lambda kind: int(kind == "send")) == 1, offset, 0)
+    stage = np.where(spans.virtual_stage == NO_VIRTUAL_STAGE, spans.stage, spans.virtual_stage)
+    receiver = stage + np.where(spans.kind.mapped(lambda kind: int(kind == "send")) == 1, offset, 0)
     parts = (spans.pipeline, receiver, spans.iteration, spans.microbatch, offset)
     transfer = _numbered([part[rows] for part in parts])
     sent, received = transfer[: len(sends)], transfer[len(sends) :]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from results.perfetto.counters import Steps
 from results.perfetto.flows import Flows
-from results.perfetto.trial_tables import Spans, Texts
+from results.perfetto.trial_tables import NO_VIRTUAL_STAGE, Spans, Texts
 from results.records.span_columns import Column
 from results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH, NO_REQUEST
 
@@ -57,6 +57,13 @@ def slice_events(spans: Spans, process: Column, thread: Column, at_ns: Column, c
     """Return an ``X`` event for every span, which starts at ``at_ns``; contended ones carry ``contended_us``."""
     of_microbatch = spans.microbatch != NO_MICROBATCH
     of_request = spans.request != NO_REQUEST
+    of_virtual = spans.virtual_stage != NO_VIRTUAL_STAGE
+    name_of_virtual: pa.StringArray | str = ""
+    argument_of_virtual: pa.StringArray | str = ""
+    if of_virtual.any():
+        virtual = integers(spans.virtual_stage)
+        name_of_virtual = only_if(of_virtual, joined(" of virtual stage ", virtual))
+        argument_of_virtual = only_if(of_virtual, joined(',"virtual_stage":', virtual))
     microbatch, request = integers(spans.microbatch), integers(spans.request)
     transfers = spans.kind.mapped(lambda kind: int(kind in _TRANSFERS)) == 1
     return joined(
@@ -72,6 +79,7 @@ def slice_events(spans: Spans, process: Column, thread: Column, at_ns: Column, c
         chosen(spans.kind, lambda kind: json_text(_NAMES.get(kind, kind.replace("_", " ")))[1:-1]),
         chosen(spans.tensor, lambda tensor: json_text(f" {tensor}" if tensor else "")[1:-1]),
         only_if(of_microbatch, joined(" ", microbatch)),
+        name_of_virtual,
         only_if(of_request, joined(" of request ", request)),
         '","cat":',
         chosen(spans.kind, lambda kind: json_text("compute" if kind in COMPUTE_KINDS else kind)),
@@ -82,6 +90,7 @@ def slice_events(spans: Spans, process: Column, thread: Column, at_ns: Column, c
         ',"iteration":',
         integers(spans.iteration),
         only_if(of_microbatch, joined(',"microbatch":', microbatch)),
+        argument_of_virtual,
         only_if(of_request, joined(',"request":', request)),
         only_if(spans.size_bytes != 0, joined(',"bytes":', integers(spans.size_bytes))),
         only_if(contended_ns != 0, joined(',"contended_us":', thousandths_text(contended_ns))),

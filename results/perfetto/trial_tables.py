@@ -7,11 +7,14 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from results.reading.stored_trial import StoredTrial
+from results.records.schema import VIRTUAL_STAGE
 from results.records.span_columns import Column
 from results.records.trial_files import read_trial_table
 
+NO_VIRTUAL_STAGE = -1
 Rows = npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice
 
 
@@ -37,7 +40,10 @@ class Texts:
 
 @dataclass(frozen=True)
 class Spans:
-    """The spans of one trial: those columns of ``results.records.schema.SPANS`` that a trace shows."""
+    """The spans of one trial: those columns of ``results.records.schema.SPANS`` that a trace shows.
+
+    ``virtual_stage`` is NO_VIRTUAL_STAGE where stages are not divided, and for what concerns none.
+    """
 
     rank: Column
     host: Texts
@@ -54,6 +60,7 @@ class Spans:
     peer: Texts
     tensor: Texts
     request: Column
+    virtual_stage: Column
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -96,11 +103,23 @@ def read_columns(kind: type[_T], trial: StoredTrial, name: str) -> _T:
     Raise RunError, one line that starts with the file's path, if the file is missing or damaged.
     """
     table = read_trial_table(trial.folder, trial.id, name)
-    columns = {}
+    columns: dict[str, Column | Texts] = {}
     for field in kind.__annotations__:
+        if field == VIRTUAL_STAGE:
+            columns[field] = _virtual_stages(table)
+            continue
         column = table.column(field).combine_chunks()
         columns[field] = _texts(column) if pa.types.is_string(column.type) else np.from_dlpack(column).astype(np.int64)
     return kind(**columns)
+
+
+def _virtual_stages(spans: pa.Table) -> Column:
+    """Return the virtual stage of each span, NO_VIRTUAL_STAGE where there is none."""
+    if VIRTUAL_STAGE not in spans.column_names:
+        return np.full(len(spans), NO_VIRTUAL_STAGE)
+    own = spans.column(VIRTUAL_STAGE).combine_chunks()
+    filled = pc.fill_null(own, pa.scalar(NO_VIRTUAL_STAGE, own.type))
+    return np.from_dlpack(filled).astype(np.int64)
 
 
 def _texts(column: "pa.Array[Any]") -> Texts:

@@ -48,13 +48,24 @@ class StoredTrial:
 
     @property
     def program(self) -> Mapping[str, Any] | None:
-        """What its trial.json says about the user's program that ran; None if a schedule ran."""
+        """The user's program that ran, as its trial.json describes it; None if a schedule ran."""
         program: Mapping[str, Any] | None = self.facts.get("program")
         return program
 
     @property
+    def bound(self) -> tuple[float, str] | None:
+        """The time in seconds below which its iterations cannot come, and the part that decides; None if unknown."""
+        bound = self.facts.get("bound")
+        return None if bound is None else (bound["time_ns"] / 1e9, bound["part"])
+
+    @property
+    def sends_block(self) -> bool:
+        """Return whether its GPUs computed nothing while they sent."""
+        return bool(self.facts.get("sends_block"))
+
+    @property
     def profiled_iterations(self) -> int | None:
-        """How many of its last iterations a profiler recorded; None if a schedule ran, which needs no profiler."""
+        """The number of its last iterations that a profiler recorded; None if a schedule ran, which needs none."""
         return None if self.program is None else int(self.facts.get("profiled_iterations") or 0)
 
     @property

@@ -6,16 +6,15 @@ from results import metrics
 from results.metrics import Window
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial
+from results.reading.trial_rows import chosen_rows
 
 
 def rows_of_trial(frame: pd.DataFrame, trial: StoredTrial) -> pd.DataFrame:
     """Return the trial's rows of a frame that has the columns sweep point, variant and repeat."""
     # Compare text last, in the few rows that are left: for a million rows it takes most of the time.
-    candidates: pd.DataFrame = frame[
-        (frame["sweep_point"].to_numpy() == trial.point) & (frame["repeat"].to_numpy() == trial.repeat)
-    ]
-    own: pd.DataFrame = candidates[(candidates["variant"] == trial.variant).to_numpy(bool)]
-    return own
+    of_numbers = (frame["sweep_point"].to_numpy() == trial.point) & (frame["repeat"].to_numpy() == trial.repeat)
+    candidates = chosen_rows(frame, of_numbers)
+    return chosen_rows(candidates, (candidates["variant"] == trial.variant).to_numpy(bool))
 
 
 def warmup_iterations(run: Run, trial: StoredTrial) -> int:

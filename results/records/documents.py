@@ -13,6 +13,9 @@ from ground.impairments import IMPAIRMENTS
 SIMULATE = "simulate"
 """The engine whose links are as configured by construction, but for what it does not model: nothing is calibrated."""
 
+TIMES_DRAWN = "compute_times_drawn"
+"""The fact of a trial whose compute times were drawn: then even simulated repeats differ."""
+
 Int32 = Annotated[int, Field(ge=0, lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[int, Field(gt=0, lt=2**63)]
@@ -173,6 +176,11 @@ class _Prefill(_Facts):
     overrun_ns: Count | None = None
 
 
+class _Bound(_Facts):
+    time_ns: Count
+    part: str
+
+
 class TrialFacts(_Settings):
     """trial.json: what holds for one trial alone."""
 
@@ -180,9 +188,11 @@ class TrialFacts(_Settings):
     variant: str
     repeat: Int32
     machine_load: _MachineLoad | None = None
+    bound: _Bound | None = None
     profiled_iterations: Count | None = None
     program: Document | None = None
     torch_times_of_profile: str | None = None
+    compute_times_drawn: bool | None = None
     prefill: _Prefill | None = None
     connections_cut: list[Annotated[tuple[str, str, Count, Number], Field(strict=False)]] | None = None
     connections: list[Annotated[list[str | int], Field(min_length=3, max_length=3)]] | None = None

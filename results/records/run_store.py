@@ -32,9 +32,10 @@ from ground.atomic_write import PARTIAL, write_whole, written_whole
 from ground.regular_file import regular_file
 from ground.wanbed_error import WanbedError
 from results.records.documents import Manifest, TrialFacts
-from results.records.schema import CALIBRATION, SPANS, CalibrationRow, write_table, write_tables
+from results.records.schema import CALIBRATION, SPANS, SPANS_OF_VIRTUAL_STAGES, CalibrationRow
 from results.records.schema_upgrade import EARLIER_POINT_NAME, upgraded_document
 from results.records.span_log import SpanLogContents
+from results.records.table_files import write_table, write_tables
 from results.records.trial_columns import TrialCounters, TrialSpans
 from results.records.trial_id import TrialId
 from results.records.trial_tables import SPANS_FILE, SPANS_TABLE, TRIAL_TABLES, TrialTable
@@ -210,19 +211,16 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
     Several processes may do so at the same time, each with other trials. Raises ValueError if a rank's log is cut off,
     since the trial has not finished then, and FileExistsError if this trial is there already.
     """
-    path = trial_path(run, *trial.id)
-    if os.path.lexists(path):
-        raise FileExistsError(f"{path}: this trial is there already")
     for log in () if isinstance(trial.spans, TrialSpans) else trial.spans:
         if not log.complete:
             raise ValueError(f"the log of rank {log.header.rank} on {log.header.host} is cut off")
-    partial = path.with_name(path.name + PARTIAL)
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    path, partial = _begun_trial(run, trial.id)
     if isinstance(trial.spans, TrialSpans):
-        write_tables(partial / SPANS_FILE, SPANS, trial.spans.tables(trial.id))
+        write_tables(partial / SPANS_FILE, trial.spans.schema, trial.spans.tables(trial.id))
     else:
-        write_table(partial / SPANS_FILE, SPANS, _span_rows(trial.id, trial.spans))
+        divided = any(span.virtual_stage is not None for log in trial.spans for span in log.spans)
+        schema = SPANS_OF_VIRTUAL_STAGES if divided else SPANS
+        write_table(partial / SPANS_FILE, schema, [row[: len(schema)] for row in _span_rows(trial.id, trial.spans)])
     empty: dict[TrialTable, Rows] = {table: () for table in TRIAL_TABLES.values() if table is not SPANS_TABLE}
     for table, rows in {**empty, **trial.tables}.items():
         if isinstance(rows, TrialCounters):
@@ -235,6 +233,32 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
     own = {"sweep_point": trial.id.point, "variant": trial.id.variant, "repeat": trial.id.repeat}
     _write_document(partial / TRIAL_FACTS, {**trial.facts, **own}, TrialFacts)
     return partial.rename(path)
+
+
+def write_trial_files(run: Path, trial: TrialId, files: Mapping[str, bytes]) -> Path:
+    """Keep a trial that was written elsewhere, by the names and the contents of its files, as ``write_trial`` does."""
+    path, partial = _begun_trial(run, trial)
+    for name, content in files.items():
+        (partial / name).parent.mkdir(exist_ok=True)
+        (partial / name).write_bytes(content)
+    return partial.rename(path)
+
+
+def read_trial_files(run: Path, trial: TrialId) -> dict[str, bytes]:
+    """Return the files of a finished trial: contents by name in its folder."""
+    path = trial_path(run, *trial)
+    return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
+
+
+def _begun_trial(run: Path, trial: TrialId) -> tuple[Path, Path]:
+    """Return the path of a trial that is not there yet, and the empty folder that is to be renamed to it."""
+    path = trial_path(run, *trial)
+    if os.path.lexists(path):
+        raise FileExistsError(f"{path}: this trial is there already")
+    partial = path.with_name(path.name + PARTIAL)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    return path, partial
 
 
 def remove_partial_trials(run: Path) -> None:
@@ -260,6 +284,7 @@ def _span_rows(key: TrialId, ranks: Sequence[SpanLogContents]) -> list[tuple[Any
                 span.peer,
                 span.tensor,
                 span.request,
+                span.virtual_stage,
             )
             for span in log.spans
         )

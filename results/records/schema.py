@@ -5,23 +5,18 @@ nanoseconds since the trial's start and, like rates, are those of the emulated n
 are written.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from ground.atomic_write import naming
 from ground.impairments import IMPAIRMENTS
-from ground.regular_file import regular_file
-from results.records.schema_upgrade import EARLIER_VERSIONS, renamed, upgraded
 from results.records.span_log import SPAN_KINDS
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The version that is written. ``schema_upgrade`` has what earlier ones lack or call otherwise."""
 
-_VERSION_KEY = b"wanbed.schema_version"
+VERSION_KEY = b"wanbed.schema_version"
 _MEANING_KEY = b"meaning"
 
 
@@ -31,7 +26,7 @@ Column = tuple[str, pa.DataType, str]
 
 def _schema(*columns: Column) -> pa.Schema:
     fields = [pa.field(name, kind, metadata={_MEANING_KEY: meaning.encode()}) for name, kind, meaning in columns]
-    return pa.schema(fields, metadata={_VERSION_KEY: str(SCHEMA_VERSION).encode()})
+    return pa.schema(fields, metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()})
 
 
 _TRIAL = (
@@ -46,7 +41,7 @@ def trial_schema(*columns: Column) -> pa.Schema:
     return _schema(*_TRIAL, *columns)
 
 
-SPANS = trial_schema(
+_SPAN_COLUMNS = (
     ("rank", pa.int32(), "the rank that did it"),
     ("host", pa.string(), "the host the rank ran on"),
     ("datacenter", pa.string(), "the datacenter the host is in"),
@@ -67,6 +62,19 @@ SPANS = trial_schema(
         "like 0,1,2; empty if unknown or none of these",
     ),
     ("request", pa.int32(), "the inference request that a prefill is for, -1 for training"),
+)
+VIRTUAL_STAGE = "virtual_stage"
+
+SPANS = trial_schema(*_SPAN_COLUMNS)
+
+SPANS_OF_VIRTUAL_STAGES = trial_schema(
+    *_SPAN_COLUMNS,
+    (
+        VIRTUAL_STAGE,
+        pa.int32(),
+        "the virtual stage, in the order of the model, that is computed, that sends or that receives; null for what "
+        "concerns none. Only where stages are divided into virtual stages is there such a column",
+    ),
 )
 
 LINK_SAMPLES = trial_schema(
@@ -181,6 +189,9 @@ SUMMARY = _schema(
     ("repeat", pa.int32(), "which repetition of this sweep point and variant, from 0"),
     ("iteration_time_s", pa.float64(), "median of the next, null if none was measured"),
     ("iteration_times_s", pa.list_(pa.float64()), "how long each iteration after warm-up took"),
+    ("bound_s", pa.float64(), "time below which no iteration of the trial can come, null if not known"),
+    ("bound_part", pa.string(), "the part of the trial that this bound consists of the most, null if not known"),
+    ("over_bound", pa.float64(), "iteration_time_s / bound_s, null if either is unknown"),
     ("gpu_utilization", pa.float64(), "share of GPU time computed in for training after warm-up, null if unknown"),
     ("gpu_utilization_with_prefill", pa.float64(), "the same, with prefill in it"),
     ("wan_bytes", pa.int64(), "bytes that crossed between datacenters in the trial, with headers, null if unknown"),
@@ -195,7 +206,7 @@ SUMMARY = _schema(
         "the same of the core that carries the guest's network, null if unknown",
     ),
     ("dilation", pa.float64(), "how many times slower than the experiment the machine went"),
-    ("engine", pa.string(), "emulate or simulate"),
+    ("engine", pa.string(), "emulate, rack or simulate"),
     ("clock", pa.string(), "real or virtual, null for a simulation"),
     ("not_modelled", pa.list_(pa.string()), "what a simulation lacks of what was asked; of links: not `calibrated`"),
 )
@@ -339,61 +350,3 @@ def with_columns(schema: pa.Schema, columns: Iterable[Column], *, after: int) ->
     """Return the schema with further columns after its first ``after`` ones."""
     listed = list(schema)
     return pa.schema([*listed[:after], *_schema(*columns), *listed[after:]]).with_metadata(schema.metadata)
-
-
-def write_table(path: Path, schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> None:
-    """Write rows, each in the schema's column order, as one Parquet file."""
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
-    write_tables(path, schema, [pa.Table.from_arrays(arrays, schema=schema)])
-
-
-def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    """Write tables of that schema one after the other as one Parquet file."""
-    with naming(path), pq.ParquetWriter(path, schema, compression="zstd") as file:
-        for table in tables:
-            file.write_table(table)
-
-
-def _with_later_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    lacking = [field for field in schema if field.name in LATER_COLUMNS and field.name not in table.schema.names]
-    for field in lacking:
-        table = table.append_column(field, pa.nulls(len(table), field.type))
-    return table.select(schema.names) if lacking and set(table.schema.names) == set(schema.names) else table
-
-
-def version_of(schema: pa.Schema) -> str:
-    """Return the version that a file's own schema names, "none" if it names none."""
-    return (schema.metadata or {}).get(_VERSION_KEY, b"none").decode(errors="replace")
-
-
-def read_tables(paths: Iterable[Path], schema: pa.Schema) -> pa.Table:
-    """Read and join Parquet files of one schema, of this version or an earlier one; none gives an empty table.
-
-    Raises ValueError naming the file if one is missing, not Parquet, of another version, or has other columns.
-    """
-    # Not empty_table: that loads pandas.
-    tables = [pa.Table.from_batches([], schema)]
-    for path in paths:
-        try:
-            table = pq.ParquetFile(regular_file(path)).read()
-        except FileNotFoundError:
-            raise ValueError(f"{path} is missing") from None
-        except (OSError, pa.ArrowException) as fault:
-            reason = getattr(fault, "strerror", None) or fault
-            raise ValueError(f"{path}: not a Parquet file that can be read: {reason}") from None
-        version = version_of(table.schema)
-        if version in EARLIER_VERSIONS:
-            try:
-                table = upgraded(_with_later_columns(renamed(table), schema), schema)
-            except pa.ArrowException as fault:
-                raise ValueError(f"{path}: its columns are not those of its schema version: {fault}") from None
-        elif version == str(SCHEMA_VERSION):
-            table = _with_later_columns(table, schema)
-        else:
-            readable = ", ".join(EARLIER_VERSIONS)
-            raise ValueError(f"{path}: schema version {version}, this program reads {readable} and {SCHEMA_VERSION}")
-        if not table.schema.equals(schema):
-            raise ValueError(f"{path}: its columns are not those of schema version {SCHEMA_VERSION}")
-        tables.append(table)
-    return pa.concat_tables(tables)

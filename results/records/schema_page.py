@@ -19,7 +19,7 @@ BEGIN = "<!-- tables of results/records/schema.py: python -m results.records.sch
 END = "<!-- end of tables -->\n"
 
 _TABLES = {
-    **{f"{table.file}: {table.title}": table.columns for table in TRIAL_TABLES.values()},
+    **{f"{table.file}: {table.title}": table.fullest or table.columns for table in TRIAL_TABLES.values()},
     "calibration/point-NNN.parquet: the links, measured before the first trial": CALIBRATION,
     f"{SUMMARY_FILE}: one row a trial": SUMMARY,
 }

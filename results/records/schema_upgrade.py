@@ -2,7 +2,8 @@
 
 Version 1 had neither ``tensor`` nor ``request`` in the spans, no TCP samples and no prefill requests. Version 2 had
 them. Up to version 2 a sweep point was called a cell, and a configured figure of calibration began with ``asked_``.
-Up to version 3 a summary, which is not read back, had the swept values in ``sweep_point``.
+Up to version 3 a summary, which is not read back, had the swept values in ``sweep_point``; up to version 4 it had no
+bound.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from results.records.span_log import ACTIVATION, GRADIENT, NO_REQUEST
 
-EARLIER_VERSIONS = ("1", "2", "3")
+EARLIER_VERSIONS = ("1", "2", "3", "4")
 
 FIRST_VERSION = "1"
 

@@ -36,3 +36,14 @@ class SpanColumns:
         )
         request = np.full(len(rank), NO_REQUEST)
         return cls(rank, kind, iteration, microbatch, start_ns, end_ns, size_bytes, peer, request)
+
+
+@dataclass(frozen=True)
+class VirtualSpanColumns(SpanColumns):
+    """Spans of stages that are divided into virtual stages, so that stages do not say which tensor is sent.
+
+    ``virtual_stage`` is -1 where there is none. ``tensor`` is 0 for none, 1 for an activation, 2 for a gradient.
+    """
+
+    virtual_stage: Column
+    tensor: Column

@@ -2,7 +2,7 @@
 
 A span log is a text file. Its first line is the header, one JSON object. Each further line is one of
 
-- a span, a JSON array in ``Span``'s field order;
+- a span, a JSON array in ``Span``'s field order, which ends before ``virtual_stage`` if that is None;
 - the loss of one iteration, ``{"iteration": 0, "loss": 6.1}``;
 - the rank's record of its device, written at its end, ``{"device": {...}}``;
 - the last line of a rank that ended normally, ``{"complete": true}``.
@@ -33,6 +33,13 @@ ALL_REDUCE = "all_reduce"
 COLLECTIVE_KINDS: tuple[str, ...] = (ALL_REDUCE, *get_args(OtherCollectiveKind))
 """The kinds of operations of a group of ranks; ``collective`` is one that has no name here."""
 SPAN_KINDS: tuple[str, ...] = get_args(SpanKind)
+PROFILED_KINDS: tuple[str, ...] = (
+    *(kind for kind in COMPUTE_KINDS if kind != "optimizer"),
+    *COLLECTIVE_KINDS,
+    "send",
+    "receive",
+)
+"""The kinds that only a profiler's record of a user's program gives; an optimizer's steps are known without."""
 
 MAX_ITERATIONS = 10_000
 """The most iterations that a trial may have; the first is number 0."""
@@ -53,7 +60,8 @@ class Span(NamedTuple):
     receive, else "". ``tensor`` is what a send or receive carried, ``ACTIVATION`` or ``GRADIENT``; of a collective in a
     user's program it is the ranks of its process group, like "0,1,2"; else "".
     ``request`` is the number of a prefill's inference request; the ``iteration`` of a prefill is the one that training
-    was in.
+    was in. ``virtual_stage`` is the one that is computed, that sends or that receives; None where stages are not
+    divided into virtual stages, and for what concerns none.
     """
 
     kind: str
@@ -65,6 +73,7 @@ class Span(NamedTuple):
     peer: str = ""
     tensor: str = ""
     request: int = NO_REQUEST
+    virtual_stage: int | None = None
 
 
 @dataclass(frozen=True)
@@ -126,14 +135,14 @@ class SpanLog:
     """
 
     def __init__(self, path: Path, header: SpanLogHeader) -> None:
-        self._pending: list[Span | dict[str, Any]] = []
+        self._pending: list[tuple[Any, ...] | dict[str, Any]] = []
         with written_whole(path) as partial:
             self._file = partial.open("w", encoding="utf-8")
             self._write([{"version": SPAN_LOG_VERSION, **asdict(header)}])
 
     def record(self, span: Span) -> None:
         """Add one span; cheap enough for the hot path."""
-        self._pending.append(span)
+        self._pending.append(span if span.virtual_stage is not None else span[:-1])
 
     def record_loss(self, iteration: int, loss: float) -> None:
         """Add this replica's share of an iteration's mean loss. Call it once, at the rank of the last stage."""
@@ -179,7 +188,7 @@ def read_span_log(path: Path) -> SpanLogContents:
         entry = json.loads(line)
         if entry == {"complete": True}:
             complete = True
-        elif isinstance(entry, list) and len(entry) == len(Span._fields):
+        elif isinstance(entry, list) and len(Span._fields) - 1 <= len(entry) <= len(Span._fields):
             spans.append(Span(*entry))
         elif isinstance(entry, dict) and entry.keys() == {"iteration", "loss"}:
             losses.append((entry["iteration"], entry["loss"]))

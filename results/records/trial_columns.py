@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from results.records.schema import LINK_SAMPLES, SPANS
-from results.records.span_columns import Column, SpanColumns
+from results.records.schema import LINK_SAMPLES, SPANS, SPANS_OF_VIRTUAL_STAGES, VIRTUAL_STAGE
+from results.records.span_columns import Column, SpanColumns, VirtualSpanColumns
 from results.records.span_log import ACTIVATION, GRADIENT, SPAN_KINDS, SpanLogHeader
 from results.records.trial_id import TrialId
 
@@ -27,8 +27,13 @@ class TrialSpans:
     owners: Sequence[SpanLogHeader]
     columns: SpanColumns
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the tables."""
+        return SPANS_OF_VIRTUAL_STAGES if isinstance(self.columns, VirtualSpanColumns) else SPANS
+
     def tables(self, key: TrialId) -> Iterator[pa.Table]:
-        """Yield the spans of that trial as tables of the schema ``SPANS``."""
+        """Yield the spans of that trial as tables of ``schema``."""
         owners, spans = self.owners, self.columns
         hosts = pa.array([*(owner.host for owner in owners), ""])
         datacenters = pa.array([owner.datacenter for owner in owners], pa.string())
@@ -54,9 +59,14 @@ class TrialSpans:
                 "size_bytes": spans.size_bytes[piece],
                 "peer": hosts.take(np.where(peer < 0, len(owners), peer)),
                 "request": spans.request[piece],
-                "tensor": tensors.take(_tensor(spans.kind[piece], stage, peer, stages)),
             }
-            yield _table(SPANS, key, columns, len(position))
+            if isinstance(spans, VirtualSpanColumns):
+                virtual_stage = spans.virtual_stage[piece]
+                columns["tensor"] = tensors.take(spans.tensor[piece])
+                columns[VIRTUAL_STAGE] = pa.array(virtual_stage, mask=virtual_stage < 0)
+            else:
+                columns["tensor"] = tensors.take(_tensor(spans.kind[piece], stage, peer, stages))
+            yield _table(self.schema, key, columns, len(position))
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,10 @@ import pyarrow.parquet as pq
 
 from ground.regular_file import regular_file
 from results.records.run_store import RunError, point_path
-from results.records.schema import (
-    CALIBRATION,
-    IMPAIRMENT_COLUMNS,
-    CalibrationRow,
-    read_tables,
-    version_of,
-)
+from results.records.schema import CALIBRATION, IMPAIRMENT_COLUMNS, CalibrationRow
 from results.records.schema_upgrade import FIRST_VERSION
 from results.records.span_log import MAX_ITERATIONS, SPAN_KINDS
+from results.records.table_files import read_tables, version_of
 from results.records.trial_id import TrialId
 from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TRIAL_TABLES
 
@@ -53,10 +48,10 @@ _NULLABLE = IMPAIRMENT_COLUMNS.union(
 )
 
 
-def read_trial_table(folder: Path, key: TrialId, name: str) -> pa.Table:
+def read_trial_table(folder: Path, key: TrialId, name: str, *, coded: bool = False) -> pa.Table:
     """Read one of the Parquet files in a finished trial's folder, of which schema version 1 did not have all.
 
-    A file that is written only where it has rows is empty elsewhere.
+    A file that is written only where it has rows is empty elsewhere. ``coded`` is as in ``read_tables``.
 
     Raises RunError, one line that starts with the file's path and names the column, if it is missing or damaged, if its
     rows are another trial's, and if they hold what is impossible: a value missing, an end before its start, a negative
@@ -65,11 +60,13 @@ def read_trial_table(folder: Path, key: TrialId, name: str) -> pa.Table:
     path, known = folder / name, TRIAL_TABLES[name]
     may_lack = not known.always or (known.since_version > 1 and _of_first_version(folder / SPANS_FILE))
     if may_lack and not path.exists():
-        return _read(None, known.columns)
-    table = _read(path, known.columns)
+        return _read(None, known.columns, coded=coded)
+    table = _read(path, known.columns, coded=coded)
     for column, own in zip(("sweep_point", "variant", "repeat"), key, strict=True):
-        other = pc.not_equal(table.column(column), pa.scalar(own, table.schema.field(column).type))
-        _refuse(other, path, column, f"is not the trial's, {own!r}", table)
+        if _distinct(table.column(column)) - {own}:
+            values = _plain(table.column(column))
+            other = pc.not_equal(values, pa.scalar(own, values.type))
+            _refuse(other, path, column, f"is not the trial's, {own!r}", table)
     if name == SPANS_FILE:
         early = pc.less(table.column("end_ns"), table.column("start_ns"))
         _refuse(early, path, "end_ns", "is before start_ns", table)
@@ -97,9 +94,9 @@ def _of_first_version(spans: Path) -> bool:
         return False
 
 
-def _read(path: Path | None, schema: pa.Schema) -> pa.Table:
+def _read(path: Path | None, schema: pa.Schema, *, coded: bool = False) -> pa.Table:
     try:
-        table = read_tables([] if path is None else [path], schema)
+        table = read_tables([] if path is None else [path], schema, coded=coded)
         table.validate(full=True)
     except pa.ArrowException as fault:
         raise RunError(f"{path}: not what its columns say ({_one_line(fault)}), {_REMEDY}") from None
@@ -122,14 +119,18 @@ def _check_values(table: pa.Table, path: Path) -> None:
             beyond = pc.greater_equal(values, pa.scalar(bound, values.type))
             _refuse(beyond, path, column, f"is not below {bound}", table)
         if column in _KNOWN:
-            for value in set(pc.unique(values).to_pylist()) - set(_KNOWN[column]):
-                _refuse(
-                    pc.equal(values, pa.scalar(value, values.type)),
-                    path,
-                    column,
-                    f"is none of {', '.join(_KNOWN[column])}",
-                    table,
-                )
+            for value in _distinct(values) - set(_KNOWN[column]):
+                same = pc.equal(_plain(values), pa.scalar(value, pa.string()))
+                _refuse(same, path, column, f"is none of {', '.join(_KNOWN[column])}", table)
+
+
+def _distinct(values: "pa.ChunkedArray[Any]") -> set[Any]:
+    return set(pc.unique(values).to_pylist())
+
+
+def _plain(values: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
+    """Return texts in place of codes."""
+    return values.cast(pa.string()) if pa.types.is_dictionary(values.type) else values
 
 
 def _refuse(

@@ -14,6 +14,7 @@ from results.records.schema import (
     LINK_SAMPLES,
     PREFILL_REQUESTS,
     SPANS,
+    SPANS_OF_VIRTUAL_STAGES,
     TCP_SAMPLES,
     GpuSample,
     LinkSample,
@@ -35,6 +36,7 @@ class TrialTable:
 
     A field of ``row`` that may be None is a column that may be null. A table that is not ``always`` written has a file
     only if it has rows. ``since_version`` is the first schema version with this table.
+    ``fullest`` are the columns of a file that has also those that only some have, None if there are none such.
     """
 
     file: str
@@ -43,9 +45,17 @@ class TrialTable:
     row: type[tuple[Any, ...]]
     always: bool = False
     since_version: int = 1
+    fullest: pa.Schema | None = None
 
 
-SPANS_TABLE = TrialTable(SPANS_FILE, "the activities of every GPU and its network", SPANS, Span, always=True)
+SPANS_TABLE = TrialTable(
+    SPANS_FILE,
+    "the activities of every GPU and its network",
+    SPANS,
+    Span,
+    always=True,
+    fullest=SPANS_OF_VIRTUAL_STAGES,
+)
 LINK_TABLE = TrialTable(LINK_SAMPLES_FILE, "counters of links and node pairs", LINK_SAMPLES, LinkSample, always=True)
 TCP_TABLE = TrialTable(
     TCP_SAMPLES_FILE,

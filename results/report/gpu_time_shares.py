@@ -9,7 +9,7 @@ from results import metrics
 from results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER, Window
 from results.metrics.intervals import Numbers
 from results.reading.run import Run
-from results.reading.stored_trial import swept_values
+from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.trial_frames import measured_window, rows_of_trial
 from results.records.span_log import PREFILL
 
@@ -61,7 +61,7 @@ def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = No
         if window is None or not window.length_ns:
             continue
         profiled = metrics.profiled_iterations(spans, trial.profiled_iterations)
-        found = _of_schedule(spans, window) if trial.program is None else _of_program(spans, profiled)
+        found = _of_schedule(spans, window, trial) if trial.program is None else _of_program(spans, profiled)
         sums = parts_ns.setdefault((trial.point, trial.variant), dict.fromkeys(found, 0))
         for part, part_ns in found.items():
             sums[part] += part_ns
@@ -72,11 +72,12 @@ def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = No
     ]
 
 
-def _of_schedule(spans: pd.DataFrame, window: Window) -> dict[str, int]:
+def _of_schedule(spans: pd.DataFrame, window: Window, trial: StoredTrial) -> dict[str, int]:
+    causes = metrics.idle_causes(spans, window, sends_block=trial.sends_block)
     return {
         TRAINING: int(metrics.gpu_busy(spans, window)["busy_ns"].sum()),
         PREFILL: int(metrics.prefill_ns(spans, window).sum()),
-        **{str(cause): int(idle_ns) for cause, idle_ns in metrics.idle_causes(spans, window).sum().items()},
+        **{str(cause): int(idle_ns) for cause, idle_ns in causes.sum().items()},
     }
 
 

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from results.metrics.contention import contended_ns
 from results.metrics.gpu_time import Gpus
 from results.metrics.intervals import GroupedIntervals, Numbers
+from results.metrics.numbering import is_among, text_codes
 from results.reading.summaries.saturation import MachineLoad
 from results.records.span_log import ACTIVATION, ALL_REDUCE, COMPUTE_KINDS, GRADIENT
 from results.text.number_text import percent_text, ratio_text, seconds_text
@@ -24,6 +26,7 @@ PLANNED_KINDS = tuple(kind for kind in COMPUTE_KINDS if kind != "optimizer")
 _COMPUTING_TOLERANCE, _TRANSFER_TOLERANCE = 0.03, 0.1
 _SLOW_START = 1.2
 _CONTENDED_SHARE, _HELD_SHARE = 0.2, 0.02
+_KEY, _ENDS = ("pipeline", "stage", "iteration", "microbatch"), ("start_ns", "end_ns")
 _NO_CAUSE = "no cause shows in the spans"
 
 
@@ -33,7 +36,8 @@ def plan_causes(facts: Mapping[str, Any], spans: pd.DataFrame) -> tuple[str, ...
     ``facts`` are the trial's; their ``plan`` has the planned times that were recorded.
     """
     plan = facts.get("plan") or {}
-    work = spans[spans["kind"].isin(PLANNED_KINDS).to_numpy(bool)]
+    of_work = ["pipeline", "stage", "iteration", "start_ns", "end_ns"]
+    work = spans[of_work][is_among(spans["kind"], PLANNED_KINDS)]
     transfers = _transfers(spans, int(facts.get("pipelines_per_cell") or 1))
     found = [
         MachineLoad.of(facts).sentence,
@@ -63,21 +67,34 @@ def _transfers(spans: pd.DataFrame, pipelines_per_cell: int) -> pd.DataFrame:
     ``cell`` is the number of the DP-cell. ``direction`` is the number of the pair of sending and receiving datacenter,
     -1 for a transfer inside one datacenter.
     """
-    both = []
-    for kind, earlier, later in (("send", 0, -1), ("receive", -1, 0)):
-        own = spans[(spans["kind"] == kind).to_numpy(bool)]
-        activation = (own["tensor"] == ACTIVATION).to_numpy(bool)
-        both.append(own.assign(boundary=own["stage"] + np.where(activation, earlier, later)))
-    key = ["pipeline", "boundary", "tensor", "iteration", "microbatch"]
-    sent, received = (each[[*key, "datacenter", "start_ns", "end_ns"]] for each in both)
-    joined = sent.merge(received, on=key, suffixes=("", "_received"))
-    crossing = (joined["datacenter"] != joined["datacenter_received"]).to_numpy(bool)
-    direction = joined.groupby(["datacenter", "datacenter_received"], sort=True).ngroup().to_numpy(np.int64)
+    (tensors, tensor_names), (homes, _) = text_codes(spans["tensor"]), text_codes(spans["datacenter"])
+    of_transfers = np.flatnonzero(is_among(spans["kind"], ("send", "receive")))
+    sending = is_among(spans["kind"], ("send",))[of_transfers]
+    columns = {name: spans[name].to_numpy(np.int64)[of_transfers] for name in (*_KEY, *_ENDS)}
+    columns |= {"home": homes[of_transfers], "tensor": tensors[of_transfers]}
+    activation = columns["tensor"] == (tensor_names.index(ACTIVATION) if ACTIVATION in tensor_names else -1)
+    columns["boundary"] = columns.pop("stage") - np.where(sending == activation, 0, 1)
+    columns["key"] = _keys([columns[name] for name in ("pipeline", "boundary", "tensor", "iteration", "microbatch")])
+    of_sent = ("key", "home", *_ENDS, "pipeline", "boundary", "tensor")
+    sent = pd.DataFrame({name: columns[name][sending] for name in of_sent})
+    received = pd.DataFrame({name: columns[name][~sending] for name in ("key", "home", "end_ns")})
+    joined = sent.merge(received, on="key", suffixes=("", "_received"))
+    crossing = (joined["home"] != joined["home_received"]).to_numpy(bool)
+    direction = (joined["home"] * (int(homes.max(initial=0)) + 1) + joined["home_received"]).to_numpy(np.int64)
     return joined.assign(
         took_ns=joined["end_ns_received"] - joined["start_ns"],
         cell=joined["pipeline"] // pipelines_per_cell,
         direction=np.where(crossing, direction, -1),
     )
+
+
+def _keys(columns: Sequence[Numbers]) -> Numbers:
+    """Return one number for each row, which rows share that are equal in all columns."""
+    keys = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        least = int(column.min(initial=0))
+        keys = keys * (int(column.max(initial=0)) - least + 1) + (column - least)
+    return keys
 
 
 def _transferring(planned_s: Sequence[float], transfers: pd.DataFrame) -> str:
@@ -124,18 +141,22 @@ def _why_slower(own: pd.DataFrame, transfers: pd.DataFrame) -> str:
 
 def _held(spans: pd.DataFrame) -> str:
     """Describe how long GPUs were idle although a message had arrived, since its turn in the plan had not come."""
-    gpus, kinds, key = Gpus.of(spans), spans["kind"], ["pipeline", "stage", "iteration", "microbatch"]
-    numbered = spans.assign(number=gpus.of_span)
+    gpus, kinds = Gpus.of(spans), spans["kind"]
+    key = _keys([spans[name].to_numpy(np.int64) for name in _KEY])
+    columns = {"key": key, "number": gpus.of_span} | {name: spans[name].to_numpy(np.int64) for name in _ENDS}
+
+    def chosen(flags: npt.NDArray[np.bool_], *names: str) -> pd.DataFrame:
+        return pd.DataFrame({name: columns[name][flags] for name in names})
+
     waiting = []
-    for of_tensor, users in (
-        (spans["tensor"] == ACTIVATION, (FORWARD,)),
-        (spans["tensor"] == GRADIENT, BACKWARD),
-    ):
-        received = numbered[((kinds == "receive") & of_tensor).to_numpy(bool)][[*key, "number", "end_ns"]]
-        used = spans[kinds.isin(users).to_numpy(bool)][[*key, "start_ns"]]
-        arrived = received.merge(used, on=key)
+    receiving = is_among(kinds, ("receive",))
+    for tensor, users in ((ACTIVATION, (FORWARD,)), (GRADIENT, BACKWARD)):
+        received = chosen(receiving & is_among(spans["tensor"], (tensor,)), "key", "number", "end_ns")
+        used = chosen(is_among(kinds, users), "key", "start_ns")
+        arrived = received.merge(used, on="key")
+        arrived = arrived[(arrived["start_ns"] > arrived["end_ns"]).to_numpy(bool)]
         waiting.append([arrived[name].to_numpy(np.int64) for name in ("number", "end_ns", "start_ns")])
-    busy = numbered[kinds.isin((*COMPUTE_KINDS, ALL_REDUCE)).to_numpy(bool)]
+    busy = chosen(is_among(kinds, (*COMPUTE_KINDS, ALL_REDUCE)), "number", *_ENDS)
     computing = [busy[name].to_numpy(np.int64) for name in ("number", "start_ns", "end_ns")]
     either = [np.concatenate(columns) for columns in zip(computing, *waiting, strict=True)]
     count = len(gpus.index)

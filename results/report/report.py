@@ -63,13 +63,14 @@ class _Table:
     several_runs: bool
     several_repeats: bool
     measured: bool
+    bounded: bool
     intervals: bool
     note: str
 
     @property
     def columns(self) -> int:
         """The number of columns."""
-        return 6 + self.several_runs + self.measured
+        return 6 + self.several_runs + self.measured + self.bounded
 
 
 def write_report(runs: Sequence[Path | Run], destination: Path) -> None:
@@ -136,7 +137,7 @@ def draw_report_figures(
 
 
 def _labelled(runs: Sequence[Path | Run]) -> dict[str, Run]:
-    loaded = [run if isinstance(run, Run) else load_run(run) for run in runs]
+    loaded = [run if isinstance(run, Run) else load_run(run, coded=True) for run in runs]
     return dict(zip(run_labels(loaded), loaded, strict=True))
 
 
@@ -154,6 +155,7 @@ def _table(rows: Sequence[HeadlineRow]) -> _Table:
         several_runs=len({row.run for row in rows}) > 1,
         several_repeats=any(row.repeats > 1 for row in rows),
         measured=any(not (row.simulated and row.calibrated) for row in rows),
+        bounded=any(row.over_bound is not None for row in rows),
         intervals=any(row.interval_s is not None for row in rows),
         note=" ".join(filter(None, (interval_note(rows), saturation_note(rows)))),
     )

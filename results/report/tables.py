@@ -15,6 +15,7 @@ from results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeSh
 from results.report.prefill.prefill_section import prefill_of
 from results.report.prefill.prefill_service import PrefillRow
 from results.report.prefill.prefill_tables import impact_records, prefill_figures, prefill_markdown, prefill_records
+from results.text.bound_text import bound_text
 from results.text.markdown_text import markdown_text, table_line
 from results.text.number_text import (
     UNKNOWN,
@@ -72,6 +73,9 @@ def _records(
             "iteration_time_s": row.iteration_time_s,
             "iteration_time_low_s": low_s,
             "iteration_time_high_s": high_s,
+            "bound_s": row.bound_s,
+            "bound_part": row.bound_part,
+            "over_bound_ratio": row.over_bound,
             "fastest_repeat_s": row.fastest_s,
             "slowest_repeat_s": row.slowest_s,
             "speed_up_ratio": row.speed_up,
@@ -158,9 +162,8 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
     swept = any(row.where for row in rows)
     names = [*(["sweep point"] if swept else []), "variant", *(["run"] if several else [])]
     prefilled = any(row.prefilled for row in rows)
-    figures = ["iteration time", "95 % interval", "speed-up", "GPU utilization", "WAN bytes per trial", "WAN goodput"]
-    if prefilled:
-        figures.insert(4, "with prefill")
+    figures = ["iteration time", "95 % interval", "speed-up", "over its lower bound", "GPU utilization"]
+    figures += [*(["with prefill"] if prefilled else []), "WAN bytes per trial", "WAN goodput"]
     lines = [
         table_line([*names, *figures, "calibrated"]),
         table_line([*("---" for _ in names), *("---:" for _ in figures), "---"]),
@@ -172,6 +175,7 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
                 seconds_text(row.iteration_time_s),
                 _interval(row),
                 ratio_text(row.speed_up),
+                bound_text(row.over_bound, row.bound_part),
                 percent_text(row.gpu_utilization),
                 *([percent_text(row.gpu_utilization_with_prefill)] if prefilled else []),
                 size_text(row.wan_bytes),

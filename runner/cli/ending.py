@@ -20,6 +20,8 @@ def ending(run: Run, report: Path) -> str | None:
     if any(trial.program is not None for trial in run.trials):
         # In virtual time no program runs.
         remedy = "run again on a machine that does nothing else, or with lower rates"
+    if run.manifest.get("engine") == "rack":
+        remedy = "run again on machines that do nothing else, or with lower rates"
     if run.manifest.get("clock") == "virtual":
         remedy = "compare the links in the report with the file"
     return f"{' and '.join(facts)}: do not compare these figures; {remedy}; report: {report}"

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from results import load
+from results.reading.divided_trunks import divided_trunks_text
 from results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from results.reading.not_modelled import NotModelled, not_modelled_text, of_links
 from results.reading.summaries.saturation import MachineLoad
@@ -49,6 +49,7 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     """
     # Drawing and data frames take a second to load, which --dry-run and a refused file spare.
     from results.comparison.run_description import not_modelled_in  # noqa: PLC0415
+    from results.reading.run import load_run  # noqa: PLC0415
     from results.reading.summaries.summary import summary_rows  # noqa: PLC0415
     from results.reading.summaries.summary_table import write_summary  # noqa: PLC0415
     from results.report.prefill.prefill_service import prefill_rows  # noqa: PLC0415
@@ -56,7 +57,7 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     from runner.cli.ending import ending  # noqa: PLC0415
     from runner.cli.prefill_outcome import prefill_documents, prefill_table, prefill_warnings  # noqa: PLC0415
 
-    run = load(path)
+    run = load_run(path, coded=True)
     write_summary(run)
     rows = summary_rows(run.summary)
     report = path / "report.html"
@@ -70,6 +71,8 @@ def show_outcome(path: Path, as_json: bool) -> bool:
         console.print(_table(rows, simulated=run.simulated, without=not_modelled_in(run)))
         if tcp_is_modelled(run.manifest):
             console.print(Text(MODELLED_TCP))
+        if (divided := divided_trunks_text(run.manifest)) is not None:
+            console.print(Text(divided))
         if prefill:
             console.print(prefill_table(prefill))
     for warning in prefill_warnings(prefill):
@@ -100,8 +103,11 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
     for heading in ("sweep point", "variant"):
         table.add_column(heading)
     with_tokens = any(row["tokens_per_s"] is not None for row in rows)
-    figures = ["iteration\nseconds", "GPU\nutilization", "WAN MB in\nthe trial", *(["tokens/s"] if with_tokens else [])]
-    for heading in figures:
+    bounded = any(row["over_bound"] is not None for row in rows)
+    table.add_column("iteration\nseconds", justify="right", no_wrap=True)
+    if bounded:
+        table.add_column("iteration /\nlower bound")
+    for heading in ("GPU\nutilization", "WAN MB in\nthe trial", *(["tokens/s"] if with_tokens else [])):
         table.add_column(heading, justify="right", no_wrap=True)
     if judged:
         table.add_column("links as\nconfigured", justify="right", no_wrap=True)
@@ -111,6 +117,7 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
             ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["swept"].items()),
             Text(row["variant"]),
             _figure(row["iteration_time_s"], ".3f"),
+            *([Text(_over_bound(row))] if bounded else []),
             _figure(row["gpu_utilization"], ".1%"),
             _figure(None if row["wan_bytes"] is None else row["wan_bytes"] / 1e6, ".1f"),
             *([_figure(row["tokens_per_s"], ".0f")] if with_tokens else []),
@@ -124,6 +131,11 @@ def _standing(row: dict[str, Any]) -> str:
     load = MachineLoad(row["cores_saturated_fraction"], row["network_core_busy_fraction"])
     links = "yes" if row["calibrated"] else "NO"
     return f"{links}, SATURATED: {load.mark}" if load.saturated else links
+
+
+def _over_bound(row: dict[str, Any]) -> str:
+    """Return how far the iteration is above its lower bound, and beneath it what the bound consists of."""
+    return "unknown" if row["over_bound"] is None else f"{row['over_bound']:.2f}x\n{row['bound_part']}"
 
 
 def _figure(value: float | None, form: str) -> str:

@@ -3,19 +3,15 @@
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from ground.strict_model import InputError, prefixed
+from ground.strict_model import prefixed
 from results.reading.modelled_tcp import MODELLED_TCP
-from results.reading.not_modelled import not_modelled_text
 from runner.emulation.virtual.virtual_clock import wants_guest
 from runner.emulation.virtual.virtual_run import virtual_run
 from runner.resolve.experiment import Experiment
 from runner.runs.continuable import check_same_substrate
-from runner.runs.cut_connections import cut_lines
-from runner.runs.not_modelled import planned_without
-from runner.runs.recorded.placement_searches import cut_off_lines
-from runner.runs.recorded.profile_record import deterministic_profile_lines
 from runner.runs.resuming import kept_trials, resumed
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
+from runner.runs.told_beforehand import tell_beforehand
 from testbed.claims.leftovers import leftovers_text
 from testbed.kernel.missing import MissingError
 from testbed.substrate.offer import RELAY
@@ -40,16 +36,7 @@ def emulated_run(
     begin. ``log`` gets lines on what happens, ``stream`` (default: standard error) the progress, and
     ``standard_error`` (default: this process's) what a run in virtual time prints. Raise InsideError if that one fails.
     """
-    points = experiment.points()
-    for line in (*deterministic_profile_lines(points), *cut_lines(points), *cut_off_lines(points)):
-        log(line)
-    for backend in (point.spec.compute.backend for point in experiment.points() if keep_gradients):
-        if not backend.trains:
-            raise InputError(f"--keep-gradients: {backend.title} makes none: give compute: {{kind: torch}}")
-    if without := not_modelled_text(
-        each for point in experiment.points() for each in planned_without(point.spec, point.topology)
-    ):
-        log(f"placement auto: the planner simulates, and does not model {without}")
+    tell_beforehand(experiment.points(), keep_gradients=keep_gradients, log=log)
     if wants_guest(experiment.spec, substrate):
         return virtual_run(
             experiment, source, directory, runs, resume=resume, log=log, stream=stream, standard_error=standard_error
@@ -72,6 +59,7 @@ def _run_here(
 ) -> Path:
     # Mininet comes with these, which a machine that only simulates lacks.
     from runner.emulation.gpu_provisioning import check_gpus  # noqa: PLC0415
+    from runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
     from runner.emulation.programs.program_check import check_programs  # noqa: PLC0415
     from runner.emulation.relay_limits import check_relay  # noqa: PLC0415
     from runner.emulation.run_dilation import decide_dilation  # noqa: PLC0415
@@ -108,8 +96,7 @@ def _run_here(
         run_trials(
             experiment,
             store,
-            substrate=substrate,
-            source=source,
+            bring_up=on_this_machine(substrate, source, log),
             log=log,
             keep_gradients=keep_gradients,
             stream=stream,

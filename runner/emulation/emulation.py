@@ -1,18 +1,17 @@
 """The engine ``emulate``: run each sweep point of an experiment on its own testbed, trial by trial."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ground.strict_model import prefixed
 from results.reading.modelled_tcp import MODELLED
 from results.reading.summaries.saturation import MachineLoad
 from results.records.run_store import RunStore
 from results.records.schema import CalibrationRow
 from results.records.trial_id import TrialId
-from runner.emulation.gpu_provisioning import provision_gpus
 from runner.emulation.small_transfers import bursts_of, path_text, small_transfers
 from runner.emulation.trial import TrialSpec, run_trial
 from runner.resolve.connection_count import count_connections
@@ -20,10 +19,12 @@ from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.progress import Progress
 from runner.runs.recorded.manifest import without_repetition
 from runner.runs.run_folder import Log
-from testbed.gpus.mps import find_mps
 from testbed.measurement.calibration import LinkMeasurement, calibrate
 from testbed.rights.hosts_allowed import in_user_namespace
-from testbed.testbed import Testbed, bring_up
+from testbed.running_testbed import RunningTestbed
+
+BringUp = Callable[[SweepPoint, float], AbstractContextManager[RunningTestbed]]
+"""Brings up the network of a sweep point, dilated by a factor, for the duration of a ``with`` block."""
 
 
 def emulate(
@@ -31,8 +32,7 @@ def emulate(
     store: RunStore,
     *,
     dilation: float,
-    substrate: str,
-    source: str,
+    bring_up: BringUp,
     progress: Progress,
     log: Log,
     keep_gradients: bool = False,
@@ -48,12 +48,7 @@ def emulate(
         pending = [trial for trial in point.trials() if not store.has_trial(*trial)]
         if not pending:
             continue
-        with prefixed(f"{source}: "):
-            gpus = provision_gpus(point)
-        if gpus is not None and gpus.most_sharers > 1 and (mps := find_mps()) is not None:
-            log(f"CUDA's MPS runs ({mps.pipe_directory}): ranks that share a GPU compute side by side, not in turns")
-        topology = point.topology.dilated(dilation)
-        with bring_up(topology, substrate=substrate, source=source, gpus=gpus, dilation=dilation) as testbed:
+        with bring_up(point, dilation) as testbed:
             _remember(store, point, testbed)
             _calibrate(store, point, testbed, dilation, log)
             for trial in pending:
@@ -101,7 +96,7 @@ def _gradients_folder(store: RunStore, trial: TrialId) -> Path:
     return folder
 
 
-def _calibrate(store: RunStore, point: SweepPoint, testbed: Testbed, dilation: float, log: Log) -> None:
+def _calibrate(store: RunStore, point: SweepPoint, testbed: RunningTestbed, dilation: float, log: Log) -> None:
     values = ", ".join(f"{path}={value}" for path, value in point.values.items())
     log(f"measuring the links{f' at {values}' if values else ''}")
     links = [
@@ -146,7 +141,7 @@ def _row(link: LinkMeasurement) -> CalibrationRow:
     return CalibrationRow(**{**figures, "impairments": impairments})
 
 
-def _remember(store: RunStore, point: SweepPoint, testbed: Testbed) -> None:
+def _remember(store: RunStore, point: SweepPoint, testbed: RunningTestbed) -> None:
     """Write to the manifest what carries the network here, as the kernels report it before the first trial."""
     read_back = {
         "wan_delay_trim_ns": testbed.facts.trim_ns,
@@ -159,7 +154,11 @@ def _remember(store: RunStore, point: SweepPoint, testbed: Testbed) -> None:
     tcp = {"tcp": MODELLED} if modelled else {}
     substrate = {"name": facts.name, "reason": testbed.reason, "kernel": facts.kernel, **guest, **tcp}
     rights = {"user_namespace": in_user_namespace()}
-    store.update_manifest({"substrate": substrate, "rights": rights, **_by_point(store, point, read_back)})
+    rack: dict[str, Any] = {}
+    if testbed.rack is not None:
+        rack = {"rack": testbed.rack.document()}
+        read_back |= {"rack_hosts": testbed.rack.hosts_by_machine(), "trunk_split": testbed.rack.trunk_split()}
+    store.update_manifest({"substrate": substrate, "rights": rights, **rack, **_by_point(store, point, read_back)})
 
 
 def _by_point(store: RunStore, point: SweepPoint, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,12 +38,21 @@ def noise_experiment(run: Run, variants: Collection[str], repeats: int) -> Exper
 
 
 def run_again(run: Run, experiment: Experiment, runs: Path, log: Callable[[str], None]) -> Run:
-    """Emulate ``experiment`` into a new folder below ``runs``, on the substrate of ``run``. Return the new run."""
+    """Emulate ``experiment`` into a new folder below ``runs``, on the substrate of ``run``. Return the new run.
+
+    Raise InputError for a run over a rack.
+    """
     # These import Mininet, which is not installed on machines that only simulate.
     from runner.emulation.emulation import emulate  # noqa: PLC0415
+    from runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
+    from testbed.rack.rack_testbed import RACK  # noqa: PLC0415
     from testbed.testbed import usable_substrate  # noqa: PLC0415
 
     substrate = str((run.manifest.get("substrate") or {}).get("name") or "auto")
+    if substrate == RACK:
+        raise InputError(
+            f"--noise: {run.path} was made over a rack, which this command does not use: run it again there"
+        )
     usable_substrate(substrate)
     check_runs_folder(runs)
     dilation = float(run.manifest["dilation"])
@@ -55,8 +64,7 @@ def run_again(run: Run, experiment: Experiment, runs: Path, log: Callable[[str],
             experiment,
             store,
             dilation=dilation,
-            substrate=substrate,
-            source=str(store.path.resolve()),
+            bring_up=on_this_machine(substrate, str(store.path.resolve()), log),
             progress=progress,
             log=log,
         )

@@ -82,8 +82,8 @@ def _transfers(variant: ResolvedVariant) -> Iterator[_Transfer]:
         shared = variant.shares(boundary)
         part_bytes = size_bytes // (variant.pipelines_per_cell if shared else 1)
         what = "a node pair's share of an activation" if shared else "an activation"
-        for pipeline in variant.placement.pipelines:
-            yield _Transfer(what, part_bytes, (pipeline[boundary], pipeline[boundary + 1]))
+        for chain in variant.chains:
+            yield _Transfer(what, part_bytes, (chain[boundary], chain[boundary + 1]))
     for stage, size_bytes in enumerate(variant.work.gradient_bytes):
         ring = variant.placement.ring(stage)
         if size_bytes and len(ring) > 1:

@@ -18,7 +18,7 @@ from runner.emulation.programs.program_trial import ProgramOutcome, run_program
 from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.emulation.ranks.rank_processes import run_ranks
-from runner.emulation.ranks.start_gate import StartGate
+from runner.emulation.ranks.start_gate import start_gate
 from runner.emulation.ranks.trace_configs import configure_trace
 from runner.emulation.serving.prefill_measurement import measured_profile
 from runner.emulation.serving.serving_configs import configure_serving
@@ -26,15 +26,19 @@ from runner.emulation.serving.serving_outcome import gather
 from runner.emulation.serving.serving_processes import serving
 from runner.emulation.telemetry.samplers import SAMPLERS
 from runner.emulation.telemetry.sampling import sampling
+from runner.emulation.time_line import on_one_time_line
 from runner.resolve.dilation import undilated_span
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.prefill.prefill_forecast import planned_bubbles
+from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
+from runner.runs.recorded.bound_record import bound_facts
 from runner.runs.recorded.plan_record import plan_facts
+from runner.runs.recorded.variation_record import variation_facts
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.gpus.mps import find_mps
 from testbed.kernel.inside import in_virtual_time
-from testbed.testbed import Testbed
+from testbed.running_testbed import RunningTestbed
 from testbed.virtual_time.repeatability import wait_for_whole_second
 from workloads.prefill.prefill_profile import UNMEASURED
 from workloads.serving.serving_configs import GpuServingConfig
@@ -59,16 +63,21 @@ class TrialSpec:
     gradients: Path | None = None
     failed: Path | None = None
 
+    @property
+    def variant(self) -> ResolvedVariant:
+        """The variant that runs, with the compute times of this repeat."""
+        return self.point.variant(self.id.variant).in_repeat(self.id.repeat)
 
-def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] = lambda: None) -> TrialRecord:
+
+def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[], None] = lambda: None) -> TrialRecord:
     """Run the ranks and gather what they logged. ``meanwhile`` is called several times a second.
 
     The hosts' TCP is set as the variant says beforehand: connections are counted under the same settings.
 
-    Raises TrialError, one line with the first rank that failed and its own words, SubstrateError, and MissingError for
-    a kernel that does not report the state of connections.
+    Raises TrialError, one line with the first rank that failed and its own words, SubstrateError, MachineLostError,
+    and MissingError for a kernel that does not report the state of connections.
     """
-    point, variant = trial.point, trial.point.variant(trial.id.variant)
+    point, variant = trial.point, trial.variant
     folder = testbed.folder / "trial"
     folder.mkdir()
     if in_virtual_time():
@@ -86,6 +95,8 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
             device=resolved_device(point, testbed.gpus),
             models_tcp=testbed.stacks.modelled,
         )
+        if testbed.rack is not None:
+            testbed.rack.begin_trial(setting.epoch_ns)
         serves, service = None, variant.service
         if service is not None:
             if service.inference is not None and setting.device is not None:
@@ -104,7 +115,8 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
             if printed is not None:
                 samples.measured_ns = printed.measured_ns
         ranks = range(len(variant.placement.places)) if printed is None else ()
-        logs = [_undilated(read_span_log(setting.span_log(rank)), trial.dilation) for rank in ranks]
+        found, clocks = on_one_time_line(testbed, [read_span_log(setting.span_log(rank)) for rank in ranks])
+        logs = [_undilated(log, trial.dilation) for log in found]
         if printed is not None:
             logs = printed.logs
             outputs = _set_aside(printed.outputs, testbed.folder / "output")
@@ -132,12 +144,21 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
             "connections": [[*hosts, count] for hosts, count in trial.connections.items()],
             **cut_facts(point.topology, variant),
             "pipelines_per_cell": variant.pipelines_per_cell,
+            **({"sends_block": True} if variant.sends_block else {}),
             **plan_facts(point.topology, variant),
+            **bound_facts(
+                point.topology,
+                variant,
+                point.spec.training.iterations,
+                computes=point.spec.compute.backend.real_time,
+            ),
+            **variation_facts(variant),
             "losses": mean_losses(logs),
             **({"devices": devices} if (devices := device_facts(logs)) else {}),
             # In virtual time nobody samples it.
             "machine_load": None,
             **samples.facts,
+            **clocks,
             "window_share": variant.tcp.window_share,
             "sysctls": variant.tcp.sysctls(),
             **_assignment_facts(testbed.gpus),
@@ -149,14 +170,14 @@ def run_trial(testbed: Testbed, trial: TrialSpec, meanwhile: Callable[[], None] 
 
 
 def _train(
-    testbed: Testbed,
+    testbed: RunningTestbed,
     trial: TrialSpec,
     setting: SharedConfig,
     serving_gpus: Mapping[int, GpuServingConfig] | None,
     meanwhile: Callable[[], None],
 ) -> ProgramOutcome | None:
     """Run what trains until all of it has ended well. Return what a user's program left, None for ranks of ours."""
-    point, variant, folder = trial.point, trial.point.variant(trial.id.variant), setting.folder
+    point, variant, folder = trial.point, trial.variant, setting.folder
     if variant.program is not None:
         return run_program(testbed, variant, variant.program, setting, failed=trial.failed, meanwhile=meanwhile)
     if variant.is_baseline:
@@ -167,7 +188,7 @@ def _train(
         if variant.trace is None
         else (TRACE_RANK, configure_trace(point, variant, variant.trace, setting))
     )
-    with StartGate(setting.start_gate, len(plans)) as gate:
+    with start_gate(testbed, setting.start_gate, [plan.host for plan in plans]) as gate:
         run_ranks(testbed, program, plans, folder, meanwhile, gate=gate)
     return None
 

@@ -4,7 +4,7 @@ from typing import TextIO
 
 from results.records.run_store import RunStore
 from results.text.number_text import count_text
-from runner.emulation.emulation import emulate
+from runner.emulation.emulation import BringUp, emulate
 from runner.resolve.experiment import Experiment
 from runner.runs.progress import Progress
 from runner.runs.run_folder import Log
@@ -14,8 +14,7 @@ def run_trials(
     experiment: Experiment,
     store: RunStore,
     *,
-    substrate: str,
-    source: str,
+    bring_up: BringUp,
     log: Log,
     keep_gradients: bool = False,
     stream: TextIO | None = None,
@@ -35,8 +34,7 @@ def run_trials(
             experiment,
             store,
             dilation=float(store.manifest["dilation"]),
-            substrate=substrate,
-            source=source,
+            bring_up=bring_up,
             progress=progress,
             log=log,
             keep_gradients=keep_gradients,

@@ -16,6 +16,8 @@ from pydantic import (
 from ground.strict_model import StrictModel
 from results.records.span_log import MAX_ITERATIONS
 from runner.experiment.quantities import BoundarySizesBytes, NameOrPath, StageDurationsNs, Truth, whole_number
+from runner.experiment.replicas.jitter_spec import JitterSpec
+from runner.experiment.replicas.slower_spec import SlowerSpec
 from workloads.compute.backends.backend import ComputeBackend, create_backend, load_backend
 from workloads.compute.backends.registry import backend_class_path
 
@@ -103,6 +105,32 @@ class ComputeSpec(StrictModel):
         "there are replicas.",
         examples=["768MiB"],
     )
+    slower: tuple[SlowerSpec, ...] = Field(
+        default=(),
+        description="GPUs that take a factor longer than their stage's times: stragglers, or another type of GPU. "
+        "Default: none, all replicas of a stage are alike.",
+        examples=[[{"datacenter": "west", "factor": 1.6}]],
+    )
+    jitter: JitterSpec | None = Field(
+        default=None,
+        description="How compute times vary from one action to the next. `repeats` then hold for a simulation too. "
+        "Default: not at all.",
+        examples=[{"distribution": "gamma", "spread": "5%"}],
+    )
+    from_run: NameOrPath | None = Field(
+        default=None,
+        alias="from",
+        description="Folder of a run whose compute times are taken, relative to the experiment file, in place of those "
+        "of the file or the profile: each kind of action at each GPU takes the median of what that run has after its "
+        "warm-up. Default: none.",
+        examples=["runs/measured-20260102-030405-abcdef12"],
+    )
+    resample: Truth | None = Field(
+        default=None,
+        description="Whether each action's time is drawn from those of the run `from`, in place of their median. "
+        "`repeats` then hold for a simulation too. Default: false.",
+        examples=[True],
+    )
     device: Literal["auto", "cpu", "cuda"] | None = Field(
         default=None,
         description="Device on which torch computes. `auto` is a GPU where there is one. Default: auto with "
@@ -138,10 +166,10 @@ class ComputeSpec(StrictModel):
         examples=[{"warm": True}],
     )
 
-    @field_validator("deterministic")
+    @field_validator("deterministic", "resample")
     @classmethod
-    def _none_for_the_default(cls, deterministic: bool | None) -> bool | None:
-        return deterministic or None
+    def _none_for_the_default(cls, written: bool | None) -> bool | None:
+        return written or None
 
     @model_validator(mode="before")
     @classmethod
@@ -185,6 +213,10 @@ class ComputeSpec(StrictModel):
         for name in ("device", "threads", "sharing", "check_iteration", "deterministic"):
             if not backend.on_device and getattr(self, name) is not None:
                 raise ValueError(f"{name}: only torch computes on a device: give kind: torch, or leave {name} out")
+        if self.resample and self.from_run is None:
+            raise ValueError("resample: it draws from the times of a run: give from, or leave resample out")
+        if self.resample and self.jitter is not None:
+            raise ValueError("jitter: resample draws times that vary already: leave one of the two out")
         if self.checkpointing is not None and self.times_profile is None:
             raise ValueError("checkpointing: times are written out here: give a recompute time, or leave it out")
         return self
@@ -195,8 +227,9 @@ class ComputeSpec(StrictModel):
             raise ValueError(f"trace: only kind: {DEFAULT_KIND} replays a trace: leave kind out")
         others = set(type(self).model_fields) - {"kind", "trace", "options"}
         for name in sorted(others):
-            if getattr(self, name) is not None:
-                raise ValueError(f"{name}: the trace has its own times and sizes: leave {name} out")
+            if getattr(self, name) not in (None, ()):
+                written = type(self).model_fields[name].alias or name
+                raise ValueError(f"{written}: the trace has its own times and sizes: leave {written} out")
 
     @property
     def backend_path(self) -> str:
@@ -216,9 +249,23 @@ class ComputeSpec(StrictModel):
         """
         return self.profile or self.backend.planning_profile
 
+    @property
+    def varies(self) -> bool:
+        """Return whether compute times are drawn, so that repeats differ."""
+        return bool(self.resample) or (self.jitter is not None and self.jitter.jitter is not None)
+
     @model_serializer(mode="wrap")
     def _without_empty_fields(self, write: SerializerFunctionWrapHandler) -> Any:
         # Fields that came later. Where they are empty, the hash of the configuration stays what it was.
-        later = {"options": self.options, "deterministic": self.deterministic, "trace": self.trace}
-        empty = [name for name, value in later.items() if not value]
-        return {name: value for name, value in write(self).items() if name not in empty}
+        later = (
+            "options",
+            "deterministic",
+            "trace",
+            "slower",
+            "jitter",
+            "from_run",
+            "resample",
+        )
+        empty = [name for name in later if not getattr(self, name)]
+        fields = type(self).model_fields
+        return {fields[name].alias or name: value for name, value in write(self).items() if name not in empty}

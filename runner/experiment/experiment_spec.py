@@ -80,11 +80,12 @@ class ExperimentSpec(StrictModel):
         default=1, description="Number of trials of each variant at each sweep point.", examples=[5]
     )
     seed: Annotated[int, whole_number(0, 2**63 - 1)] = Field(
-        default=0, description="Seed of weights, tokens, arrivals and lengths.", examples=[1]
+        default=0, description="Seed of weights, tokens, arrivals, lengths and drawn compute times.", examples=[1]
     )
-    engine: Literal["emulate", "simulate"] = Field(
+    engine: Literal["emulate", "rack", "simulate"] = Field(
         default="emulate",
-        description="`emulate` sends real bytes over an emulated network, `simulate` follows discrete events.",
+        description="`emulate` sends real bytes over an emulated network on this machine, `rack` over one that is "
+        "spread over the machines of a Ray cluster (`wanbed run --rack`), `simulate` follows discrete events.",
         examples=["simulate"],
     )
     clock: Clock = Field(

@@ -26,6 +26,7 @@ MAX_PATH_LENGTH = 4095
 """The limit of Linux, PATH_MAX without the terminating zero byte."""
 MIN_WINDOW_BYTES = 4 * 2**10
 MAX_WINDOW_BYTES = 2**30
+MIN_BUCKET_BYTES = 4 * 2**10
 
 
 def _single_or_list(parse: Callable[[object], int]) -> Callable[[object], int | tuple[int, ...]]:
@@ -109,6 +110,16 @@ def _window_bytes(written: object) -> int:
 
 
 WindowBytes = Annotated[int, PlainValidator(_window_bytes), PlainSerializer(format_size), WithJsonSchema(SIZE_SCHEMA)]
+
+
+def _bucket_bytes(written: object) -> int:
+    size_bytes = parse_size_bytes(written)
+    if size_bytes < MIN_BUCKET_BYTES:
+        raise ValueError(f"{shown(written)} is below {format_size(MIN_BUCKET_BYTES)}")
+    return size_bytes
+
+
+BucketBytes = Annotated[int, PlainValidator(_bucket_bytes), PlainSerializer(format_size), WithJsonSchema(SIZE_SCHEMA)]
 
 
 _CONGESTION_CONTROL = "[a-z0-9_-]{1,15}"

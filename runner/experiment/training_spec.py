@@ -1,8 +1,8 @@
 """Define the section ``training`` of the experiment file, and what a variant overrides of it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from ground.strict_model import StrictModel
 from results.records.span_log import MAX_ITERATIONS
@@ -10,6 +10,7 @@ from runner.experiment.quantities import MAX_PIPELINES, LearningRate, NameOrPath
 
 MAX_STAGES = 1024
 MAX_MICROBATCHES = 4096
+MAX_VIRTUAL_STAGES = 64
 
 
 class TrainingSpec(StrictModel):
@@ -40,8 +41,15 @@ class TrainingSpec(StrictModel):
     )
     memory_bound: Annotated[int, whole_number(1, MAX_MICROBATCHES)] | None = Field(
         default=None,
-        description="The most microbatches that a stage may hold at once. Default: no limit.",
+        description="The most microbatches that a stage may hold at once. Default: no limit, and twice the stages "
+        "for `zb-2p`.",
         examples=[6],
+    )
+    virtual_stages: Annotated[int, whole_number(1, MAX_VIRTUAL_STAGES)] = Field(
+        default=1,
+        description="Number of parts of the model that each GPU holds, for schedules `interleaved-1f1b` and `zb-v`. "
+        "Each takes its share of the stage's time, and counts as much in `memory_bound`.",
+        examples=[2],
     )
     precision: Literal["bf16", "fp32"] = Field(
         default="bf16", description="Precision of activations, weights and gradients.", examples=["fp32"]
@@ -55,6 +63,14 @@ class TrainingSpec(StrictModel):
         "from the seed.",
         examples=["corpus.txt"],
     )
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, write: SerializerFunctionWrapHandler) -> Any:
+        # The field came later. Where it has its default, the hash of the configuration stays what it was.
+        written = write(self)
+        if self.virtual_stages == 1:
+            del written["virtual_stages"]
+        return written
 
 
 class VariantTrainingSpec(StrictModel):
@@ -75,3 +91,14 @@ class VariantTrainingSpec(StrictModel):
     memory_bound: Annotated[int, whole_number(1, MAX_MICROBATCHES)] | None = Field(
         default=None, description="Replaces `training.memory_bound`. Default: the same.", examples=[12]
     )
+    virtual_stages: Annotated[int, whole_number(1, MAX_VIRTUAL_STAGES)] | None = Field(
+        default=None, description="Replaces `training.virtual_stages`. Default: the same.", examples=[2]
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, write: SerializerFunctionWrapHandler) -> Any:
+        # The field came later. Where it has its default, the hash of the configuration stays what it was.
+        written = write(self)
+        if self.virtual_stages is None:
+            del written["virtual_stages"]
+        return written

@@ -1,11 +1,24 @@
 """Define the section ``transport`` of a variant."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ground.strict_model import StrictModel
-from runner.experiment.quantities import AUTO, CongestionControl, Connections, PipelinesPerCell, Truth, WindowBytes
+from runner.experiment.quantities import (
+    AUTO,
+    BucketBytes,
+    CongestionControl,
+    Connections,
+    PipelinesPerCell,
+    Truth,
+    WindowBytes,
+)
+
+OVERLAPS_ALL_REDUCE = False
+"""The default of ``all_reduce_overlap``."""
+BUCKET_BYTES = 25 * 2**20
+"""The default of ``bucket``, that of torch's ``DistributedDataParallel``."""
 
 
 class TransportSpec(StrictModel):
@@ -37,6 +50,12 @@ class TransportSpec(StrictModel):
         description="Whether a connection that was idle starts slowly again, as in Linux unless configured otherwise.",
         examples=[False],
     )
+    overlap: Truth = Field(
+        default=True,
+        description="Whether a GPU computes while it sends. With `false` it starts nothing further until the last byte "
+        "of its message has left it, as in stacks whose sends block; messages still arrive.",
+        examples=[False],
+    )
     sharing: Literal["none", "temporal"] = Field(
         default="none",
         description="`temporal`: the pipelines of a DP-cell take turns on a stage boundary that crosses the WAN, and "
@@ -57,9 +76,53 @@ class TransportSpec(StrictModel):
         "real GPU, which NCCL does not promise to support. A simulation treats all of them as the ring.",
         examples=["gloo"],
     )
+    all_reduce_overlap: Truth = Field(
+        default=OVERLAPS_ALL_REDUCE,
+        description="Whether the gradients of a stage's replicas are all-reduced in buckets while the backward of an "
+        "iteration's last microbatch computes, as torch's `DistributedDataParallel` does. Otherwise they are "
+        "all-reduced as one, after the last computation. Needs `all_reduce: ring`.",
+        examples=[True],
+    )
+    bucket: BucketBytes = Field(
+        default=BUCKET_BYTES,
+        description="The most bytes of gradients in a bucket, with `all_reduce_overlap: true`, from 4KiB. All buckets "
+        "are equally large. The default is that of torch's `DistributedDataParallel`.",
+        examples=["5MiB"],
+    )
 
     @model_validator(mode="after")
     def _cells_share(self) -> "TransportSpec":
         if self.sharing == "none" and self.pipelines_per_cell != AUTO:
             raise ValueError("pipelines_per_cell: only pipelines that share form DP-cells: give sharing: temporal")
         return self
+
+    @model_validator(mode="after")
+    def _overlap_has_buckets(self) -> "TransportSpec":
+        if self.all_reduce_overlap and self.all_reduce != "ring" and "all_reduce_overlap" in self.model_fields_set:
+            raise ValueError(
+                f"all_reduce_overlap: {self.all_reduce} sums all gradients at once, after the backward: give "
+                "all_reduce: ring, or all_reduce_overlap: false"
+            )
+        if not self.sums_in_buckets and self.bucket != BUCKET_BYTES:
+            raise ValueError(
+                "bucket: without overlap all gradients are summed at once: give all_reduce_overlap: true, or leave "
+                "bucket out"
+            )
+        return self
+
+    @property
+    def sums_in_buckets(self) -> bool:
+        """Whether gradients are summed in buckets, beside backwards: only wanbed's ring does."""
+        return self.all_reduce_overlap and self.all_reduce == "ring"
+
+    @model_serializer(mode="wrap")
+    def _without_later_fields(self, write: SerializerFunctionWrapHandler) -> Any:
+        # They came later. Where they change nothing, the hash of the configuration stays what it was.
+        written = write(self)
+        if self.all_reduce != "ring" or not (self.all_reduce_overlap or OVERLAPS_ALL_REDUCE):
+            del written["all_reduce_overlap"]
+        if self.bucket == BUCKET_BYTES:
+            del written["bucket"]
+        if self.overlap:
+            del written["overlap"]
+        return written

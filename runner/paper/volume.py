@@ -20,7 +20,8 @@ def iteration_bytes(variant: ResolvedVariant) -> int:
     transfers = 0
     for boundary, size_bytes in enumerate(variant.work.activation_bytes):
         passed_on = 2 * (cell - 1) * size_bytes // cell if variant.shares(boundary) else 0
-        transfers += 2 * variant.microbatches * variant.pipelines * (size_bytes + passed_on)
+        crossing = sum(chain[boundary] != chain[boundary + 1] for chain in variant.chains)
+        transfers += 2 * variant.microbatches * crossing * (size_bytes + passed_on)
     return transfers + 2 * (variant.pipelines - 1) * sum(variant.work.gradient_bytes)
 
 

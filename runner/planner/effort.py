@@ -15,7 +15,7 @@ from ground.strict_model import InputError
 from ground.units import format_duration, parse_duration_ns
 from results.text.number_text import count_text
 from runner.planner.candidate import Candidate, Priced, Pricing
-from runner.simulator.training import PULSE_INSTANTS
+from runner.simulator.training.training import PULSE_INSTANTS
 
 _TIMER_SLACK_S = 0.01
 
@@ -28,13 +28,15 @@ class LimitReachedError(Exception):
 class Limits:
     """The limits of a search, None where there is none.
 
-    The limit of ``instants``, the moments of simulated time at which anything happens, is for a search that must end
-    alike on every machine. It holds from the second candidate on, so that such a search has an answer.
+    The limit of time is ``first_s``, if that is more, until the first candidate is priced. The limit of ``instants``,
+    the moments of simulated time at which anything happens, is for a search that must end alike on every machine. It
+    holds from the second candidate on. Either way the search has an answer.
     """
 
     simulations: int | None = None
     time_s: float | None = None
     instants: int | None = None
+    first_s: float = 0.0
 
 
 NO_LIMITS = Limits()
@@ -83,9 +85,14 @@ class Effort:
         """Report, and raise LimitReachedError if the limit of time is reached."""
         if self._report is not None:
             self._report(self)
-        limit_s = self.limits.time_s
+        limit_s = self._limit_s
         if limit_s is not None and self.elapsed_s >= limit_s:
             raise LimitReachedError(f"at the time limit of {format_duration(round(limit_s * 1e9))}, {self.done_text}")
+
+    @property
+    def _limit_s(self) -> float | None:
+        limits = self.limits
+        return limits.time_s if limits.time_s is None or self.priced else max(limits.time_s, limits.first_s)
 
     def check(self) -> None:
         """Report, and raise LimitReachedError if a limit of time or of instants is reached."""
@@ -118,11 +125,11 @@ class Effort:
     @contextmanager
     def time_limited(self) -> Iterator[None]:
         """Raise LimitReachedError in the block at the limit of time, also where nothing checks it."""
-        if self.limits.time_s is None:
+        if self._limit_s is None:
             yield
             return
         try:
-            with time_limit(max(self.limits.time_s - self.elapsed_s, 0.0) + _TIMER_SLACK_S):
+            with time_limit(max(self._limit_s - self.elapsed_s, 0.0) + _TIMER_SLACK_S):
                 yield
         except (EndlessCallError, InputError):
             # The check of a schedule reports a call that was ended as an error in the file.
@@ -136,10 +143,19 @@ class Effort:
 
 
 class Prices:
-    """A cache of prices, in the order in which candidates were priced. Its ``len`` is the number of candidates."""
+    """A cache of prices, in the order in which candidates were priced. Its ``len`` is the number of candidates.
 
-    def __init__(self, pricing: Pricing, effort: Effort | None = None) -> None:
+    ``expect`` gets candidates that are likely to be priced next, most likely first.
+    """
+
+    def __init__(
+        self,
+        pricing: Pricing,
+        effort: Effort | None = None,
+        expect: Callable[[Iterator[Candidate]], None] = lambda _: None,
+    ) -> None:
         self._pricing = pricing
+        self._expect = expect
         self._known: dict[Candidate, Priced] = {}
         self.effort = effort or Effort()
 
@@ -152,6 +168,14 @@ class Prices:
             self._known[candidate] = priced
             self.effort.after_simulation(priced)
         return self._known[candidate]
+
+    def expect(self, candidates: Iterator[Candidate]) -> None:
+        """Say which candidates are likely to be priced next. Whether any is taken from the iterator is not known."""
+        self._expect(candidate for candidate in candidates if candidate not in self._known)
+
+    def may_be_best(self, ceiling: float) -> bool:
+        """Return whether a candidate with this ceiling may be better than the best so far."""
+        return self.effort.best is None or ceiling > self.effort.best.price.tokens_per_s
 
     def __len__(self) -> int:
         return len(self._known)

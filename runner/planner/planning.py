@@ -7,13 +7,14 @@ from typing import Literal
 
 from ground.strict_model import LocatedError
 from runner.experiment.experiment_spec import Clock
+from runner.experiment.replicas.slower_spec import SlowerSpec
 from runner.experiment.transport_spec import TransportSpec
 from runner.planner.algorithm1 import greedy_candidates
 from runner.planner.bound import IterationBound, tokens_per_s
 from runner.planner.candidate import Candidate, Priced, Pricing, Runs
 from runner.planner.effort import NO_LIMITS, Effort, Limits, Prices
 from runner.planner.exhaustive import TooManyCandidatesError
-from runner.planner.pricing import PricedIterations, simulated_pricing
+from runner.planner.pricing import PricedIterations, Pricer, Spread, simulated_pricing
 from runner.planner.search import Found, promising_walks, search_better, search_exhaustively, search_greedily
 from runner.planner.search_space import SearchSpace, alike_before, free_gpus, most_pipelines
 from runner.resolve.boundary_costs import cell_of, transfer_in_forwards
@@ -47,8 +48,9 @@ class PlanningTask:
 
     ``pipelines`` is their number, None if the planner is to choose it too. ``context`` is the number of tokens in a
     sequence, None without a model. ``options`` are the schedule's options as JSON. ``work`` has the stage costs of
-    several pipelines, unless there is only one. ``resolve`` converts a candidate to a variant that can be simulated,
-    ``place`` to one without the plan of its schedule, which takes less time.
+    several pipelines, unless there is only one, without regard to which replica a GPU is; ``least_work`` has times that
+    are not above those of any GPU. ``slower`` says which GPUs differ. ``resolve`` converts a candidate to a variant
+    that can be simulated, ``place`` to one without the plan of its schedule, which takes less time.
     """
 
     topology: Topology
@@ -62,6 +64,8 @@ class PlanningTask:
     schedule: type[Schedule]
     options: str
     work: StageCosts
+    least_work: StageCosts
+    slower: tuple[SlowerSpec, ...]
     iterations: PricedIterations
     resolve: Callable[[Candidate], ResolvedVariant] = field(compare=False)
     place: Callable[[Candidate], ResolvedVariant] = field(compare=False)
@@ -82,7 +86,8 @@ class Plan:
     """The result of planning a variant: the best candidate and the runners-up.
 
     ``runners_up`` has the best priced candidate of every other number of DP-cells, and the greedy answer if it is not
-    the chosen candidate; best first. ``unused`` has the number of unused GPUs of each datacenter. ``cut_off`` is the
+    the chosen candidate; best first. ``unused`` has the number of unused GPUs of each datacenter. ``at_most`` is the
+    tokens per second that no candidate exceeds, by the bounds of those that were not simulated. ``cut_off`` is the
     reason why the search ended early, None if it is complete. ``ended_by`` is the exception that a signal has raised in
     the search, None if there was none.
     """
@@ -93,13 +98,19 @@ class Plan:
     unused: Mapping[str, int]
     search: SearchName
     simulations: int
+    at_most: float
     cut_off: str | None
     ended_by: BaseException | None = None
 
     @property
+    def gap(self) -> float:
+        """The share of the chosen candidate's tokens per second by which another may exceed them, 0 if proven."""
+        return self.at_most / self.chosen.price.tokens_per_s - 1
+
+    @property
     def proven(self) -> bool:
         """Whether it is proven that no candidate gives more tokens per second."""
-        return self.search != "greedy" and self.cut_off is None
+        return self.at_most <= self.chosen.price.tokens_per_s
 
     def found_by(self, priced: Priced) -> SearchName:
         """Return the search that found a candidate: greedy for the greedy answer, whichever search was selected."""
@@ -113,6 +124,7 @@ def plan(
     limits: Limits = NO_LIMITS,
     runners_up: int = 0,
     pricing: Pricing | None = None,
+    spread: Spread | None = None,
     report: Callable[[Effort], None] | None = None,
     explained: bool = False,
 ) -> Plan:
@@ -120,8 +132,9 @@ def plan(
 
     A search ends at the first of its ``limits``; the better search prices at most ``limits.simulations`` candidates
     (default: as many as take about a minute). The greedy and the better search also price the greedy candidates of up
-    to ``runners_up`` other numbers of DP-cells. ``pricing`` replaces the simulator. ``report`` is called as the search
-    gets on. With ``explained``, prices have their bottlenecks. A signal that interrupts the search ends it like a
+    to ``runners_up`` other numbers of DP-cells. ``pricing`` replaces the simulator, and ``spread`` runs several
+    simulations at a time, which changes no result but that of a limit of time. ``report`` is called as the search gets
+    on. With ``explained``, prices have their bottlenecks. A signal that interrupts the search ends it like a
     limit.
 
     Raises InputError, one line: naming the field if no number of pipelines fits, and the option if there are too many
@@ -129,9 +142,13 @@ def plan(
     """
     effort = Effort(limits, report)
     space = search_space(task)
-    if pricing is None:
-        effects = effects_of(task.transport)
-        pricing = simulated_pricing(
+    effects = effects_of(task.transport)
+    if spread is not None:
+        pricer = Pricer(task.topology, task.counted_per_sequence, effects, task.iterations, explained)
+        with spread(pricer, task.resolve, effort) as ahead:
+            found = _search(task, space, search, Prices(ahead, effort, ahead.expect), runners_up)
+    else:
+        pricing = pricing or simulated_pricing(
             task.topology,
             task.resolve,
             task.counted_per_sequence,
@@ -140,7 +157,7 @@ def plan(
             pulse=effort.pulse,
             explained=explained,
         )
-    found = _search(task, space, search, Prices(pricing, effort), runners_up)
+        found = _search(task, space, search, Prices(pricing, effort), runners_up)
     chosen = found.best.candidate
     stages_in = dict(chosen.runs)
     return Plan(
@@ -150,6 +167,7 @@ def plan(
         {name: gpus - stages_in.get(name, 0) * chosen.pipelines for name, gpus in space.free_gpus.items()},
         search,
         found.simulations,
+        found.at_most,
         found.cut_off,
         found.ended_by,
     )
@@ -188,7 +206,7 @@ def _search(task: PlanningTask, space: SearchSpace, search: SearchName, prices: 
 
         return search_better(space, prices, ceiling(task), runners_up, limit_simulations=limit_simulations)
     try:
-        return search_exhaustively(space, prices)
+        return search_exhaustively(space, prices, ceiling(task))
     except TooManyCandidatesError as refusal:
         raise LocatedError(f"--search exhaustive: {refusal}: give --search better") from None
 
@@ -212,7 +230,7 @@ def search_space(task: PlanningTask) -> SearchSpace:
     if not pipelines or pipelines[-1] > most:
         # place_stages raises the error that an experiment with such a placement gets.
         place_stages(task.topology, task.stages, task.pipelines or step)
-    return SearchSpace(gpus, task.stages, tuple(pipelines), _cell_size(task), alike_before(task.topology))
+    return SearchSpace(gpus, task.stages, tuple(pipelines), _cell_size(task), alike_before(task.topology, task.slower))
 
 
 def _cell_size(task: PlanningTask) -> Callable[[int, Runs], int | None]:
@@ -252,9 +270,10 @@ def ceiling(task: PlanningTask) -> Callable[[int, Runs, int | None], float]:
     """Return the ceiling of a task's candidates in tokens per second, from the lower bound on their iteration time."""
     bound = IterationBound(
         task.topology,
-        task.work,
+        task.least_work,
         task.transport,
         task.microbatches,
+        task.memory_bound,
         last_stage_recomputes=task.schedule.last_stage_recomputes,
         splits_backward=task.schedule.splits_backward,
         windows=effects_of(task.transport).window,

@@ -11,9 +11,10 @@ from runner.planner.planning import PlanningTask, planned_placement
 from runner.planner.pricing import PricedIterations
 from runner.planner.search_space import most_pipelines
 from runner.resolve.checks.engine_limits import check_packets_arrive
+from runner.resolve.replicas.replica_resolution import least_costs, usual_costs
 from runner.resolve.resolved_variant import PlannedPlacement
 from runner.resolve.stage_costs import stage_costs
-from runner.resolve.variant_resolution import Layout, resolve_variant, schedule_class, training_cut
+from runner.resolve.variant_resolution import Layout, memory_bound, resolve_variant, schedule_class, training_cut
 from runner.resolve.written_variant import WrittenVariant
 from workloads.baselines.baseline_config import BASELINE_SCHEDULES
 
@@ -42,20 +43,30 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
             "schedule that cuts the model into stages"
         )
     cut = training_cut(written, whole_replicas=schedule.whole_replicas)
+    if cut.virtual_stages > 1:
+        raise InputError(
+            f"{written.field}.training.virtual_stages: {cut.virtual_stages}: the planner does not know virtual stages: "
+            "take a schedule without them, and virtual_stages: 1"
+        )
+    most = pipelines or max(most_pipelines(topology, cut.stages), 1)
+    work = stage_costs(spec, cut.stages, most, written.directory)
     return PlanningTask(
         topology,
         cut.stages,
         pipelines,
         cut.microbatches,
-        cut.memory_bound,
+        memory_bound(cut, schedule),
         None if spec.model is None else spec.model.context,
         variant.transport,
         spec.clock,
         schedule,
         json.dumps(variant.options, sort_keys=True),
-        stage_costs(spec, cut.stages, pipelines or max(most_pipelines(topology, cut.stages), 1), written.directory),
+        usual_costs(written, work),
+        least_costs(written, work),
+        spec.compute.slower,
         PricedIterations.of(spec.training.iterations, spec.training.warmup),
-        lambda candidate: resolve_variant(written, _layout(candidate)),
+        # What is drawn would make the price of a candidate a matter of luck.
+        lambda candidate: resolve_variant(written, _layout(candidate)).without_variation(),
         lambda candidate: resolve_variant(written, _layout(candidate), plans=False),
     )
 

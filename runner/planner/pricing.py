@@ -1,15 +1,18 @@
 """Price a candidate by simulating a few iterations, those of the warm-up excluded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from runner.planner.candidate import Candidate, Price, Pricing
+from runner.planner.effort import Effort
 from runner.planner.explanation.bottleneck import bottleneck_of
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.simulation import Simulation
-from runner.simulator.training import Pulse
+from runner.simulator.training.training import Pulse
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import TcpEffects
 from testbed.network.topology import Topology
@@ -31,6 +34,47 @@ class PricedIterations:
         return cls(simulated, min(warmup, simulated - 1))
 
 
+@dataclass(frozen=True)
+class Pricer:
+    """All that a price takes but the variant; it can be sent to another machine.
+
+    ``context`` is the number of tokens in a sequence. With ``explained``, prices have their bottlenecks.
+    """
+
+    topology: Topology
+    context: int
+    effects: TcpEffects
+    iterations: PricedIterations
+    explained: bool = False
+
+    def price(self, variant: ResolvedVariant, pulse: Pulse | None = None) -> Price:
+        """Simulate a variant and return its price. ``pulse`` is told how far it is, and may end it by raising."""
+        simulation = simulate_variant(
+            self.topology, variant, self.iterations.iterations, effects=self.effects, one_part=True, pulse=pulse
+        )
+        price = price_of(simulation, variant, self.context, self.iterations.warmup)
+        if not self.explained:
+            return price
+        return replace(price, bottleneck=bottleneck_of(self.topology, variant, simulation, self.iterations.warmup))
+
+
+class AheadPricing(Protocol):
+    """A pricing that simulates several candidates at a time."""
+
+    def __call__(self, candidate: Candidate) -> Price:
+        """Return the price of a candidate."""
+
+    def expect(self, candidates: Iterator[Candidate]) -> None:
+        """Begin to price these, as far as there is room, in place of those that were expected before.
+
+        They are likely to be asked for next, in this order. What fails in one that is never asked for is no failure.
+        """
+
+
+Spread = Callable[[Pricer, Callable[[Candidate], ResolvedVariant], Effort], AbstractContextManager[AheadPricing]]
+"""Prices the candidates of one search, each once it is converted to a variant, within the limits of its effort."""
+
+
 def simulated_pricing(
     topology: Topology,
     resolve: Callable[[Candidate], ResolvedVariant],
@@ -41,21 +85,12 @@ def simulated_pricing(
     pulse: Pulse | None = None,
     explained: bool = False,
 ) -> Pricing:
-    """Return a pricing that simulates the variant to which ``resolve`` converts a candidate.
+    """Return a pricing that simulates, in this process, the variant to which ``resolve`` converts a candidate.
 
-    ``context`` is the number of tokens in a sequence. ``pulse`` is told how far each simulation is, and may end it by
-    raising. With ``explained``, prices have their bottlenecks.
+    ``pulse`` is told how far each simulation is, and may end it by raising. The rest is as in ``Pricer``.
     """
-
-    def price(candidate: Candidate) -> Price:
-        variant = resolve(candidate)
-        simulation = simulate_variant(topology, variant, iterations.iterations, effects=effects, pulse=pulse)
-        price = price_of(simulation, variant, context, iterations.warmup)
-        if not explained:
-            return price
-        return replace(price, bottleneck=bottleneck_of(topology, variant, simulation, iterations.warmup))
-
-    return price
+    pricer = Pricer(topology, context, effects, iterations, explained)
+    return lambda candidate: pricer.price(resolve(candidate), pulse)
 
 
 def price_of(simulation: Simulation, variant: ResolvedVariant, context: int, warmup: int) -> Price:
@@ -67,7 +102,7 @@ def price_of(simulation: Simulation, variant: ResolvedVariant, context: int, war
     return Price(
         iteration_time_s=time_s,
         tokens_per_s=variant.sequences_per_iteration * context / time_s,
-        gpu_utilization=simulation.utilization(len(variant.placement.places), warmup),
+        gpu_utilization=simulation.utilization(len(variant.placement.places) // simulation.parts, warmup),
         wan_bytes=_wan_bytes(simulation, warmup),
     )
 
@@ -78,6 +113,6 @@ def _wan_bytes(simulation: Simulation, warmup: int) -> int:
     begin_ns, end_ns = windows_ns[warmup - 1][1] if warmup else 0, windows_ns[-1][1]
     sent = 0.0
     for pair in simulation.traffic:
-        before, after = np.interp([begin_ns, end_ns], pair.times_ns, pair.wire_bytes) if len(pair.times_ns) else (0, 0)
+        before, after = pair.sent_by(np.array([begin_ns, end_ns]))
         sent += after - before
     return round(sent / (len(windows_ns) - warmup))

@@ -9,9 +9,10 @@ answer is found first, as the price to beat.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import count, islice
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush, nsmallest
+from itertools import count, islice, takewhile
+from math import inf
 
 from ground.wanbed_error import WanbedError
 from runner.planner.algorithm1 import greedy_walks, walk
@@ -22,6 +23,9 @@ from runner.planner.search_space import SearchSpace
 
 MOST_PARTIAL_PLACEMENTS = 200_000
 """The most partial placements that are examined, which takes about ten seconds and little memory."""
+
+_LOOKED_AHEAD = 64
+"""Of so many placements with the highest ceilings, those that are whole are likely to be priced next."""
 
 Ceiling = Callable[[int, Runs, int | None], float]
 """Returns tokens per second that no candidate with this number of pipelines and these first runs exceeds.
@@ -35,13 +39,16 @@ class Found:
     """The result of a search.
 
     ``greedy`` is the best candidate of the greedy walk. ``priced`` has all candidates that were priced, at least one.
-    ``cut_off`` is the reason why the search ended early, None if the search is complete. ``ended_by`` is the exception
-    that a signal has raised in the search, like KeyboardInterrupt, None if there was none.
+    ``at_most`` is the tokens per second that no candidate exceeds, as far as the search knows: those of ``best`` if
+    that is proven, infinite if no ceilings were given. ``cut_off`` is the reason why the search ended early, None if
+    the search is complete. ``ended_by`` is the exception that a signal has raised in the search, like
+    KeyboardInterrupt, None if there was none.
     """
 
     best: Priced
     greedy: Priced
     priced: tuple[Priced, ...]
+    at_most: float = inf
     cut_off: str | None = None
     ended_by: BaseException | None = None
 
@@ -72,20 +79,27 @@ def search_greedily(space: SearchSpace, prices: Prices, ceiling: Ceiling, runner
         prices.effort.candidates = len(walks)
         _price_walks(space, prices, walks)
 
-    return _found(space, prices, search, lambda: _price_runners_up(space, prices, walks, runners_up))
+    found = _found(space, prices, search, lambda: _price_runners_up(space, prices, walks, runners_up))
+    return replace(found, at_most=max(found.best.price.tokens_per_s, _highest(space, ceiling)))
 
 
-def search_exhaustively(space: SearchSpace, prices: Prices) -> Found:
+def search_exhaustively(space: SearchSpace, prices: Prices, ceiling: Ceiling | None = None) -> Found:
     """Price every candidate, and return the best. Raises TooManyCandidatesError before pricing any."""
 
     def search() -> None:
         candidates = few_candidates(space, check=prices.effort.check_time)
         prices.effort.candidates = len(candidates)
         # The candidates of the greedy walk come first, so that a search that is cut off has their answer.
-        for candidate in sorted(candidates, key=lambda candidate: not _is_greedy(space, candidate)):
+        greedy_first = sorted(candidates, key=lambda candidate: not _is_greedy(space, candidate))
+        prices.expect(iter(greedy_first))
+        for candidate in greedy_first:
             prices(candidate)
 
-    return _found(space, prices, search)
+    found = _found(space, prices, search)
+    best = found.best.price.tokens_per_s
+    if found.cut_off is None:
+        return replace(found, at_most=best)
+    return found if ceiling is None else replace(found, at_most=max(best, _highest(space, ceiling)))
 
 
 def search_better(
@@ -107,14 +121,26 @@ def search_better(
     datacenters. ``limit_simulations`` is called first, as a part of the search.
     """
     walks: list[_Walk] = []
+    left = _Left()
 
     def search() -> None:
         limit_simulations()
         walks.extend(_sorted_walks(space, ceiling, prices.effort))
         _price_walks(space, prices, walks)
-        _branch_and_bound(space, prices, ceiling)
+        _branch_and_bound(space, prices, ceiling, left)
 
-    return _found(space, prices, search, lambda: _price_runners_up(space, prices, walks, runners_up))
+    found = _found(space, prices, search, lambda: _price_runners_up(space, prices, walks, runners_up))
+    best = found.best.price.tokens_per_s
+    if found.cut_off is None:
+        return replace(found, at_most=best)
+    return replace(found, at_most=max(best, _highest(space, ceiling) if left.ceiling is None else left.ceiling))
+
+
+@dataclass
+class _Left:
+    """The highest ceiling of what branch and bound has not examined, None before it has begun."""
+
+    ceiling: float | None = None
 
 
 def promising_walks(
@@ -155,12 +181,30 @@ def _found(
     if cut_off is not None and not len(prices):
         raise NothingPricedError(cut_off, ended_by)
     greedy = [priced for priced in prices.all if _is_greedy(space, priced.candidate)]
-    return Found(prices.best, min(greedy, key=lambda priced: priced.rank), prices.all, cut_off, ended_by)
+    best_of_greedy = min(greedy, key=lambda priced: priced.rank)
+    return Found(prices.best, best_of_greedy, prices.all, cut_off=cut_off, ended_by=ended_by)
 
 
-def _branch_and_bound(space: SearchSpace, prices: Prices, ceiling: Ceiling) -> None:
+def _highest(space: SearchSpace, ceiling: Ceiling) -> float:
+    """Return tokens per second that no candidate exceeds."""
+    return max(ceiling(pipelines, (), None) for pipelines in space.pipelines)
+
+
+_Partial = tuple[float, int, int, Runs, Candidate | None]
+"""The negative ceiling of a partial placement, its number, its pipelines and runs; the candidate if it is whole."""
+
+
+def _whole_ones(prices: Prices, first: Candidate, heap: list[_Partial]) -> Iterator[Candidate]:
+    """Yield ``first``, and whole candidates with the highest ceilings among those that have yet to be examined."""
+    yield first
+    for negative, _, _, _, candidate in nsmallest(_LOOKED_AHEAD, heap):
+        if candidate is not None and prices.may_be_best(-negative):
+            yield candidate
+
+
+def _branch_and_bound(space: SearchSpace, prices: Prices, ceiling: Ceiling, left: _Left) -> None:
     order, effort = count(), prices.effort
-    heap: list[tuple[float, int, int, Runs, Candidate | None]] = []
+    heap: list[_Partial] = []
 
     def push(pipelines: int, runs: Runs, candidate: Candidate | None = None) -> None:
         effort.check_time()
@@ -172,13 +216,15 @@ def _branch_and_bound(space: SearchSpace, prices: Prices, ceiling: Ceiling) -> N
         push(pipelines, ())
     while heap:
         negative, _, pipelines, runs, candidate = heappop(heap)
-        if -negative <= prices.best.price.tokens_per_s:
+        left.ceiling = -negative
+        if left.ceiling <= prices.best.price.tokens_per_s:
             return
         effort.check()
         effort.examined += 1
         if effort.examined > MOST_PARTIAL_PLACEMENTS:
             raise LimitReachedError(f"after examining {MOST_PARTIAL_PLACEMENTS} partial placements")
         if candidate is not None:
+            prices.expect(_whole_ones(prices, candidate, heap))
             prices(candidate)
         elif sum(stages for _, stages in runs) == space.stages:
             whole = space.candidate(pipelines, runs)
@@ -195,8 +241,11 @@ _Walk = tuple[float, int, Runs]
 
 def _price_walks(space: SearchSpace, prices: Prices, walks: Sequence[_Walk]) -> None:
     """Price the candidates of the greedy walk whose ceiling is above the best price so far."""
+    promising = takewhile(lambda walk: prices.may_be_best(walk[0]), walks)
+    candidates = (space.candidate(pipelines, runs) for _, pipelines, runs in promising)
+    prices.expect(candidate for candidate in candidates if candidate is not None)
     for top, pipelines, runs in walks:
-        if len(prices) and top <= prices.best.price.tokens_per_s:
+        if not prices.may_be_best(top):
             return
         candidate = space.candidate(pipelines, runs)
         if candidate is not None:
@@ -205,6 +254,9 @@ def _price_walks(space: SearchSpace, prices: Prices, walks: Sequence[_Walk]) -> 
 
 def _price_runners_up(space: SearchSpace, prices: Prices, walks: Sequence[_Walk], runners_up: int) -> None:
     seen = {priced.candidate.dp_cells for priced in prices.all}
+    others = (space.candidate(pipelines, runs) for _, pipelines, runs in walks)
+    unlike = (candidate for candidate in others if candidate is not None and candidate.dp_cells not in seen)
+    prices.expect(islice(unlike, max(runners_up + 1 - len(seen), 0)))
     for _, pipelines, runs in walks:
         if len(seen) > runners_up:
             return

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from runner.experiment.replicas.slower_spec import SlowerSpec
 from runner.planner.candidate import Candidate, Runs
-from testbed.network.topology import Topology
+from testbed.network.topology import Host, Topology
 
 CellSize = Callable[[int, Runs], int | None]
 """Returns the pipelines of a DP-cell for a number of pipelines and their runs, None to skip that number there."""
@@ -67,12 +68,13 @@ def most_pipelines(topology: Topology, stages: int) -> int:
     return next(fitting, 0)
 
 
-def alike_before(topology: Topology) -> dict[str, tuple[str, ...]]:
+def alike_before(topology: Topology, slower: Sequence[SlowerSpec] = ()) -> dict[str, tuple[str, ...]]:
     """Return for each datacenter the earlier equivalent ones, with the same hosts and the same links to all others.
 
-    Swapping two of them changes a placement only in its names.
+    Swapping two of them changes a placement only in its names. Their GPUs are equally fast where ``slower`` says how
+    fast each is.
     """
-    hosts = {entry.name: [host.gpus for host in entry.hosts] for entry in topology.datacenters}
+    hosts = {entry.name: [(host.gpus, _speed(host, slower)) for host in entry.hosts] for entry in topology.datacenters}
     names = list(hosts)
     return {
         name: tuple(
@@ -82,6 +84,17 @@ def alike_before(topology: Topology) -> dict[str, tuple[str, ...]]:
         )
         for position, name in enumerate(names)
     }
+
+
+def _speed(host: Host, slower: Sequence[SlowerSpec]) -> tuple[tuple[int | None, int | None, float], ...]:
+    """Return what the entries that name the host or its datacenter say of its GPUs."""
+    return tuple(
+        (entry.pipeline, entry.stage, entry.factor)
+        for entry in slower
+        if (entry.datacenter, entry.host) != (None, None)
+        and entry.datacenter in {None, host.datacenter}
+        and entry.host in {None, host.name}
+    )
 
 
 def _same_links(topology: Topology, one: str, other: str, names: Sequence[str]) -> bool:

@@ -20,4 +20,7 @@ def cell_costs(topology: Topology, variant: ResolvedVariant) -> CellCosts:
         work.recompute_ns,
         boundary_costs(topology, placement, transport, work, variant.pipelines_per_cell, clock=variant.clock),
         between_iterations_ns(topology, placement, transport, work, clock=variant.clock),
+        backward_input_ns=work.backward_input_ns,
+        backward_weight_ns=work.backward_weight_ns,
+        sends_block=variant.sends_block,
     )

@@ -66,8 +66,8 @@ class SweepPoint:
 
     @property
     def repeats(self) -> int:
-        """The number of times each variant is run: 1 in a simulation, which gives the same every time."""
-        return 1 if self.spec.engine == "simulate" else self.spec.repeats
+        """The number of times each variant is run: 1 in a simulation that gives the same every time."""
+        return 1 if self.spec.engine == "simulate" and not self.spec.compute.varies else self.spec.repeats
 
     def trials(self) -> list[TrialId]:
         """Return the trials of this sweep point in the order in which they run: all variants in turn, repeat by repeat.
@@ -108,8 +108,8 @@ class Experiment:
 
     @property
     def repeats(self) -> int:
-        """The number of times each variant is run at each sweep point."""
-        return self.resolved_points[0].repeats
+        """The number of times each variant is run at a sweep point, at most."""
+        return max(point.repeats for point in self.resolved_points)
 
     def trials(self) -> list[TrialId]:
         """Return every trial in the order in which they run: sweep point by sweep point."""
@@ -144,7 +144,7 @@ def resolve_experiment(
     ``choose`` finds the places that the document leaves open; ``trains`` is False where it is read for its network
     alone. Raises InputError: one line with source, field and remedy.
     """
-    document = with_topology_inline(document, directory, source)
+    document = _with_run_located(with_topology_inline(document, directory, source), directory)
     spec = parse_model(ExperimentSpec, document, source)
     points: list[SweepPoint] = []
     places = 0
@@ -163,6 +163,17 @@ def resolve_experiment(
             "run: give fewer repeats, or split the run"
         )
     return Experiment(spec, tuple(points))
+
+
+def _with_run_located(document: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
+    """Return the document with the whole path of the run ``compute.from``: a run's folder keeps the document alone."""
+    compute = document.get("compute")
+    if not isinstance(compute, Mapping):
+        return document
+    run = compute.get("from")
+    if not isinstance(run, str) or not run.strip():
+        return document
+    return {**document, "compute": {**compute, "from": str((directory / run).resolve())}}
 
 
 def _check_places(places: int, field: str) -> None:
@@ -194,7 +205,7 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
             raise InputError(f"dilation: what {backend.title} computes cannot be dilated: give 1 or auto")
         if any(variant.program is not None for variant in spec.variants):
             raise InputError("dilation: what a program computes cannot be dilated: give 1 or auto")
-    variants = resolve_variants(spec, point.topology, directory, choose)
+    variants = resolve_variants(spec, point.topology, directory, choose, point.values)
     check_engine(spec, point.topology, variants)
     return SweepPoint(
         point.index,

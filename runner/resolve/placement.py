@@ -8,6 +8,7 @@ from itertools import pairwise
 from ground.nearest_name import did_you_mean
 from ground.strict_model import InputError
 from testbed.network.topology import Datacenter, Host, Topology
+from workloads.schedules.virtual.virtual_stages import VirtualStages
 
 ConfiguredPlacement = Sequence[str] | Sequence[Sequence[str]]
 
@@ -68,6 +69,11 @@ class Placement:
     def boundaries(self) -> tuple[Pair, ...]:
         """Each stage with the next stage of its pipeline. These neighbours exchange activations and gradients."""
         return tuple(pair for pipeline in self.pipelines for pair in pairwise(pipeline))
+
+    def chain(self, pipeline: int, virtual: VirtualStages) -> tuple[StagePlace, ...]:
+        """Return the place of each virtual stage of a pipeline, in the order of the model."""
+        places = self.pipelines[pipeline]
+        return tuple(places[virtual.stage_of(number)] for number in range(virtual.count))
 
     def crosses_wan(self, boundary: int) -> bool:
         """Return whether stages ``boundary`` and ``boundary + 1`` lie in different datacenters, in any pipeline."""

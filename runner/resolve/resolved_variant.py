@@ -1,7 +1,7 @@
 """Describe a variant of a sweep point with every default filled in: what GPUs compute, and which ranks communicate."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
@@ -10,14 +10,19 @@ from runner.experiment.experiment_spec import Clock
 from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
-from runner.resolve.placement import Pair, Placement, ring_order
+from runner.resolve.dilation import dilated_ns
+from runner.resolve.placement import Pair, Placement, StagePlace, ring_order
 from runner.resolve.program.resolved_program import ResolvedProgram
+from runner.resolve.replicas.replica_times import ReplicaTimes
 from runner.resolve.stage_costs import StageCosts
 from testbed.network.tcp_settings import TcpSettings
+from workloads.compute.replay import ReplayCosts
 from workloads.prefill.service_config import ServiceConfig
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import CellPlan, options_for
+from workloads.schedules.virtual.virtual_stages import VirtualStages
 from workloads.trace.replayed_trace import ReplayedTrace
+from workloads.transport.ring.buckets import bucket_count, cut_buckets
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,9 @@ class ResolvedVariant:
     has placed the stages, None if it has not. ``program`` is the user's program that trains in place of a schedule:
     then every process of it is a replica of one stage, of which nothing else is known. ``trace`` is what the ranks
     replay in place of a schedule: then each rank is a stage of one pipeline. Both are None where they follow one.
+    ``replicas`` are the compute times of each GPU where replicas of a stage differ or times vary; ``work`` then has
+    those of the slowest replica of each stage. None where ``work`` holds for all of them.
+    ``virtual`` are the virtual stages, None where stages are not divided.
     """
 
     spec: VariantSpec
@@ -60,6 +68,8 @@ class ResolvedVariant:
     planned: PlannedPlacement | None = None
     program: ResolvedProgram | None = None
     trace: ReplayedTrace | None = None
+    replicas: ReplicaTimes | None = None
+    virtual: VirtualStages | None = None
 
     @property
     def name(self) -> str:
@@ -77,6 +87,11 @@ class ResolvedVariant:
         return tcp_settings(self.transport, self.clock)
 
     @property
+    def sends_block(self) -> bool:
+        """Whether a GPU that sends starts nothing further until its message has left."""
+        return not self.transport.overlap
+
+    @property
     def pipelines(self) -> int:
         """The number of pipelines, which are the replicas of the model."""
         return len(self.placement.pipelines)
@@ -89,7 +104,74 @@ class ResolvedVariant:
     @cached_property
     def shape(self) -> PipelineShape:
         """The shape of one pipeline, for which the schedule is made."""
-        return PipelineShape(self.placement.stages, self.microbatches, self.work.recomputes, self.memory_bound)
+        return PipelineShape(
+            self.placement.stages, self.microbatches, self.work.recomputes, self.memory_bound, self.layout.chunks
+        )
+
+    @cached_property
+    def layout(self) -> VirtualStages:
+        """The virtual stages. A stage that is not divided is its own."""
+        return self.virtual or VirtualStages(self.placement.stages)
+
+    @cached_property
+    def chains(self) -> tuple[tuple[StagePlace, ...], ...]:
+        """The place of each virtual stage of each pipeline, in the order of the model.
+
+        Boundary i lies between places i and i + 1. Nothing is sent over it where they are the same.
+        """
+        return tuple(self.placement.chain(pipeline, self.layout) for pipeline in range(self.pipelines))
+
+    @property
+    def varies(self) -> bool:
+        """Return whether compute times are drawn, so that repeats differ."""
+        return self.replicas is not None and self.replicas.varies
+
+    def in_repeat(self, repeat: int) -> "ResolvedVariant":
+        """Return the variant with the compute times that are drawn in that repeat."""
+        if self.replicas is None or not self.replicas.varies:
+            return self
+        return replace(self, replicas=replace(self.replicas, repeat=repeat))
+
+    def without_variation(self) -> "ResolvedVariant":
+        """Return the variant with the usual compute times, of which none is drawn."""
+        return self if self.replicas is None else replace(self, replicas=self.replicas.without_variation())
+
+    def costs(self, pipeline: int, stage: int, dilation: float = 1.0) -> ReplayCosts:
+        """Return the costs of a stage's GPU in that pipeline, in dilated time."""
+        costs = self.work.replay(stage)
+        if self.replicas is not None:
+            rank = pipeline * self.placement.stages + stage
+            variation = self.replicas.variation(rank, pipeline, stage, self.microbatches, dilation)
+            costs = replace(costs, durations=self.replicas.durations[rank], variation=variation)
+        if dilation == 1:
+            return costs
+        return replace(costs, durations=costs.durations.changed(lambda time_ns: dilated_ns(time_ns, dilation)))
+
+    def chunk_costs(self, stage: int, dilation: float = 1.0) -> tuple[ReplayCosts, ...]:
+        """Return the costs of each virtual stage that a stage holds, in dilated time; () if it is not divided."""
+        parts = self.work.virtual
+        if parts is None:
+            return ()
+        costs = [parts.replay(self.layout.number(stage, chunk)) for chunk in range(self.layout.chunks)]
+        return tuple(
+            replace(each, durations=each.durations.changed(lambda time_ns: dilated_ns(time_ns, dilation)))
+            for each in costs
+        )
+
+    @property
+    def overlaps_all_reduce(self) -> bool:
+        """Whether the gradients of replicas are all-reduced in buckets while the last backward computes."""
+        own = self.is_baseline or self.program is not None or self.trace is not None
+        return self.transport.sums_in_buckets and self.pipelines > 1 and not own
+
+    def buckets_bytes(self, stage: int) -> tuple[int, ...]:
+        """Return what a stage's replicas all-reduce one after the other: all gradients at once, or in buckets."""
+        size_bytes = self.work.gradient_bytes[stage]
+        if not self.overlaps_all_reduce:
+            return (size_bytes,)
+        return tuple(
+            end - start for start, end in cut_buckets(size_bytes, 1, bucket_count(size_bytes, self.transport.bucket))
+        )
 
     def shares(self, boundary: int) -> bool:
         """Return whether transfers over that boundary use the node pairs of the whole DP-cell."""
@@ -108,16 +190,17 @@ class ResolvedVariant:
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs of places whose ranks have connections to each other, lower rank first, each pair once.
 
-        These are neighbour stages, cell mates that forward each other's transfers, and neighbours in a stage's ring of
-        replicas. Of a program's processes each is taken to exchange with the next one; in a trace, ranks that send to
-        each other and neighbours in a group's ring do.
+        These hold neighbour stages, or virtual stages; are cell mates that forward each other's transfers; or are
+        neighbours in a stage's ring of replicas. Of a program's processes each is taken to exchange with the next one;
+        in a trace, ranks that send to each other and neighbours in a group's ring do.
         """
         placement, places = self.placement, self.placement.places
         if self.trace is not None:
             return tuple(
                 (places[one], places[other]) for one, other in sorted(self.trace.pairs | self._trace_ring_pairs)
             )
-        found = {(placement.rank(one), placement.rank(other)) for one, other in placement.boundaries}
+        ranks = [[placement.rank(place) for place in chain] for chain in self.chains]
+        found = {(min(pair), max(pair)) for chain in ranks for pair in pairwise(chain) if pair[0] != pair[1]}
         for stage in range(placement.stages):
             replicas = placement.replicas(stage)
             if self.cell_mates_connect(stage):
@@ -164,4 +247,6 @@ class ResolvedVariant:
             "work": self.work.document(),
             **({} if self.service is None else {"prefill": self.service.document()}),
             **({} if self.trace is None else {"trace": self.trace.digest}),
+            **({} if self.replicas is None else {"replicas": self.replicas.document(self.placement.stages)}),
+            **({} if self.virtual is None else {"virtual_stages": self.virtual.chunks}),
         }

@@ -1,14 +1,14 @@
 """Compute the stage costs of a pipeline: how long one microbatch occupies each stage, and how much it sends."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from ground.strict_model import InputError
 from ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.model_spec import DEFAULT_MODEL
-from runner.resolve.dilation import dilated_ns
 from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from workloads.model.gpt_config import GptConfig, bytes_per_element
 from workloads.profiles.catalogue import load_profile
@@ -24,6 +24,9 @@ class StageCosts:
     ``backward_input_ns`` and ``backward_weight_ns`` instead of ``backward_ns``; their sum may differ from it. Boundary
     i lies between stages i and i + 1; the gradient that returns over it is as large as the activation.
     ``gradient_bytes`` is the size that the replicas of a stage all-reduce.
+
+    ``virtual`` has the costs of each virtual stage in the order of the model, None where stages are not divided. Then
+    the stage's times are the sums of those of its parts, and boundaries lie between virtual stages.
     """
 
     forward_ns: tuple[int, ...]
@@ -34,6 +37,7 @@ class StageCosts:
     optimizer_ns: tuple[int, ...]
     activation_bytes: tuple[int, ...]
     gradient_bytes: tuple[int, ...]
+    virtual: "StageCosts | None" = None
 
     @property
     def stages(self) -> int:
@@ -45,17 +49,9 @@ class StageCosts:
         """Whether each stage recomputes its forward: its recompute time is above zero."""
         return tuple(duration_ns > 0 for duration_ns in self.recompute_ns)
 
-    def dilated(self, factor: float) -> "StageCosts":
-        """Return the costs in dilated time: durations times ``factor``, sizes unchanged."""
-        durations = {
-            entry.name: tuple(dilated_ns(duration_ns, factor) for duration_ns in getattr(self, entry.name))
-            for entry in fields(self)
-            if entry.name.endswith("_ns")
-        }
-        return replace(self, **durations)
-
     def replay(self, stage: int) -> ReplayCosts:
-        """Return the costs of one stage for the replay back end."""
+        """Return the costs of one stage for the replay back end. What its virtual stages send is not in them."""
+        whole = self.virtual is None
         return ReplayCosts(
             ReplayDurations(
                 forward_ns=self.forward_ns[stage],
@@ -66,15 +62,17 @@ class StageCosts:
                 optimizer_ns=self.optimizer_ns[stage],
             ),
             ReplaySizes(
-                following_bytes=self.activation_bytes[stage] if stage + 1 < self.stages else 0,
-                previous_bytes=self.activation_bytes[stage - 1] if stage > 0 else 0,
+                following_bytes=self.activation_bytes[stage] if whole and stage + 1 < self.stages else 0,
+                previous_bytes=self.activation_bytes[stage - 1] if whole and stage > 0 else 0,
                 gradient_bytes=self.gradient_bytes[stage],
             ),
         )
 
-    def document(self) -> Mapping[str, list[int]]:
+    def document(self) -> Mapping[str, Any]:
         """Return every figure in plain JSON types."""
-        return {name: list(values) for name, values in asdict(self).items()}
+        own = (entry.name for entry in fields(self) if entry.name != "virtual")
+        document: dict[str, Any] = {name: list(getattr(self, name)) for name in own}
+        return document if self.virtual is None else {**document, "virtual": self.virtual.document()}
 
 
 def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, directory: Path) -> StageCosts:
@@ -108,14 +106,14 @@ def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, directory: Pa
         backward_weight_ns=tuple(stage.backward_weight_ns for stage in times),
         recompute_ns=tuple(stage.recompute_ns if checkpointing else 0 for stage in times),
         optimizer_ns=tuple(stage.optimizer_ns for stage in times),
-        activation_bytes=_activation_bytes(spec, stages),
-        gradient_bytes=_gradient_bytes(spec, stages, pipelines),
+        activation_bytes=activation_bytes(spec, stages),
+        gradient_bytes=gradient_bytes(spec, stages, pipelines),
     )
 
 
 def profile_conditions(spec: ExperimentSpec, directory: Path) -> MeasuredConditions | None:
     """Return the conditions of the compute profile that gives the stages' times, None unless it was measured."""
-    name = spec.compute.times_profile
+    name = spec.compute.times_profile if spec.compute.from_run is None else None
     profile = None if name is None else load_profile(name, relative_to=directory)
     return profile.conditions if isinstance(profile, MeasuredProfile) else None
 
@@ -152,8 +150,8 @@ def _written(spec: ExperimentSpec, stages: int, pipelines: int) -> StageCosts:
         backward_weight_ns,
         each("recompute"),
         each("optimizer"),
-        _activation_bytes(spec, stages),
-        _gradient_bytes(spec, stages, pipelines),
+        activation_bytes(spec, stages),
+        gradient_bytes(spec, stages, pipelines),
     )
 
 
@@ -177,7 +175,8 @@ def _check_model_bytes(size_bytes: int, field: str) -> None:
         )
 
 
-def _activation_bytes(spec: ExperimentSpec, stages: int) -> tuple[int, ...]:
+def activation_bytes(spec: ExperimentSpec, stages: int) -> tuple[int, ...]:
+    """Return the size of an activation over each boundary. Raise InputError if nothing gives it."""
     size_bytes = spec.compute.activation
     if size_bytes is None and stages == 1:
         size_bytes = 0
@@ -192,7 +191,8 @@ def _activation_bytes(spec: ExperimentSpec, stages: int) -> tuple[int, ...]:
     return _each(size_bytes, stages - 1, "boundaries between stages", "compute.activation")
 
 
-def _gradient_bytes(spec: ExperimentSpec, stages: int, pipelines: int) -> tuple[int, ...]:
+def gradient_bytes(spec: ExperimentSpec, stages: int, pipelines: int) -> tuple[int, ...]:
+    """Return the size that the replicas of each stage all-reduce. Raise InputError if nothing gives it."""
     if spec.compute.gradient is not None:
         return _each(spec.compute.gradient, stages, "stages", "compute.gradient")
     if pipelines == 1:
@@ -204,9 +204,9 @@ def _gradient_bytes(spec: ExperimentSpec, stages: int, pipelines: int) -> tuple[
         )
     config = model_config(spec, "the all-reduce of gradients (or give compute.gradient)")
     _check_layers(config, stages)
-    gradient_bytes = tuple(config.gradient_bytes(stage, stages, spec.training.precision) for stage in range(stages))
-    _check_model_bytes(max(gradient_bytes), "gradient")
-    return gradient_bytes
+    found = tuple(config.gradient_bytes(stage, stages, spec.training.precision) for stage in range(stages))
+    _check_model_bytes(max(found), "gradient")
+    return found
 
 
 def _check_layers(config: GptConfig, stages: int) -> None:

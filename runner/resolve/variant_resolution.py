@@ -1,6 +1,6 @@
 """Resolve a variant of the experiment file into one that can run: fill in defaults and check that it fits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from runner.experiment.compute_spec import TRACE_SCHEDULE
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.quantities import AUTO
 from runner.experiment.training_spec import MAX_STAGES
+from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.boundary_costs import pipelines_to_share
 from runner.resolve.cell_costs import cell_costs
 from runner.resolve.checks.all_reduce_check import check_all_reduce
@@ -18,16 +19,19 @@ from runner.resolve.checks.trial_extent import check_extent
 from runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
 from runner.resolve.prefill.prefill_resolution import with_service
 from runner.resolve.program.program_resolution import resolve_program
+from runner.resolve.replicas.replica_resolution import check_matches, check_measured, replica_times, usual_costs
 from runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
 from runner.resolve.stage_costs import StageCosts, stage_costs
 from runner.resolve.trace.trace_variant import resolve_trace
+from runner.resolve.virtual.virtual_check import check_alike, virtual_stages
+from runner.resolve.virtual.virtual_costs import virtual_stage_costs
 from runner.resolve.written_variant import WrittenVariant
 from testbed.network.topology import Topology
 from workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP, check_baseline_shape
-from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, options_for
+from workloads.schedules.planning.cell_plan import CellPlan, options_for
 from workloads.schedules.planning.planned_schedule import PlannedSchedule
 from workloads.schedules.registry import schedule_class_path
-from workloads.schedules.schedule import Schedule, load_schedule
+from workloads.schedules.schedule import Schedule, create_schedule, load_schedule
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class TrainingCut:
     pipelines: int
     microbatches: int
     memory_bound: int | None
+    virtual_stages: int
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,14 @@ Its second argument is the number of pipelines.
 
 
 def resolve_variants(
-    spec: ExperimentSpec, topology: Topology, directory: Path, choose: Choose
+    spec: ExperimentSpec, topology: Topology, directory: Path, choose: Choose, values: Mapping[str, str]
 ) -> tuple[ResolvedVariant, ...]:
-    """Return the variants of a sweep point, resolved.
+    """Return the variants of a sweep point with these swept values, resolved.
 
     Raise InputError for a variant that cannot run, and if two schedules train on different numbers of sequences an
     iteration, because they could not be compared. How many a program trains on is not known.
     """
-    written = [WrittenVariant(spec, position, topology, directory) for position in range(len(spec.variants))]
+    written = [WrittenVariant(spec, position, topology, directory, values) for position in range(len(spec.variants))]
     resolved = tuple(with_service(resolve_variant(each, choose), each) for each in written)
     by_schedule = [(position, variant) for position, variant in enumerate(resolved) if variant.program is None]
     for position, variant in by_schedule:
@@ -76,6 +81,7 @@ def resolve_variants(
                 f"microbatches train on {variant.sequences_per_iteration} sequences an iteration, "
                 f"{first.name!r} on {first.sequences_per_iteration}: to be compared they need the same"
             )
+    check_matches(spec, [variant.placement for variant in resolved])
     return resolved
 
 
@@ -97,6 +103,7 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: b
     cut = training_cut(written, whole_replicas=whole_replicas)
     if peer:
         _check_baseline(written, cut)
+    virtual = virtual_stages(written, schedule, cut.stages, cut.virtual_stages)
     configured: ConfiguredPlacement | None = variant.placement
     planned: PlannedPlacement | None = None
     if isinstance(where, Layout):
@@ -107,18 +114,26 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: b
     with prefixed("" if configured is None else f"{written.field}."):
         placement = place_stages(topology, cut.stages, cut.pipelines, configured, whole_replicas=whole_replicas)
     check_all_reduce(written, placement)
-    work = stage_costs(spec, cut.stages, cut.pipelines, written.directory)
-    check_extent(written, placement, work, cut.microbatches)
+    if virtual is None:
+        of_file = stage_costs(spec, cut.stages, cut.pipelines, written.directory)
+    else:
+        of_file = virtual_stage_costs(spec, virtual, cut.pipelines, written.directory)
+    replicas = replica_times(written, placement, of_file)
+    if virtual is not None:
+        check_alike(written, replicas)
+    work = of_file if replicas is None else replicas.slowest(of_file)
+    check_extent(written, placement, work, cut.microbatches, virtual)
     if isinstance(where, Layout):
         pipelines_per_cell = where.pipelines_per_cell
     else:
-        pipelines_per_cell = _pipelines_per_cell(written, placement, work)
+        # The planner sizes DP-cells before it knows which GPUs they have.
+        pipelines_per_cell = _pipelines_per_cell(written, placement, usual_costs(written, of_file))
     _check_cells(written, placement, pipelines_per_cell)
     resolved = ResolvedVariant(
         variant,
         placement,
         cut.microbatches,
-        cut.memory_bound,
+        memory_bound(cut, schedule),
         work,
         variant.schedule if schedule is None else f"{schedule.__module__}:{schedule.__qualname__}",
         peer,
@@ -126,10 +141,24 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: b
         None,
         spec.clock,
         planned=planned,
+        virtual=virtual,
+        replicas=replicas,
     )
     if schedule is None or not plans:
         return resolved
-    return replace(resolved, plan=_checked_plan(written, schedule, cell_costs(topology, resolved)))
+    resolved = replace(resolved, plan=_checked_plan(written, schedule, resolved))
+    if replicas is not None and replicas.source is not None:
+        check_measured(replicas, _kinds(resolved, of_file))
+    return resolved
+
+
+def _kinds(variant: ResolvedVariant, of_file: StageCosts) -> dict[int, list[str]]:
+    """Return the kinds of action that take time at each stage."""
+    schedule = create_schedule(variant.schedule, variant.shape, variant.schedule_options(0))
+    return {
+        stage: [*schedule.kinds(stage), *(["optimizer"] if of_file.optimizer_ns[stage] else [])]
+        for stage in range(variant.placement.stages)
+    }
 
 
 def training_cut(written: WrittenVariant, *, whole_replicas: bool) -> TrainingCut:
@@ -149,7 +178,15 @@ def training_cut(written: WrittenVariant, *, whole_replicas: bool) -> TrainingCu
         pipelines,
         own.microbatches or common.microbatches,
         common.memory_bound if own.memory_bound is None else own.memory_bound,
+        own.virtual_stages or common.virtual_stages,
     )
+
+
+def memory_bound(cut: TrainingCut, schedule: type[Schedule] | None) -> int | None:
+    """Return how many microbatches a stage may hold at once: as written, otherwise as the schedule has it."""
+    if cut.memory_bound is not None or schedule is None:
+        return cut.memory_bound
+    return schedule.default_memory_bound(cut.stages)
 
 
 def schedule_class(written: WrittenVariant) -> type[Schedule]:
@@ -184,8 +221,8 @@ def _check_baseline(written: WrittenVariant, cut: TrainingCut) -> None:
         )
     if variant.options:
         raise InputError(f"{here}.options: {variant.schedule} takes none: leave options out")
-    for name, default in (("connections", 1), ("sharing", "none"), ("all_reduce", "ring")):
-        if getattr(variant.transport, name) != default:
+    for name in ("connections", "sharing", "all_reduce", "all_reduce_overlap", "bucket", "overlap"):
+        if getattr(variant.transport, name) != TransportSpec.model_fields[name].default:
             raise InputError(f"{here}.transport.{name}: torch's Gloo makes its own connections: leave {name} out")
 
 
@@ -223,13 +260,14 @@ def _check_cells(written: WrittenVariant, placement: Placement, pipelines_per_ce
                     )
 
 
-def _checked_plan(written: WrittenVariant, schedule: type[Schedule], costs: CellCosts) -> CellPlan | None:
+def _checked_plan(written: WrittenVariant, schedule: type[Schedule], variant: ResolvedVariant) -> CellPlan | None:
     """Return the plan of a planned schedule, None for any other. Raise InputError if the schedule cannot be made."""
     path, field = f"{schedule.__module__}:{schedule.__qualname__}", f"{written.field}.schedule"
     options = written.variant.options
+    costs = cell_costs(written.topology, variant) if issubclass(schedule, PlannedSchedule) else None
     try:
-        if not issubclass(schedule, PlannedSchedule):
-            check_schedule(path, costs.shape, options)
+        if costs is None or not issubclass(schedule, PlannedSchedule):
+            check_schedule(path, variant.shape, options)
             return None
         plan = planned(schedule, costs, options)
         check_schedule(path, costs.shape, options_for(plan, 0))

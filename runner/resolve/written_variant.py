@@ -1,10 +1,13 @@
 """Describe a variant as the experiment file has it at one sweep point, before it is resolved."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.variant_spec import VariantSpec
+from runner.resolve.replicas.measured_times import MeasuredTimes, measured_times
 from testbed.network.topology import Topology
 
 
@@ -12,18 +15,25 @@ from testbed.network.topology import Topology
 class WrittenVariant:
     """A variant of the experiment file at one sweep point, by its position in ``variants``.
 
-    Relative paths start at ``directory``.
+    Relative paths start at ``directory``. ``values`` are the swept values of the sweep point, as text by path.
     """
 
     spec: ExperimentSpec
     position: int
     topology: Topology
     directory: Path
+    values: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def variant(self) -> VariantSpec:
         """The variant itself."""
         return self.spec.variants[self.position]
+
+    @cached_property
+    def measured(self) -> MeasuredTimes | None:
+        """The compute times of the run ``compute.from``, None without one. Raise InputError if it has none that fit."""
+        run = self.spec.compute.from_run
+        return None if run is None else measured_times(self.directory / run, self.variant.name, self.values)
 
     @property
     def field(self) -> str:

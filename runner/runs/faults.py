@@ -21,12 +21,15 @@ STATUS = {
     "results.records.run_store.RunError": BAD_INPUT,
     "runner.simulator.deadlock.SimulationError": BAD_INPUT,
     "testbed.kernel.missing.MissingError": MACHINE_LACKS,
+    "ground.compiled_core.core_build.CompilerError": MACHINE_LACKS,
+    "ground.compiled_core.core_build.CompileError": NO_DATA,
     "runner.resolve.dilation.CapacityError": MACHINE_LACKS,
     "runner.runs.faults.TrialError": NO_DATA,
     "testbed.hosts.ping.MeasurementError": NO_DATA,
     "testbed.substrate.substrate.SubstrateError": NO_DATA,
     "testbed.kernel.gateway_programming.ReadBackError": NO_DATA,
     "testbed.claims.cleaning.CleaningError": NO_DATA,
+    "testbed.rack.machine_handle.MachineLostError": NO_DATA,
     "testbed.virtual_time.guest.GuestError": GUEST_STUCK,
 }
 """The expected errors by name, since importing all of their modules takes longer than many a command."""

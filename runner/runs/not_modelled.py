@@ -13,11 +13,15 @@ from results.reading.not_modelled import NotModelled, gathered
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.quantities import AUTO
 from runner.experiment.sweep_points import SweepPointSpec
+from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
+from runner.resolve.connection_count import tcp_settings
 from testbed.network.topology import Topology
 
 MODELLED_CONGESTION_CONTROLS = frozenset({"cubic", "reno"})
 """The two differ only after a loss, which the simulator does not have. It treats any other control like them."""
+
+_TAKEN_EARLY = 2
 
 
 def links_without(topology: Topology) -> tuple[NotModelled, ...]:
@@ -48,20 +52,39 @@ def simulated_without(
     found = list(links_without(topology))
     for variant in spec.variants:
         if names is None or variant.name in names:
-            found += _of_variant(spec, variant)
+            found += _of_variant(spec, topology, variant)
     return gathered(found)
 
 
-def _of_variant(spec: ExperimentSpec, variant: VariantSpec) -> Iterable[NotModelled]:
+def _of_variant(spec: ExperimentSpec, topology: Topology, variant: VariantSpec) -> Iterable[NotModelled]:
     transport, names = variant.transport, (variant.name,)
     # An ideal transport has no congestion control by definition.
     if transport.model == "tcp" and transport.congestion not in MODELLED_CONGESTION_CONTROLS:
         yield NotModelled("transport.congestion", transport.congestion, variants=names)
     if transport.all_reduce != "ring":
         yield NotModelled("transport.all_reduce", transport.all_reduce, variants=names)
+    if not transport.overlap and _takes_early(spec, topology, transport):
+        yield NotModelled("transport.overlap", "false with windows beyond what the links hold", variants=names)
     sharing = spec.compute.sharing or 1
     if sharing > 1:
         yield NotModelled("compute.sharing", str(sharing), variants=names)
+
+
+def _takes_early(spec: ExperimentSpec, topology: Topology, transport: TransportSpec) -> bool:
+    """Return whether an emulated network takes much of a message long before a link has carried it.
+
+    What windows let out beyond what the link holds waits in the network, where it holds no sender up. In a simulation
+    it does. With up to twice as much the two agree.
+    """
+    if transport.model == "ideal" or transport.connections == AUTO:
+        return False
+    let_out_bytes = transport.connections * tcp_settings(transport, spec.clock).in_flight_bytes
+    for link in topology.wan:
+        for (one, other), _ in link.directions:
+            rate_bps = topology.line_rate_bps(one, other)
+            if rate_bps is not None and let_out_bytes > _TAKEN_EARLY * rate_bps / 8e9 * topology.rtt_ns(one, other):
+                return True
+    return False
 
 
 def left_to_times(specs: Iterable[ExperimentSpec], where: str) -> list[str]:
@@ -70,6 +93,7 @@ def left_to_times(specs: Iterable[ExperimentSpec], where: str) -> list[str]:
     for compute in (spec.compute for spec in specs):
         if compute.backend.real_time:
             giver = "the experiment file" if compute.times_profile is None else "a compute profile"
+            giver = giver if compute.from_run is None else "a measured run"
             found[f"{compute.backend.title} does not run in {where}: {giver} gives its times"] = None
     return list(found)
 
@@ -77,7 +101,18 @@ def left_to_times(specs: Iterable[ExperimentSpec], where: str) -> list[str]:
 def planned_without(spec: ExperimentSpec, topology: Topology) -> tuple[NotModelled, ...]:
     """Return what the planner did not model when it placed stages of a sweep point; () if it placed none."""
     planned = [variant.name for variant in spec.variants if variant.placement == AUTO]
-    return simulated_without(spec, topology, planned) if planned else ()
+    if not planned:
+        return ()
+    drawn = [NotModelled(*drawn_times(spec), variants=tuple(planned))] if spec.compute.varies else []
+    return gathered([*simulated_without(spec, topology, planned), *drawn])
+
+
+def drawn_times(spec: ExperimentSpec) -> tuple[str, str]:
+    """Return the field that has compute times drawn, and its value as text."""
+    jitter = spec.compute.jitter
+    if jitter is None:
+        return "compute.resample", "true"
+    return "compute.jitter", f"{jitter.distribution} {format_fraction(jitter.spread)}"
 
 
 def as_written(found: Iterable[NotModelled]) -> list[dict[str, Any]]:
@@ -99,3 +134,5 @@ def left_out_of_plan(points: Sequence[SweepPointSpec]) -> Iterator[str]:
     yield from left_to_times((point.spec for point in points), "a plan")
     if any(point.spec.prefill is not None for point in points):
         yield "a plan is of training alone: prefill has no part in it"
+    if any(point.spec.compute.varies for point in points):
+        yield "a plan takes compute times as they usually are: none is drawn"

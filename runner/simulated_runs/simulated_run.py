@@ -1,10 +1,10 @@
 """Simulate an experiment into a run's folder: begin the run or continue it, and report its progress."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
+from ground.compiled_core.core_cache import present_core
 from results.reading.not_modelled import not_modelled_text
 from results.text.number_text import count_text
 from runner.experiment.quantities import AUTO
@@ -17,14 +17,17 @@ from runner.runs.recorded.profile_record import deterministic_profile_lines
 from runner.runs.resuming import kept_trials, resumed
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 
+if TYPE_CHECKING:
+    from runner.simulated_runs.simulated_sweep import Pool
+
 
 def simulated_run(
-    experiment: Experiment, runs: Path, *, resume: bool, jobs: int | None, log: Log, stream: TextIO | None = None
+    experiment: Experiment, runs: Path, *, resume: bool, pool: "Pool", log: Log, stream: TextIO | None = None
 ) -> Path:
     """Simulate the missing trials of an experiment's run, and return its folder.
 
-    ``jobs`` is the number of processes, by default one per core. ``log`` gets lines on what happens, and ``stream``
-    (default: standard error) the progress.
+    ``pool`` is where trials are simulated. ``log`` gets lines on what happens, and ``stream`` (default: standard error)
+    the progress.
     """
     from runner.simulated_runs.simulated_sweep import simulate_sweep  # noqa: PLC0415 - spared by --dry-run and a refused file
 
@@ -33,7 +36,7 @@ def simulated_run(
         return store.path
     if store is None:
         check_runs_folder(runs)
-        store = begin_run(experiment, runs, {"dilation": 1.0})
+        store = begin_run(experiment, runs, {"dilation": 1.0, "simulator": str(present_core())})
     points = experiment.points()
     notes = (*deterministic_profile_lines(points), *cut_lines(points), *cut_off_lines(points))
     for line in (*_left_out(experiment), *notes):
@@ -46,7 +49,7 @@ def simulated_run(
         exclusively(store.path),
         Progress(len(trials), finished, stream=stream) as progress,
     ):
-        simulate_sweep(experiment, store, jobs=jobs or len(os.sched_getaffinity(0)), progress=progress)
+        simulate_sweep(experiment, store, pool=pool, progress=progress)
         store.finish()
     return store.path
 

@@ -1,47 +1,40 @@
-"""The engine ``simulate``: run every trial of an experiment, on as many processes as are given, into a run's store.
+"""The engine ``simulate``: run every trial of an experiment, several at a time, into a run's store."""
 
-The processes are programs of their own (``simulation_process``), so that they depend on nothing that this one holds:
-neither on its memory nor on the script that it runs. Each is handed one trial at a time, writes it to the store itself,
-and dies with this process whatever ends it. They leave interrupts to this process: what a terminal sends to all of them
-at once ends the sweep in one place.
-"""
-
-import os
-import signal
-import subprocess
-import sys
-from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from multiprocessing.connection import Connection, Pipe, wait
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
-from results.records.run_store import RunStore, remove_partial_trials
+from results.records.run_store import RunStore
 from runner.resolve.experiment import Experiment
-from runner.runs.faults import TrialError
 from runner.runs.progress import Progress
-from runner.simulated_runs.simulated_trial import TrialSpec, simulate_into
+from runner.simulated_runs.simulated_trial import TrialSpec
 from runner.simulator.simulation import Simulate
 from runner.simulator.variant_simulation import simulate_variant
-from wanbed.own_modules import module_command
 
-_PROGRAM = "runner.simulated_runs.simulation_process"
-_REFRESH_S = 0.5
+
+class Pool(Protocol):
+    """Where trials are simulated, several at a time."""
+
+    def simulate_all(self, trials: Sequence[TrialSpec], run: Path, progress: Progress, simulate: Simulate) -> None:
+        """Simulate the trials into the run's folder.
+
+        Raises what ``simulate_sweep`` does. Trials that had finished by then are in the folder, and of the others
+        nothing is left, running or half written.
+        """
 
 
 def simulate_sweep(
     experiment: Experiment,
     store: RunStore,
     *,
-    jobs: int,
+    pool: Pool,
     progress: Progress,
     simulate: Simulate = simulate_variant,
 ) -> None:
-    """Simulate every trial that the store lacks, ``jobs`` at a time; one at a time needs no other process.
+    """Simulate every trial that the store lacks in the pool.
 
     Raises SimulationError, one line with sweep point and variant, for a schedule that fails or deadlocks, TrialError
-    for a process that is killed, and OSError where the store cannot be written. Trials that had finished by then are in
-    the store, and of the others nothing is left, running or half written.
+    for a process that is killed, and OSError where the store cannot be written.
     """
     pending = [
         TrialSpec.of(trial, point)
@@ -49,81 +42,4 @@ def simulate_sweep(
         for trial in point.trials()
         if not store.has_trial(*trial)
     ]
-    processes = min(jobs, len(pending))
-    if processes > 1:
-        _side_by_side(pending, store.path, processes, progress, simulate)
-        return
-    for trial in pending:
-        progress.trial_started(trial.values, trial.id.variant, trial.id.repeat)
-        fault = simulate_into(store.path, trial, simulate)
-        if fault is not None:
-            raise fault
-        progress.trial_ended_beside_others(trial.values, trial.variant.name)
-
-
-def _side_by_side(
-    pending: Sequence[TrialSpec], run: Path, processes: int, progress: Progress, simulate: Simulate
-) -> None:
-    left = deque(pending)
-    at_work: dict[Connection, TrialSpec | None] = {}
-    workers: dict[Connection, subprocess.Popen[bytes]] = {}
-    try:
-        with _signals_held():
-            for _ in range(processes):
-                ours, theirs = Pipe()
-                with theirs:
-                    workers[ours] = _started(theirs)
-                at_work[ours] = None
-                # The path comes first: what follows may be of modules that are found only there.
-                ours.send(sys.path)
-                ours.send((run, simulate))
-        while at_work:
-            ready = wait(list(at_work), _REFRESH_S)
-            if not ready:
-                progress.refresh()
-            for connection in ready:
-                assert isinstance(connection, Connection)
-                done, following = at_work.pop(connection), left.popleft() if left else None
-                try:
-                    fault = connection.recv()
-                    connection.send(following)
-                except (EOFError, ConnectionError):
-                    raise _lost(done or following, workers[connection]) from None
-                if fault is not None:
-                    raise fault
-                if done is not None:
-                    progress.trial_ended_beside_others(done.values, done.variant.name)
-                if following is not None:
-                    at_work[connection] = following
-    except BaseException:
-        for worker in workers.values():
-            worker.kill()
-        raise
-    finally:
-        for connection, worker in workers.items():
-            worker.wait()
-            connection.close()
-        remove_partial_trials(run)
-
-
-def _started(connection: "Connection[object, object]") -> "subprocess.Popen[bytes]":
-    command = module_command(_PROGRAM, str(os.getpid()), str(connection.fileno()))
-    return subprocess.Popen(command, pass_fds=[connection.fileno()], stdin=subprocess.DEVNULL)
-
-
-def _lost(trial: TrialSpec | None, worker: "subprocess.Popen[bytes]") -> TrialError:
-    """Return the error for a process that has ended before its time."""
-    status = worker.wait()
-    killed = status == -signal.SIGKILL
-    ending = "was killed: if memory ran out, give fewer --jobs" if killed else f"ended with status {status}"
-    return TrialError(f"{trial or 'the last trial'}: the process that was to simulate it {ending}")
-
-
-@contextmanager
-def _signals_held() -> Iterator[None]:
-    """Hold back what asks a process to end; processes that are started meanwhile hold it back for good."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    pool.simulate_all(pending, store.path, progress, simulate)

@@ -19,8 +19,10 @@ from runner.resolve.experiment import SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
 from runner.runs.faults import TrialError
+from runner.runs.recorded.bound_record import bound_facts
 from runner.runs.recorded.plan_record import plan_facts
 from runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
+from runner.runs.recorded.variation_record import variation_facts
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import Simulate, Simulation
 from runner.tcp.effects import effects_of
@@ -59,11 +61,11 @@ class TrialSpec:
             trial,
             point.values,
             point.topology,
-            point.variant(trial.variant),
+            point.variant(trial.variant).in_repeat(trial.repeat),
             training.iterations,
             training.warmup,
             point.tokens_per_iteration,
-            compute.times_profile if compute.backend.real_time else None,
+            compute.times_profile if compute.backend.real_time and compute.from_run is None else None,
         )
 
     def __str__(self) -> str:
@@ -106,9 +108,12 @@ def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:
             "connections": [[*hosts, count] for hosts, count in simulation.connections.items()],
             **cut_facts(trial.topology, variant),
             "pipelines_per_cell": variant.pipelines_per_cell,
+            **({"sends_block": True} if variant.sends_block else {}),
             **plan_facts(trial.topology, variant),
+            **bound_facts(trial.topology, variant, trial.iterations),
             "tcp_effects": asdict(effects),
             "torch_times_of_profile": trial.planning_profile,
+            **variation_facts(variant),
             "losses": [],
             **facts,
         },
@@ -148,14 +153,14 @@ def link_counters(topology: Topology, simulation: Simulation) -> TrialCounters:
     evenly spaced times as make ``MAX_SAMPLES``, and ``MAX_SAMPLE_ROWS`` in all.
     """
     home = {host.name: host.datacenter for host in topology.hosts}
-    crossed = [traffic for traffic in simulation.traffic if len(traffic.times_ns) and traffic.wire_bytes[-1] > 0]
+    crossed = [traffic for traffic in simulation.traffic if traffic.sent_by(np.array([traffic.last_ns]))[0] > 0]
     links = [ends for link in topology.wan for ends, _ in link.directions]
-    last = [int(simulation.spans.end_ns.max(initial=0)), *(int(traffic.times_ns[-1]) for traffic in crossed)]
+    last = [int(simulation.spans.end_ns.max(initial=0)), *(traffic.last_ns for traffic in crossed)]
     times_ns = _sample_times_ns(max(last), len(links) + len(crossed)) if links else np.zeros(0, np.int64)
     on_link: dict[tuple[str, str], npt.NDArray[np.int64]] = defaultdict(lambda: np.zeros(len(times_ns), np.int64))
     pairs = []
     for traffic in crossed:
-        sent = np.rint(np.interp(times_ns, traffic.times_ns, traffic.wire_bytes, left=0)).astype(np.int64)
+        sent = np.rint(traffic.sent_by(times_ns)).astype(np.int64)
         pairs.append(sent)
         on_link[home[traffic.source], home[traffic.destination]] += sent
     counts = [*(on_link[link] for link in links), *pairs]

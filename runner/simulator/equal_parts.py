@@ -15,11 +15,14 @@ from runner.resolve.resolved_variant import ResolvedVariant
 def equal_parts(variant: ResolvedVariant) -> int:
     """Return the largest number of provably equal parts into which the pipelines divide, 1 if there are none.
 
-    Each stage must be in a single datacenter, and no ring may have empty segments. A part consists of consecutive
-    pipelines in whole DP-cells. No other part uses its hosts, and its places share hosts in the same way in every part.
+    Each stage must be in a single datacenter, no ring may have empty segments, and no compute times may be drawn. A
+    part consists of consecutive pipelines in whole DP-cells. No other part uses its hosts, its places share hosts in
+    the same way in every part, and the GPUs there have the same compute times.
     """
     placement, pipelines = variant.placement, variant.pipelines
-    if any(0 < size_bytes < pipelines for size_bytes in variant.work.gradient_bytes):
+    if variant.varies or any(
+        0 < size_bytes < pipelines for stage in range(placement.stages) for size_bytes in variant.buckets_bytes(stage)
+    ):
         return 1
     for stage in range(placement.stages):
         if len({place.datacenter for place in placement.replicas(stage)}) > 1:
@@ -31,7 +34,11 @@ def equal_parts(variant: ResolvedVariant) -> int:
 
 
 def _all_equal(variant: ResolvedVariant, size: int) -> bool:
-    """Return whether parts of ``size`` pipelines share no host and have the same pattern of places on hosts."""
+    """Return whether parts of ``size`` pipelines share no host, and have equal times and places on hosts."""
+    if variant.replicas is not None:
+        times, ranks = variant.replicas.durations, size * variant.placement.stages
+        if any(times[first : first + ranks] != times[:ranks] for first in range(0, len(times), ranks)):
+            return False
     seen: set[str] = set()
     pattern: list[int] = []
     for first in range(0, variant.pipelines, size):

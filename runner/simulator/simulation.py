@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from results.records.span_columns import Column, SpanColumns
 from results.records.span_log import COMPUTE_KINDS, PREFILL, SPAN_KINDS
@@ -21,18 +22,41 @@ KIND_CODES: Mapping[str, int] = {kind: code for code, kind in enumerate(SPAN_KIN
 NO_PEER = -1
 
 
-@dataclass(frozen=True)
 class WanTraffic:
-    """The traffic from one host to a host of another datacenter.
+    """The traffic from one host to a host of another datacenter."""
 
-    ``wire_bytes`` is the number of bytes sent since the start, headers included, at each of ``times_ns`` (ascending).
-    Between two times it grows linearly.
-    """
+    def __init__(self, source: str, destination: str, times_ns: Column, wire_bytes: Column) -> None:
+        self.source, self.destination = source, destination
+        self._given = times_ns, wire_bytes
 
-    source: str
-    destination: str
-    times_ns: Column
-    wire_bytes: Column
+    def __repr__(self) -> str:
+        """Return the two hosts."""
+        return f"WanTraffic({self.source!r}, {self.destination!r})"
+
+    def counts(self) -> tuple[Column, Column]:
+        """Return ``times_ns`` and ``wire_bytes``."""
+        return self._given
+
+    @property
+    def times_ns(self) -> Column:
+        """All times at which a rate changed, ascending. There can be very many."""
+        return self.counts()[0]
+
+    @property
+    def wire_bytes(self) -> Column:
+        """The bytes sent since the start, headers included, at each of ``times_ns``; linear between two times."""
+        return self.counts()[1]
+
+    @property
+    def last_ns(self) -> int:
+        """The last of ``times_ns``, 0 if there is none."""
+        return int(self.times_ns[-1]) if len(self.times_ns) else 0
+
+    def sent_by(self, times_ns: Column) -> npt.NDArray[np.float64]:
+        """Return the bytes sent by each of ``times_ns``."""
+        if not len(self.times_ns):
+            return np.zeros(len(times_ns))
+        return np.interp(times_ns, self.times_ns, self.wire_bytes, left=0)
 
 
 @dataclass(frozen=True)
@@ -58,13 +82,15 @@ class Simulation:
 
     ``spans`` are ordered by rank, iteration, start and end. Their kinds are ``KIND_CODES``; GPUs of a prefill pool are
     numbered after the training ranks. ``connections`` has the number of TCP connections of each pair of hosts, the host
-    of the lower rank first, as in an emulated trial.
+    of the lower rank first, as in an emulated trial. Where ``parts`` is more than 1, ``spans`` has only the first of so
+    many equal parts, whose ranks are the lowest; everything else is of all parts.
     """
 
     spans: SpanColumns
     traffic: tuple[WanTraffic, ...]
     connections: Mapping[tuple[str, str], int]
     prefill: SimulatedPrefill | None = None
+    parts: int = 1
 
     @cached_property
     def windows_ns(self) -> list[tuple[int, int]]:

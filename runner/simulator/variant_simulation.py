@@ -1,14 +1,18 @@
 """Simulate one variant on one topology, with the schedule objects, placement and stage costs of an emulated trial."""
 
 import gc
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from results.records.span_columns import SpanColumns
+from results.records.span_columns import Column, SpanColumns
+from results.records.span_log import NO_REQUEST
 from runner.resolve.connection_count import count_connections
 from runner.resolve.prefill.prefill_forecast import planned_bubbles
 from runner.resolve.resolved_variant import ResolvedVariant
@@ -20,10 +24,13 @@ from runner.simulator.network.transfers import OwnTransfers, SharedTransfers
 from runner.simulator.network.wan_traffic import Crossing, wan_traffic
 from runner.simulator.prefill_simulation import PrefillSimulation
 from runner.simulator.rings.rings import Rings, ring_ends
-from runner.simulator.simulation import NO_PEER, Simulation
+from runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
+from runner.simulator.simulation import NO_PEER, SimulatedPrefill, Simulation
 from runner.simulator.traces.trace_network import TraceNetwork
 from runner.simulator.traces.trace_replay import TraceReplay
-from runner.simulator.training import Pulse, Training, Transfers
+from runner.simulator.training.surroundings import Transfers
+from runner.simulator.training.training import Pulse, Training
+from runner.simulator.work_numbers import WorkNumbers
 from runner.tcp.channel import Channel
 from runner.tcp.effects import TcpEffects
 from testbed.network.flow_model.striping import Striping
@@ -36,6 +43,7 @@ from workloads.transport.frames.frame import HEADER_BYTES
 Rows = npt.NDArray[np.int64]
 
 _RANK, _PEER = 0, 7
+"""The positions of two numbers in a row of ``Training.rows``."""
 
 
 def simulate_variant(
@@ -46,15 +54,16 @@ def simulate_variant(
     effects: TcpEffects | None = None,
     dilation: float = 1.0,
     symmetry: bool = True,
+    one_part: bool = False,
     pulse: Pulse | None = None,
 ) -> Simulation:
     """Simulate ``iterations`` of training.
 
     ``effects`` selects the effects of TCP, by default all. ``dilation`` is that of an emulation to compare with, which
     does not dilate TCP's timers. With ``symmetry`` only one of several provably equal parts is simulated and represents
-    all; the result is identical to the byte. With a prefill service every GPU is simulated. ``pulse`` is told the share
-    that is done, and may end the simulation by raising. Raises SimulationError, one line, if the schedule fails or
-    deadlocks, or if times or sizes exceed 64 bits.
+    all; the result is identical to the byte. With ``one_part`` its spans are not copied for the others. With a prefill
+    service every GPU is simulated. ``pulse`` is told the share that is done, and may end the simulation by raising.
+    Raises SimulationError, one line, if the schedule fails or deadlocks, or if times or sizes exceed 64 bits.
     """
     effects = TcpEffects() if effects is None else effects
     if variant.trace is not None:
@@ -65,14 +74,54 @@ def simulate_variant(
     pipelines = range(variant.pipelines // parts)
     connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
     network = Network(topology, connections, variant, effects, parts, dilation)
-    events = EventQueue()
     boundary_ends = _boundary_ends(variant, pipelines)
-    of_rings = [pair for ends in ring_ends(network).values() for pair in ends]
-    channels = network.channels([*boundary_ends.values(), *of_rings], events)
-    boundaries, rings = _Boundaries(network, boundary_ends, channels, events), Rings(network, channels, events)
+    apart = rings_apart(network, boundary_ends.values())
+    train = partial(_trained, network, boundary_ends, pipelines, iterations, pulse=pulse)
+    trained = train(apart)
+    if trained.met:
+        trained = train(apart - trained.met)
+    if trained.met:
+        trained = train(frozenset())
+    represented = 1 if one_part else parts
+    spans = _for_all(trained.rows, variant, parts, represented)
+    if (numbers := WorkNumbers.of(variant)) is not None:
+        spans = numbers.decoded(spans)
+    if trained.prefill is not None:
+        spans = _with_prefill(spans, np.frombuffer(trained.prefill.rows, np.int64).reshape(-1, 9))
+    traffic = wan_traffic(variant, trained.crossed, parts)
+    return Simulation(spans, traffic, connections, trained.prefill, parts // represented)
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What a simulated training left. ``met`` are the stages whose rings were not alone, as was assumed."""
+
+    rows: "array[int]"
+    crossed: Sequence[Crossing]
+    prefill: SimulatedPrefill | None
+    met: frozenset[int]
+
+
+def _trained(
+    network: Network,
+    boundary_ends: "Mapping[Boundary, Ends]",
+    pipelines: Sequence[int],
+    iterations: int,
+    apart: frozenset[int],
+    *,
+    pulse: Pulse | None,
+) -> _Trained:
+    """Simulate training, with the rings of the stages in ``apart`` as if they were alone."""
+    variant, events = network.variant, EventQueue()
+    of_rings = [pair for stage, ends in ring_ends(network).items() if stage not in apart for pair in ends]
+    # Several boundaries between virtual stages may have the same two places, whose transfers share a channel.
+    wanted = dict.fromkeys([*boundary_ends.values(), *of_rings])
+    channels = network.channels(wanted, events, watched_hosts(network, apart))
+    boundaries = _Boundaries(network, boundary_ends, channels, events)
+    rings = Rings(network, channels, events, apart)
     service = None
     if variant.service is not None:
-        service = PrefillSimulation(variant.service, network.intra_line, planned_bubbles(topology, variant))
+        service = PrefillSimulation(variant.service, network.intra_line, planned_bubbles(network.topology, variant))
     training = Training(
         variant,
         pipelines,
@@ -85,11 +134,8 @@ def simulate_variant(
     )
     _run(training, events)
     prefill = None if service is None else service.end(events.now_ns)
-    spans = SpanColumns.of_training(_for_all(np.frombuffer(training.rows, np.int64).reshape(-1, 8), variant, parts))
-    if prefill is not None:
-        spans = _with_prefill(spans, np.frombuffer(prefill.rows, np.int64).reshape(-1, 9))
     crossed = [*boundaries.crossed(), *rings.crossed()]
-    return Simulation(spans, wan_traffic(variant, crossed, parts), connections, prefill)
+    return _Trained(training.rows.numbers, crossed, prefill, rings_met(network, rings, channels))
 
 
 def _simulate_trace(network: Network, trace: ReplayedTrace, iterations: int, pulse: Pulse | None) -> Simulation:
@@ -97,9 +143,8 @@ def _simulate_trace(network: Network, trace: ReplayedTrace, iterations: int, pul
     over = TraceNetwork(network, trace, events)
     replay = TraceReplay(trace, iterations, over, events, pulse)
     _run(replay, events)
-    rows = _for_all(np.frombuffer(replay.rows, np.int64).reshape(-1, 8), network.variant, 1)
     traffic = wan_traffic(network.variant, over.crossed(), 1)
-    return Simulation(SpanColumns.of_training(rows), traffic, network.connections)
+    return Simulation(_for_all(replay.rows, network.variant, 1, 1), traffic, network.connections)
 
 
 def _run(simulated: Training | TraceReplay, events: EventQueue) -> None:
@@ -129,17 +174,17 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 Boundary = tuple[int, int, MessageKind]
-"""A pipeline, the stage that sends, and the kind of message that it sends."""
+"""A pipeline, the virtual stage that sends, and the kind of message that it sends."""
 
 
 def _boundary_ends(variant: ResolvedVariant, pipelines: Sequence[int]) -> dict[Boundary, Ends]:
     """Return the sending and the receiving place of every boundary of ``pipelines``, by direction."""
-    places, ends = variant.placement.pipelines, {}
+    ends = {}
     for pipeline in pipelines:
-        for stage in range(variant.placement.stages - 1):
-            one, other = places[pipeline][stage], places[pipeline][stage + 1]
-            ends[pipeline, stage, MessageKind.ACTIVATION] = one, other
-            ends[pipeline, stage + 1, MessageKind.GRADIENT] = other, one
+        for stage, (one, other) in enumerate(pairwise(variant.chains[pipeline])):
+            if one != other:
+                ends[pipeline, stage, MessageKind.ACTIVATION] = one, other
+                ends[pipeline, stage + 1, MessageKind.GRADIENT] = other, one
     return ends
 
 
@@ -203,7 +248,7 @@ class _Boundaries:
 
     def crossed(self) -> list[Crossing]:
         """Return the channels that cross the WAN, each with its ends."""
-        ends = sorted(set(self._ends.values()), key=lambda ends: (ends[0].pipeline, ends[0].stage))
+        ends = sorted(dict.fromkeys(self._ends.values()), key=lambda ends: (ends[0].pipeline, ends[0].stage))
         return [(pair, self._channels[pair]) for pair in ends if pair[0].datacenter != pair[1].datacenter]
 
 
@@ -218,13 +263,23 @@ def _with_prefill(training: SpanColumns, rows: Rows) -> SpanColumns:
     return SpanColumns(*(column[order] for column in both))
 
 
-def _for_all(rows: Rows, variant: ResolvedVariant, parts: int) -> Rows:
-    """Return the spans of all parts in order, copied from the first part's."""
+def _for_all(flat: "array[int]", variant: ResolvedVariant, parts: int, represented: int) -> SpanColumns:
+    """Return the spans of the first ``represented`` parts in order, copied from the first's: eight numbers a span.
+
+    One column is handled at a time, so that the memory is little more than that of the columns.
+    """
+    rows = np.frombuffer(flat, np.int64).reshape(-1, 8)
     rank, kind, iteration, microbatch, start_ns, end_ns, _, _ = rows.T
-    rows = rows[np.lexsort((microbatch, kind, end_ns, start_ns, iteration, rank))]
-    ranks = variant.pipelines // parts * variant.placement.stages
-    every = np.tile(rows, (parts, 1))
-    shifts = np.repeat(np.arange(parts, dtype=np.int64) * ranks, len(rows))
-    every[:, _RANK] += shifts
-    every[:, _PEER] += np.where(every[:, _PEER] == NO_PEER, 0, shifts)
-    return every
+    order = np.lexsort((microbatch, kind, end_ns, start_ns, iteration, rank))
+    shifts = np.arange(represented, dtype=np.int64)[:, None] * (variant.pipelines // parts * variant.placement.stages)
+
+    def column(position: int) -> Column:
+        own = rows[:, position][order]
+        if position == _RANK:
+            own = own + shifts
+        elif position == _PEER:
+            own = np.where(own == NO_PEER, NO_PEER, own + shifts)
+        return np.broadcast_to(own, (represented, len(order))).reshape(-1)
+
+    of_none = np.broadcast_to(np.int64(NO_REQUEST), represented * len(order))
+    return SpanColumns(*[*(column(position) for position in range(rows.shape[1])), of_none])

@@ -50,19 +50,28 @@ class PrivateChannel:
 
     ``whole`` is the line that this one is a part of (default: itself). It determines the rate of bursts, and the bytes
     per RTT that a window must allow to be never limiting, as for a channel that shares ``whole`` with others.
+    ``history`` is empty without ``keeps_history``.
     """
 
-    __slots__ = ("_free_ns", "_open_bytes", "_whole", "_window", "accepted_ns", "history", "line")
+    __slots__ = ("_free_ns", "_keeps_history", "_open_bytes", "_whole", "_window", "accepted_ns", "history", "line")
 
-    def __init__(self, line: Line, window: TcpWindow, whole: Line | None = None) -> None:
+    def __init__(self, line: Line, window: TcpWindow, whole: Line | None = None, *, keeps_history: bool = True) -> None:
         self.line = line
         self.history = array("q")
+        self._keeps_history = keeps_history
         self._free_ns = 0
         self.accepted_ns = 0
         """When the windows have let out the last byte of the last queued transfer."""
         self._window = window
         self._whole = whole or line
         self._open_bytes = self._whole.payload_per_rtt()
+
+    def copied(self) -> "PrivateChannel":
+        """Return a copy in the same state, which changes by itself."""
+        copied = PrivateChannel(self.line, self._window.copied(), self._whole, keeps_history=self._keeps_history)
+        copied.history.extend(self.history)
+        copied._free_ns, copied.accepted_ns = self._free_ns, self.accepted_ns
+        return copied
 
     @property
     def free_ns(self) -> int:
@@ -104,7 +113,8 @@ class PrivateChannel:
                 window.sent_openly(end_ns, part)
             else:
                 window.sent(now_ns, end_ns, part, limited=part == allowed)
-            self.history.extend((now_ns, end_ns, part))
+            if self._keeps_history:
+                self.history.extend((now_ns, end_ns, part))
             now_ns, unsent = end_ns, unsent - part
         self._free_ns = now_ns
         start_ns = now_ns if start_ns is None else start_ns

@@ -11,6 +11,10 @@ from runner.simulator.simulation import Simulate
 from runner.tcp.effects import TcpEffects
 from runner.validation.case import all_reduce_ns, arrival_ns, chain, iteration_ns, side_by_side, simulated
 from runner.validation.check import Check
+from runner.validation.forms.blocking_sends import blocking_gpipe, blocking_one_forward_one_backward
+from runner.validation.forms.buckets import buckets_are_summed_while_others_are_computed
+from runner.validation.forms.differing_replicas import slower_stage, straggler, varied_replicas
+from runner.validation.forms.virtual_stages import interleaving, there_and_back
 from testbed.network.tcp_settings import TcpSettings
 from workloads.transport.frames.cutting import Cutting
 from workloads.transport.frames.frame import HEADER_BYTES
@@ -343,6 +347,14 @@ CLOSED_FORMS: tuple[ClosedForm, ...] = (
     ring_by_rate,
     ring_by_latency,
     ring_by_both,
+    buckets_are_summed_while_others_are_computed,
     temporal_sharing,
     no_sharing,
+    straggler,
+    varied_replicas,
+    slower_stage,
+    blocking_gpipe,
+    blocking_one_forward_one_backward,
+    interleaving,
+    there_and_back,
 )

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ground.impairments import NOT_SIMULATED
 from ground.shown_text import one_line
 from ground.strict_model import InputError
@@ -121,12 +123,18 @@ def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, si
         raise InputError(f"{one_line(str(run.path))}: the trials of {variant.name!r} hold no measured iteration")
     trials = [trial for trial in run.trials if (trial.point, trial.variant) == (row.point, row.variant)]
     dilation = float(run.manifest.get("dilation") or 1)
-    simulation = simulate(point.topology, variant, point.spec.training.iterations, dilation=dilation)
+    # Where compute times are drawn, each repeat has its own.
+    repeats = [trial.repeat for trial in trials] if variant.varies else [0]
+    simulations = [
+        simulate(point.topology, variant.in_repeat(repeat), point.spec.training.iterations, dilation=dilation)
+        for repeat in repeats
+    ]
+    simulated_ns = np.median([each.iteration_time_ns(point.spec.training.warmup) for each in simulations])
     cautions = {
         OUTSIDE: not calibrated,
         SATURATED: any(MachineLoad.of(trial.facts).saturated for trial in trials),
         RECOUNTED: any(
-            _connections(trial.facts) not in {None, frozenset(simulation.connections.items())} for trial in trials
+            _connections(trial.facts) not in {None, frozenset(simulations[0].connections.items())} for trial in trials
         ),
     }
     return Comparison(
@@ -137,7 +145,7 @@ def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, si
         emulated_s=row.iteration_time_s,
         fastest_s=row.fastest_s,
         slowest_s=row.slowest_s,
-        simulated_s=simulation.iteration_time_ns(point.spec.training.warmup) / 1e9,
+        simulated_s=float(simulated_ns) / 1e9,
         cautions=tuple(caution for caution, holds in cautions.items() if holds),
     )
 

@@ -74,10 +74,11 @@ class Claim:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def claim(source: str, root: Path = STATE_ROOT) -> Claim:
-    """Claim a free slot for this process; ``source`` describes the testbed's purpose to people.
+def claim(source: str, root: Path = STATE_ROOT, *, slot: int | None = None) -> Claim:
+    """Claim a free slot for this process, or just ``slot``; ``source`` describes the testbed's purpose to people.
 
-    The folder appears under its final name with its record already in it. Raise InputError if every slot is taken.
+    The folder appears under its final name with its record already in it. Raise InputError if every slot is taken, or
+    ``slot`` is.
     """
     start_ticks = process_start_ticks(os.getpid())
     assert start_ticks is not None
@@ -85,11 +86,11 @@ def claim(source: str, root: Path = STATE_ROOT) -> Claim:
     record = Record(f"wb-{secrets.token_hex(6)}", 0, os.getpid(), start_ticks, created, source)
     draft = _make_draft(root, record.draft_name)
     try:
-        for slot in range(1, MAX_SLOTS + 1):
-            folder = root / str(slot)
+        for number in range(1, MAX_SLOTS + 1) if slot is None else (slot,):
+            folder = root / str(number)
             if folder.exists():
                 continue
-            record = replace(record, slot=slot)
+            record = replace(record, slot=number)
             (draft / _RECORD).write_text(json.dumps(asdict(record)))
             try:
                 draft.rename(folder)
@@ -98,6 +99,8 @@ def claim(source: str, root: Path = STATE_ROOT) -> Claim:
             return Claim(record, folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+    if slot is not None:
+        raise InputError(f"{root / str(slot)}: this testbed slot was taken just now, try again")
     raise InputError(f"{root}: all {MAX_SLOTS} testbed slots are taken, run `wanbed clean` or end some")
 
 

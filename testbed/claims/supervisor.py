@@ -8,30 +8,35 @@ at the end of the pipe every process of the testbed has its mark. As a program: 
 import os
 import subprocess
 import sys
+import time
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from testbed.claims.processes import MARKER
+from testbed.claims.processes import MARKER, marked_processes
 from wanbed.own_modules import module_command
 
 SUPERVISED = "WANBED_SUPERVISED"
 """Variable in the environment of a supervisor: the mark's value that it looks for."""
 
-_STARTED = b"started\n"
+_STARTED, _DISMISSED = b"started\n", b"dismissed\n"
+_END_S, _LOOK_S = 10.0, 0.01
 
 
 class Supervisor(AbstractContextManager["Supervisor"]):
     """A supervisor of this process for the duration of a ``with`` block, and beyond it unless it is dismissed.
 
     ``variable`` and ``value`` are in the environment of every process to end. With ``root`` the supervisor also
-    releases the claim of the testbed ``value``. Raise RuntimeError if it does not start.
+    releases the claim of the testbed ``value``. With ``orphaned`` it is no child of this process: some programs, Ray's
+    workers among them, kill all their children when they end. Raise RuntimeError if it does not start.
     """
 
-    def __init__(self, value: str, variable: str = MARKER, root: Path | None = None) -> None:
+    def __init__(self, value: str, variable: str = MARKER, root: Path | None = None, *, orphaned: bool = False) -> None:
         roots = [] if root is None else [str(root.resolve())]
         environment = {name: text for name, text in os.environ.items() if name != variable}
+        self._value, self._orphaned = value, orphaned
+        program = module_command("testbed.claims.supervisor", variable, value, *roots)
         self._process = subprocess.Popen(
-            module_command("testbed.claims.supervisor", variable, value, *roots),
+            ["setsid", "--fork", *program] if orphaned else program,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -45,6 +50,8 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         with self._process.stdout as started:
             if started.read(len(_STARTED)) != _STARTED:
                 raise RuntimeError(f"the supervisor of {value} did not start: status {self._process.wait()}")
+        if orphaned:
+            self._process.wait()
 
     def __exit__(self, *_: object) -> None:
         """Let the supervisor do its work now, unless it was dismissed."""
@@ -53,17 +60,28 @@ class Supervisor(AbstractContextManager["Supervisor"]):
 
     def dismiss(self) -> None:
         """End the supervisor: nothing is left to end."""
-        self._process.kill()
-        self._process.wait()
+        if not self._orphaned:
+            self._process.kill()
+            self._process.wait()
+            return
+        assert self._process.stdin is not None
+        # It may have been killed.
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(_DISMISSED)
+            self._process.stdin.close()
+        deadline_s = time.monotonic() + _END_S
+        while marked_processes(self._value, SUPERVISED) and time.monotonic() < deadline_s:
+            time.sleep(_LOOK_S)
 
 
 def main(arguments: list[str]) -> None:
-    """Wait for the end of standard input, then end the processes and release the claim."""
+    """Wait for the end of standard input, then end the processes and release the claim, unless it was dismissed."""
     variable, value, *roots = arguments
     # The owner may have gone already.
     with suppress(BrokenPipeError):
         os.write(sys.stdout.fileno(), _STARTED)
-    sys.stdin.buffer.read()
+    if sys.stdin.buffer.read():
+        return
     # Only now: while a testbed is up, its supervisor must cost nothing.
     from testbed.claims.cleaning import end_processes  # noqa: PLC0415
     from testbed.claims.registry import claims  # noqa: PLC0415

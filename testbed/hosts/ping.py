@@ -4,9 +4,10 @@ import math
 import re
 import statistics
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from ground.wanbed_error import WanbedError
 from testbed.kernel.inside import in_virtual_time
@@ -15,7 +16,28 @@ PING_INTERVAL_S, PING_INTERVAL_VIRTUAL_S = 0.002, 0.1
 """Interval of echo requests. Below 10 ms ping waits in a busy loop, which never ends in virtual time."""
 PATIENCE_S = 20.0
 
-Spawn = Callable[..., "subprocess.Popen[str]"]
+
+class PrintingProgram(Protocol):
+    """What measurements use of ``subprocess.Popen`` with a text output."""
+
+    @property
+    def stdout(self) -> Iterable[str] | None:
+        """The lines that it prints."""
+
+    def communicate(self, *, timeout: float | None = None) -> tuple[str, Any]:
+        """Wait for the end and return what was printed. Raise subprocess.TimeoutExpired after ``timeout`` seconds."""
+
+    def kill(self) -> None:
+        """Send SIGKILL, if it still runs."""
+
+    def __enter__(self) -> Any:
+        """Return the program."""
+
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> None:
+        """Wait for its end."""
+
+
+Spawn = Callable[..., PrintingProgram]
 """A function that starts a program on a host, like ``Testbed.spawn``."""
 
 _REPLY = re.compile(r"time=([0-9.]+) ms")
@@ -87,9 +109,9 @@ def ping(spawn: Spawn, source: str, destination: str, count: int = 30) -> PingRe
             raise MeasurementError(f"{source} to {destination}: {fault}") from None
 
 
-def start(running: ExitStack, spawn: Spawn, host: str, argv: list[str]) -> "subprocess.Popen[str]":
+def start(running: ExitStack, spawn: Spawn, host: str, argv: list[str]) -> PrintingProgram:
     """Start a program on a host; it is killed when the stack ``running`` is closed."""
-    process: subprocess.Popen[str] = spawn(host, argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = spawn(host, argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     running.enter_context(process)
     running.callback(process.kill)
     return process

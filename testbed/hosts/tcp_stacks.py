@@ -10,7 +10,7 @@ from testbed.hosts.ping import PingResult, Spawn, ping
 from testbed.kernel.congestion_control import allow_congestion_control
 from testbed.kernel.namespace import inside, read_sysctls, write_sysctls
 from testbed.kernel.offloads import read_offloads
-from testbed.kernel.tcp_state import TcpStateReader
+from testbed.kernel.tcp_state import TcpStateReader, TcpStates
 from testbed.network.address_book import AddressBook
 from testbed.network.host_interface import HOST_INTERFACE
 from testbed.network.tcp_settings import TcpSettings
@@ -18,9 +18,14 @@ from testbed.rights.large_buffers import large_buffers_allowed
 
 
 class TcpStacks(Protocol):
-    """The TCP of all hosts of one testbed. ``modelled`` says whether it is a model and not the kernel's."""
+    """The TCP of all hosts of one testbed.
+
+    ``modelled`` says whether it is a model and not the kernel's, ``opens_sockets`` whether this process can have
+    sockets on any host, with ``open_socket``.
+    """
 
     modelled: bool
+    opens_sockets: bool
 
     def use(self, settings: TcpSettings) -> None:
         """Apply TCP settings on every host, for connections opened from now on."""
@@ -43,14 +48,36 @@ class TcpStacks(Protocol):
     def read_offloads(self) -> dict[str, Any]:
         """Read sizes and offloads of every host's interface, by ``host interface``."""
 
-    def state_reader(self) -> TcpStateReader | None:
+    def state_reader(self) -> TcpStates | None:
         """Return a reader of the state of every connection, None if there is nothing to read."""
+
+
+def apply_tcp(settings: TcpSettings, hosts: Mapping[str, NetworkHost]) -> None:
+    """Apply TCP settings on these hosts. Raise MissingError for a congestion control that the kernel lacks."""
+    allow_congestion_control(settings.congestion)
+    sysctls = settings.sysctls(makes_room=not large_buffers_allowed())
+    for node in hosts.values():
+        write_sysctls(node.namespace, sysctls)
+
+
+def sysctls_of(hosts: Mapping[str, NetworkHost]) -> dict[str, dict[str, str | None]]:
+    """Read the values of ``TCP_SYSCTLS`` of every host; None for one that the kernel does not have."""
+    return {name: read_sysctls(node.namespace, TCP_SYSCTLS) for name, node in hosts.items()}
+
+
+def offloads_of(hosts: Mapping[str, NetworkHost]) -> dict[str, Any]:
+    """Read sizes and offloads of every host's interface, by ``host interface``."""
+    return {
+        f"{name} {HOST_INTERFACE}": read_offloads(node.namespace, [HOST_INTERFACE])[HOST_INTERFACE]
+        for name, node in hosts.items()
+    }
 
 
 class KernelStacks:
     """The kernel's TCP in each host's network namespace. ``spawn`` starts a program on a host."""
 
     modelled = False
+    opens_sockets = True
 
     def __init__(self, hosts: Mapping[str, NetworkHost], addresses: AddressBook, spawn: Spawn) -> None:
         self._hosts = hosts
@@ -59,10 +86,7 @@ class KernelStacks:
 
     def use(self, settings: TcpSettings) -> None:
         """Apply TCP settings on every host. Raise MissingError for a congestion control that the kernel lacks."""
-        allow_congestion_control(settings.congestion)
-        sysctls = settings.sysctls(makes_room=not large_buffers_allowed())
-        for node in self._hosts.values():
-            write_sysctls(node.namespace, sysctls)
+        apply_tcp(settings, self._hosts)
 
     def use_window(self, buffer_bytes: int) -> None:
         """Do nothing: the window follows from the buffer of the socket that listens."""
@@ -84,14 +108,11 @@ class KernelStacks:
 
     def read_sysctls(self) -> dict[str, dict[str, str | None]]:
         """Read the values of ``TCP_SYSCTLS`` of every host."""
-        return {name: read_sysctls(node.namespace, TCP_SYSCTLS) for name, node in self._hosts.items()}
+        return sysctls_of(self._hosts)
 
     def read_offloads(self) -> dict[str, Any]:
         """Read sizes and offloads of every host's interface."""
-        return {
-            f"{name} {HOST_INTERFACE}": read_offloads(node.namespace, [HOST_INTERFACE])[HOST_INTERFACE]
-            for name, node in self._hosts.items()
-        }
+        return offloads_of(self._hosts)
 
     def state_reader(self) -> TcpStateReader | None:
         """Return a reader of the state of every connection, at both ends. Close it before the testbed ends."""

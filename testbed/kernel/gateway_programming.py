@@ -78,7 +78,7 @@ class GatewayProgrammer:
             netlink = self._netlink[gateway.datacenter]
             netlink.link("set", index=_LOOPBACK_INDEX, state="up")
             for port in gateway.host_ports:
-                self._attach_host(netlink, gateway, port)
+                attach_host_port(netlink, gateway, port)
             for wan_port in gateway.wan_ports:
                 if self._index[gateway.datacenter] < self._index[wan_port.peer]:
                     self._make_wan_link(gateway, wan_port)
@@ -154,14 +154,6 @@ class GatewayProgrammer:
                 interface = wan_interface(self._index[wan_port.peer])
                 yield gateway.datacenter, interface, wan_port_shape(gateway, wan_port)
 
-    def _attach_host(self, netlink: Any, gateway: Gateway, port: HostPort) -> None:
-        index = link_index(netlink, host_interface(port.host_index))
-        netlink.link("set", index=index, address=port.gateway_mac)
-        netlink.link("set", index=index, state="up")
-        netlink.addr("add", index=index, address=gateway.address, prefixlen=32)
-        netlink.route("add", dst=f"{port.host_address}/32", oif=index)
-        netlink.neigh("add", dst=port.host_address, lladdr=port.host_mac, ifindex=index, state=NEIGHBOUR_PERMANENT)
-
     def _make_wan_link(self, gateway: Gateway, port: WanPort) -> None:
         with open(self._namespaces[port.peer], "rb") as peer_namespace:
             peer = {
@@ -184,6 +176,16 @@ class GatewayProgrammer:
             flags=["onlink"],
             prefsrc=gateway.address,
         )
+
+
+def attach_host_port(netlink: Any, gateway: Gateway, port: HostPort) -> None:
+    """Configure the gateway's side of its link to a host: address, route and neighbour entry."""
+    index = link_index(netlink, host_interface(port.host_index))
+    netlink.link("set", index=index, address=port.gateway_mac)
+    netlink.link("set", index=index, state="up")
+    netlink.addr("add", index=index, address=gateway.address, prefixlen=32)
+    netlink.route("add", dst=f"{port.host_address}/32", oif=index)
+    netlink.neigh("add", dst=port.host_address, lladdr=port.host_mac, ifindex=index, state=NEIGHBOUR_PERMANENT)
 
 
 def link_index(netlink: Any, interface: str) -> int:

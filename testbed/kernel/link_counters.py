@@ -4,7 +4,7 @@ Bytes and packets are those that a class let through: wire bytes at the Ethernet
 backlog is what its netem leaf holds, in flight or queued. Drops are netem's: loss and overflow together.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,11 +33,16 @@ class PortCounters:
 
 
 def port_counters(
-    datacenter: str, port: WanPort, classes: Iterable[Statistic], qdiscs: Iterable[Statistic]
+    datacenter: str,
+    port: WanPort,
+    classes: Iterable[Statistic],
+    qdiscs: Iterable[Statistic],
+    senders: Collection[str] | None = None,
 ) -> PortCounters:
     """Return the counters of one WAN port from the statistics of its classes and of the netem leaves below them.
 
-    Raise KeyError if a class of the port is missing.
+    ``senders`` are the sources whose pairs the port has classes for, by default all. Raise KeyError if a class of the
+    port is missing.
     """
     drops = {qdisc.parent_minor: qdisc.drops for qdisc in qdiscs if qdisc.kind == "netem"}
     by_class = {
@@ -47,6 +52,7 @@ def port_counters(
     pairs = {
         (source, destination): by_class[pair_class(row, column, len(port.destinations))]
         for row, source in enumerate(port.sources)
+        if senders is None or source in senders
         for column, destination in enumerate(port.destinations)
     }
     trunk = by_class.pop(TRUNK_CLASS)

@@ -4,7 +4,7 @@ import errno
 import socket
 import struct
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from testbed.kernel.missing import MissingError
 from testbed.kernel.netlink_dump import NetlinkDump, split_attributes
@@ -52,6 +52,16 @@ class TcpState(NamedTuple):
     retransmitted_segments: int
     window_limited_ns: int
     buffer_limited_ns: int
+
+
+class TcpStates(Protocol):
+    """A reader of the state of every connection of a testbed."""
+
+    def read(self) -> list[memoryview]:
+        """Return one message for each end of each established connection; ``tcp_states`` parses them later."""
+
+    def close(self) -> None:
+        """Release what the reader holds."""
 
 
 class TcpStateReader:

@@ -20,7 +20,7 @@ from testbed.measurement.namespace_buffers import namespace_buffers
 from testbed.rights.large_buffers import large_buffers_allowed
 
 if TYPE_CHECKING:
-    from testbed.testbed import Testbed
+    from testbed.running_testbed import RunningTestbed
 
 UDP_PAYLOAD_BYTES = 1448
 SEGMENT_BYTES = 1448
@@ -59,7 +59,7 @@ class StalledError(Exception):
 class Ends:
     """The hosts at the two ends of a path."""
 
-    testbed: "Testbed"
+    testbed: "RunningTestbed"
     source: str
     destination: str
 

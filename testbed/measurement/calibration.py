@@ -7,7 +7,8 @@ acknowledgements. There the goodput is that of UDP datagrams of 1448 bytes offer
 
 Each direction is measured alone, over several connections whose windows together hold about 1.6 bandwidth-delay
 products: enough to fill the link, too little to overflow its queue. ``transfer_calibration`` measures short transfers
-after a pause, several node pairs on one trunk, and both directions at once.
+after a pause, several node pairs on one trunk, and both directions at once. Over several machines these figures are
+left out, and packets are as small as the machines' cards make them, and datagrams with them.
 
 In virtual time nothing disturbs an echo, so that a few suffice, and goodput is measured over a number of bytes instead
 of seconds (``testbed.measurement.bounded_transfer``).
@@ -27,11 +28,12 @@ from testbed.measurement.measurement import UDP_PAYLOAD_BYTES, Flow, measure_goo
 from testbed.measurement.transfer_calibration import Compared, measure_transfers
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.link_conditions import LinkConditions
+from testbed.network.shared_rate import MTU_BYTES
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology
 
 if TYPE_CHECKING:
-    from testbed.testbed import Testbed
+    from testbed.running_testbed import RunningTestbed
 
 RTT_TOLERANCE_MS = 0.5
 RTT_TOLERANCE = 0.02
@@ -127,7 +129,9 @@ def _near(configured: float | None, measured: float | None, share: float, least:
     return configured is None or (measured is not None and abs(measured - configured) <= max(least, share * configured))
 
 
-def calibrate(testbed: "Testbed", report: Callable[[LinkMeasurement], None] = lambda _: None) -> list[LinkMeasurement]:
+def calibrate(
+    testbed: "RunningTestbed", report: Callable[[LinkMeasurement], None] = lambda _: None
+) -> list[LinkMeasurement]:
     """Measure every WAN link in each direction, and the network inside every datacenter of two or more hosts.
 
     Links are measured one after another, between the first hosts of their datacenters. A link outside tolerance is
@@ -184,16 +188,16 @@ def _limited_by_port(topology: Topology, one: str, other: str) -> LinkConditions
     return replace(topology.path(one, other), node_pair_rate_bps=topology.line_rate_bps(one, other))
 
 
-def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> LinkMeasurement:
+def _measure(testbed: "RunningTestbed", path: _Path, seconds: int | None = None) -> LinkMeasurement:
     conditions = path.conditions
     # A modelled TCP loses nothing, and its acknowledgements take no rate.
     impaired, rate = path.judged_by_datagrams and not testbed.stacks.modelled, conditions.pair_rate_bps
     if impaired and rate is not None:
         echoes = testbed.stacks.echoes(*path.hosts, _PINGS_IMPAIRED)
-        configured_goodput_bps: float | None = udp_goodput_bps(rate, conditions.impairments)
+        configured_goodput_bps: float | None = udp_goodput_bps(rate, conditions.impairments, _payload_bytes(testbed))
     else:
         echoes = testbed.stacks.echoes(*path.hosts, _PINGS_VIRTUAL if in_virtual_time() else _PINGS)
-        configured_goodput_bps = None if rate is None else tcp_goodput_bps(rate)
+        configured_goodput_bps = None if rate is None else tcp_goodput_bps(rate, testbed.mtu_bytes)
     bounded = in_virtual_time() or testbed.stacks.modelled
     measure = _bounded_goodput_bps if bounded else _timed_goodput_bps
     goodput_bps = measure(testbed, path, seconds, impaired=impaired)
@@ -208,10 +212,12 @@ def _measure(testbed: "Testbed", path: _Path, seconds: int | None = None) -> Lin
         impairments=compare(conditions.impairments, path.back.impairments, echoes),
         echo_requests=echoes.sent,
     )
-    return link if impaired or rate is None else _with_transfers(testbed, path, link)
+    if impaired or rate is None or not testbed.stacks.opens_sockets:
+        return link
+    return _with_transfers(testbed, path, link)
 
 
-def _with_transfers(testbed: "Testbed", path: _Path, link: LinkMeasurement) -> LinkMeasurement:
+def _with_transfers(testbed: "RunningTestbed", path: _Path, link: LinkMeasurement) -> LinkMeasurement:
     """Add the figures that only short or simultaneous transfers show."""
     one, other = (testbed.topology.datacenter(name) for name in path.datacenters)
     try:
@@ -231,12 +237,13 @@ def _with_transfers(testbed: "Testbed", path: _Path, link: LinkMeasurement) -> L
     return replace(link, **figures)
 
 
-def _timed_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, impaired: bool) -> float:
+def _timed_goodput_bps(testbed: "RunningTestbed", path: _Path, seconds: int | None, *, impaired: bool) -> float:
     """Measure goodput with iperf3, for ``seconds`` or a default duration."""
     rate = path.conditions.pair_rate_bps
     rtt_s = path.rtt_ns / 1e9
     if impaired and rate is not None:
-        flow = Flow(*path.hosts, udp_offered_bps=_offered_bps(rate))
+        payload_bytes = _payload_bytes(testbed)
+        flow = Flow(*path.hosts, udp_offered_bps=_offered_bps(rate, payload_bytes), udp_payload_bytes=payload_bytes)
     else:
         testbed.use_tcp(TcpSettings(window_bytes=_window_bytes(rate, rtt_s), slow_start_after_idle=False))
         flow = Flow(*path.hosts, _CONNECTIONS)
@@ -245,7 +252,7 @@ def _timed_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, 
     return goodput_bps
 
 
-def _bounded_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *, impaired: bool) -> float:
+def _bounded_goodput_bps(testbed: "RunningTestbed", path: _Path, seconds: int | None, *, impaired: bool) -> float:
     """Measure goodput over a number of bytes, a larger one if ``seconds`` is given."""
     conditions, rate = path.conditions, path.conditions.pair_rate_bps
     ends = bounded_transfer.Ends(testbed, *path.hosts)
@@ -267,8 +274,13 @@ def _bounded_goodput_bps(testbed: "Testbed", path: _Path, seconds: int | None, *
         raise MeasurementError(str(stalled)) from None
 
 
-def _offered_bps(rate_bps: int) -> int:
-    return round(UDP_OFFERED * rate_bps * UDP_PAYLOAD_BYTES / (UDP_PAYLOAD_BYTES + UDP_OVERHEAD_BYTES))
+def _payload_bytes(testbed: "RunningTestbed") -> int:
+    """Return the payload of the datagrams that judge a link: packets are not cut into pieces on the way."""
+    return UDP_PAYLOAD_BYTES - (MTU_BYTES - testbed.mtu_bytes)
+
+
+def _offered_bps(rate_bps: int, payload_bytes: int = UDP_PAYLOAD_BYTES) -> int:
+    return round(UDP_OFFERED * rate_bps * payload_bytes / (payload_bytes + UDP_OVERHEAD_BYTES))
 
 
 def _window_bytes(rate_bps: int | None, rtt_s: float) -> int:

@@ -87,7 +87,7 @@ def compare(impairments: Impairments, back: Impairments, echoes: PingResult) -> 
     return found
 
 
-def udp_goodput_bps(rate_bps: float, impairments: Impairments) -> float:
-    """Return the goodput in bit/s of full UDP datagrams at a rate, with impairments."""
+def udp_goodput_bps(rate_bps: float, impairments: Impairments, payload_bytes: int = UDP_PAYLOAD_BYTES) -> float:
+    """Return the goodput in bit/s of UDP datagrams at a rate, with impairments."""
     delivered = math.prod(MEASURES[each.field].delivered(value) for each, value in impairments.items())
-    return rate_bps * UDP_PAYLOAD_BYTES / (UDP_PAYLOAD_BYTES + UDP_OVERHEAD_BYTES) * delivered
+    return rate_bps * payload_bytes / (payload_bytes + UDP_OVERHEAD_BYTES) * delivered

@@ -8,13 +8,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from testbed.hosts.ping import PATIENCE_S, MeasurementError, start, with_stderr_tail
+from testbed.hosts.ping import PATIENCE_S, MeasurementError, PrintingProgram, start, with_stderr_tail
 
 if TYPE_CHECKING:
-    from testbed.testbed import Testbed
+    from testbed.running_testbed import RunningTestbed
 
 IPERF3_PORT = 5201
 UDP_PAYLOAD_BYTES = 1448
+"""Of a datagram that fits into an Ethernet frame."""
 
 _SETTLING_ROUNDS = 25
 """Round trips after which slow start and the autotuning of the receive window are over.
@@ -25,12 +26,13 @@ Eight untuned connections at an RTT of 320 ms reached the rate of the path after
 
 @dataclass(frozen=True)
 class Flow:
-    """One goodput measurement to run: TCP over some connections, or UDP offered at a rate."""
+    """One goodput measurement to run: TCP over some connections, or UDP datagrams of a size offered at a rate."""
 
     source: str
     destination: str
     connections: int = 1
     udp_offered_bps: int | None = None
+    udp_payload_bytes: int = UDP_PAYLOAD_BYTES
 
 
 def parse_iperf3(output: str) -> float:
@@ -50,7 +52,7 @@ def settling_s(rtt_s: float) -> int:
     return max(1, math.ceil(_SETTLING_ROUNDS * rtt_s))
 
 
-def measure_goodput(testbed: "Testbed", flows: Sequence[Flow], *, rtt_s: float, seconds: int = 2) -> list[float]:
+def measure_goodput(testbed: "RunningTestbed", flows: Sequence[Flow], *, rtt_s: float, seconds: int = 2) -> list[float]:
     """Run the flows at the same time and return each receiver's goodput in bit/s, without the settling time.
 
     No two flows may share a destination host. Raise MeasurementError if iperf3 fails.
@@ -79,7 +81,7 @@ def measure_goodput(testbed: "Testbed", flows: Sequence[Flow], *, rtt_s: float, 
         return goodputs
 
 
-def _await_listening(server: "subprocess.Popen[str]", flow: Flow) -> None:
+def _await_listening(server: PrintingProgram, flow: Flow) -> None:
     assert server.stdout is not None
     output = ""
     for line in server.stdout:
@@ -89,10 +91,10 @@ def _await_listening(server: "subprocess.Popen[str]", flow: Flow) -> None:
     raise MeasurementError(with_stderr_tail(f"{flow.destination}: iperf3 does not listen", output))
 
 
-def _client(testbed: "Testbed", flow: Flow, settling: int, seconds: int) -> list[str]:
+def _client(testbed: "RunningTestbed", flow: Flow, settling: int, seconds: int) -> list[str]:
     address = testbed.addresses.address(testbed.topology.host(flow.destination))
     argv = ["iperf3", "--client", address, "--port", str(IPERF3_PORT), "--json"]
     argv += ["--omit", str(settling), "--time", str(seconds), "--parallel", str(flow.connections)]
     if flow.udp_offered_bps is not None:
-        argv += ["--udp", "--bitrate", str(flow.udp_offered_bps), "--length", str(UDP_PAYLOAD_BYTES)]
+        argv += ["--udp", "--bitrate", str(flow.udp_offered_bps), "--length", str(flow.udp_payload_bytes)]
     return argv

@@ -32,7 +32,7 @@ from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Datacenter
 
 if TYPE_CHECKING:
-    from testbed.testbed import Testbed
+    from testbed.running_testbed import RunningTestbed
 
 _SHORT_NS = 16_000_000
 """Time of a short transfer at the line's rate; it fits the queue of a link without latency."""
@@ -76,7 +76,7 @@ class TransferMeasurement:
 
 
 def measure_transfers(
-    testbed: "Testbed",
+    testbed: "RunningTestbed",
     datacenters: tuple[Datacenter, Datacenter],
     hosts: tuple[str, str],
     conditions: LinkConditions,
@@ -158,7 +158,7 @@ def together_bytes(trunk_bps: int, short_bytes: int, grain_bytes: int) -> int | 
     return max(least_bytes, min(_TOGETHER_MAX_BYTES, max(4 * short_bytes, round(trunk_bps * seconds / 8))))
 
 
-def _grain_bytes(testbed: "Testbed", datacenters: tuple[Datacenter, Datacenter], pairs: int) -> int:
+def _grain_bytes(testbed: "RunningTestbed", datacenters: tuple[Datacenter, Datacenter], pairs: int) -> int:
     """Return the bytes that a trunk handles in one piece: a packet of each other pair, or its bucket if larger."""
     here, there = (each.name for each in datacenters)
     gateway = next(each for each in testbed.gateway_plan.gateways if each.datacenter == here)
@@ -175,7 +175,7 @@ def _acknowledgement_bytes(size_bytes: int) -> int:
 
 
 class _Path:
-    def __init__(self, testbed: "Testbed", conditions: LinkConditions, rate_bps: int, rtt_s: float) -> None:
+    def __init__(self, testbed: "RunningTestbed", conditions: LinkConditions, rate_bps: int, rtt_s: float) -> None:
         self._testbed = testbed
         self._trunk_bps = conditions.rate_bps
         self._rate_bps = rate_bps

@@ -38,6 +38,14 @@ def wan_link_mac(slot: int, datacenter: int, peer: int) -> str:
     return f"02:03:{slot:02x}:{datacenter:02x}:{peer:02x}:00"
 
 
+def machine_link_mac(slot: int, datacenter: int, peer: int, machine: int) -> str:
+    """Return the MAC address of one machine's interface of ``datacenter`` towards the machines of ``peer``.
+
+    ``machine`` is its number among those that carry hosts of ``datacenter``; ``peer`` may be the same datacenter.
+    """
+    return f"02:04:{slot:02x}:{datacenter:02x}:{peer:02x}:{machine:02x}"
+
+
 def loopback_address(subnet_number: int, datacenter: int, host: int, *, reached: bool) -> str:
     """Return a host's address on the machine's loopback: its programs' own, or the one at which others reach it."""
     return f"127.{2 * subnet_number + reached}.{datacenter}.{host + FIRST_HOST_OCTET}"

@@ -22,7 +22,16 @@ from testbed.network.gateway_plan import (
     WanPort,
 )
 from testbed.network.link_conditions import LinkConditions
-from testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s, can_bind, shared_rate, super_packet_frames
+from testbed.network.shared_rate import (
+    ETHERNET_HEADER_BYTES,
+    FRAME_BYTES,
+    MTU_BYTES,
+    Timers,
+    bytes_per_s,
+    can_bind,
+    shared_rate,
+    super_packet_frames,
+)
 from testbed.network.topology import Datacenter, Host, Topology
 
 SHORT_PACKETS_MIN, SUPER_PACKETS_MIN, QUEUE_PACKETS_MAX = 100_000, 1000, 2**32 - 1
@@ -35,7 +44,13 @@ UNLIMITED_RATE_BPS = 400_000_000_000
 
 
 def queue_limit_packets(
-    rate_bps: int | None, latency_ns: int, spread_ns: int = 0, *, rtt_ns: int, floor_packets: int
+    rate_bps: int | None,
+    latency_ns: int,
+    spread_ns: int = 0,
+    *,
+    rtt_ns: int,
+    floor_packets: int,
+    frame_bytes: int = FRAME_BYTES,
 ) -> int:
     """Return the packet limit of a netem leaf.
 
@@ -46,23 +61,29 @@ def queue_limit_packets(
     """
     rate = UNLIMITED_RATE_BPS if rate_bps is None else rate_bps
     held_ns = latency_ns + spread_ns + max(rtt_ns, QUEUE_DELAY_MIN_NS)
-    return min(QUEUE_PACKETS_MAX, max(floor_packets, math.ceil(rate * held_ns / 10**9 / (8 * FRAME_BYTES))))
+    return min(QUEUE_PACKETS_MAX, max(floor_packets, math.ceil(rate * held_ns / 10**9 / (8 * frame_bytes))))
 
 
-def plan_gateways(topology: Topology, slot: int, timers: Timers = Timers.KERNEL) -> GatewayPlan:
-    """Plan the gateways of ``topology`` in address slot ``slot``, for qdiscs that are woken by ``timers``."""
+def plan_gateways(
+    topology: Topology, slot: int, timers: Timers = Timers.KERNEL, mtu_bytes: int = MTU_BYTES
+) -> GatewayPlan:
+    """Plan the gateways of ``topology`` in address slot ``slot``, for qdiscs that are woken by ``timers``.
+
+    ``mtu_bytes`` is that of the hosts' interfaces and of the links between gateways.
+    """
     exact = any(way.impairments.picks_packets for link in topology.wan for _, way in link.directions)
-    layout = _Layout(topology, slot, timers, exact_packets=exact)
+    layout = _Layout(topology, slot, timers, mtu_bytes + ETHERNET_HEADER_BYTES, exact_packets=exact)
     return GatewayPlan(tuple(layout.gateway(each) for each in topology.datacenters), exact_packets=exact)
 
 
 class _Layout:
     """Plan the gateways of one testbed; holds what they have in common."""
 
-    def __init__(self, topology: Topology, slot: int, timers: Timers, *, exact_packets: bool) -> None:
+    def __init__(self, topology: Topology, slot: int, timers: Timers, frame_bytes: int, *, exact_packets: bool) -> None:
         self._topology = topology
         self._slot = slot
         self._timers = timers
+        self._frame_bytes = frame_bytes
         self._exact_packets = exact_packets
         self._floor_packets = SHORT_PACKETS_MIN if timers is Timers.VIRTUAL else SUPER_PACKETS_MIN
         self._shared_ports = {each.name: self._port_can_bind(each) for each in topology.datacenters}
@@ -84,7 +105,7 @@ class _Layout:
 
     def _host_port(self, datacenter: Datacenter, host: Host) -> HostPort:
         here, rate_bps, latency_ns = datacenter.index, self._topology.intra_rate_bps, self._topology.intra_latency_ns
-        limit = queue_limit_packets(rate_bps, latency_ns, rtt_ns=2 * latency_ns, floor_packets=self._floor_packets)
+        limit = self._limit_packets(rate_bps, latency_ns, rtt_ns=2 * latency_ns)
         near = NetemPlan(latency_ns, limit, _leaf_rate(rate_bps))
         shared = None
         if rate_bps is not None and self._shared_ports[datacenter.name]:
@@ -107,7 +128,7 @@ class _Layout:
         assert rate_bps is not None
         slower = conditions.pair_rate_bps is None or rate_bps < conditions.pair_rate_bps
         rtt_ns = self._topology.rtt_ns(peer.name, datacenter.name)
-        limit = queue_limit_packets(rate_bps, conditions.latency_ns, rtt_ns=rtt_ns, floor_packets=self._floor_packets)
+        limit = self._limit_packets(rate_bps, conditions.latency_ns, rtt_ns=rtt_ns)
         return FarHosts(peer.index, len(peer.hosts), NetemPlan(0, limit, _leaf_rate(rate_bps) if slower else None))
 
     def _wan_port(self, datacenter: Datacenter, peer: Datacenter) -> WanPort:
@@ -122,12 +143,28 @@ class _Layout:
             trunk=self._shared(conditions.rate_bps, [datacenter]) if shared and conditions.rate_bps else None,
             sources=tuple(host.name for host in datacenter.hosts),
             destinations=tuple(host.name for host in peer.hosts),
-            netem=_wan_netem(conditions, self._topology.rtt_ns(datacenter.name, peer.name), self._floor_packets),
+            netem=self._wan_netem(conditions, self._topology.rtt_ns(datacenter.name, peer.name)),
         )
 
     def _shared(self, rate_bps: int, sources: Iterable[Datacenter]) -> SharedRate:
         """Plan a rate that is shared by hosts of the ``sources``."""
-        return shared_rate(rate_bps, self._timers, FRAME_BYTES * max(self._frames[each.name] or 0 for each in sources))
+        frames = max(self._frames[each.name] or 0 for each in sources)
+        return shared_rate(rate_bps, self._timers, self._frame_bytes * frames, self._frame_bytes)
+
+    def _wan_netem(self, conditions: LinkConditions, rtt_ns: int) -> NetemPlan:
+        rate_bps, latency_ns, impairments = conditions.pair_rate_bps, conditions.latency_ns, conditions.impairments
+        limit = self._limit_packets(rate_bps, latency_ns, impairments.delay_spread_ns, rtt_ns=rtt_ns)
+        return NetemPlan(latency_ns, limit, _leaf_rate(rate_bps), impairments.rounded())
+
+    def _limit_packets(self, rate_bps: int | None, latency_ns: int, spread_ns: int = 0, *, rtt_ns: int) -> int:
+        return queue_limit_packets(
+            rate_bps,
+            latency_ns,
+            spread_ns,
+            rtt_ns=rtt_ns,
+            floor_packets=self._floor_packets,
+            frame_bytes=self._frame_bytes,
+        )
 
     def _port_can_bind(self, datacenter: Datacenter) -> bool:
         rate_bps = self._topology.intra_rate_bps
@@ -165,11 +202,3 @@ def _trunk_can_bind(conditions: LinkConditions, datacenter: Datacenter, peer: Da
 
 def _leaf_rate(rate_bps: int | None) -> int | None:
     return None if rate_bps is None else bytes_per_s(rate_bps)
-
-
-def _wan_netem(conditions: LinkConditions, rtt_ns: int, floor_packets: int) -> NetemPlan:
-    rate_bps, latency_ns, impairments = conditions.pair_rate_bps, conditions.latency_ns, conditions.impairments
-    limit = queue_limit_packets(
-        rate_bps, latency_ns, impairments.delay_spread_ns, rtt_ns=rtt_ns, floor_packets=floor_packets
-    )
-    return NetemPlan(latency_ns, limit, _leaf_rate(rate_bps), impairments.rounded())

@@ -145,10 +145,11 @@ class GatewayPlan:
     def from_json(text: str) -> "GatewayPlan":
         """Read what ``to_json`` wrote."""
         document = json.loads(text)
-        return GatewayPlan(tuple(_gateway(entry) for entry in document["gateways"]), document["exact_packets"])
+        return GatewayPlan(tuple(read_gateway(entry) for entry in document["gateways"]), document["exact_packets"])
 
 
-def _gateway(entry: dict[str, Any]) -> Gateway:
+def read_gateway(entry: dict[str, Any]) -> Gateway:
+    """Return a gateway from its part of the plan's JSON document."""
     host_ports = tuple(
         HostPort(
             **{

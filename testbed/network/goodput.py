@@ -11,6 +11,6 @@ from testbed.network.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
 TCP_OVERHEAD_BYTES = 20 + 20 + 12
 
 
-def tcp_goodput_bps(rate_bps: float) -> float:
+def tcp_goodput_bps(rate_bps: float, mtu_bytes: int = MTU_BYTES) -> float:
     """Return the TCP goodput of a rate, by the formula in this module's docstring."""
-    return rate_bps * (MTU_BYTES - TCP_OVERHEAD_BYTES) / (MTU_BYTES + ETHERNET_HEADER_BYTES)
+    return rate_bps * (mtu_bytes - TCP_OVERHEAD_BYTES) / (mtu_bytes + ETHERNET_HEADER_BYTES)

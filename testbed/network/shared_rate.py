@@ -38,7 +38,6 @@ _RTT_PART = 80
 _FRAMES_MIN, _FRAMES_MAX = 2, 45
 """Bounds of the frames in one of TCP's packets: at least two, at most 64 KiB."""
 
-_BURST_MIN_BYTES = _FRAMES_MIN * FRAME_BYTES
 _BURST_MAX_US = 60 * 10**6
 """HTB's own horizon. The kernel stores a burst as a duration in 32 bits, which end at 275 s."""
 
@@ -76,12 +75,13 @@ def super_packet_frames(rate_bps: int, rtt_ns: int | None = None) -> int:
     return min(_FRAMES_MAX, max(_FRAMES_MIN, rate_bps * lasts_ns // (8 * 10**9 * FRAME_BYTES)))
 
 
-def shared_rate(rate_bps: int, timers: Timers, super_packet_bytes: int) -> SharedRate:
+def shared_rate(rate_bps: int, timers: Timers, super_packet_bytes: int, frame_bytes: int = FRAME_BYTES) -> SharedRate:
     """Return the shaping of a shared rate that can bind.
 
     ``super_packet_bytes`` is the largest packet in virtual time; it is ignored on the real clock.
     """
     rate = bytes_per_s(rate_bps)
     late_bytes = rate * timers.value // 10**9
-    burst_bytes = super_packet_bytes if timers is Timers.VIRTUAL else max(_BURST_MIN_BYTES, late_bytes)
+    least_bytes = _FRAMES_MIN * frame_bytes
+    burst_bytes = super_packet_bytes if timers is Timers.VIRTUAL else max(least_bytes, late_bytes)
     return SharedRate(rate, min(_BURST_MAX_US, math.ceil(burst_bytes * 10**6 / rate)))

@@ -18,6 +18,7 @@ class RelayedStacks:
     """Hosts on the loopback of this machine, whose connections a relay carries."""
 
     modelled = True
+    opens_sockets = True
 
     def __init__(self, addresses: LoopbackAddressBook, relay: RelaySubstrate) -> None:
         self._addresses = addresses

@@ -1,7 +1,8 @@
-"""How long the report of a million spans takes, how much memory, and how large it is.
+"""How long the report of a million spans takes, how much memory, and how large it is; and beside its simulation.
 
-The run has 10 trials of about 100,000 spans: Atlas and 1F1B on 20 GPUs at 5 latencies, simulated. Building it and every
-report run in processes of their own, so that a report's memory is its own.
+The run has 10 trials of about 100,000 spans: Atlas and 1F1B on 20 GPUs at 5 latencies, simulated. The other runs have
+one trial of 600 to 10,240 GPUs, that of ``bench_simulator``, of which one part is simulated for all, or every GPU.
+Building a run and every report are processes of their own, so that a report's memory is its own.
 """
 
 import json
@@ -10,18 +11,26 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import results
+import pytest
+
+from results.reading.run import load_run
 from runner.planner.experiment_file import parse_experiment
 from runner.runs.progress import Progress
 from runner.runs.run_folder import begin_run
+from runner.simulated_runs.process_pool import ProcessPool
 from runner.simulated_runs.simulated_sweep import simulate_sweep
+from runner.simulator.variant_simulation import simulate_variant
+from tests.bench.bench_simulator import document
 
 SPANS = 1_000_000
 MAX_FILE_BYTES = 10_000_000
 MAX_PEAK_MIB = 1024
+MANY_GPUS = 10_240
+SIZES = [(600, True), (600, False), (2_000, True), (2_000, False), (MANY_GPUS, True), (MANY_GPUS, False)]
 ITERATIONS = 12
 DOCUMENT: dict[str, Any] = {
     "name": "million",
@@ -43,8 +52,9 @@ DOCUMENT: dict[str, Any] = {
 
 def in_a_process(what: str, folder: Path, *arguments: str) -> dict[str, Any]:
     """What this file, run as a program, prints."""
-    argv = [sys.executable, str(Path(__file__)), what, str(folder), *arguments]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=900)
+    argv = [sys.executable, "-m", "tests.bench.bench_report", what, str(folder), *arguments]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=900, cwd=root)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -60,15 +70,34 @@ def test_a_million_spans(tmp_path: Path) -> None:
         assert found["bytes"] < MAX_FILE_BYTES
 
 
-def build(root: Path) -> dict[str, Any]:
-    """Simulate the run below ``root``."""
-    experiment = parse_experiment(DOCUMENT, "benchmark", root)
+@pytest.mark.parametrize(("gpus", "symmetry"), SIZES)
+def test_a_report_beside_its_simulation(tmp_path: Path, gpus: int, symmetry: bool) -> None:
+    built = in_a_process("build", tmp_path, str(gpus), str(symmetry))
+    found = in_a_process("report", Path(built["run"]), "html")
+    ratio = found["cpu_s"] / built["cpu_s"]
+    whole = "one part for all" if symmetry else "every GPU"
+    print(
+        f"\n{gpus:6d} GPUs, {whole:16s} {built['spans']:9,} spans: simulated and written in {built['cpu_s']:6.1f} s of "
+        f"CPU, {built['peak_mib']:5.0f} MiB; reported in {found['cpu_s']:5.1f} s, {found['peak_mib']:5.0f} MiB; "
+        f"ratio {ratio:.2f}"
+    )
+    assert symmetry or gpus < MANY_GPUS or ratio < 1
+
+
+def build(root: Path, *size: str) -> dict[str, Any]:
+    """Simulate the run below ``root``: ``DOCUMENT``, or the number of GPUs and whether one part stands for all."""
+    written = document(int(size[0]), trunk="unlimited", gpus_per_host=1) if size else DOCUMENT
+    simulate = partial(simulate_variant, symmetry=size[1:] != ("False",))
+    begin_s = time.process_time()
+    experiment = parse_experiment(written, "benchmark", root)
     store = begin_run(experiment, root / "runs", {"dilation": 1.0})
     with Progress(len(experiment.trials()), stream=open(os.devnull, "w")) as progress:
-        simulate_sweep(experiment, store, jobs=1, progress=progress)
+        simulate_sweep(experiment, store, pool=ProcessPool(1), progress=progress, simulate=simulate)
     store.finish()
-    run = results.load(store.path)
-    return {"run": str(store.path), "spans": len(run.spans), "trials": len(run.trials)}
+    cpu_s, peak_mib = time.process_time() - begin_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    run = load_run(store.path, coded=True)
+    found = {"run": str(store.path), "spans": len(run.spans), "trials": len(run.trials)}
+    return {**found, "cpu_s": cpu_s, "peak_mib": peak_mib}
 
 
 def report(run: Path, form: str) -> dict[str, Any]:
@@ -88,10 +117,11 @@ def report(run: Path, form: str) -> dict[str, Any]:
     begin = time.perf_counter()
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
     seconds = time.perf_counter() - begin
-    peak_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    return {"seconds": seconds, "peak_mib": peak_mib, "bytes": output.stat().st_size}
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = used.ru_utime + used.ru_stime
+    return {"seconds": seconds, "cpu_s": cpu_s, "peak_mib": used.ru_maxrss / 1024, "bytes": output.stat().st_size}
 
 
 if __name__ == "__main__":
     what, folder, *further = sys.argv[1:]
-    print(json.dumps(build(Path(folder)) if what == "build" else report(Path(folder), *further)))
+    print(json.dumps((build if what == "build" else report)(Path(folder), *further)))

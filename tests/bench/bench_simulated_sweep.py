@@ -22,6 +22,7 @@ from results.report.report import write_report
 from runner.planner.experiment_file import load_experiment
 from runner.runs.progress import Progress
 from runner.runs.run_folder import begin_run
+from runner.simulated_runs.process_pool import ProcessPool
 from runner.simulated_runs.simulated_sweep import simulate_sweep
 
 POINTS = 1000
@@ -56,7 +57,7 @@ def breakdown(file: Path, jobs: int) -> int:
 
     def sweep() -> None:
         with Progress(POINTS, stream=open(os.devnull, "w")) as progress:
-            simulate_sweep(experiment, store, jobs=jobs, progress=progress)
+            simulate_sweep(experiment, store, pool=ProcessPool(jobs), progress=progress)
         store.finish()
 
     timed(f"simulate and store, {jobs} at a time", sweep)

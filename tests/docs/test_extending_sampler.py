@@ -19,16 +19,17 @@ from results.records.trial_id import TrialId
 from runner.emulation.telemetry import samplers
 from runner.emulation.telemetry.sampling import Sampler, sampling
 from testbed.kernel.tcp_state import TcpStateReader
-from testbed.testbed import Testbed
+from testbed.running_testbed import RunningTestbed
 from tests.docs.pages import DOCS, blocks
 
 MODULE = "runner.emulation.telemetry.load_average_sampler"
 Registry = tuple[type[Sampler[Any]], ...]
-TESTBED: Testbed = SimpleNamespace(  # type: ignore[assignment]
+TESTBED: RunningTestbed = SimpleNamespace(  # type: ignore[assignment]
     tcp_state_reader=lambda: TcpStateReader([]),
     read_counters=list,
     network_cpu_time_s=lambda: None,
     gpus=None,
+    rack=None,
     addresses=SimpleNamespace(host_names=dict),
 )
 """A testbed without hosts, links and GPUs."""

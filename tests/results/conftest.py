@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from results.records.documents import TIMES_DRAWN
 from results.records.run_store import RunStore, TrialRecord
 from results.records.schema import CalibrationRow, LinkSample
 from results.records.span_log import Span, SpanLogContents, SpanLogHeader
@@ -198,13 +199,7 @@ def manifest_for(
 BuildRun = Callable[..., Path]
 
 
-@pytest.fixture
-def build_run(tmp_path: Path) -> BuildRun:
-    """``build_run(variants=, latencies=, repeats=, ...)`` writes a run below the test's folder and returns its path.
-
-    ``prefill`` names the variants that prefill in their bubbles, and how many requests a second they are asked for.
-    """
-
+def _builder(folder: Path) -> BuildRun:
     def build(
         *,
         name: str = "demo",
@@ -216,12 +211,13 @@ def build_run(tmp_path: Path) -> BuildRun:
         manifest: Mapping[str, Any] | None = None,
         datacenters: Sequence[str] = DATACENTERS,
         prefill: Mapping[str, float] | None = None,
+        drawn: bool = False,
     ) -> Path:
         described = {**manifest_for(name, variants, latencies, repeats, datacenters), **(manifest or {})}
         for position, variant in enumerate(variants):
             if prefill and variant in prefill:
                 described["variants"][position] |= {**described["variants"][position - 1], "name": variant}
-        store = RunStore.create(tmp_path / "runs", name, described, "c0ffee" * 8)
+        store = RunStore.create(folder / "runs", name, described, "c0ffee" * 8)
         trials = [
             (point, variant, k) for point in range(len(latencies)) for variant in variants for k in range(repeats)
         ]
@@ -234,7 +230,7 @@ def build_run(tmp_path: Path) -> BuildRun:
             connections = 8 * (trains_as.index(variant) if variant in trains_as else len(trains_as) - 1) or 1
             pipeline = Pipeline(latency_ms * MS, connections, Random(repeat), datacenters)
             pipeline.run()
-            logs, requests, facts = pipeline.logs(), [], {}
+            logs, requests, facts = pipeline.logs(), [], {TIMES_DRAWN: True} if drawn else {}
             if prefill and variant in prefill:
                 logs, requests, facts["prefill"] = with_prefill(logs, prefill[variant], list(DURATION_MS), repeat)
             record = TrialRecord(
@@ -246,3 +242,19 @@ def build_run(tmp_path: Path) -> BuildRun:
         return store.path
 
     return build
+
+
+@pytest.fixture
+def build_run(tmp_path: Path) -> BuildRun:
+    """``build_run(variants=, latencies=, repeats=, ...)`` writes a run below the test's folder and returns its path.
+
+    ``prefill`` names the variants that prefill in their bubbles, and how many requests a second they are asked for.
+    With ``drawn``, the compute times of all trials were drawn.
+    """
+    return _builder(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def build_run_in() -> Callable[[Path], BuildRun]:
+    """``build_run_in(folder)`` is ``build_run`` below that folder, for a run that several tests read."""
+    return _builder

@@ -82,7 +82,7 @@ def two_runs(build_run: BuildRun, tmp_path: Path) -> tuple[Path, Run]:
     return path, results.load(tmp_path / "whole")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_documents_are_refused_in_one_line_or_read_by_every_command(
     two_runs: tuple[Path, Run], data: st.DataObject

@@ -100,17 +100,21 @@ def narrowest_name_px(page: Page) -> float:
     return width
 
 
-@pytest.fixture
-def several(build_run: BuildRun, tmp_path: Path) -> Path:
-    path = tmp_path / "several.html"
+@pytest.fixture(scope="module")
+def several(build_run_in: Callable[[Path], BuildRun], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("several")
+    build_run = build_run_in(folder)
+    path = folder / "several.html"
     simulated = build_run(name="simulated atlas", manifest={"engine": "simulate", "clock": "virtual"})
     write_report([build_run(name="emulated atlas", repeats=2), simulated], path)
     return path
 
 
-@pytest.fixture
-def served(build_run: BuildRun, tmp_path: Path) -> Path:
-    path = tmp_path / "served.html"
+@pytest.fixture(scope="module")
+def served(build_run_in: Callable[[Path], BuildRun], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served")
+    build_run = build_run_in(folder)
+    path = folder / "served.html"
     runs = [
         build_run(
             name=name,
@@ -124,9 +128,11 @@ def served(build_run: BuildRun, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def hostile(build_run: BuildRun, tmp_path: Path) -> Path:
-    path = tmp_path / 'a "quoted" <name> & #more?.html'
+@pytest.fixture(scope="module")
+def hostile(build_run_in: Callable[[Path], BuildRun], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile")
+    build_run = build_run_in(folder)
+    path = folder / 'a "quoted" <name> & #more?.html'
     runs = [
         build_run(name=name, variants=HOSTILE_VARIANTS, latencies=("10ms",), datacenters=HOSTILE_DATACENTERS)
         for name in (HOSTILE_NAME, "plain")
@@ -135,24 +141,29 @@ def hostile(build_run: BuildRun, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def programs(tmp_path: Path) -> Path:
-    path = tmp_path / "programs.html"
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("programs")
+    path = folder / "programs.html"
     papers = {
         "ddp": ProgramOnPaper(),
         HOSTILE_VARIANTS[0]: ProgramOnPaper(profiled=2),
         "unprofiled": ProgramOnPaper(profiled=0),
     }
-    write_report([program_run(tmp_path / "runs", papers)], path)
+    write_report([program_run(folder / "runs", papers)], path)
     return path
 
 
+@pytest.fixture(scope="module")
+def one(build_run_in: Callable[[Path], BuildRun], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("one")
+    write_report([build_run_in(folder)()], folder / "report.html")
+    return folder / "report.html"
+
+
 @pytest.mark.parametrize("width", WIDTHS)
-def test_one_run_has_its_tables_and_figures_and_asks_for_nothing(
-    browser: Browser, build_run: BuildRun, tmp_path: Path, width: int
-) -> None:
-    write_report([build_run()], tmp_path / "report.html")
-    shown = opened(browser, tmp_path / "report.html", width)
+def test_one_run_has_its_tables_and_figures_and_asks_for_nothing(browser: Browser, one: Path, width: int) -> None:
+    shown = opened(browser, one, width)
     assert (shown.complaints, shown.requests) == ([], [])
     assert shown.page.locator("table.headline").is_visible()
     assert shown.page.locator("table.calibration").is_visible()

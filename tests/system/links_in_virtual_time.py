@@ -66,9 +66,9 @@ def untuned() -> list[tuple[int, int, float]]:
                 Ends(testbed, "here-0", f"at{latency_ms}ms-0"),
                 connections,
                 buffer_bytes=None,
-                # A lone connection has its pace after 20 round trips, which are the fewer bytes the longer they take.
-                warming_bytes=6000 // latency_ms * _MEGABYTE if connections == 1 else 2000 * _MEGABYTE,
-                measured_bytes=4000 // latency_ms * _MEGABYTE if connections == 1 else 600 * _MEGABYTE,
+                # A lone connection has its pace after 20 round trips, of 3 MB each at any latency; many fill 50 MB.
+                warming_bytes=(120 if connections == 1 else 1500) * _MEGABYTE,
+                measured_bytes=(100 if connections == 1 else 300) * _MEGABYTE,
                 # What lies unread takes room in the window.
                 turn_s=2 * latency_ms / 1e3 / (100 if connections == 1 else 32),
                 patience_s=60,

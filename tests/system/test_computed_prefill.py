@@ -62,7 +62,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("computed-prefill")
     (folder / "computed.yaml").write_text(yaml.safe_dump(EXPERIMENT))
     command = [sys.executable, "-m", "runner.cli.command_line", "run", "computed.yaml", "--json"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     # A link outside tolerance, which is status 1, changes no token.
     assert done.returncode in {0, 1}, done.stderr
     return results.load(folder / json.loads(done.stdout)["run"])

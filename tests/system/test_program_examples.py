@@ -91,7 +91,7 @@ def test_each_rank_of_ddp_sends_two_thirds_of_the_gradients_twice(run: Run) -> N
 
 
 def test_latency_counts_once_or_twice_in_each_hop_of_a_short_all_reduce(run: Run) -> None:
-    near, far = (run("ddp", "ddp-small", latency, 20) for latency in ("5ms", "40ms"))
+    near, far = (run("ddp", "ddp-small", latency, 14) for latency in ("5ms", "40ms"))
     for steps in (near, far):
         assert in_a_ring(steps, HOSTS)[:, 5:].mean() == pytest.approx(2 * 2 / 3 * MIB / 4, rel=0.02)
     longer_ns = np.median(far.durations_ns[5:]) - np.median(near.durations_ns[5:])
@@ -103,18 +103,18 @@ torchft = pytest.mark.skipif(find_spec("torchft") is None, reason="torchft is no
 
 @torchft
 def test_diloco_of_torchft_sends_the_model_every_eighth_step_and_nothing_between(run: Run) -> None:
-    sent = run("torchft-diloco", "diloco", "5ms", 25).payload("east-0", "west-0")
+    sent = run("torchft-diloco", "diloco", "5ms", 17).payload("east-0", "west-0")
     # The first iteration is not among them: the eighth is entry 6.
     averaging, between = sent[6::8], np.delete(sent, slice(6, None, 8))
-    assert averaging == pytest.approx(np.full(3, 16 * MIB), rel=0.01)
+    assert averaging == pytest.approx(np.full(2, 16 * MIB), rel=0.01)
     assert between.max() < 0.01 * 16 * MIB
 
 
 @torchft
 def test_streaming_diloco_of_torchft_sends_a_quarter_of_the_model_every_second_step(run: Run) -> None:
-    sent = run("torchft-diloco", "streaming", "5ms", 21).payload("east-0", "west-0")
+    sent = run("torchft-diloco", "streaming", "5ms", 17).payload("east-0", "west-0")
     # A fragment leaves at the end of one step and travels during the next. Counters are read some times a second.
     pairs = sent[1:-1].reshape(-1, 2)
     assert pairs.sum(axis=1) == pytest.approx(np.full(len(pairs), 4 * MIB), rel=0.05)
-    assert pairs.sum(axis=1).mean() == pytest.approx(4 * MIB, rel=0.015)
+    assert pairs.sum(axis=1).mean() == pytest.approx(4 * MIB, rel=0.02)
     assert (pairs[:, 1] > 4 * pairs[:, 0]).all()

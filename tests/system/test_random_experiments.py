@@ -19,7 +19,7 @@ from tests.system.inside_virtual_time import kernel_or_skip
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "results" / "reference" / "random"
-FEW = 10
+FEW = 4
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,6 @@ from testbed.claims.registry import state_root
 from testbed.relay.relay_config import RelayConfig
 from tests.support.until import until_within
 
-pytestmark = pytest.mark.measures
-
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_RIGHTS = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
 USERS = {0: WITHOUT_RIGHTS, 1000: [*WITHOUT_RIGHTS, "--reuid=1000", "--regid=1000", "--clear-groups"]}
@@ -81,6 +79,7 @@ def listening() -> set[str]:
 until = partial(until_within, PATIENCE_S)
 
 
+@pytest.mark.measures
 def test_a_run_over_the_relay_is_calibrated_and_says_that_its_tcp_is_modelled(uid: int, home: Path) -> None:
     argv = command(uid, home, "run", "experiment.yaml", "--substrate", "relay", "--json")
     for _ in range(ATTEMPTS):

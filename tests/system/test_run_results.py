@@ -31,7 +31,7 @@ dilation: 2
 
 def wanbed(*arguments: str | Path) -> str:
     argv = [*WANBED, *map(str, arguments)]
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=600).stdout
 
 
 @pytest.fixture(scope="module")

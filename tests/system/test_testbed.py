@@ -16,6 +16,7 @@ from testbed.hosts.ping import ping
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology
 from testbed.testbed import Testbed, bring_up
+from tests.support.ray.machine_namespaces import LINK
 
 Resolve = Callable[[dict[str, Any]], Topology]
 
@@ -35,7 +36,8 @@ def testbed(substrate: str, resolved: Resolve) -> Iterator[Testbed]:
 
 
 def links_outside() -> set[str]:
-    return set(os.listdir("/sys/class/net"))
+    """The machine's links, without those of clusters that other tests have meanwhile."""
+    return {name for name in os.listdir("/sys/class/net") if not name.startswith(LINK)}
 
 
 def said_by(testbed: Testbed, host: str, *argv: str) -> str:

@@ -37,7 +37,7 @@ def wanbed(command: str, folder: Path) -> Path:
     """Run or simulate the experiment of ``folder``, and return the run's folder."""
     arguments = [command, str(folder / "exp.yaml"), "--runs", str(folder / command), "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "wanbed", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-m", "wanbed", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     return Path(json.loads(done.stdout)["run"])

@@ -103,7 +103,7 @@ def run(file: Path, runs: Path) -> list[dict[str, Any]]:
         [sys.executable, "-m", "runner.cli.command_line", "run", str(file), "--runs", str(runs), "--json"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -83,7 +83,7 @@ def device(request: pytest.FixtureRequest) -> str:
 
 def wanbed(*arguments: str, device: str, home: Path, status: int = 0) -> "subprocess.CompletedProcess[str]":
     argv = as_ordinary_user([*WANBED, *arguments], device=device, home=home)
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=150, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == status, done.stderr
     return done
 
@@ -111,7 +111,7 @@ def test_links_are_within_tolerance(device: str, home: Path) -> None:
 def test_training_over_three_datacenters_is_that_of_one_process(home: Path) -> None:
     """Where there is no TAP device, and the run says by what its network was made."""
     argv = as_ordinary_user([*WANBED, "run", "trained.yaml", "--json"], device="raw veth", home=home)
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=150, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     # A link outside tolerance, which is status 1, changes no loss; what is measured here is not the network.
     assert done.returncode in {0, 1}, done.stderr
     assert done.stderr.count("user namespace") == 1

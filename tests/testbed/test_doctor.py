@@ -97,7 +97,7 @@ def test_a_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch)
 def test_diagnosis_document_has_all_documented_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     document = on_a_machine(monkeypatch, NO_NETEM, NO_GUEST).document()
     assert json.loads(json.dumps(document)) == document
-    assert set(document) == {"tier", "netem", "relay", "virtual_time", "gpus", "missing"}
+    assert set(document) == {"tier", "netem", "relay", "virtual_time", "simulator", "gpus", "missing"}
     assert set(document["tier"]) == {"name", "lacks", "rights"}
     assert document["netem"]["substrate"] is None
     assert document["netem"]["reason"] == "no netem anywhere"

@@ -146,3 +146,26 @@ def test_a_slow_stage_does_not_accumulate_payloads(tmp_path: Path, start: Start)
         status, peak_kib = receiving.communicate(timeout=PATIENCE_S)[0].split()
     assert status == "0"
     assert int(peak_kib) * 1024 < 4 * size_bytes
+
+
+def test_buckets_are_summed_one_after_the_other_while_the_last_backward_computes(tmp_path: Path, start: Start) -> None:
+    backward_ns, buckets = 200 * MILLISECOND_NS, 4
+    plans = [
+        with_costs(
+            replace(plan, links=replace(plan.links, buckets=buckets)),
+            durations=ReplayDurations(MILLISECOND_NS, backward_ns),
+        )
+        for plan in make_configs(tmp_path, PipelineShape(1, 2), pipelines=3)
+    ]
+    assert [outcome(process) for process in [start(plan) for plan in plans]] == [(0, "")] * 3
+    for plan in plans:
+        spans = read_span_log(Path(plan.span_log)).spans
+        for iteration in (0, 1):
+            own = [span for span in spans if span.iteration == iteration]
+            sums = sorted((span for span in own if span.kind == "all_reduce"), key=lambda span: span.start_ns)
+            last = max((span for span in own if span.kind == "backward"), key=lambda span: span.start_ns)
+            assert [span.size_bytes for span in sums] == [25_000] * buckets
+            assert all(earlier.end_ns <= later.start_ns for earlier, later in pairwise(sums))
+            for number, span in enumerate(sums, 1):
+                assert span.start_ns - last.start_ns >= backward_ns * number // buckets
+            assert sums[0].start_ns < last.end_ns <= sums[-1].end_ns

@@ -36,7 +36,7 @@ class ExperimentFields(TypedDict, total=False):
     sweep: Mapping[str, object]
     repeats: int
     seed: int
-    engine: Literal["emulate", "simulate"]
+    engine: Literal["emulate", "rack", "simulate"]
     clock: Literal["real", "virtual"]
     dilation: float | Literal["auto"]
 

@@ -96,7 +96,8 @@ def _planned(
     position = position_to_plan(point, variant)
     name = point.spec.variants[position].name
     with prefixed(f"{point.source}: "):
-        task = planning_task(WrittenVariant(point.spec, position, point.topology, written.directory), pipelines=None)
+        variant_written = WrittenVariant(point.spec, position, point.topology, written.directory, point.values)
+        task = planning_task(variant_written, pipelines=None)
         found = plan_task(task, search, limits=limits, runners_up=_RUNNERS_UP, explained=True)
     if found.ended_by is not None:
         raise found.ended_by

@@ -24,6 +24,9 @@ def run(
     *,
     runs: str | PathLike[str] = "runs",
     substrate: str = "auto",
+    rack: str | None = None,
+    hosts_per_machine: int = 1,
+    overlay: str = "vxlan",
     resume: bool = False,
     keep_gradients: bool = False,
     progress: bool = False,
@@ -32,17 +35,38 @@ def run(
 
     An emulation needs root unless its clock is virtual, or a program that was started in a user namespace: the error
     that is raised without names the command. It measures every link first: where one was outside tolerance,
-    the rows of ``run.summary`` are not ``calibrated``. Arguments are those of the command; ``progress`` shows it on
+    the rows of ``run.summary`` are not ``calibrated``. ``rack`` is the address of a Ray cluster, HOST:PORT, over whose
+    machines the engine ``rack`` spreads the hosts. Arguments are those of the command; ``progress`` shows it on
     standard error. Raise InputError for what cannot run, MissingError for what the machine lacks, TrialError for a
     trial that failed; all errors that can be expected are a WanbedError.
     """
     written = written_experiment(experiment)
     if written.spec.engine == "simulate":
-        if keep_gradients or substrate != "auto":
-            argument = "keep_gradients" if keep_gradients else "substrate"
+        if keep_gradients or substrate != "auto" or rack is not None:
+            argument = "keep_gradients" if keep_gradients else "substrate" if rack is None else "rack"
             raise InputError(f"{argument}: a simulation has none: leave it out, or give engine: emulate")
         return simulated(written, Path(runs), jobs=None, resume=resume, progress=progress)
     check_importable(written)
+    if written.spec.engine == "rack" and rack is None:
+        raise InputError("engine: rack wants the machines' address: give rack, HOST:PORT of a Ray cluster's head")
+    if rack is not None:
+        # It imports what a machine that only simulates lacks.
+        from runner.rack.rack_run import rack_run  # noqa: PLC0415
+
+        with options_as_arguments(), progress_stream(progress) as stream:
+            path = rack_run(
+                written.resolved("rack"),
+                written.source,
+                Path(runs),
+                address=rack,
+                hosts_per_machine=hosts_per_machine,
+                overlay=overlay,
+                resume=resume,
+                keep_gradients=keep_gradients,
+                log=log,
+                stream=stream,
+            )
+        return loaded(path)
     with (
         options_as_arguments(),
         importable_by_ranks(written.spec),

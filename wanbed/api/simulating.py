@@ -12,6 +12,7 @@ from ground.strict_model import InputError
 from results import load
 from results.reading.run import Run
 from results.reading.summaries.summary_table import write_summary
+from runner.simulated_runs.process_pool import ProcessPool
 from runner.simulated_runs.simulated_run import simulated_run
 from wanbed.api.argument_names import options_as_arguments
 from wanbed.api.experiment import Experiment, WrittenExperiment, written_experiment
@@ -51,7 +52,8 @@ def simulated(written: WrittenExperiment, runs: Path, *, jobs: int | None, resum
             )
         jobs = 1
     with options_as_arguments(), progress_stream(progress) as stream:
-        path = simulated_run(written.resolved("simulate"), runs, resume=resume, jobs=jobs, log=log, stream=stream)
+        experiment = written.resolved("simulate")
+        path = simulated_run(experiment, runs, resume=resume, pool=ProcessPool(jobs), log=log, stream=stream)
     return loaded(path)
 
 

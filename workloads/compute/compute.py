@@ -1,6 +1,6 @@
 """The interface between the rank's loop and a stage's computation."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from results.records.span_log import DeviceRecord
@@ -40,6 +40,21 @@ class MeasuredDevice(Protocol):
 
     def record(self) -> DeviceRecord:
         """Return the measurements of the device so far."""
+
+
+class BucketCompute(Protocol):
+    """A computation that hands gradients over while it still computes others, to be all-reduced meanwhile."""
+
+    def perform_in_buckets(
+        self, action: Action, buckets: int, complete: Callable[[Callable[[], memoryview]], None]
+    ) -> tuple[int, int]:
+        """Carry out ``action``, the last one of an iteration that computes gradients, as ``Compute.perform`` does.
+
+        Call ``complete`` for each of ``buckets`` equal parts of the gradients, the last part of the model first, as
+        soon as it is final. Its argument waits until the bytes of the part are in host memory, and returns them,
+        writable, for an all-reduce in place. Another thread calls it, and ``Compute.add``. ``Compute.gradients`` is not
+        called in this iteration.
+        """
 
 
 class Compute(Protocol):

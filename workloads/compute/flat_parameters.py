@@ -1,6 +1,6 @@
 """A stage's weights and gradients as two flat tensors, and the optimizer over them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ _BETAS, _EPSILON, _WEIGHT_DECAY = (0.9, 0.999), 1e-8, 0.01
 
 
 class FlatParameters:
-    """The parameters of a module in one flat tensor ``weights``, and their gradients in ``gradients``.
+    """The parameters of modules in one flat tensor ``weights``, and their gradients in ``gradients``.
 
     Each parameter and its ``grad`` become views of the two, in the order of ``named_parameters``. So backwards add to
     ``gradients`` in place, and an all-reduce there changes every ``grad``. ``update`` is a step of AdamW with torch's
@@ -19,8 +19,9 @@ class FlatParameters:
     are the rounded values of a copy in fp32, which AdamW updates.
     """
 
-    def __init__(self, module: nn.Module, learning_rate: float) -> None:
-        self._named = dict(module.named_parameters())
+    def __init__(self, modules: nn.Module | Sequence[nn.Module], learning_rate: float) -> None:
+        several = [modules] if isinstance(modules, nn.Module) else modules
+        self._named = {name: parameter for module in several for name, parameter in module.named_parameters()}
         first = next(iter(self._named.values()))
         count = sum(parameter.numel() for parameter in self._named.values())
         self.weights = torch.empty(count, dtype=first.dtype, device=first.device)
@@ -36,6 +37,14 @@ class FlatParameters:
         self._learning_rate = learning_rate
         self._mean, self._mean_square = torch.zeros_like(self._exact), torch.zeros_like(self._exact)
         self._steps = torch.zeros((), dtype=torch.float32, device=first.device)
+
+    def parts(self) -> dict[nn.Parameter, tuple[int, int]]:
+        """Return the elements of each parameter's gradient in ``gradients``: the first, and the one after the last."""
+        found, start = {}, 0
+        for parameter in self._named.values():
+            found[parameter] = start, start + parameter.numel()
+            start += parameter.numel()
+        return found
 
     def update(self) -> None:
         """Take one step of AdamW."""

@@ -1,14 +1,16 @@
 """Replayed compute: each action takes its known time and needs no GPU."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 
 from results.records.span_log import NO_MICROBATCH
-from workloads.compute.compute import Compute, TrainingGpu
+from workloads.compute.compute import BucketCompute, Compute, TrainingGpu
+from workloads.compute.varied_durations import DurationDraws, Variation
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.transport.frames.buffer_pool import BufferPool
+from workloads.transport.ring.buckets import complete_ns, cut_buckets
 
 LONGEST_SLEEP_NS = 500_000_000
 
@@ -34,6 +36,11 @@ class ReplayDurations:
             value = getattr(self, field.name)
             if value is not None and value < 0:
                 raise ValueError(f"{field.name}: {value} is negative")
+
+    def changed(self, change: Callable[[int], int]) -> "ReplayDurations":
+        """Return the durations after ``change`` of each one that is not None."""
+        times = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: change(time) for name, time in times.items() if time is not None})
 
     def of(self, kind: ActionKind) -> int:
         """Return the duration of an action of that kind in nanoseconds."""
@@ -72,18 +79,23 @@ class ReplaySizes:
 
 @dataclass(frozen=True)
 class ReplayCosts:
-    """The stage costs for a replay: the durations of its actions, and the sizes of what it sends."""
+    """The stage costs for a replay: the durations of its actions, and the sizes of what it sends.
+
+    ``variation`` is how the durations vary, None if they do not.
+    """
 
     durations: ReplayDurations
     sizes: ReplaySizes = ReplaySizes()
+    variation: Variation | None = None
 
 
-class ReplayCompute(Compute):
+class ReplayCompute(Compute, BucketCompute):
     """Occupies an imaginary GPU for the durations of ``work``, and sends buffers of its sizes.
 
     It sends unwritten memory, one buffer of ``pool`` for each size. No action reads a received payload, so it may be
     given back at once. ``check`` is called at least every half second of an action; an error that it raises ends the
-    action. With ``gpu`` each action first claims that GPU for training.
+    action. With ``gpu`` each action first claims that GPU for training. ``chunks`` are the costs of each virtual stage
+    of a stage that is divided.
     """
 
     def __init__(
@@ -92,9 +104,12 @@ class ReplayCompute(Compute):
         check: Callable[[], None],
         pool: BufferPool | None = None,
         gpu: TrainingGpu | None = None,
+        chunks: Sequence[ReplayCosts] = (),
     ) -> None:
+        self._chunks = tuple(chunks) or (work,)
         self._durations = work.durations
         self._sizes = work.sizes
+        self._draws = None if work.variation is None else DurationDraws(work.variation)
         self._check = check
         self._pool = pool or BufferPool()
         self._gpu = gpu
@@ -103,7 +118,7 @@ class ReplayCompute(Compute):
         self._gradients: memoryview | None = None
 
     def begin(self, iteration: int) -> None:
-        """Store the iteration, which is reported to ``gpu``. There is no other state to reset."""
+        """Store the iteration, which durations may depend on. There is no other state to reset."""
         self._iteration = iteration
 
     def arrived(self, message: Message, payload: memoryview) -> None:
@@ -111,12 +126,26 @@ class ReplayCompute(Compute):
 
     def perform(self, action: Action) -> tuple[int, int]:
         """Block for the duration of ``action``. Return its start and end in CLOCK_MONOTONIC nanoseconds."""
-        return self._take(self._durations.of(action.kind), action.kind.value, action.microbatch)
+        return self._take(self._usual_ns(action), action.kind.value, action.microbatch)
+
+    def perform_in_buckets(
+        self, action: Action, buckets: int, complete: Callable[[Callable[[], memoryview]], None]
+    ) -> tuple[int, int]:
+        """Do as ``perform``. Complete the buckets evenly over the duration, those of other virtual stages at once."""
+        gradients = self.gradients()
+        assert gradients is not None
+        payloads = [gradients[start:end] for start, end in cut_buckets(gradients.nbytes, 1, buckets)]
+
+        def passed(part: int) -> None:
+            complete(lambda: payloads[part])
+
+        return self._take(self._usual_ns(action), action.kind.value, action.microbatch, buckets, passed)
 
     def outgoing(self, message: Message) -> memoryview:
         """Return a buffer of the message's size, the same one for every message of that size."""
         to_following = message.kind is MessageKind.ACTIVATION
-        size_bytes = self._sizes.following_bytes if to_following else self._sizes.previous_bytes
+        sizes = self._chunks[message.chunk].sizes
+        size_bytes = sizes.following_bytes if to_following else sizes.previous_bytes
         if size_bytes not in self._payloads:
             self._payloads[size_bytes] = self._pool.take(size_bytes)
         return self._payloads[size_bytes]
@@ -157,14 +186,32 @@ class ReplayCompute(Compute):
             time.sleep(min(deadline_ns - now_ns, LONGEST_SLEEP_NS) / 1e9)
         return now_ns
 
-    def _take(self, duration_ns: int, kind: str, microbatch: int) -> tuple[int, int]:
+    def _usual_ns(self, action: Action) -> int:
+        return self._chunks[action.chunk].durations.of(action.kind)
+
+    def _take(
+        self,
+        duration_ns: int,
+        kind: str,
+        microbatch: int,
+        parts: int = 1,
+        passed: Callable[[int], None] = lambda _: None,
+    ) -> tuple[int, int]:
+        """Occupy the GPU for an action. Call ``passed`` with each of its ``parts``, from 0, when it is complete."""
         gpu = self._gpu
+        if self._draws is not None:
+            duration_ns = self._draws.duration_ns(self._iteration, kind, microbatch, duration_ns)
         if gpu is not None:
             gpu.claim()
         start_ns = time.monotonic_ns()
         if gpu is not None:
             gpu.began(start_ns, self._iteration, kind, microbatch)
-        end_ns = self.occupy(kind, start_ns, duration_ns)
+        end_ns = begun_ns = start_ns
+        for part in range(parts):
+            until_ns = complete_ns(start_ns, start_ns + duration_ns, part, parts, len(self._chunks))
+            end_ns = self.occupy(kind, begun_ns, until_ns - begun_ns)
+            passed(part)
+            begun_ns = until_ns
         if gpu is not None:
             gpu.ended(end_ns)
         return start_ns, end_ns

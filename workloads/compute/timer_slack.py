@@ -1,6 +1,6 @@
 """Set the timer slack: how late the kernel may wake a sleeping thread."""
 
-import ctypes
+from workloads.prctl import prctl
 
 _PR_SET_TIMERSLACK = 29
 
@@ -11,6 +11,4 @@ def wake_precisely() -> None:
     By default the kernel may wake it up to 50 us late, to wake several threads at once. Raise OSError if the kernel
     refuses.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_TIMERSLACK)")
+    prctl(_PR_SET_TIMERSLACK, 1, "PR_SET_TIMERSLACK")

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,19 +12,34 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from results.records.span_log import NO_MICROBATCH, DeviceRecord
-from workloads.compute.compute import Compute, MeasuredDevice, TrainingGpu
+from workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, TrainingGpu
 from workloads.compute.device.determinism import choose_kernels
 from workloads.compute.device.device_measurement import DeviceMeasurement
 from workloads.compute.device.staging import IncomingCopy, OutgoingCopy, create_staging
 from workloads.compute.device.torch_device import create_device
 from workloads.compute.flat_parameters import FlatParameters
+from workloads.compute.gradient_buckets import GradientBuckets
 from workloads.compute.tensor_bytes import as_tensor
 from workloads.compute.torch_work import TorchWork
 from workloads.message import Message, MessageKind
-from workloads.model.gpt_stage import DTYPES, build_stage, language_loss
+from workloads.model.gpt_stage import DTYPES, GptStage, build_stage, language_loss
 from workloads.model.split_linear import DeferredGradients, WeightGradient
 from workloads.model.tokens import TokenSource
 from workloads.schedules.action import Action, ActionKind
+from workloads.transport.ring.buckets import cut_buckets
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of the model: the stage itself, or one of its virtual stages."""
+
+    module: GptStage
+    is_first: bool
+    is_last: bool
+
+
+_Key = tuple[int, int]
+"""A microbatch, and the chunk that it is in."""
 
 
 @dataclass(slots=True)
@@ -47,8 +63,8 @@ class _DeferredWeights:
     payload: memoryview | None
 
 
-class TorchCompute(Compute, MeasuredDevice):
-    """Trains one stage as configured by ``work``.
+class TorchCompute(Compute, BucketCompute, MeasuredDevice):
+    """Trains one stage as configured by ``work``, or all its virtual stages, each as a chunk of its own.
 
     The same inputs give the same bits on the CPU, and with ``work.deterministic`` on a GPU too.
 
@@ -72,17 +88,14 @@ class TorchCompute(Compute, MeasuredDevice):
         self._gpu = gpu
         self._release = release
         self._device = create_device(work.device)
-        self._is_first = work.stage == 0
-        self._is_last = work.stage == work.stages - 1
-        neighbours = (not self._is_first) + (not self._is_last)
+        neighbours = sum((part > 0) + (part < work.all_parts - 1) for part in work.parts)
         message_bytes = work.config.activation_bytes(work.precision)
         self._staging = create_staging(self._device, message_bytes, 2 * neighbours * work.microbatches)
         self._measurement = DeviceMeasurement(self._device, work.check_iteration)
         self._dtype = DTYPES[work.precision]
         self._tokens = TokenSource(work.config, work.seed, work.text)
-        module = build_stage(work.config, work.stage, work.stages, work.seed, self._dtype)
-        self._module = module.to(self._device.device)
-        self._parameters = FlatParameters(self._module, work.learning_rate)
+        self._parts = [self._part(number) for number in work.parts]
+        self._parameters = FlatParameters([part.module for part in self._parts], work.learning_rate)
         self._deferred = DeferredGradients()
         if work.split_backward:
             self.split_backwards()
@@ -96,17 +109,24 @@ class TorchCompute(Compute, MeasuredDevice):
         self._iteration = 0
         self._begun: dict[tuple[int, Message], IncomingCopy] = {}
         self._received: dict[Message, tuple[IncomingCopy, memoryview | None]] = {}
-        self._in_flight: dict[int, _InFlight] = {}
-        self._left: dict[int, _DeferredWeights] = {}
+        self._in_flight: dict[_Key, _InFlight] = {}
+        self._left: dict[_Key, _DeferredWeights] = {}
         self._made: tuple[Message, Tensor] | None = None
         self._outgoing: dict[Message, OutgoingCopy] = {}
         self._losses: dict[int, Tensor] = {}
-        self._summed: OutgoingCopy | None = None
+        self._summed: list[tuple[Tensor, OutgoingCopy]] = []
+        self._buckets: GradientBuckets | None = None
 
     def split_backwards(self) -> None:
         """From now on, take the two parts of backwards as actions of their own. No microbatch may be in flight."""
         self._work = replace(self._work, split_backward=True)
-        self._module.defer_weight_gradients(self._deferred)
+        for part in self._parts:
+            part.module.defer_weight_gradients(self._deferred)
+
+    def _part(self, number: int) -> _Part:
+        work = self._work
+        module = build_stage(work.config, number, work.all_parts, work.seed, self._dtype)
+        return _Part(module.to(self._device.device), number == 0, number == work.all_parts - 1)
 
     def begin(self, iteration: int) -> None:
         """Begin ``iteration``: use its tokens, and set the gradients to zero."""
@@ -135,18 +155,41 @@ class TorchCompute(Compute, MeasuredDevice):
         """Carry out ``action``. Raise ValueError for a part of a backward if ``work`` does not split backwards."""
         if not self._work.split_backward and action.kind in (ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT):
             raise ValueError(f"split_backward: is false, but the schedule asks for {action}")
-        work = self._work_of[action.kind]
+        work, key = self._work_of[action.kind], (action.microbatch, action.chunk)
         if action.kind is ActionKind.FORWARD:
-            self._in_flight[action.microbatch] = self._inputs(action.microbatch)
-        elif action.kind in (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT) and not self._is_last:
+            self._in_flight[key] = self._inputs(*key)
+        elif action.kind in (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT) and not self._parts[action.chunk].is_last:
             # Here and not in the action: waiting for a message is not part of the span.
-            self._received[Message(MessageKind.GRADIENT, action.microbatch)][0].let_compute_wait()
-        interval = self._timed(lambda: work(action.microbatch), action.kind.value, action.microbatch)
+            self._received[Message(MessageKind.GRADIENT, *key)][0].let_compute_wait()
+        interval = self._timed(lambda: work(*key), action.kind.value, action.microbatch)
         if self._made is not None:
             message, tensor = self._made
             self._made, self._outgoing[message] = None, self._staging.outgoing(tensor)
         self._staging.settle()
         return interval
+
+    def perform_in_buckets(
+        self, action: Action, buckets: int, complete: Callable[[Callable[[], memoryview]], None]
+    ) -> tuple[int, int]:
+        """Do as ``perform``. A bucket is complete when the backward has added to all gradients in it."""
+        gradients, element_bytes = self._parameters.gradients, self._parameters.gradients.element_size()
+        cuts = [
+            (start // element_bytes, end // element_bytes)
+            for start, end in cut_buckets(gradients.nbytes, element_bytes, buckets)
+        ]
+        parts = self._parameters.parts()
+        self._buckets = GradientBuckets(parts, cuts, lambda start, end: complete(self._hand_over(gradients[start:end])))
+        # Those of other virtual stages are final.
+        self._buckets.final_but(tuple(self._parts[action.chunk].module.parameters()))
+        try:
+            return self.perform(action)
+        finally:
+            self._buckets = None
+
+    def _hand_over(self, gradients: Tensor) -> Callable[[], memoryview]:
+        copy = self._staging.outgoing(gradients)
+        self._summed.append((gradients, copy))
+        return copy.payload
 
     def outgoing(self, message: Message) -> memoryview:
         """Return the bytes of an activation or gradient: the tensor's memory on the CPU, the finished copy on a GPU."""
@@ -163,8 +206,7 @@ class TorchCompute(Compute, MeasuredDevice):
         """
         if self._work.pipelines == 1:
             return None
-        self._summed = self._staging.outgoing(self._parameters.gradients)
-        return self._summed.payload()
+        return self._hand_over(self._parameters.gradients)()
 
     def add(self, total: memoryview, part: memoryview) -> None:
         """Add element by element, in the stage's precision."""
@@ -225,16 +267,17 @@ class TorchCompute(Compute, MeasuredDevice):
         return start_ns, end_ns
 
     def _take_sum(self) -> None:
-        if self._summed is not None:
-            self._staging.take_back(self._parameters.gradients, self._summed)
-        self._summed = None
+        for gradients, copy in self._summed:
+            self._staging.take_back(gradients, copy)
+        self._summed.clear()
 
-    def _inputs(self, microbatch: int) -> _InFlight:
+    def _inputs(self, microbatch: int, chunk: int) -> _InFlight:
         """Return the inputs of a microbatch on the device. Here and not in the action: copies are not part of spans."""
-        targets = self._batch(microbatch)[1].to(self._device.device) if self._is_last else None
-        if self._is_first:
+        part = self._parts[chunk]
+        targets = self._batch(microbatch)[1].to(self._device.device) if part.is_last else None
+        if part.is_first:
             return _InFlight(self._batch(microbatch)[0].to(self._device.device), None, targets)
-        copy, payload = self._received.pop(Message(MessageKind.ACTIVATION, microbatch))
+        copy, payload = self._received.pop(Message(MessageKind.ACTIVATION, microbatch, chunk))
         copy.let_compute_wait()
         return _InFlight(self._shaped(copy).requires_grad_(), payload, targets)
 
@@ -244,58 +287,61 @@ class TorchCompute(Compute, MeasuredDevice):
     def _shaped(self, copy: IncomingCopy) -> Tensor:
         return copy.tensor.view(1, self._work.config.context, self._work.config.hidden)
 
-    def _output(self, microbatch: int) -> Tensor:
+    def _output(self, microbatch: int, chunk: int) -> Tensor:
         """Return the activation for the next stage or, at the last stage, the microbatch's part of the mean loss."""
-        held = self._in_flight[microbatch]
-        output: Tensor = self._module(held.inputs)
+        held = self._in_flight[microbatch, chunk]
+        output: Tensor = self._parts[chunk].module(held.inputs)
         if held.targets is None:
             return output
         return language_loss(output, held.targets) / (self._work.microbatches * self._work.pipelines)
 
-    def _forward(self, microbatch: int) -> None:
+    def _forward(self, microbatch: int, chunk: int) -> None:
         with torch.set_grad_enabled(not self._work.recompute):
-            output = self._output(microbatch)
+            output = self._output(microbatch, chunk)
         if not self._work.recompute:
             # Backward needs the graph, not the output itself, which may be freed as soon as it has been sent.
-            self._in_flight[microbatch].root = get_gradient_edge(output)
-        if self._is_last:
+            self._in_flight[microbatch, chunk].root = get_gradient_edge(output)
+        if self._parts[chunk].is_last:
             self._losses[microbatch] = output.detach()
         else:
-            self._send(MessageKind.ACTIVATION, microbatch, output.detach())
+            self._made = Message(MessageKind.ACTIVATION, microbatch, chunk), output.detach()
 
-    def _recompute(self, microbatch: int) -> None:
-        self._in_flight[microbatch].root = get_gradient_edge(self._output(microbatch))
+    def _recompute(self, microbatch: int, chunk: int) -> None:
+        self._in_flight[microbatch, chunk].root = get_gradient_edge(self._output(microbatch, chunk))
 
-    def _backward(self, microbatch: int) -> None:
-        self._backward_input(microbatch)
-        self._backward_weight(microbatch)
+    def _backward(self, microbatch: int, chunk: int) -> None:
+        with nullcontext() if self._buckets is None else self._buckets.hooked():
+            self._backward_input(microbatch, chunk)
+        self._backward_weight(microbatch, chunk)
 
-    def _backward_input(self, microbatch: int) -> None:
-        held = self._in_flight.pop(microbatch)
+    def _backward_input(self, microbatch: int, chunk: int) -> None:
+        held = self._in_flight.pop((microbatch, chunk))
         assert held.root is not None, f"nothing has been computed that leads to the backward of {microbatch}"
-        gradient, payload = self._output_gradient(microbatch)
+        gradient, payload = self._output_gradient(microbatch, chunk)
         torch.autograd.backward(held.root, gradient)
-        if not self._is_first:
+        if not self._parts[chunk].is_first:
             assert held.inputs.grad is not None
-            self._send(MessageKind.GRADIENT, microbatch, held.inputs.grad)
+            self._made = Message(MessageKind.GRADIENT, microbatch, chunk), held.inputs.grad
         self._release_payload(held.payload)
         # The weight part may use the received gradient, so its payload is kept until then.
-        self._left[microbatch] = _DeferredWeights(self._deferred.take(), payload)
+        self._left[microbatch, chunk] = _DeferredWeights(self._deferred.take(), payload)
 
-    def _backward_weight(self, microbatch: int) -> None:
-        left = self._left.pop(microbatch)
+    def _backward_weight(self, microbatch: int, chunk: int) -> None:
+        left, buckets = self._left.pop((microbatch, chunk)), self._buckets
+        if buckets is not None:
+            # Backwards have added to all gradients that were not deferred.
+            buckets.final_but([each.weight for each in left.gradients])
         for add_gradient in left.gradients:
             add_gradient()
+            if buckets is not None:
+                buckets.final(add_gradient.weight)
         self._release_payload(left.payload)
 
-    def _output_gradient(self, microbatch: int) -> tuple[Tensor, memoryview | None]:
-        if self._is_last:
+    def _output_gradient(self, microbatch: int, chunk: int) -> tuple[Tensor, memoryview | None]:
+        if self._parts[chunk].is_last:
             return torch.ones((), device=self._device.device), None
-        copy, payload = self._received.pop(Message(MessageKind.GRADIENT, microbatch))
+        copy, payload = self._received.pop(Message(MessageKind.GRADIENT, microbatch, chunk))
         return self._shaped(copy), payload
-
-    def _send(self, kind: MessageKind, microbatch: int, tensor: Tensor) -> None:
-        self._made = Message(kind, microbatch), tensor
 
     def _release_payload(self, payload: memoryview | None) -> None:
         if payload is not None:

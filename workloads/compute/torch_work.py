@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from workloads.model.gpt_config import GptConfig, bytes_per_element
+from workloads.schedules.virtual.virtual_stages import VirtualStages
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -21,6 +22,7 @@ class TorchWork:
     - ``threads``: torch's threads on the CPU. The default is one, because ranks share a machine.
     - ``check_iteration``: the iteration that torch.profiler records too, None for none.
     - ``deterministic``: use only kernels that give the same bits in every run.
+    - ``virtual``: the virtual stages of a model whose stages are divided, None if they are not.
 
     Raises ValueError naming the field.
     """
@@ -41,9 +43,11 @@ class TorchWork:
     threads: int = 1
     check_iteration: int | None = None
     deterministic: bool = False
+    virtual: VirtualStages | None = None
 
     def __post_init__(self) -> None:
-        self.config.layers_of(self.stage, self.stages)
+        for part in self.parts:
+            self.config.layers_of(part, self.all_parts)
         bytes_per_element(self.precision)
         for name, least in (("pipelines", 1), ("microbatches", 1), ("seed", 0), ("threads", 1)):
             if getattr(self, name) < least:
@@ -56,3 +60,14 @@ class TorchWork:
             raise ValueError(f"device: {self.device!r} is none of {', '.join(DEVICES)}")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate: {self.learning_rate} is not above 0")
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The numbers of the stage's parts of the model: its virtual stages, or itself."""
+        virtual = self.virtual
+        return (self.stage,) if virtual is None else tuple(virtual.number(self.stage, c) for c in range(virtual.chunks))
+
+    @property
+    def all_parts(self) -> int:
+        """The number of parts that the model is cut into."""
+        return self.stages if self.virtual is None else self.virtual.count

@@ -1,15 +1,27 @@
 """A linear layer whose weight gradient can be deferred, for a split backward."""
 
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-WeightGradient = Callable[[], None]
-"""Computes one weight gradient and adds it to the weight's ``grad``."""
+
+@dataclass(frozen=True, slots=True)
+class WeightGradient:
+    """The gradient of ``weight``, not computed yet: of a layer's input ``x`` and the gradient of its output."""
+
+    weight: Tensor
+    x: Tensor
+    output_gradient: Tensor
+
+    @torch.no_grad()
+    def __call__(self) -> None:
+        """Compute the gradient and add it to the weight's ``grad``."""
+        if self.weight.grad is None:
+            self.weight.grad = torch.zeros_like(self.weight)
+        self.weight.grad.addmm_(self.output_gradient.flatten(0, -2).t(), self.x.flatten(0, -2))
 
 
 class DeferredGradients:
@@ -59,12 +71,5 @@ class _SplitLinear(torch.autograd.Function):
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None]:
         (gradient,) = gradients
         x, weight = context.saved_tensors
-        context.deferred.leave(partial(_accumulate, weight, x, gradient))
+        context.deferred.leave(WeightGradient(weight, x, gradient))
         return (gradient @ weight if context.needs_input_grad[0] else None), None, None
-
-
-@torch.no_grad()
-def _accumulate(weight: Tensor, x: Tensor, gradient: Tensor) -> None:
-    if weight.grad is None:
-        weight.grad = torch.zeros_like(weight)
-    weight.grad.addmm_(gradient.flatten(0, -2).t(), x.flatten(0, -2))

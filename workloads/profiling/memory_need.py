@@ -1,5 +1,6 @@
 """Estimate the memory of a measurement before it starts. Estimates are on the high side. Needs no torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workloads.inference.inference_model import InferenceModel
@@ -37,6 +38,16 @@ class TrainingMemory:
         """All of it, and a tenth beyond it for memory outside of tensors and for fragmentation."""
         parts = self.weight_bytes + self.gradient_bytes + self.optimizer_bytes + self.activation_bytes
         return round(_OF_ALL * parts)
+
+
+def together(parts: Sequence[TrainingMemory]) -> TrainingMemory:
+    """Return the memory for training several parts of a model on one GPU."""
+    return TrainingMemory(
+        weight_bytes=sum(part.weight_bytes for part in parts),
+        gradient_bytes=sum(part.gradient_bytes for part in parts),
+        optimizer_bytes=sum(part.optimizer_bytes for part in parts),
+        activation_bytes=sum(part.activation_bytes for part in parts),
+    )
 
 
 def training_memory(

@@ -4,9 +4,7 @@ import os
 from pathlib import Path
 
 from ground.atomic_write import naming
-from workloads.programs.stderr_tail import telling_line
-
-_TAIL_BYTES = 32 * 2**10
+from workloads.programs.stderr_tail import TAIL_BYTES, telling_line
 
 
 class OutputLimitError(Exception):
@@ -26,7 +24,7 @@ class BoundedOutput:
 
     def add(self, printed: bytes) -> None:
         """Append to the file. Raise OutputLimitError beyond the limit, and OSError, naming the file, if it is full."""
-        self._tail = (self._tail + printed)[-_TAIL_BYTES:]
+        self._tail = (self._tail + printed)[-TAIL_BYTES:]
         ahead = memoryview(printed)[: self._left_bytes]
         self._left_bytes -= len(printed)
         with naming(self._path):

@@ -4,13 +4,14 @@ This process becomes a subreaper: a descendant whose parent ends becomes its chi
 process has no descendants exactly when it has no children.
 """
 
-import ctypes
 import os
 import signal
 import time
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
+
+from workloads.prctl import prctl
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_S = 10.0
@@ -19,9 +20,7 @@ _LOOK_INTERVAL_S = 0.01
 
 def adopt_descendants() -> None:
     """Make this process the parent of every descendant whose own parent ends. Raise OSError if the kernel refuses."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, "PR_SET_CHILD_SUBREAPER")
 
 
 def reap() -> dict[int, int]:

@@ -1,9 +1,13 @@
 """Choose the line of what a program printed that says best why it ended."""
 
+import os
 import re
+from pathlib import Path
 
 from ground.shown_text import one_line
 
+TAIL_BYTES = 32 * 2**10
+"""So much of the end of what a program printed is looked at."""
 _MAX_CHARACTERS = 400
 _COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _TRACEBACK = re.compile(r"^(?P<prefix>(?:\[[^\]\n]*\]:? ?)?)Traceback \(most recent call last\):$")
@@ -21,6 +25,16 @@ def telling_line(printed: bytes) -> str:
     told = _exception(lines) or next((line for line in reversed(lines) if any(map(str.isalnum, line))), "")
     line = one_line(told.strip())
     return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}..."
+
+
+def telling_line_of(path: Path) -> str:
+    """Return the telling line of the end of a file, "" if there is no such file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            return telling_line(file.read())
+    except FileNotFoundError:
+        return ""
 
 
 def _exception(lines: list[str]) -> str | None:

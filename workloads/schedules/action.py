@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 
 class ActionKind(StrEnum):
@@ -18,12 +19,26 @@ class ActionKind(StrEnum):
     BACKWARD_WEIGHT = "backward_weight"
 
 
+TAKES_GRADIENT = (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT)
+"""Actions that need the gradient from the next stage and compute the gradient for the previous stage."""
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One computation of one microbatch. It occupies the stage's GPU from its start to its end."""
+    """One computation of one microbatch. It occupies the stage's GPU from its start to its end.
+
+    ``chunk`` is which of its stage's virtual stages computes it, 0 where a stage is one.
+    """
 
     kind: ActionKind
     microbatch: int
+    chunk: int = 0
 
     def __str__(self) -> str:
-        return f"{self.kind} of microbatch {self.microbatch}"
+        return f"{self.kind} of microbatch {self.microbatch}{f' in chunk {self.chunk}' if self.chunk else ''}"
+
+
+@lru_cache(maxsize=1 << 16)
+def known_action(kind: ActionKind, microbatch: int, chunk: int = 0) -> Action:
+    """Return the action. Equal ones are one object: pipelines and stages run the same ones again and again."""
+    return Action(kind, microbatch, chunk)

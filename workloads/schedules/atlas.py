@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ground.compiled_core.own_subclasses import mypyc_attr
 from ground.shown_text import shown
 from workloads.schedules.planning.cell_plan import CellCosts, CellPlan
 from workloads.schedules.planning.cell_planner import plan_cell
@@ -9,6 +10,7 @@ from workloads.schedules.planning.cell_simulation import TurnRule
 from workloads.schedules.planning.planned_schedule import PlannedSchedule
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Atlas(PlannedSchedule):
     """The planned schedule of Atlas, after Palak et al., arXiv 2411.14458.
 
@@ -19,7 +21,7 @@ class Atlas(PlannedSchedule):
     """
 
     @classmethod
-    def plan(cls, costs: CellCosts, *, turns: str | None = None, **unknown: Any) -> CellPlan:
+    def plan(cls, costs: CellCosts, *, turns: object = None, **unknown: Any) -> CellPlan:
         """Plan one iteration of the DP-cell.
 
         ``turns`` is the rule for which transfer goes first on a shared boundary: ``first-come``, ``microbatch`` (the
@@ -31,4 +33,4 @@ class Atlas(PlannedSchedule):
         known = [rule.value for rule in TurnRule]
         if turns is not None and turns not in known:
             raise ValueError(f"turns: {shown(turns)} is no rule, take one of {', '.join(known)}")
-        return plan_cell(costs) if turns is None else plan_cell(costs, [TurnRule(turns)])
+        return plan_cell(costs) if turns is None else plan_cell(costs, (TurnRule(turns),))

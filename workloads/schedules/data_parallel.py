@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from workloads.schedules.action import Action, ActionKind
+from ground.compiled_core.own_subclasses import mypyc_attr
+from workloads.schedules.action import Action, ActionKind, known_action
 from workloads.schedules.fixed_order import FixedOrder
 from workloads.schedules.pipeline_shape import PipelineShape
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DataParallel(FixedOrder):
     """Runs the forward, then the backward of each microbatch in turn. A replica holds one microbatch at a time.
 
@@ -28,5 +30,5 @@ class DataParallel(FixedOrder):
         """Return all actions, microbatch by microbatch."""
         actions: list[Action] = []
         for microbatch in range(self.shape.microbatches):
-            actions += [Action(ActionKind.FORWARD, microbatch), *self.backward(stage, microbatch)]
+            actions += [known_action(ActionKind.FORWARD, microbatch), *self.backward(stage, microbatch)]
         return actions

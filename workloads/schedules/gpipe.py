@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
-from workloads.schedules.action import Action, ActionKind
+from ground.compiled_core.own_subclasses import mypyc_attr
+from workloads.schedules.action import Action, ActionKind, known_action
 from workloads.schedules.fixed_order import FixedOrder
 from workloads.schedules.pipeline_shape import PipelineShape
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class GPipe(FixedOrder):
     """Runs all forwards, then all backwards, microbatches in the same order both times.
 
@@ -27,5 +29,5 @@ class GPipe(FixedOrder):
     def order(self, stage: int) -> Sequence[Action]:
         """Return all forwards, then all backwards."""
         microbatches = range(self.shape.microbatches)
-        forwards = [Action(ActionKind.FORWARD, microbatch) for microbatch in microbatches]
+        forwards = [known_action(ActionKind.FORWARD, microbatch) for microbatch in microbatches]
         return forwards + [action for microbatch in microbatches for action in self.backward(stage, microbatch)]

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+from ground.compiled_core.own_subclasses import mypyc_attr
 from ground.shown_text import shown
-from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.action import Action, ActionKind, known_action
 from workloads.schedules.fixed_order import FixedOrder
 from workloads.schedules.pipeline_shape import PipelineShape
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class OneForwardOneBackward(FixedOrder):
     """1F1B, non-interleaved, with ``S - s`` warm-up forwards at stage s.
 
@@ -17,13 +19,14 @@ class OneForwardOneBackward(FixedOrder):
     Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", SC 2021.
     """
 
-    def __init__(self, shape: PipelineShape, *, warmup_depth: int | None = None) -> None:
+    def __init__(self, shape: PipelineShape, *, warmup_depth: object = None) -> None:
         super().__init__(shape)
-        if warmup_depth is not None and (isinstance(warmup_depth, bool) or not isinstance(warmup_depth, int)):
-            raise ValueError(f"warmup_depth: {shown(warmup_depth)} is not a whole number of microbatches")
-        if warmup_depth is not None and warmup_depth < 1:
-            raise ValueError(f"warmup_depth: {shown(warmup_depth)} is below 1")
-        self._warmup_depth = self._default_depth() if warmup_depth is None else warmup_depth
+        depth = self._default_depth() if warmup_depth is None else warmup_depth
+        if isinstance(depth, bool) or not isinstance(depth, int):
+            raise ValueError(f"warmup_depth: {shown(depth)} is not a whole number of microbatches")
+        if depth < 1:
+            raise ValueError(f"warmup_depth: {shown(depth)} is below 1")
+        self._warmup_depth = depth
 
     def _default_depth(self) -> int:
         return self.shape.stages
@@ -43,9 +46,9 @@ class OneForwardOneBackward(FixedOrder):
     def order(self, stage: int) -> Sequence[Action]:
         """Return the warm-up, then backwards and forwards in turn, then the remaining backwards."""
         warmup = self.warmup(stage)
-        actions = [Action(ActionKind.FORWARD, microbatch) for microbatch in range(warmup)]
+        actions = [known_action(ActionKind.FORWARD, microbatch) for microbatch in range(warmup)]
         for microbatch in range(self.shape.microbatches):
             actions += self.backward(stage, microbatch)
             if microbatch + warmup < self.shape.microbatches:
-                actions.append(Action(ActionKind.FORWARD, microbatch + warmup))
+                actions.append(known_action(ActionKind.FORWARD, microbatch + warmup))
         return actions

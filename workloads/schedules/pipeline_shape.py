@@ -9,19 +9,23 @@ class PipelineShape:
 
     ``recompute``: whether a stage runs its forward again before the backward. ``memory_bound``: how many microbatches
     a stage may hold at once, from the start of their forward to the end of their backward (None: any number). Each is
-    one value for all stages, or a tuple with one value per stage. Raises ValueError naming the field.
+    one value for all stages, or a tuple with one value per stage. ``virtual_stages``: how many parts of the model each
+    stage holds; a microbatch in one of V parts counts 1/V in ``memory_bound``. Raises ValueError naming the field.
     """
 
     stages: int
     microbatches: int
     recompute: bool | tuple[bool, ...] = False
     memory_bound: int | tuple[int, ...] | None = None
+    virtual_stages: int = 1
 
     def __post_init__(self) -> None:
         if self.stages < 1:
             raise ValueError(f"stages: {self.stages} is below 1")
         if self.microbatches < 1:
             raise ValueError(f"microbatches: {self.microbatches} is below 1")
+        if self.virtual_stages < 1:
+            raise ValueError(f"virtual_stages: {self.virtual_stages} is below 1")
         for name in ("recompute", "memory_bound"):
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != self.stages:

@@ -1,12 +1,17 @@
 """Varuna's policy: run any ready action, backwards first, and recompute in the gaps."""
 
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
+from ground.compiled_core.own_subclasses import mypyc_attr
 from ground.shown_text import shown
-from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.action import Action, ActionKind, known_action
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.schedule import Schedule
+
+_FORWARD: Final = ActionKind.FORWARD
+_RECOMPUTE: Final = ActionKind.RECOMPUTE
+_BACKWARD: Final = ActionKind.BACKWARD
 
 
 class RecomputeRule(Enum):
@@ -16,6 +21,7 @@ class RecomputeRule(Enum):
     ON_GRADIENT = "on-gradient"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Varuna(Schedule):
     """Opportunistic: a stage follows no list, and is never idle while it has useful work.
 
@@ -32,7 +38,7 @@ class Varuna(Schedule):
 
     last_stage_recomputes: ClassVar[bool] = False
 
-    def __init__(self, shape: PipelineShape, *, recompute: object = RecomputeRule.AHEAD.value) -> None:
+    def __init__(self, shape: PipelineShape, *, recompute: object = "ahead") -> None:
         super().__init__(shape)
         known = [rule.value for rule in RecomputeRule]
         if recompute not in known:
@@ -41,15 +47,18 @@ class Varuna(Schedule):
 
     def choose(self, stage: int) -> Action | None:
         """Return the first ready action in the order above."""
-        recomputed = self.awaiting(stage, ActionKind.BACKWARD)
-        to_recompute = self.awaiting(stage, ActionKind.RECOMPUTE)
-        for kind, microbatches in ((ActionKind.BACKWARD, recomputed), (ActionKind.RECOMPUTE, to_recompute)):
-            for microbatch in microbatches:
-                if self.gradient_there(stage, microbatch):
-                    return Action(kind, microbatch)
-        for microbatch in self.awaiting(stage, ActionKind.FORWARD):
-            if self.ready(stage, forward := Action(ActionKind.FORWARD, microbatch)):
+        own: Any = self
+        recomputed = self._waiting(stage, _BACKWARD)
+        to_recompute = self._waiting(stage, _RECOMPUTE)
+        for microbatch in recomputed:
+            if own.gradient_there(stage, microbatch):
+                return known_action(_BACKWARD, microbatch)
+        for microbatch in to_recompute:
+            if own.gradient_there(stage, microbatch):
+                return known_action(_RECOMPUTE, microbatch)
+        for microbatch in self._waiting(stage, _FORWARD):
+            if own.ready(stage, forward := known_action(_FORWARD, microbatch)):
                 return forward
         if self._recomputes_ahead and to_recompute and not recomputed:
-            return Action(ActionKind.RECOMPUTE, to_recompute[0])
+            return known_action(_RECOMPUTE, to_recompute[0])
         return None

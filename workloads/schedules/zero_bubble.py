@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from workloads.schedules.action import Action, ActionKind
+from ground.compiled_core.own_subclasses import mypyc_attr
+from workloads.schedules.action import Action, ActionKind, known_action
 from workloads.schedules.fixed_order import FixedOrder
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ZeroBubble(FixedOrder):
     """ZB-H1: ``S - s`` warm-up forwards at stage s, then input-gradient parts and forwards in turn.
 
@@ -31,13 +33,13 @@ class ZeroBubble(FixedOrder):
     def order(self, stage: int) -> Sequence[Action]:
         """Return the warm-up, then input parts, delayed weight parts and forwards in turn, then the rest."""
         microbatches, warmup, delay = self.shape.microbatches, self.warmup(stage), self.weight_delay(stage)
-        actions = [Action(ActionKind.FORWARD, microbatch) for microbatch in range(warmup)]
+        actions = [known_action(ActionKind.FORWARD, microbatch) for microbatch in range(warmup)]
         for microbatch in range(microbatches):
             *until_input, weight = self.backward(stage, microbatch)
             actions += until_input
             if microbatch >= delay:
-                actions.append(Action(weight.kind, microbatch - delay))
+                actions.append(known_action(weight.kind, microbatch - delay))
             if microbatch + warmup < microbatches:
-                actions.append(Action(ActionKind.FORWARD, microbatch + warmup))
+                actions.append(known_action(ActionKind.FORWARD, microbatch + warmup))
         late = range(microbatches - delay, microbatches)
-        return [*actions, *(Action(ActionKind.BACKWARD_WEIGHT, microbatch) for microbatch in late)]
+        return [*actions, *(known_action(ActionKind.BACKWARD_WEIGHT, microbatch) for microbatch in late)]

@@ -14,12 +14,14 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ground.atomic_write import write_whole
 from workloads.compute.timer_slack import wake_precisely
 from workloads.config_file import read_config
+from workloads.configured_process import print_line, run_configured
 from workloads.parent_process import die_with_parent
 from workloads.prefill.control.controller import Commands, PrefillController
 from workloads.prefill.control.outcome import RequestRecord
@@ -33,6 +35,8 @@ from workloads.serving.peer_channel import PeerChannel, dispatch
 from workloads.serving.rendezvous import Listener
 from workloads.transport.peer import TransportError
 
+_NAME = "wanbed prefill controller"
+_print = partial(print_line, _NAME)
 _TIMES = [field.name for field in fields(RequestRecord) if field.name.endswith("_ns")]
 _ARRIVALS_AT_ONCE = 64
 """At most this many due arrivals are handled before messages are read again."""
@@ -53,7 +57,7 @@ class ControllerProcess:
         self._selector.register(self._timer, selectors.EVENT_READ, lambda mask: self._timer.passed())
         self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._news, selectors.EVENT_READ, lambda mask: None)
-        self._listener = Listener(config.listen, config.run_token, self._selector, self._accept, _log)
+        self._listener = Listener(config.listen, config.run_token, self._selector, self._accept, _print)
         self._gpus: dict[int, PeerChannel] = {}
         self._early_commands: dict[int, list[Document]] = {}
         self._arrivals: Iterator[Request] = (r for datacenter, r in service.arrivals() if datacenter == own)
@@ -161,27 +165,26 @@ class ControllerProcess:
         write_whole(Path(self._config.records), json.dumps(document))
 
 
+def run_controller(config: ControllerConfig) -> None:
+    """Run the controller until it is told to end."""
+    if config.parent_pid is not None:
+        die_with_parent(config.parent_pid)
+    wake_precisely()
+    process = ControllerProcess(config)
+    signal.signal(signal.SIGTERM, lambda number, frame: process.end())
+    process.run()
+
+
 def main(arguments: list[str]) -> int:
     """Run the controller whose configuration file is named on the command line. Return the exit status."""
-    if len(arguments) != 1:
-        _log("usage: python -m workloads.serving.controller_process CONFIG.json")
-        return 1
-    try:
-        config = read_config(ControllerConfig, Path(arguments[0]))
-        if config.parent_pid is not None:
-            die_with_parent(config.parent_pid)
-        wake_precisely()
-        process = ControllerProcess(config)
-        signal.signal(signal.SIGTERM, lambda number, frame: process.end())
-        process.run()
-    except (TransportError, ValueError, OSError, RuntimeError) as failure:
-        _log(f"{type(failure).__name__}: {failure}")
-        return 1
-    return 0
-
-
-def _log(line: str) -> None:
-    print(f"wanbed prefill controller: {line}", file=sys.stderr, flush=True)
+    return run_configured(
+        arguments,
+        module="workloads.serving.controller_process",
+        name=_NAME,
+        read=partial(read_config, ControllerConfig),
+        run=run_controller,
+        faults=(TransportError,),
+    )
 
 
 if __name__ == "__main__":

@@ -12,10 +12,12 @@ import selectors
 import signal
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workloads.config_file import read_config
+from workloads.configured_process import print_line, run_configured
 from workloads.parent_process import die_with_parent
 from workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel
 from workloads.serving.peer_channel import PeerChannel, dispatch
@@ -25,6 +27,9 @@ from workloads.transport.peer import TransportError
 
 if TYPE_CHECKING:
     from workloads.inference.sequence_decoder import SequenceDecoder
+
+_NAME = "wanbed decode host"
+_print = partial(print_line, _NAME)
 
 
 @dataclass(slots=True)
@@ -47,7 +52,12 @@ class DecodeProcess:
         self._selector.register(self._news, selectors.EVENT_READ, lambda mask: None)
         keeps = config.inference is not None
         self._listener = Listener(
-            config.listen, config.run_token, self._selector, self._accept, _log, keeps_payloads=keeps
+            config.listen,
+            config.run_token,
+            self._selector,
+            self._accept,
+            _print,
+            keeps_payloads=keeps,
         )
         self._senders: list[FrameChannel] = []
         self._caches: dict[int, _Cache] = {}
@@ -118,26 +128,28 @@ def _decoder(config: DecodeConfig) -> "SequenceDecoder | None":
     return SequenceDecoder(config.inference)
 
 
+def run_decode_host(config: DecodeConfig) -> None:
+    """Run the decode host until it is told to end."""
+    if config.parent_pid is not None:
+        die_with_parent(config.parent_pid)
+    process = DecodeProcess(config)
+    signal.signal(signal.SIGTERM, lambda number, frame: process.end())
+    process.run()
+
+
 def main(arguments: list[str]) -> int:
     """Run the decode host whose configuration file is named on the command line. Return the exit status."""
-    if len(arguments) != 1:
-        _log("usage: python -m workloads.serving.decode_process CONFIG.json")
-        return 1
-    try:
-        config = read_config(DecodeConfig, Path(arguments[0]))
-        if config.parent_pid is not None:
-            die_with_parent(config.parent_pid)
-        process = DecodeProcess(config)
-        signal.signal(signal.SIGTERM, lambda number, frame: process.end())
-        process.run()
-    except (ServingError, TransportError, ValueError, KeyError, OSError, RuntimeError) as failure:
-        _log(f"{type(failure).__name__}: {failure}")
-        return 1
-    return 0
-
-
-def _log(line: str) -> None:
-    print(f"wanbed decode host: {line}", file=sys.stderr, flush=True)
+    return run_configured(
+        arguments,
+        module="workloads.serving.decode_process",
+        name=_NAME,
+        read=partial(read_config, DecodeConfig),
+        run=run_decode_host,
+        faults=(
+            ServingError,
+            TransportError,
+        ),
+    )
 
 
 if __name__ == "__main__":

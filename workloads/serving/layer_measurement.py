@@ -8,10 +8,12 @@ The exit status is 0 after the result has been written, else 1 with one line on 
 import json
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median_low
 
 from workloads.config_file import read_config, write_config
+from workloads.configured_process import run_configured
 from workloads.inference.inference_work import InferenceWork
 from workloads.parent_process import die_with_parent
 from workloads.prefill.profile_fit import TimedChunk
@@ -57,24 +59,22 @@ def measure(config: MeasurementConfig) -> list[TimedChunk]:
     return [TimedChunk(*chunk, median_low(times_ns)) for chunk, times_ns in measured.items()]
 
 
+def write_measured(config: MeasurementConfig) -> None:
+    """Measure, and write the result to the file that the configuration names."""
+    if config.parent_pid is not None:
+        die_with_parent(config.parent_pid)
+    Path(config.result).write_text(json.dumps(measure(config)), encoding="utf-8")
+
+
 def main(arguments: list[str]) -> int:
     """Run the measurement whose configuration file is named on the command line. Return the exit status."""
-    if len(arguments) != 1:
-        _log("usage: python -m workloads.serving.layer_measurement CONFIG.json")
-        return 1
-    try:
-        config = read_config(MeasurementConfig, Path(arguments[0]))
-        if config.parent_pid is not None:
-            die_with_parent(config.parent_pid)
-        Path(config.result).write_text(json.dumps(measure(config)), encoding="utf-8")
-    except (ValueError, OSError, RuntimeError) as failure:
-        _log(f"{type(failure).__name__}: {failure}")
-        return 1
-    return 0
-
-
-def _log(line: str) -> None:
-    print(f"wanbed layer measurement: {line}", file=sys.stderr, flush=True)
+    return run_configured(
+        arguments,
+        module="workloads.serving.layer_measurement",
+        name="wanbed layer measurement",
+        read=partial(read_config, MeasurementConfig),
+        run=write_measured,
+    )
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ with status 1 and one line on standard error.
 
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 from results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
 from workloads.config_file import read_config
+from workloads.configured_process import print_line, run_configured
 from workloads.parent_process import die_with_parent
 from workloads.serving.gpu.gpu_worker import GpuWorker
 from workloads.serving.gpu.serving_gpu import serving_gpu
@@ -17,12 +19,16 @@ from workloads.serving.serving_configs import PoolGpuConfig
 from workloads.transport.peer import TransportError
 
 NO_PIPELINE = -1
+_NAME = "wanbed pool GPU"
+_print = partial(print_line, _NAME)
 
 
 def run_pool_gpu(config: PoolGpuConfig) -> None:
     """Serve until SIGTERM or the controller's end, then write the spans: they have no microbatch, pipeline or stage."""
+    if config.parent_pid is not None:
+        die_with_parent(config.parent_pid)
     gpu = serving_gpu(config.serving)
-    worker = GpuWorker(config.serving, config.run_token, gpu, _log)
+    worker = GpuWorker(config.serving, config.run_token, gpu, _print)
     signal.signal(signal.SIGTERM, lambda number, frame: worker.stop())
     gpu.never_trained()
     worker.serve()
@@ -38,22 +44,14 @@ def run_pool_gpu(config: PoolGpuConfig) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run the GPU whose configuration file is named on the command line. Return the exit status."""
-    if len(arguments) != 1:
-        _log("usage: python -m workloads.serving.pool_process CONFIG.json")
-        return 1
-    try:
-        config = read_config(PoolGpuConfig, Path(arguments[0]))
-        if config.parent_pid is not None:
-            die_with_parent(config.parent_pid)
-        run_pool_gpu(config)
-    except (TransportError, ValueError, OSError, RuntimeError) as failure:
-        _log(f"{type(failure).__name__}: {failure}")
-        return 1
-    return 0
-
-
-def _log(line: str) -> None:
-    print(f"wanbed pool GPU: {line}", file=sys.stderr, flush=True)
+    return run_configured(
+        arguments,
+        module="workloads.serving.pool_process",
+        name=_NAME,
+        read=partial(read_config, PoolGpuConfig),
+        run=run_pool_gpu,
+        faults=(TransportError,),
+    )
 
 
 if __name__ == "__main__":

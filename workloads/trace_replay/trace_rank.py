@@ -8,12 +8,12 @@ The exit status is 0 if all iterations are done; otherwise 1, with one line on s
 import os
 import sys
 import time
-import traceback
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from results.records.span_log import ACTIVATION, GRADIENT, NO_MICROBATCH, Span, SpanLog, SpanLogHeader
 from workloads.compute.timer_slack import wake_precisely
+from workloads.configured_process import print_line, run_configured
 from workloads.parent_process import die_with_parent
 from workloads.start_gate import wait_at_gate
 from workloads.trace.rank_progress import RankGraph, RankProgress
@@ -181,7 +181,7 @@ def run_trace_rank(config: TraceRankConfig) -> None:
         identity,
         config.links.peers,
         config.congestion,
-        lambda note: _print_line(_prefix(config), note),
+        lambda note: print_line(_name(config), note),
         config.links.window_bytes,
     )
     sockets = rendezvous.rendezvous(config.rendezvous_timeout_ns)
@@ -203,30 +203,19 @@ def run_trace_rank(config: TraceRankConfig) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run the rank configured by the file named on the command line. Return the exit status."""
-    if len(arguments) != 1:
-        _print_line("wanbed trace rank", "usage: python -m workloads.trace_replay.trace_rank CONFIG.json")
-        return 1
-    prefix = "wanbed trace rank"
-    try:
-        config = read_trace_rank_config(Path(arguments[0]))
-        prefix = _prefix(config)
-        run_trace_rank(config)
-    except (TransportError, ValueError, OSError, RuntimeError) as failure:
-        _print_line(prefix, str(failure))
-        return 1
-    except Exception as defect:
-        traceback.print_exc()
-        _print_line(prefix, f"{type(defect).__name__}: {defect}")
-        return 1
-    return 0
+    return run_configured(
+        arguments,
+        module="workloads.trace_replay.trace_rank",
+        name="wanbed trace rank",
+        read=read_trace_rank_config,
+        run=run_trace_rank,
+        faults=(TransportError,),
+        named=_name,
+    )
 
 
-def _prefix(config: TraceRankConfig) -> str:
+def _name(config: TraceRankConfig) -> str:
     return f"wanbed trace rank {config.rank} ({config.host})"
-
-
-def _print_line(prefix: str, line: str) -> None:
-    print(f"{prefix}: {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

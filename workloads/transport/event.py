@@ -63,6 +63,15 @@ class SegmentsSent:
 
 
 @dataclass(frozen=True, slots=True)
+class BucketSummed:
+    """A bucket of gradients holds the sum over all replicas. The all-reduce began when the replica took part."""
+
+    start_ns: int
+    end_ns: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceSummed:
     """A torch collective has completed an all-reduce: the gradients hold the sum."""
 
@@ -79,4 +88,4 @@ class Failed:
     error: Exception
 
 
-Event = Sent | Received | SegmentReceived | SegmentsSent | DeviceSummed | Closed | Failed
+Event = Sent | Received | SegmentReceived | SegmentsSent | BucketSummed | DeviceSummed | Closed | Failed

@@ -74,6 +74,8 @@ class LinksConfig:
     - ``window_bytes``: the receive window of each connection, None to let the kernel choose it.
     - ``ring_connections``: the most connections between two ranks of the ring, the same at all of its ranks, because
       all must cut the data alike.
+    - ``buckets``: how many buckets the gradients are all-reduced in, one after the other, while the last backward of an
+      iteration computes. 0: they are all-reduced as one, after it.
     - ``exchanges``: the messages of a trace, which go between any two ranks. There are then no boundaries.
 
     Raises ValueError naming the field.
@@ -91,11 +93,12 @@ class LinksConfig:
     window_bytes: int | None = None
     ring_connections: int = 1
     exchanges: tuple[ExchangeConfig, ...] = ()
+    buckets: int = 0
 
     def __post_init__(self) -> None:
         if self.window_bytes is not None and self.window_bytes < 1:
             raise ValueError(f"window_bytes: {self.window_bytes} is below 1")
-        counts = (("rank", 0), ("pipeline", 0), ("stage", 0))
+        counts = (("rank", 0), ("pipeline", 0), ("stage", 0), ("buckets", 0))
         for name, least in (*counts, ("microbatches", 1), ("iterations", 1), ("ring_connections", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
@@ -116,6 +119,11 @@ class LinksConfig:
             return None
         position = self.ring.index(self.rank)
         return self.ring[position - 1], self.ring[(position + 1) % len(self.ring)]
+
+    @property
+    def all_reduces(self) -> int:
+        """The number of all-reduces over the ring in all iterations."""
+        return self.iterations * max(self.buckets, 1)
 
     def _check_peers(self) -> None:
         ranks = [peer.rank for peer in self.peers]
@@ -158,6 +166,8 @@ class LinksConfig:
                 )
 
     def _check_ring(self) -> None:
+        if self.buckets and not self.ring:
+            raise ValueError(f"buckets: {self.buckets}, and there is no ring to sum them in")
         if not self.ring:
             return
         if len(set(self.ring)) != len(self.ring) or len(self.ring) < 2:

@@ -84,6 +84,10 @@ class StripedTransport:
         exchange.check(iteration, number, payload)
         self._request(lambda: exchange.offer(iteration, number, payload))
 
+    def take(self, size_bytes: int) -> memoryview:
+        """Return a buffer like that of a received message, for one that this rank hands over to itself."""
+        return self._pool.take(size_bytes)
+
     def give_back(self, payload: memoryview) -> None:
         """Return the payload of a Received or SegmentReceived event to the pool, for the next message."""
         self._pool.give_back(payload)

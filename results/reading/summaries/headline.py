@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS, median_interval
+from results.metrics.iterations import over_bound
 from results.reading.run import Run
 from results.reading.stored_trial import swept_values
 from results.reading.summaries.saturation import Saturation
@@ -18,6 +19,7 @@ RATE_PATH = "prefill.rate"
 _PATH_NAMES = {LATENCY_PATH: "WAN latency", RATE_PATH: "request rate"}
 _FIGURES = (
     "iteration_time_s",
+    "bound_s",
     "gpu_utilization",
     "gpu_utilization_with_prefill",
     "wan_bytes",
@@ -30,10 +32,11 @@ _FIGURES = (
 class HeadlineRow:
     """One variant of one run in one sweep point. Figures are medians over repeats; None means unknown.
 
+    ``bound_s`` is the time below which its iterations cannot come, ``bound_part`` what that consists of the most.
     ``repeat_times_s`` holds the iteration time of every repeat that has one. ``interval_s`` is the 95 % interval of
     their median (``results.metrics.bootstrap``), computed from ``iterations`` measured iterations of all repeats; None
-    if there are too few repeats or the run was simulated. ``not_modelled`` lists the configured settings that the
-    simulation does not model.
+    if there are too few repeats or the figures are ``exact``: simulated, with nothing drawn. ``not_modelled`` lists the
+    configured settings that the simulation does not model.
     """
 
     run: str
@@ -54,7 +57,15 @@ class HeadlineRow:
     calibrated: bool
     saturation: Saturation
     simulated: bool
+    exact: bool
     not_modelled: tuple[str, ...] = ()
+    bound_s: float | None = None
+    bound_part: str | None = None
+
+    @property
+    def over_bound(self) -> float | None:
+        """The iteration time divided by its lower bound; None if either is unknown."""
+        return over_bound(self.iteration_time_s, self.bound_s)
 
     @property
     def fastest_s(self) -> float | None:
@@ -70,7 +81,7 @@ class HeadlineRow:
     def without_interval(self) -> str:
         """The reason why a measured iteration time has no interval; "" if it has one or needs none."""
         repeats = len(self.repeat_times_s)
-        if self.simulated or self.interval_s is not None or not repeats:
+        if self.exact or self.interval_s is not None or not repeats:
             return ""
         return f"{count_text(repeats, 'repeat')}, no interval"
 
@@ -141,7 +152,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 repeats=len(positions),
                 iterations=sum(map(len, of_repeats_s)),
                 iteration_time_s=time_s,
-                interval_s=None if run.simulated else median_interval(of_repeats_s),
+                interval_s=None if run.exact(point) else median_interval(of_repeats_s),
                 repeat_times_s=tuple(map(float, measured_s)),
                 speed_up=baseline_s / time_s if baseline_s and time_s else None,
                 gpu_utilization=_median(of_trials["gpu_utilization"]),
@@ -152,7 +163,10 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 calibrated=bool(calibrated[positions].all()),
                 saturation=Saturation.of(run.trials[position].facts for position in positions),
                 simulated=run.simulated,
+                exact=run.exact(point),
                 not_modelled=tuple(run.summary["not_modelled"].iloc[positions[0]]),
+                bound_s=_median(of_trials["bound_s"]),
+                bound_part=run.summary["bound_part"].iloc[positions[0]],
             )
         )
     return rows

@@ -10,6 +10,7 @@ from results.reading.not_modelled import of_links, of_variant, simulated_without
 from results.reading.stored_trial import StoredTrial
 from results.reading.summaries.saturation import MachineLoad
 from results.reading.summaries.swept_columns import swept_columns
+from results.reading.trial_rows import rows_by_trial
 from results.records.documents import SIMULATE
 
 FIELDS = (
@@ -18,6 +19,9 @@ FIELDS = (
     "repeat",
     "iteration_time_s",
     "iteration_times_s",
+    "bound_s",
+    "bound_part",
+    "over_bound",
     "gpu_utilization",
     "gpu_utilization_with_prefill",
     "wan_bytes",
@@ -38,6 +42,8 @@ _TYPES = {
     "sweep_point": "int32",
     "repeat": "int32",
     "iteration_time_s": "float64",
+    "bound_s": "float64",
+    "over_bound": "float64",
     "gpu_utilization": "float64",
     "gpu_utilization_with_prefill": "float64",
     "wan_bytes": "Int64",
@@ -48,7 +54,6 @@ _TYPES = {
     "cores_saturated_fraction": "float64",
     "network_core_busy_fraction": "float64",
 }
-_TRIAL = ["sweep_point", "variant", "repeat"]
 
 
 def calibrated_points(calibration: pd.DataFrame) -> set[int]:
@@ -68,8 +73,7 @@ def summarize(
 
     What could not be measured is missing (NaN, or NA for a count).
     """
-    spans_of = dict(tuple(spans.groupby(_TRIAL)))
-    samples_of = dict(tuple(link_samples.groupby(_TRIAL)))
+    spans_of, samples_of = rows_by_trial(spans), rows_by_trial(link_samples)
     calibrated = calibrated_points(calibration)
     rows = []
     for trial in trials:
@@ -109,9 +113,13 @@ def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame
     alone, with_prefill = (None, None) if window is None else _utilizations(trial, spans, window)
     # A program says itself how many tokens it trains on, and how much of its traffic is payload is not known.
     own = trial.settings if trial.program is None else trial.facts
+    bound_s, bound_part = trial.bound or (None, None)
     return {
         "iteration_time_s": time_s,
         "iteration_times_s": times_s,
+        "bound_s": bound_s,
+        "bound_part": bound_part,
+        "over_bound": metrics.over_bound(time_s, bound_s),
         "gpu_utilization": alone,
         "gpu_utilization_with_prefill": with_prefill,
         "wan_bytes": metrics.wan_bytes(spans, link_samples),
@@ -126,10 +134,7 @@ def _utilizations(trial: StoredTrial, spans: pd.DataFrame, window: metrics.Windo
         profiled = metrics.profiled_iterations(spans, trial.profiled_iterations)
         utilization = metrics.gpu_utilization(metrics.program_busy(metrics.program_parts(spans, profiled)))
         return utilization, utilization
-    alone, with_prefill = (
-        metrics.gpu_utilization(metrics.gpu_busy(spans, window, with_prefill=asked)) for asked in (False, True)
-    )
-    return alone, with_prefill
+    return metrics.gpu_utilizations(spans, window)
 
 
 def summary_rows(summary: pd.DataFrame) -> list[dict[str, Any]]:

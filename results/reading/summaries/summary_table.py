@@ -10,7 +10,8 @@ from ground.atomic_write import written_whole
 from results.reading.run import Run
 from results.reading.summaries.summary import FIELDS
 from results.records.run_store import SUMMARY_FILE
-from results.records.schema import SUMMARY, swept_column, with_columns, write_tables
+from results.records.schema import SUMMARY, swept_column, with_columns
+from results.records.table_files import write_tables
 
 
 def write_summary(run: Run) -> Path:

@@ -13,10 +13,12 @@ from matplotlib.path import Path as Outline
 
 from results import metrics
 from results.metrics import COMPUTE, OPTIMIZER, RankTime, Window
+from results.metrics.gpu_time import Gpus
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import rows_of_trial, warmup_iterations
+from results.reading.trial_rows import chosen_rows
 from results.records.span_log import ITERATION, PREFILL
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout
@@ -94,7 +96,7 @@ class _Iteration:
     @property
     def gpus(self) -> int:
         """The number of GPUs, or of a program's ranks, drawn or not."""
-        return len(self.ranks) or len(self.spans[["host", "gpu"]].drop_duplicates())
+        return len(self.ranks) or len(Gpus.of(self.spans).index)
 
 
 def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spans: int = MAX_SPANS) -> Chart | None:
@@ -161,8 +163,8 @@ def _typical_iteration(run: Run, point: int, variant: str) -> _Iteration | None:
     prefill = (own["kind"] == PREFILL).to_numpy(bool)
     # Prefill belongs to no iteration: draw all prefill during the window, whatever its iteration number.
     overlapping = (own["start_ns"].to_numpy() < window.end_ns) & (own["end_ns"].to_numpy() > window.start_ns)
-    chosen = np.where(prefill, overlapping, own["iteration"].to_numpy() == iteration)
-    return _Iteration(trial, iteration, own[chosen], window, gpu_rows(own[chosen]))
+    chosen = chosen_rows(own, np.where(prefill, overlapping, own["iteration"].to_numpy() == iteration))
+    return _Iteration(trial, iteration, chosen, window, gpu_rows(chosen))
 
 
 def _iteration_of_program(trial: StoredTrial, spans: pd.DataFrame) -> _Iteration | None:
@@ -221,7 +223,8 @@ def _drawn(spans: pd.DataFrame, rows: pd.DataFrame, until_ns: int, most: int) ->
     The distance is 0 if none were merged.
     """
     place = ["rank"] if "rank" in rows else ["host", "gpu"]
-    drawn = spans.merge(rows[[*place, "row"]], on=place)
+    near = spans[[*place, "kind", "start_ns", "end_ns"]][spans[place[0]].isin(rows[place[0]]).to_numpy(bool)]
+    drawn = near.merge(rows[[*place, "row"]], on=place)
     closer_ns = 0.0
     while len(drawn) > most and closer_ns < until_ns:
         closer_ns = 2 * closer_ns or until_ns / MERGED_BELOW
@@ -240,7 +243,8 @@ def _paint(figure: Figure, layout: Layout, *, spans: pd.DataFrame, iteration: _I
         drawn = [iteration.ranks[rank] for rank in rows["rank"]]
         edges_ns = np.array([(each.start_ns, each.end_ns) for each in drawn]) - window.start_ns
         begin, end = (edges_ns / unit_ns).T
-    axis.add_patch(
+    # Its limits are set below: an artist, unlike a patch, is not searched for them corner by corner.
+    axis.add_artist(
         PathPatch(_rectangles(begin, end, place + top, place + bottom), facecolor=IDLE_COLOUR, edgecolor="none")
     )
     for kind, (top, bottom) in _LANES.items():
@@ -253,11 +257,11 @@ def _paint(figure: Figure, layout: Layout, *, spans: pd.DataFrame, iteration: _I
         )
         row = place[own["row"].to_numpy(int)]
         outline = _rectangles(left, right, row + top, row + bottom)
-        axis.add_patch(PathPatch(outline, facecolor=_COLOURS[kind], edgecolor="white", linewidth=0.3 * layout.scale))
+        axis.add_artist(PathPatch(outline, facecolor=_COLOURS[kind], edgecolor="white", linewidth=0.3 * layout.scale))
     if iteration.ranks:
         axis.vlines([*begin, *end], [*place] * 2, [*place + 1] * 2, colors=GREY, linewidth=1.2 * layout.scale)
     width_pt = 72 * figure.get_figwidth()
-    for datacenter, group in rows.groupby("datacenter", sort=False):
+    for datacenter, group in rows.groupby("datacenter", sort=False, observed=True):
         heading = float(place[int(group["row"].min())]) - HEADING_ROWS
         if heading > 0:
             axis.axhline(heading, color="#888888", linewidth=0.8 * layout.scale)
@@ -306,8 +310,4 @@ def _computed(each: _Iteration) -> tuple[float | None, float | None]:
         whole_ns = sum(rank.end_ns - rank.start_ns for rank in each.ranks.values())
         busy = sum((rank.parts_ns or {}).get(part, 0) for rank in each.ranks.values() for part in (COMPUTE, OPTIMIZER))
         return busy / whole_ns, busy / whole_ns
-    alone, both = (
-        metrics.gpu_utilization(metrics.gpu_busy(each.spans, each.window, with_prefill=with_prefill))
-        for with_prefill in (False, True)
-    )
-    return alone, both
+    return metrics.gpu_utilizations(each.spans, each.window)

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from results.metrics.gpu_time import Gpus
 from results.report.charts.drawing.fitted_text import text_width_pt, wrapped
 from results.text.number_text import visible
 
@@ -19,13 +20,24 @@ def gpu_rows(spans: pd.DataFrame) -> pd.DataFrame:
 
     GPUs of a pool, which have no stage, come after the other GPUs of their datacenter.
     """
-    gpus = spans.groupby(["datacenter", "host", "gpu"], as_index=False).agg(
-        stage=("stage", "min"), pipeline=("pipeline", "min")
-    )
+    gpus = _gpus(spans)
     gpus.loc[gpus["stage"] < 0, ["pipeline", "stage"]] = np.iinfo(np.int32).max
-    gpus["first_stage"] = gpus.groupby("datacenter")["stage"].transform("min")
+    gpus["first_stage"] = gpus.groupby("datacenter", observed=True)["stage"].transform("min")
     gpus = gpus.sort_values(["first_stage", "datacenter", "pipeline", "stage", "host", "gpu"], ignore_index=True)
     return gpus.assign(row=range(len(gpus)))[:MAX_GPUS]
+
+
+def _gpus(spans: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per GPU: its datacenter, host and number, and its first stage and pipeline."""
+    numbered = Gpus.of(spans)
+    span_of_gpu = np.zeros(len(numbered.index), np.int64)
+    span_of_gpu[numbered.of_span] = np.arange(len(spans))
+    found = spans[["datacenter", "host", "gpu"]].iloc[span_of_gpu].reset_index(drop=True)
+    for name in ("stage", "pipeline"):
+        least = np.full(len(found), np.iinfo(np.int32).max, np.int32)
+        np.minimum.at(least, numbered.of_span, spans[name].to_numpy())
+        found[name] = least
+    return found
 
 
 def rank_rows(spans: pd.DataFrame) -> pd.DataFrame:
@@ -33,7 +45,7 @@ def rank_rows(spans: pd.DataFrame) -> pd.DataFrame:
     ranks = spans.groupby("rank", as_index=False).agg(
         datacenter=("datacenter", "first"), host=("host", "first"), gpu=("gpu", "first")
     )
-    ranks["first_rank"] = ranks.groupby("datacenter")["rank"].transform("min")
+    ranks["first_rank"] = ranks.groupby("datacenter", observed=True)["rank"].transform("min")
     ranks = ranks.sort_values(["first_rank", "rank"], ignore_index=True)
     return ranks.assign(row=range(len(ranks)))[:MAX_GPUS]
 

@@ -102,7 +102,7 @@ def impacts(run: Run, label: str = "") -> list[Impact]:
         alone_s, both_s = median_of_medians(alone), median_of_medians(both)
         if not alone_s or both_s is None:
             continue
-        interval = None if run.simulated else ratio_interval(alone, both, CONFIDENCE)
+        interval = None if run.exact(point) else ratio_interval(alone, both, CONFIDENCE)
         of_one_run = repeatable_within(run, point)
         found.append(
             Impact(

@@ -109,7 +109,7 @@ def bubbles_reading(shares: Sequence[GpuTimeShares]) -> str:
 def _impact_reading(found: Sequence[Impact]) -> str:
     if not found:
         return ""
-    if all(each.simulated for each in found):
+    if all(each.simulated and each.interval is None for each in found):
         return (
             f"Simulated, and therefore exact: no impact means a ratio of iteration times within {_MARGIN_TEXT} of 1. "
             "Only an emulation can show that prefill has no impact on real training."

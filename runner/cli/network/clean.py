@@ -4,17 +4,24 @@ import json
 from dataclasses import asdict
 
 from runner.cli.arguments import AsJson
-from runner.cli.exit_status import one_line_errors
+from runner.cli.exit_status import fail, one_line_errors
+from runner.cli.outcome import log
+from runner.cli.rack_options import RackAddress
+from runner.runs.faults import NO_DATA
 from testbed.claims.cleaning import clean as clean_testbeds
 from testbed.claims.registry import claims
 
 
-def clean(as_json: AsJson = False) -> None:
+def clean(rack: RackAddress = None, as_json: AsJson = False) -> None:
     """Remove what killed runs left on this machine, by recorded identifiers. Testbeds in use are not touched.
 
-    These are the runs of this user: each user's are recorded apart.
+    These are the runs of this user: each user's are recorded apart. With --rack those of the user who has started Ray,
+    on every machine of the cluster.
     """
     with one_line_errors():
+        if rack is not None:
+            _clean_rack(rack, as_json)
+            return
         cleaned = clean_testbeds()
         in_use = [claim.record for claim in claims()]
         if as_json:
@@ -27,3 +34,29 @@ def clean(as_json: AsJson = False) -> None:
             print(f"left alone {record.identifier} ({record.source}): process {record.owner_pid} uses it")
         if not cleaned:
             print("nothing was left behind")
+
+
+def _clean_rack(address: str, as_json: bool) -> None:
+    # It needs more modules than cleaning this machine does.
+    from runner.rack.cleaning import clean_rack  # noqa: PLC0415
+
+    found = clean_rack(address, log)
+    if as_json:
+        print(json.dumps({"machines": [asdict(each) for each in found]}, indent=2))
+    for machine in () if as_json else found:
+        for cleaned in machine.cleaned:
+            print(
+                f"{machine.name}: removed {cleaned['identifier']} ({cleaned['source']}): {cleaned['processes']} "
+                "processes and all they held"
+            )
+        for record in machine.in_use:
+            print(
+                f"{machine.name}: left alone {record['identifier']} ({record['source']}): process {record['process']} "
+                "uses it"
+            )
+        if machine.fault is not None:
+            print(f"{machine.name}: not cleaned: {machine.fault}")
+        elif not machine.cleaned:
+            print(f"{machine.name}: nothing was left behind")
+    if failed := [machine for machine in found if machine.fault is not None]:
+        fail(f"not cleaned: {', '.join(machine.name for machine in failed)}", NO_DATA)

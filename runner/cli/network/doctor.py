@@ -1,26 +1,71 @@
 """``wanbed doctor``: report what this machine can do, and what to install for the rest."""
 
 import json
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from runner.cli.arguments import AsJson
+from ground.strict_model import InputError
+from runner.cli.arguments import AsJson, experiment_file
 from runner.cli.exit_status import one_line_errors
+from runner.cli.outcome import log
+from runner.cli.rack_options import HostsPerMachine, RackAddress
 from runner.runs.faults import MACHINE_LACKS
 from testbed.doctor import WITHOUT_NETEM, WITHOUT_WAN, Diagnosis, diagnose
 from testbed.gpus.gpus import Gpu
 
 
-def doctor(as_json: AsJson = False) -> None:
-    """Report what this machine can do, and what to install for the rest. Exit status 5 if it cannot emulate a WAN."""
+def doctor(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="With --rack: an experiment, of whose sweep points is said which the rack can carry.",
+            parser=experiment_file,
+        ),
+    ] = None,
+    *,
+    rack: RackAddress = None,
+    hosts_per_machine: HostsPerMachine = None,
+    as_json: AsJson = False,
+) -> None:
+    """Report what this machine can do, and what to install for the rest. Exit status 5 if it cannot emulate a WAN.
+
+    With --rack report that of every machine of a Ray cluster, and the plain network between them: a second for each
+    pair of machines, during which 16 MiB each way pass their cards. Exit status 5 if a machine lacks something.
+    """
+    if rack is not None:
+        _report_rack(rack, file, hosts_per_machine or 1, as_json)
+        return
     with one_line_errors():
+        if file is not None or hosts_per_machine is not None:
+            option = "FILE" if file is not None else "--hosts-per-machine"
+            raise InputError(f"{option}: doctor takes it with --rack HOST:PORT only")
         diagnosis = diagnose()
         if as_json:
             print(json.dumps(diagnosis.document(), indent=2))
         else:
             _print(diagnosis)
     if diagnosis.missing:
+        raise typer.Exit(MACHINE_LACKS)
+
+
+def _report_rack(address: str, file: Path | None, hosts_per_machine: int, as_json: bool) -> None:
+    # A machine that only simulates lacks what these import.
+    from runner.cli.network.rack_report import print_rack  # noqa: PLC0415
+    from runner.planner.experiment_file import load_experiment  # noqa: PLC0415
+    from runner.rack.diagnosis.rack_diagnosis import diagnose_rack  # noqa: PLC0415
+
+    with one_line_errors():
+        points = () if file is None else load_experiment(file, ["engine=rack"]).points()
+        diagnosis = diagnose_rack(address, log, points, hosts_per_machine)
+        if as_json:
+            print(json.dumps(diagnosis.document(), indent=2))
+        else:
+            print_rack(diagnosis, "" if file is None else str(file))
+    if diagnosis.lacks:
         raise typer.Exit(MACHINE_LACKS)
 
 
@@ -45,6 +90,7 @@ def _print(diagnosis: Diagnosis) -> None:
         console.print(f"  kernel      {virtual.path}, configuration {virtual.configuration_hash}", markup=False)
     for remedy in virtual.root_for:
         console.print(f"  with root   {remedy}", markup=False)
+    console.print(f"simulator     {diagnosis.simulator}", markup=False)
     if not diagnosis.gpus:
         console.print("GPUs          none", markup=False)
     for number, gpu in enumerate(diagnosis.gpus):

@@ -15,7 +15,15 @@ from results.comparison.compared_runs import load_both, parse_margin
 from results.comparison.comparison import Check, Comparison, PairKey, Verdict, check
 from results.comparison.comparison import compare as compare_runs
 from results.comparison.differences import Difference, is_below
-from results.comparison.markdown import difference_row, markdown, pair_row, verdict_line
+from results.comparison.markdown import (
+    BOUND_HEADINGS,
+    bound_texts,
+    difference_row,
+    has_bounds,
+    markdown,
+    pair_row,
+    verdict_line,
+)
 from results.metrics.bootstrap import FEWEST_REPEATS
 from results.reading.run import Run
 from results.text.number_text import percent_text
@@ -123,6 +131,8 @@ def _noise(
     checked: Check, repeats: int, *, allow: list[str], runs: Path, seed: int, console: Console
 ) -> dict[PairKey, float]:
     a = checked.a
+    if a.simulated and any(a.drawn(pair.a.point) for pair in checked.pairs):
+        raise InputError("--noise: A draws its compute times: its repeats show how much they differ: leave --noise out")
     if a.simulated:
         log("a simulation gives the same every time: its noise is 0 by construction, and nothing is run")
         return {(pair.a.point, pair.a.variant): 0.0 for pair in checked.pairs}
@@ -182,11 +192,14 @@ def _pairs(comparison: Comparison) -> Table:
     if floors:
         table.add_column("noise\nfloor", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
+    for heading in BOUND_HEADINGS if has_bounds(comparison) else ():
+        table.add_column(heading)
     for judgement in comparison.judgements:
         *figures, verdict, _ = pair_row(judgement)
         if floors:
             figures.append(percent_text(judgement.noise_floor))
-        table.add_row(*map(_text, (*figures, verdict)))
+        bounds = bound_texts(judgement) if has_bounds(comparison) else ()
+        table.add_row(*map(_text, (*figures, verdict, *bounds)))
     return table
 
 

@@ -11,7 +11,6 @@ import typer
 
 from ground.atomic_write import PARTIAL, check_place, write_whole
 from ground.strict_model import InputError
-from results import load
 from runner.cli.arguments import STANDARD_OUTPUT, AsJson, path_of
 from runner.cli.exit_status import fail, one_line_errors
 from runner.runs.faults import NO_DATA
@@ -123,6 +122,7 @@ def report(
     Options about figures may be given several times, and change nothing in the report itself.
     """
     # The drawing libraries take a second to load, so other commands do not import them.
+    from results.reading.run import load_run  # noqa: PLC0415
     from results.reading.selection import no_trials_text  # noqa: PLC0415
     from results.report.charts.figure_options import FigureOptions  # noqa: PLC0415
     from results.report.charts.paper import save_figures  # noqa: PLC0415
@@ -146,7 +146,7 @@ def report(
             charts=charts, sizes=sizes, formats=formats, font_pt=font_pt, labels=labels, logarithmic=logarithmic,
             limits=limits,
         )  # fmt: skip
-        loaded = [load(path) for path in runs]
+        loaded = [load_run(path, coded=True) for path in runs]
         for run in loaded:
             if run.summary.empty:
                 fail(f"{run.path}: {no_trials_text(run.manifest)}", NO_DATA)

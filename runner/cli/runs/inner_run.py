@@ -17,7 +17,9 @@ from runner.runs.recorded.machine_facts import kernel_facts
 
 def main(inner: InnerRun) -> None:
     """Run every trial that the run folder lacks, and mark the run as complete."""
-    from runner.emulation.trials import run_trials  # noqa: PLC0415 - Mininet comes with it
+    # Mininet comes with these.
+    from runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
+    from runner.emulation.trials import run_trials  # noqa: PLC0415
 
     with one_line_errors():
         store = RunStore.open(Path(inner.store))
@@ -25,7 +27,7 @@ def main(inner: InnerRun) -> None:
         if store.manifest["config_hash"] != experiment.config_hash:
             raise InputError(f"{inner.source}: a file that it names has changed since the run began: run it again")
         store.update_manifest(kernel_facts())
-        run_trials(experiment, store, substrate="kernel", source=inner.source, log=log)
+        run_trials(experiment, store, bring_up=on_this_machine("kernel", inner.source, log), log=log)
 
 
 if __name__ == "__main__":

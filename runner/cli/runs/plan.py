@@ -11,6 +11,8 @@ from results.text.number_text import list_text
 from runner.cli.arguments import AsJson, ExperimentFile, Overrides
 from runner.cli.exit_status import fail, one_line_errors
 from runner.cli.outcome import log
+from runner.cli.pools import plan_spread
+from runner.cli.rack_options import RackAddress
 from runner.cli.runs.plan_output import Planned, Unplanned, document, print_plan
 from runner.cli.runs.plan_progress import PlanProgress
 from runner.experiment.experiment_spec import ExperimentSpec
@@ -18,6 +20,7 @@ from runner.experiment.sweep_points import SweepPointSpec, read_experiment, swee
 from runner.planner.effort import Limits, seconds_limit
 from runner.planner.planning import SearchName, most_promising, plan
 from runner.planner.planning_task import planned_points, planning_task, position_to_plan
+from runner.planner.pricing import Spread
 from runner.planner.search import NothingPricedError
 from runner.resolve.written_variant import WrittenVariant
 from runner.runs.cut_connections import cut_line, cuts_of
@@ -25,6 +28,8 @@ from runner.runs.faults import NO_DATA
 from runner.runs.not_modelled import left_out_of_plan, simulated_without
 
 _RUNNERS_UP = 5
+_TIME_S, _FIRST_S = 60.0, 300.0
+"""The default limit of time, and that of the first candidate, without which there is no answer."""
 _SEARCHES: tuple[SearchName, ...] = ("greedy", "better", "exhaustive")
 
 
@@ -43,21 +48,29 @@ def plan_(
         typer.Option(min=1, help="Most candidates to simulate. Default: for the better search about a minute's worth."),
     ] = None,
     time_limit: Annotated[
-        str, typer.Option(metavar="DURATION", help="Most time for each search: it ends with the best so far.")
-    ] = "300s",
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Most time for each search: it ends with the best so far. Default: 60s, and up to 300s for the first "
+            "candidate.",
+        ),
+    ] = None,
+    rack: RackAddress = None,
     as_json: AsJson = False,
 ) -> None:
     """Choose the datacenters, the number of DP-cells and the placement of stages with the most tokens a second.
 
     Every number of DP-cells that fits is tried, independent of training.pipelines, and simulated. Change the network
     with --set, like --set topology.datacenters.0.hosts=64. In a file with a sweep, each sweep point is planned.
-    Ctrl-C ends the search with the best so far.
+    Ctrl-C ends the search with the best so far. With --rack candidates are simulated on the CPUs of a Ray cluster.
     """
     with one_line_errors():
         chosen_search = next((name for name in _SEARCHES if name == search), None)
         if chosen_search is None:
             raise InputError(f"--search {search}: there are {list_text(list(_SEARCHES))}")
-        limits = Limits(simulations, seconds_limit(time_limit))
+        limits = Limits(simulations, _TIME_S, first_s=_FIRST_S)
+        if time_limit is not None:
+            limits = Limits(simulations, seconds_limit(time_limit))
         planned: list[Planned | Unplanned] = []
         written, source = read_experiment(file, overrides or [])
         spec = parse_model(ExperimentSpec, written, source)
@@ -65,13 +78,14 @@ def plan_(
         for line in left_out_of_plan(points):
             log(line)
         ended_by: BaseException | None = None
-        for point in points:
-            outcome, ended_by = _plan_point(point, variant, file, chosen_search, limits)
-            planned.append(outcome)
-            if not as_json:
-                print_plan(outcome, file)
-            if ended_by is not None:
-                break
+        with plan_spread(rack, log) as spread:
+            for point in points:
+                outcome, ended_by = _plan_point(point, variant, file, chosen_search, limits, spread=spread)
+                planned.append(outcome)
+                if not as_json:
+                    print_plan(outcome, file)
+                if ended_by is not None:
+                    break
         if as_json:
             documents = [document(each) for each in planned]
             complete = len(planned) == len(points) and all(each["complete"] for each in documents)
@@ -80,22 +94,34 @@ def plan_(
         if ended_by is not None:
             raise ended_by
         if not any(isinstance(each, Planned) for each in planned):
-            fail(f"{file}: no candidate was simulated in {time_limit}: give a longer --time-limit", NO_DATA)
+            fail(f"{file}: no candidate was simulated in {time_limit or '300s'}: give a longer --time-limit", NO_DATA)
 
 
 def _plan_point(
-    point: SweepPointSpec, variant: str | None, file: Path, search: SearchName, limits: Limits
+    point: SweepPointSpec,
+    variant: str | None,
+    file: Path,
+    search: SearchName,
+    limits: Limits,
+    *,
+    spread: Spread | None,
 ) -> tuple[Planned | Unplanned, BaseException | None]:
     """Plan a sweep point. Also return the exception of a signal that has ended the search, None if there was none."""
     position = position_to_plan(point, variant)
     name = point.spec.variants[position].name
-    written = WrittenVariant(point.spec, position, point.topology, file.parent)
+    written = WrittenVariant(point.spec, position, point.topology, file.parent, point.values)
     with prefixed(f"{point.source}: "):
         task = planning_task(written, pipelines=None)
         try:
             with PlanProgress() as progress:
                 found = plan(
-                    task, search, limits=limits, runners_up=_RUNNERS_UP, report=progress.report, explained=True
+                    task,
+                    search,
+                    limits=limits,
+                    runners_up=_RUNNERS_UP,
+                    spread=spread,
+                    report=progress.report,
+                    explained=True,
                 )
         except NothingPricedError as end:
             promising = tuple(most_promising(task, _RUNNERS_UP))

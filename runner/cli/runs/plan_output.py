@@ -84,6 +84,8 @@ def document(planned: Planned | Unplanned) -> dict[str, Any]:
         "alternatives": [_proposal(planned, priced) for priced in found.runners_up],
         "unused_gpus": dict(found.unused),
         "simulations": found.simulations,
+        f"{planned.task.counted}_per_s_at_most": found.at_most,
+        "gap": found.gap,
         "complete": found.cut_off is None,
         "cut_off": found.cut_off,
         "not_modelled": as_written(planned.without),
@@ -166,9 +168,19 @@ def _answer(planned: Planned) -> list[str]:
         "WAN an iteration": size_text(price.wan_bytes),
         "GPUs left unused": list_text(unused) or "none",
         **_why(price.bottleneck),
+        **_gap(planned),
         "found by": _found_by(found),
     }
     return [f"{name:<20}{text}" for name, text in figures.items()]
+
+
+def _gap(planned: Planned) -> dict[str, str]:
+    """Return what the bounds leave possible, empty if the chosen candidate is proven."""
+    found = planned.found
+    if found.proven:
+        return {}
+    most = f"{three_digits(found.at_most)} {planned.task.counted} a second"
+    return {"no plan exceeds": f"{most}, {percent_text(found.gap)} more, by the bounds of what was not simulated"}
 
 
 def _why(bottleneck: Bottleneck | None) -> dict[str, str]:

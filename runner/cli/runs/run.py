@@ -19,6 +19,8 @@ from runner.cli.arguments import (
 )
 from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import list_trials, log, show_outcome
+from runner.cli.pools import simulation_pool
+from runner.cli.rack_options import RACK, HostsPerMachine, OverlayName, Queue, RackAddress, with_engine
 from runner.cli.user_namespace import enter_user_namespace_for
 from runner.emulation.emulated_run import emulated_run
 from runner.emulation.network_choice import source_of
@@ -35,6 +37,10 @@ def run(
     engine: Annotated[str | None, typer.Option(help="Short for --set engine=NAME.")] = None,
     clock: Clock = None,
     substrate: SubstrateName = "auto",
+    rack: RackAddress = None,
+    hosts_per_machine: HostsPerMachine = None,
+    overlay: OverlayName = None,
+    queue: Queue = False,
     jobs: Jobs = None,
     resume: Resume = False,
     dry_run: DryRun = False,
@@ -47,16 +53,20 @@ def run(
     """Run the sweep: calibrate every link, run every trial, and write the run folder and its report.
 
     With `engine: simulate` in the file, this is `wanbed simulate`. With `clock: virtual` the trials run in virtual
-    time, inside a guest kernel that `make virtual` builds. Exit status 1 if a link was outside tolerance; the run is
-    then marked, and the last line says which links.
+    time, inside a guest kernel that `make virtual` builds. With --rack the hosts are spread over the machines of a Ray
+    cluster. Exit status 1 if a link was outside tolerance; the run is then marked, and the last line says which links.
     """
     with one_line_errors():
         shortcuts = [f"{name}={value}" for name, value in (("engine", engine), ("clock", clock)) if value is not None]
-        written = [*(overrides or []), *shortcuts]
-        if not dry_run:
+        given = {"--hosts-per-machine": hosts_per_machine, "--overlay": overlay, "--queue": queue or None}
+        others = [option for option, value in given.items() if value is not None]
+        written = with_engine(file, [*(overrides or []), *shortcuts], rack, others=others, dry_run=dry_run)
+        if not dry_run and rack is None:
             enter_user_namespace_for(file, written, substrate)
         experiment = load_experiment(file, written)
-        simulated = experiment.spec.engine == "simulate"
+        simulated, on_rack = experiment.spec.engine == "simulate", experiment.spec.engine == RACK
+        if on_rack and substrate != "auto":
+            raise InputError("--substrate: the machines of a rack use their own kernels: leave it out")
         if simulated and (keep_gradients or substrate != "auto"):
             option = "--keep-gradients" if keep_gradients else "--substrate"
             raise InputError(f"{option}: a simulation has none: leave it out, or give engine: emulate")
@@ -66,7 +76,24 @@ def run(
             list_trials(experiment, as_json)
             return
         if simulated:
-            path = simulated_run(experiment, runs, resume=resume, jobs=jobs, log=log)
+            with simulation_pool(jobs, None, log) as pool:
+                path = simulated_run(experiment, runs, resume=resume, pool=pool, log=log)
+        elif rack is not None:
+            # It needs what hosts on this machine do, which a simulation does without.
+            from runner.rack.rack_run import rack_run  # noqa: PLC0415
+
+            path = rack_run(
+                experiment,
+                source_of(file),
+                runs,
+                address=rack,
+                hosts_per_machine=hosts_per_machine or 1,
+                overlay=overlay or "vxlan",
+                queue=queue,
+                resume=resume,
+                keep_gradients=keep_gradients,
+                log=log,
+            )
         else:
             try:
                 path = emulated_run(

@@ -1,11 +1,17 @@
 """``wanbed simulate``: simulate an experiment as discrete events, without a network."""
 
+import json
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from ground.strict_model import InputError
-from runner.cli.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides, Resume, RunsFolder
+from runner.cli.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides, Resume, RunsFolder, path_of
 from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import list_trials, log, show_outcome
+from runner.cli.pools import check_jobs, simulation_pool
+from runner.cli.rack_options import RackAddress
 from runner.planner.experiment_file import load_experiment
 from runner.simulated_runs.simulated_run import simulated_run
 
@@ -14,7 +20,20 @@ def simulate(
     file: ExperimentFile,
     *,
     overrides: Overrides = None,
+    from_run: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            parser=path_of("--from"),
+            help="Take the compute times that this run measured: the median at each GPU. Short for --set compute.from.",
+        ),
+    ] = None,
+    resample: Annotated[
+        bool, typer.Option("--resample", help="Draw from the times of --from. Short for --set compute.resample=true.")
+    ] = False,
     jobs: Jobs = None,
+    rack: RackAddress = None,
     resume: Resume = False,
     dry_run: DryRun = False,
     runs: RunsFolder = Path("runs"),
@@ -23,13 +42,21 @@ def simulate(
     """Simulate the sweep on all cores, with any engine in the file, and write the run folder and its report.
 
     Schedules, topology and result files are those of `wanbed run`, without root and without a network. A simulation is
-    deterministic, so each trial runs once, with any `repeats`.
+    deterministic, so each trial runs once, with any `repeats`, unless compute times are drawn (compute.jitter,
+    --resample). With --rack trials are spread over the CPUs of a Ray cluster.
     """
     with one_line_errors():
         if any(override.partition("=")[0].strip() == "engine" for override in overrides or []):
             raise InputError("--set engine: wanbed simulate always simulates: leave it out, or use wanbed run")
-        experiment = load_experiment(file, overrides or [], engine="simulate")
+        check_jobs(jobs, rack)
+        if resample and from_run is None and not any(each.startswith("compute.from=") for each in overrides or []):
+            raise InputError("--resample: it draws from the times of a run: give --from RUN, or leave --resample out")
+        shortcuts = [] if from_run is None else [f"compute.from={json.dumps(str(from_run.resolve()))}"]
+        shortcuts += ["compute.resample=true"] if resample else []
+        experiment = load_experiment(file, [*(overrides or []), *shortcuts], engine="simulate")
         if dry_run:
             list_trials(experiment, as_json)
             return
-        show_outcome(simulated_run(experiment, runs, resume=resume, jobs=jobs, log=log), as_json)
+        with simulation_pool(jobs, rack, log) as pool:
+            path = simulated_run(experiment, runs, resume=resume, pool=pool, log=log)
+        show_outcome(path, as_json)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from results.records.span_log import COLLECTIVE_KINDS, ITERATION, SpanLogContents, read_span_log
+from results.records.span_log import ITERATION, PROFILED_KINDS, SpanLogContents, read_span_log
 from results.text.number_text import count_text
 from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.runs.faults import TrialError
@@ -29,8 +29,6 @@ def read_ranks(logs: Mapping[int, Path], program: ResolvedProgram, variant: str)
     return [_within(log, program.iterations) for log in found]
 
 
-_OF_A_PROFILER = {"forward", "backward", "send", "receive", *COLLECTIVE_KINDS}
-"""Kinds of spans that only a profiler's record gives; an optimizer's steps are known without."""
 _HOW_TO_MARK = (
     "it stepped no optimizer of torch's, called no wanbed.mark_iteration(), or printed no line with the pattern: see "
     "marked_by"
@@ -51,7 +49,7 @@ def profiled_iterations(logs: Sequence[SpanLogContents], program: ResolvedProgra
 
     A program without torch has no profiler, and that of a torch may fail.
     """
-    seen = any(span.kind in _OF_A_PROFILER for log in logs for span in log.spans)
+    seen = any(span.kind in PROFILED_KINDS for log in logs for span in log.spans)
     return program.profiled if seen else 0
 
 

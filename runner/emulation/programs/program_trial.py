@@ -20,7 +20,7 @@ from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.faults import TrialError
 from testbed.gpus.gpu_assignment import VISIBLE_DEVICES
-from testbed.testbed import Testbed
+from testbed.running_testbed import RunningTestbed
 
 _STREAMS = ("stdout", "stderr")
 
@@ -37,7 +37,7 @@ class ProgramOutcome:
 
 
 def run_program(
-    testbed: Testbed,
+    testbed: RunningTestbed,
     variant: ResolvedVariant,
     program: ResolvedProgram,
     setting: SharedConfig,

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 from results.text.number_text import count_text
 from runner.emulation.programs.first_cause import first_cause
@@ -19,7 +18,8 @@ from runner.emulation.programs.process_configs import (
 )
 from runner.runs.faults import TrialError
 from testbed.hosts.process_group import ProcessGroup
-from testbed.testbed import Testbed
+from testbed.running_testbed import RunningTestbed
+from workloads.programs.stderr_tail import telling_line_of
 
 _LOOK_S = 0.1
 _STRAGGLER_S = 10.0
@@ -32,7 +32,7 @@ _ENDING_S = GRACE_S + 15.0
 class ProgramRun:
     """The processes of one trial on a testbed. ``meanwhile`` is called several times a second."""
 
-    def __init__(self, testbed: Testbed, setting: ProgramSetting, meanwhile: Callable[[], None]) -> None:
+    def __init__(self, testbed: RunningTestbed, setting: ProgramSetting, meanwhile: Callable[[], None]) -> None:
         self._testbed = testbed
         self._setting = setting
         self._program = setting.places.program
@@ -61,11 +61,8 @@ class ProgramRun:
             path = self._setting.folder / f"{launch.name}.json"
             launch.config.write(path)
             start = partial(self._testbed.start_module, launch.host, PROGRAM_PROCESS, [str(path)])
-            group.start(start, self._words(launch.name))
+            group.start(start, self._setting.folder / f"{launch.name}.words")
         return launches
-
-    def _words(self, name: str) -> Path:
-        return self._setting.folder / f"{name}.words"
 
     def _pause(self, group: ProcessGroup) -> None:
         self._meanwhile()
@@ -76,12 +73,15 @@ class ProgramRun:
             try:
                 launches = self._start(hosts, setup_launches(self._setting))
                 deadline_s = time.monotonic() + self._timeout_s
-                while None in hosts.statuses() and not any(hosts.statuses()):
+
+                def pause() -> None:
                     if time.monotonic() > deadline_s:
                         late = launches[hosts.statuses().index(None)]
                         raise TrialError(f"{late.config.label} has not ended within {self._timeout_s:g} s")
                     self._pause(hosts)
-                self._raise_fault(hosts, launches)
+
+                if hosts.first_failure(pause) is not None:
+                    self._raise_fault(hosts, launches)
             finally:
                 _end(hosts)
 
@@ -121,14 +121,13 @@ class ProgramRun:
 
     def _raise_fault(self, group: ProcessGroup, launches: Sequence[ProcessLaunch]) -> None:
         """Raise TrialError for the process of a group that reported a fault first, if any has failed."""
-        failed = [launch for launch, status in zip(launches, group.statuses(), strict=True) if status]
+        failed = [number for number, status in enumerate(group.statuses()) if status]
         if not failed:
             return
         reports = sorted(self._setting.folder.glob("*.fault"), key=lambda path: path.stat().st_mtime_ns)
         faults = [text for path in reports if (text := path.read_text(errors="replace").strip())]
-        words = (self._words(launch.name).read_text(errors="replace").strip() for launch in failed)
-        said = [*faults, *(text.splitlines()[-1] for text in words if text)]
-        cause = first_cause(said) or f"{failed[0].config.label} failed without a word"
+        said = [*faults, *filter(None, map(group.stderr_tail, failed))]
+        cause = first_cause(said) or f"{launches[failed[0]].config.label} failed without a word"
         raise TrialError(cause + self._unmatched_text())
 
     def _hang_text(self) -> str:
@@ -137,9 +136,8 @@ class ProgramRun:
         host = self._setting.places.placement.places[rank].host.name
         ended = count_text(self._watch.ended.get(rank, 0), "iteration")
         like = ", like every other rank" if slowest is None and len(self.span_logs) > 1 else ""
-        tail = _tail(self._setting.folder / f"rank-{rank}.stderr") or _tail(
-            self._setting.folder / f"rank-{rank}.stdout"
-        )
+        streams = (self._setting.folder / f"rank-{rank}.{stream}" for stream in ("stderr", "stdout"))
+        tail = next(filter(None, map(telling_line_of, streams)), "")
         said = f"it printed last: {tail}" if tail else "it printed nothing"
         late = f"rank {rank} on {host} has ended no iteration for {self._timeout_s:g} s after {ended}{like}"
         return f"{late}: {said}{self._unmatched_text()}"
@@ -154,11 +152,3 @@ class ProgramRun:
 def _end(group: ProcessGroup) -> None:
     group.terminate()
     group.wait_for_all(_ENDING_S)
-
-
-def _tail(path: Path) -> str:
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except FileNotFoundError:
-        return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")

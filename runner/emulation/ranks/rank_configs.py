@@ -11,12 +11,13 @@ from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config
 from testbed.network.address_book import AddressBook
 from testbed.network.host_interface import HOST_INTERFACE
+from workloads.chunk_transport import ChunkMessages
 from workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
 from workloads.compute.backends.backend import ComputeConfig
 from workloads.rank_config import RankConfig
 from workloads.serving.serving_configs import GpuServingConfig
 from workloads.transport.frames.frame import CHUNK_BYTES
-from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig
 from workloads.transport.peer import UNSENT_BYTES, Peer
 
 FIRST_PORT = 20_000
@@ -105,6 +106,7 @@ def _plan(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, pl
         rendezvous_timeout_ns=point.spec.compute.backend.rendezvous_timeout_ns,
         collective=_collective(point, variant, setting, place),
         start_gate=str(setting.start_gate),
+        overlap=variant.transport.overlap,
     )
 
 
@@ -113,7 +115,7 @@ def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig,
     return ComputeConfig(
         backend=compute.backend_path,
         options=compute.options,
-        costs=variant.work.dilated(setting.dilation).replay(place.stage),
+        costs=variant.costs(place.pipeline, place.stage, setting.dilation),
         stages=variant.placement.stages,
         stage=place.stage,
         pipelines=variant.pipelines,
@@ -128,26 +130,51 @@ def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig,
         threads=compute.threads,
         check_iteration=compute.check_iteration,
         deterministic=compute.deterministic,
+        virtual=variant.virtual,
+        chunks=variant.chunk_costs(place.stage, setting.dilation),
     )
 
 
 def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> LinksConfig:
     placement = variant.placement
     rank = placement.rank(place)
+    whole = variant.virtual is None
     sums = any(variant.work.gradient_bytes) and variant.transport.all_reduce == RING
+    overlaps = variant.overlaps_all_reduce and variant.work.gradient_bytes[place.stage] > 0
     return LinksConfig(
         rank=rank,
         pipeline=place.pipeline,
         stage=place.stage,
         peers=tuple(peer_of(point, variant, setting, place, pair) for pair in variant.pairs if place in pair),
-        previous=_boundary(variant, setting, place, -1) if place.stage > 0 else None,
-        following=_boundary(variant, setting, place, +1) if place.stage + 1 < placement.stages else None,
+        previous=_boundary(variant, setting, place, -1) if whole and place.stage > 0 else None,
+        following=_boundary(variant, setting, place, +1) if whole and place.stage + 1 < placement.stages else None,
         ring=tuple(placement.rank(replica) for replica in placement.ring(place.stage)) if sums else (),
         ring_connections=placement.ring_connections(place.stage, setting.connections),
         microbatches=variant.microbatches,
         iterations=point.spec.training.iterations,
         window_bytes=None if setting.models_tcp else variant.tcp.in_flight_bytes,
+        exchanges=() if whole else _exchanges(variant, setting, place),
+        buckets=len(variant.buckets_bytes(place.stage)) if overlaps else 0,
     )
+
+
+def _exchanges(variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> tuple[ExchangeConfig, ...]:
+    """Return the messages between the virtual stages of this stage and those of each neighbour."""
+    messages, sizes = ChunkMessages(variant.layout, variant.microbatches), variant.work.activation_bytes
+    found = []
+    for pair in variant.pairs:
+        peer = pair[1] if place == pair[0] else pair[0]
+        if place not in pair or peer.pipeline != place.pipeline:
+            continue
+        found.append(
+            ExchangeConfig(
+                variant.placement.rank(peer),
+                messages.sizes(place.stage, peer.stage, sizes),
+                messages.sizes(peer.stage, place.stage, sizes),
+                setting.connections[pair[0].host.name, pair[1].host.name],
+            )
+        )
+    return tuple(found)
 
 
 def _collective(

@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from runner.emulation.ranks.start_gate import StartGate
+from runner.emulation.ranks.start_gate import Gate
 from runner.runs.faults import TrialError
 from testbed.hosts.process_group import ProcessGroup
 from testbed.kernel.inside import in_virtual_time
-from testbed.testbed import Testbed
+from testbed.running_testbed import RunningTestbed
 
 _LOOK_S, _LOOK_VIRTUAL_S = 0.05, 1.0
 """The time between two calls of ``meanwhile``; in virtual time there is no machine to watch, and every look costs."""
@@ -37,13 +37,13 @@ class Plan(Protocol):
 
 
 def run_ranks(
-    testbed: Testbed,
+    testbed: RunningTestbed,
     program: str,
     plans: Sequence[Plan],
     folder: Path,
     meanwhile: Callable[[], None],
     *,
-    gate: StartGate | None = None,
+    gate: Gate | None = None,
 ) -> None:
     """Run the module ``program`` for every plan on its host until all have ended well.
 
@@ -54,6 +54,7 @@ def run_ranks(
     with ProcessGroup() as ranks:
 
         def pause() -> None:
+            check_machines(testbed)
             meanwhile()
             look_s = _LOOK_VIRTUAL_S if in_virtual_time() else _LOOK_S
             closed_gate = None if gate is None or gate.is_open else gate
@@ -74,7 +75,14 @@ def run_ranks(
             if gate is not None:
                 gate.open()
             ranks.wait_for_all(_GRACE_S)
+            check_machines(testbed)
             raise TrialError(_cause(plans[failed], ranks.statuses()[failed], ranks.stderr_tail(failed)))
+
+
+def check_machines(testbed: RunningTestbed) -> None:
+    """Raise MachineLostError if the testbed is over several machines and one has gone."""
+    if testbed.rack is not None:
+        testbed.rack.check()
 
 
 def _cause(plan: Plan, status: int | None, stderr_tail: str) -> str:

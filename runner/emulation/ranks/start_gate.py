@@ -1,11 +1,46 @@
 """Open the gate at which ranks wait for each other: the runner's side of it."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self
 
+from testbed.running_testbed import RunningTestbed
 from workloads.start_gate import BEGIN, MET
+
+
+class Gate(Protocol):
+    """A gate for the ranks of a trial; ``with`` opens it at the latest when it ends."""
+
+    is_open: bool
+
+    def __enter__(self) -> Any:
+        """Return the gate."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Open the gate and remove it."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when it is worth a look."""
+
+    def look(self) -> None:
+        """Open the gate if all ranks have come."""
+
+    def open(self) -> None:
+        """Let everybody begin, who is there and who is still to come."""
+
+
+def start_gate(testbed: RunningTestbed, folder: Path, hosts: Sequence[str]) -> Gate:
+    """Return a gate in the new folder ``folder`` for a rank on each of these hosts, on their machines if those differ.
+
+    A host may be named several times.
+    """
+    if testbed.rack is not None:
+        return testbed.rack.gate(folder, hosts, (MET, BEGIN))
+    return StartGate(folder, len(hosts))
 
 
 class StartGate:
@@ -15,6 +50,7 @@ class StartGate:
         folder.mkdir()
         for name in (MET, BEGIN):
             os.mkfifo(folder / name, 0o600)
+        self.is_open = False
         self._missing = ranks
         # With a writer of its own neither pipe ends before all have come, and opening one never waits.
         self._met = os.open(folder / MET, os.O_RDWR | os.O_NONBLOCK)
@@ -37,11 +73,6 @@ class StartGate:
         """Return the file descriptor that is readable when a rank has come."""
         return self._met
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the ranks may begin."""
-        return self._begin is None
-
     def look(self) -> None:
         """Open the gate if all ranks have come."""
         try:
@@ -53,6 +84,7 @@ class StartGate:
 
     def open(self) -> None:
         """Let everybody begin, who is there and who is still to come."""
+        self.is_open = True
         if self._begin is not None:
             os.close(self._begin)
             self._begin = None

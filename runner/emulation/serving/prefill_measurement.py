@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner.runs.faults import TrialError
 from testbed.hosts.process_group import ProcessGroup
-from testbed.testbed import Testbed
+from testbed.running_testbed import RunningTestbed
 from workloads.prefill.prefill_profile import PrefillProfile
 from workloads.prefill.profile_fit import TimedChunk, fit_chunks
 from workloads.prefill.service_config import ServiceConfig
@@ -19,7 +19,7 @@ _PATIENCE_S = 300.0
 SOURCE = "measured before the trial, on one of its hosts with nothing beside it"
 
 
-def measured_profile(testbed: Testbed, service: ServiceConfig, folder: Path, parent_pid: int) -> PrefillProfile:
+def measured_profile(testbed: RunningTestbed, service: ServiceConfig, folder: Path, parent_pid: int) -> PrefillProfile:
     """Measure the prefill profile of the service's model on the host of its first GPU, which has the most layers.
 
     Nothing else runs at the same time; beside training and other GPUs of the machine a layer may take longer.

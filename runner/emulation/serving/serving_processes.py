@@ -7,14 +7,14 @@ from pathlib import Path
 
 from runner.emulation.serving.serving_configs import ServingProcess
 from testbed.hosts.process_group import ProcessGroup
-from testbed.testbed import Testbed
+from testbed.running_testbed import RunningTestbed
 
 _GRACE_S = 15.0
 """Seconds for a process to write its records and to unload torch on few cores. After that it is killed."""
 
 
 @contextmanager
-def serving(testbed: Testbed, processes: Sequence[ServingProcess], folder: Path) -> Iterator[list[str]]:
+def serving(testbed: RunningTestbed, processes: Sequence[ServingProcess], folder: Path) -> Iterator[list[str]]:
     """Run the processes inside the block. ``folder`` receives their configurations and their output.
 
     Training does not depend on them. The yielded list is filled at the end of the block, with a line for each process

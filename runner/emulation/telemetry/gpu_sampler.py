@@ -12,7 +12,7 @@ from results.records.schema import GpuSample
 from results.records.trial_tables import GPU_TABLE, TrialTable
 from runner.emulation.telemetry.sampling import Sampler
 from testbed.gpus.nvml import Nvml, NvmlError, NvmlReading, open_nvml
-from testbed.testbed import Testbed
+from testbed.running_testbed import RunningTestbed
 
 Readings = list[tuple[str, NvmlReading]]
 """The UUID of each GPU and its NVML reading."""
@@ -33,11 +33,13 @@ class GpuSampler(Sampler[Readings]):
         self._faults = [] if fault is None else [fault]
 
     @classmethod
-    def of(cls, testbed: Testbed, ending: ExitStack) -> Self | None:
-        """Return a sampler of all GPUs that hosts own, None if they own none."""
+    def of(cls, testbed: RunningTestbed, ending: ExitStack) -> Self | None:
+        """Return a sampler of all GPUs that hosts own, None if they own none. On a rack it has only the reason."""
         uuids = [] if testbed.gpus is None else sorted({seat.uuid for seat in testbed.gpus.seats()})
         if not uuids:
             return None
+        if testbed.rack is not None:
+            return cls(None, uuids, "the GPUs are on machines of a rack, where nobody samples them")
         try:
             return cls(ending.enter_context(open_nvml()), uuids)
         except NvmlError as fault:

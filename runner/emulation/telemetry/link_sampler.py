@@ -8,7 +8,7 @@ from results.records.schema import LinkSample
 from results.records.trial_tables import LINK_TABLE, TrialTable
 from runner.emulation.telemetry.sampling import Sampler
 from testbed.kernel.link_counters import Counters, PortCounters
-from testbed.testbed import Testbed
+from testbed.running_testbed import RunningTestbed
 
 Ports = list[PortCounters]
 
@@ -23,7 +23,7 @@ class LinkSampler(Sampler[Ports]):
         self._read_counters = read_counters
 
     @classmethod
-    def of(cls, testbed: Testbed, _: ExitStack) -> Self:
+    def of(cls, testbed: RunningTestbed, _: ExitStack) -> Self:
         """Return a sampler of this testbed's links."""
         return cls(testbed.read_counters)
 

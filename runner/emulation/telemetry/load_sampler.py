@@ -10,7 +10,7 @@ from typing import Any, Self
 from runner.emulation.telemetry.sampling import Sampler
 from testbed.kernel.inside import in_virtual_time
 from testbed.kernel.machine_load import CpuTimes, read_cpu_times
-from testbed.testbed import Testbed
+from testbed.running_testbed import RunningTestbed
 
 SATURATED = 0.95
 """From this load on, packets and ranks wait for cores."""
@@ -49,9 +49,9 @@ class LoadSampler(Sampler[LoadReading]):
         self._network_cpu_time_s = network_cpu_time_s
 
     @classmethod
-    def of(cls, testbed: Testbed, _: ExitStack) -> Self | None:
-        """Return a sampler of this machine, None in virtual time, where compute costs no time."""
-        return None if in_virtual_time() else cls(testbed.network_cpu_time_s)
+    def of(cls, testbed: RunningTestbed, _: ExitStack) -> Self | None:
+        """Return a sampler of this machine, None in virtual time, where compute costs no time, and on a rack."""
+        return None if in_virtual_time() or testbed.rack is not None else cls(testbed.network_cpu_time_s)
 
     def read(self) -> LoadReading:
         """Read the current CPU times."""

@@ -5,7 +5,8 @@ from typing import Any
 from runner.emulation.telemetry.gpu_sampler import GpuSampler
 from runner.emulation.telemetry.link_sampler import LinkSampler
 from runner.emulation.telemetry.load_sampler import LoadSampler
+from runner.emulation.telemetry.machines_load_sampler import MachinesLoadSampler
 from runner.emulation.telemetry.sampling import Sampler
 from runner.emulation.telemetry.tcp_sampler import TcpSampler
 
-SAMPLERS: tuple[type[Sampler[Any]], ...] = (TcpSampler, LinkSampler, GpuSampler, LoadSampler)
+SAMPLERS: tuple[type[Sampler[Any]], ...] = (TcpSampler, LinkSampler, GpuSampler, LoadSampler, MachinesLoadSampler)

@@ -12,7 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 from results.records.run_store import Rows
 from results.records.trial_tables import TrialTable
 from runner.resolve.dilation import undilated_ns
-from testbed.testbed import Testbed
+from testbed.running_testbed import RunningTestbed
 
 Reading = TypeVar("Reading")
 
@@ -34,7 +34,7 @@ class Sampler(ABC, Generic[Reading]):
 
     @classmethod
     @abstractmethod
-    def of(cls, testbed: Testbed, ending: ExitStack) -> Self | None:
+    def of(cls, testbed: RunningTestbed, ending: ExitStack) -> Self | None:
         """Return a sampler for one trial, None if there is nothing to read. ``ending`` closes what it opens."""
 
     @abstractmethod
@@ -80,7 +80,7 @@ class Samples:
 
 @contextmanager
 def sampling(
-    kinds: Sequence[type[Sampler[Any]]], testbed: Testbed, epoch_ns: int, dilation: float
+    kinds: Sequence[type[Sampler[Any]]], testbed: RunningTestbed, epoch_ns: int, dilation: float
 ) -> Iterator[Samples]:
     """Run a sampler of each kind inside the block. Raise the errors of their readings."""
     samples, loops = Samples(), []

@@ -8,8 +8,8 @@ from results.records.schema import TcpSample
 from results.records.trial_tables import TCP_TABLE, TrialTable
 from runner.emulation.telemetry.sampling import Sampler
 from runner.resolve.dilation import undilated_ns
-from testbed.kernel.tcp_state import TcpState, TcpStateReader, tcp_states
-from testbed.testbed import Testbed
+from testbed.kernel.tcp_state import TcpState, TcpStates, tcp_states
+from testbed.running_testbed import RunningTestbed
 
 Round = list[memoryview]
 """One kernel message for each end of each connection."""
@@ -26,12 +26,12 @@ class TcpSampler(Sampler[Round]):
     max_readings = 300
     reads_at_end = False
 
-    def __init__(self, reader: TcpStateReader, hosts: Mapping[str, str]) -> None:
+    def __init__(self, reader: TcpStates, hosts: Mapping[str, str]) -> None:
         self._reader = reader
         self._hosts = hosts
 
     @classmethod
-    def of(cls, testbed: Testbed, ending: ExitStack) -> Self | None:
+    def of(cls, testbed: RunningTestbed, ending: ExitStack) -> Self | None:
         """Return a sampler of all hosts, None where TCP is modelled.
 
         A kernel that does not answer is detected at the first reading.

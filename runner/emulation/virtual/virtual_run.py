@@ -71,6 +71,11 @@ def virtual_run(
         store = begin_run(experiment, runs, {"dilation": 1.0, **facts})
     elif store.manifest.get("virtual_time") != facts["virtual_time"]:
         raise InputError(f"--resume: {store.path} was begun on another virtual-time kernel: leave --resume out")
+    measured = {
+        directory / point.spec.compute.from_run
+        for point in experiment.points()
+        if point.spec.compute.from_run is not None
+    }
     inner = InnerRun(str(store.path), source, str(directory))
     patience = Patience(quiet_virtual_s=quiet_patience_s(experiment))
     with (
@@ -82,7 +87,7 @@ def virtual_run(
             kernel,
             INNER_RUN,
             [inner.to_json()],
-            files=[directory, store.path],
+            files=[directory, store.path, *sorted(measured)],
             standard_error=standard_error or progress.standard_error,
             patience=patience,
             sign=progress.look,

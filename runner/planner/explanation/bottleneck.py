@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from results.records.span_columns import SpanColumns
 from results.records.span_log import COMPUTE_KINDS
@@ -121,7 +120,8 @@ def _links(
     on_trunk: dict[tuple[str, str], float] = defaultdict(float)
     for pair in simulation.traffic:
         ends = home[pair.source], home[pair.destination]
-        bits = 8.0 * _sent_bytes(pair.times_ns, pair.wire_bytes, window_ns)
+        before, after = pair.sent_by(np.array(window_ns))
+        bits = 8.0 * float(after - before)
         on_trunk[ends] += bits
         hosts = pair.source, pair.destination
         connections = simulation.connections[hosts if hosts in simulation.connections else hosts[::-1]]
@@ -131,13 +131,6 @@ def _links(
         trunk_bps = topology.conditions(*ends).rate_bps
         if trunk_bps is not None:
             yield LinkUse(*ends, "trunk", trunk_bps, bits / (trunk_bps * length_s))
-
-
-def _sent_bytes(
-    times_ns: npt.NDArray[np.int64], wire_bytes: npt.NDArray[np.int64], window_ns: tuple[int, int]
-) -> float:
-    before, after = np.interp(window_ns, times_ns, wire_bytes) if len(times_ns) else (0.0, 0.0)
-    return float(after - before)
 
 
 def _pair_capacities(

@@ -3,9 +3,11 @@
 The path starts at the end of the last span. Each computation began because of whatever ended last: the previous work of
 its GPU, or the arrival of the tensor that it needs. In the first case the path goes on at that work, in the second at
 the computation that made the tensor, and the time between making and arrival is the link's: queueing, sending, latency.
-An all-reduce goes back to the replica that was ready last. A computation that began later than both was held back by
-its schedule; an optimizer step that did waited for what its GPU still had to send, which is the link's time. So every
-nanosecond of the path belongs to exactly one part.
+An all-reduce goes back to the replica that was ready last: to the all-reduce before it, or to the computation that made
+its gradients, which goes on meanwhile if all-reduces overlap with backwards. A computation that began later than both
+was held back by its schedule; an optimizer step that did waited for what its GPU still had to send, which is the link's
+time. Where sends block, a computation waits for its GPU's previous send too. So every nanosecond of the path belongs to
+exactly one part.
 """
 
 from collections import defaultdict
@@ -60,23 +62,52 @@ def critical_path_ns(
 class _Rank:
     """The spans of one rank. ``work`` has the positions of computations, all-reduces and optimizer steps in order."""
 
-    def __init__(self, spans: npt.NDArray[np.int64]) -> None:
+    def __init__(self, rank: int, spans: npt.NDArray[np.int64]) -> None:
         kind = spans[:, 0]
         self.work = [tuple(row) for row in spans[np.isin(kind, _WORK)].tolist()]
         self.number: dict[tuple[bool, int, int], int] = {}
-        self.of_all_reduce: dict[int, int] = {}
+        self.of_all_reduce: dict[int, list[int]] = defaultdict(list)
         for number, (kind_code, iteration, microbatch, *_) in enumerate(self.work):
             if kind_code == _FORWARD or kind_code in _MAKE_GRADIENTS:
                 self.number[kind_code == _FORWARD, iteration, microbatch] = number
             elif kind_code == _ALL_REDUCE:
-                self.of_all_reduce[iteration] = number
+                self.of_all_reduce[iteration].append(number)
         self.arrival_ns = {
             (peer, iteration, microbatch): end_ns
             for _, iteration, microbatch, _, end_ns, peer in spans[kind == _RECEIVE].tolist()
         }
         self.sent: dict[int, tuple[int, int]] = {}
-        for _, iteration, _, _, end_ns, peer in spans[kind == _SEND].tolist():
+        self.sends: dict[tuple[int, int, bool], tuple[int, int]] = {}
+        for _, iteration, microbatch, _, end_ns, peer in spans[kind == _SEND].tolist():
             self.sent[iteration] = max(self.sent.get(iteration, (0, 0)), (end_ns, peer))
+            self.sends[iteration, microbatch, peer > rank] = end_ns, peer
+
+    def held(self, number: int) -> tuple[int, int]:
+        """Return when the tensor that a work made had left this GPU, and for which rank; (0, 0) if it sent none."""
+        kind, iteration, microbatch, *_ = self.work[number]
+        made = kind == _FORWARD or kind in _MAKE_GRADIENTS
+        return self.sends.get((iteration, microbatch, kind == _FORWARD), (0, 0)) if made else (0, 0)
+
+    def before(self, number: int) -> tuple[int, int]:
+        """Return the work that ended last before a work began, and when; -1 and 0 if it is the first.
+
+        An all-reduce may begin in the middle of the computation that makes its gradients, which counts as ended there.
+        """
+        kind, _, _, start_ns, *_ = self.work[number]
+        found, ended_ns = -1, 0
+        for earlier in range(number - 1, -1, -1):
+            of, _, _, _, end_ns, _ = self.work[earlier]
+            if of != _ALL_REDUCE and kind == _ALL_REDUCE:
+                end_ns = min(end_ns, start_ns)
+            if found < 0 or end_ns > ended_ns:
+                found, ended_ns = earlier, end_ns
+            if of != _ALL_REDUCE:
+                break
+        return found, ended_ns
+
+    def computed_before(self, number: int) -> int:
+        """Return the computation before a work, -1 if there is none."""
+        return next((each for each in range(number - 1, -1, -1) if self.work[each][0] != _ALL_REDUCE), -1)
 
 
 class _Walk:
@@ -85,35 +116,51 @@ class _Walk:
     def __init__(self, variant: ResolvedVariant, simulation: Simulation) -> None:
         self._places, self._stages = variant.placement.places, variant.placement.stages
         spans = simulation.spans
+        joins = spans.kind == _ALL_REDUCE
+        joined = zip(*(column[joins].tolist() for column in (spans.rank, spans.iteration, spans.start_ns)), strict=True)
+        self._joined: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for rank, iteration, start_ns in joined:
+            self._joined[rank % self._stages, iteration][rank].append(start_ns)
         self._rank_of_span, self._end_ns = spans.rank, np.where(np.isin(spans.kind, _WORK), spans.end_ns, 0)
         self._rows = np.stack(
             (spans.kind, spans.iteration, spans.microbatch, spans.start_ns, spans.end_ns, spans.peer), axis=1
         )
         self._ranks: dict[int, _Rank] = {}
+        self._sends_block = variant.sends_block
 
     def stretches(self) -> Iterator[tuple[Part, int, int, bool]]:
         """Yield each stretch of the path, the last one first: part, start, end, and whether a transfer crosses it."""
         rank = int(self._rank_of_span[np.argmax(self._end_ns)])
         number = len(self._spans(rank).work) - 1
+        cut_ns: int | None = None
         while number >= 0:
             kind, iteration, microbatch, start_ns, end_ns, _ = self._spans(rank).work[number]
+            end_ns = end_ns if cut_ns is None else cut_ns
             if kind == _ALL_REDUCE:
-                rank, number, start_ns = self._last_ready(rank, iteration)
+                rank, number, start_ns = self._last_ready(rank, iteration, number)
                 yield self._part("all_reduce", rank), start_ns, end_ns, False
             else:
                 yield self._part("computing", rank), start_ns, end_ns, False
-            before_ns = self._spans(rank).work[number - 1][4] if number else 0
+            before, before_ns = self._spans(rank).before(number)
+            computed = self._spans(rank).computed_before(number)
+            held_ns, held_by = self._spans(rank).held(computed) if computed >= 0 and self._sends_block else (0, rank)
+            held_ns = held_ns if held_ns <= start_ns else 0
             maker = self._maker(rank, kind, iteration, microbatch)
-            if maker is not None and before_ns < maker[2] <= start_ns:
+            if maker is not None and max(before_ns, held_ns) < maker[2] <= start_ns:
                 other, number, arrival_ns = maker
                 yield self._part("schedule", rank), arrival_ns, start_ns, False
                 yield self._link(rank, other), self._spans(other).work[number][4], arrival_ns, True
-                rank = other
+                rank, cut_ns = other, None
+                continue
+            if held_ns > before_ns:
+                yield self._part("schedule", rank), held_ns, start_ns, False
+                yield self._link(rank, held_by), self._spans(rank).work[computed][4], held_ns, False
+                number, cut_ns = computed, None
                 continue
             sent_ns, peer = self._spans(rank).sent.get(iteration, (0, rank))
             sending = kind == _OPTIMIZER and sent_ns > before_ns
             yield self._link(rank, peer) if sending else self._part("schedule", rank), before_ns, start_ns, False
-            number -= 1
+            number, cut_ns = before, before_ns
 
     def _maker(self, rank: int, kind: int, iteration: int, microbatch: int) -> tuple[int, int, int] | None:
         """Return who made the tensor that a computation needs, which of its works did, and when it arrived; or None."""
@@ -128,19 +175,17 @@ class _Walk:
         number = self._spans(other).number.get((kind == _FORWARD, iteration, microbatch))
         return None if arrival_ns is None or number is None else (other, number, arrival_ns)
 
-    def _last_ready(self, rank: int, iteration: int) -> tuple[int, int, int]:
+    def _last_ready(self, rank: int, iteration: int, number: int) -> tuple[int, int, int]:
         """Return the replica that joined the rank's all-reduce last, the number of that work of it, and its start."""
-        joined = []
-        for other in range(rank % self._stages, len(self._places), self._stages):
-            number = self._spans(other).of_all_reduce[iteration]
-            joined.append((self._spans(other).work[number][3], other == rank, other, number))
-        start_ns, _, other, number = max(joined)
-        return other, number, start_ns
+        bucket = self._spans(rank).of_all_reduce[iteration].index(number)
+        joined = self._joined[rank % self._stages, iteration]
+        start_ns, _, other = max((starts_ns[bucket], other == rank, other) for other, starts_ns in joined.items())
+        return other, self._spans(other).of_all_reduce[iteration][bucket], start_ns
 
     def _spans(self, rank: int) -> _Rank:
         if rank not in self._ranks:
             first, last = np.searchsorted(self._rank_of_span, (rank, rank + 1))
-            self._ranks[rank] = _Rank(self._rows[first:last])
+            self._ranks[rank] = _Rank(rank, self._rows[first:last])
         return self._ranks[rank]
 
     def _part(self, kind: str, rank: int) -> Part:

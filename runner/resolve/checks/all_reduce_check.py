@@ -17,6 +17,7 @@ def check_all_reduce(written: WrittenVariant, placement: Placement) -> None:
     compute, collective = written.spec.compute, written.variant.transport.all_reduce
     where = f"{written.field}.transport.all_reduce"
     if collective == RING:
+        _check_overlap(written, placement)
         return
     if not compute.backend.sums_on_device:
         raise InputError(
@@ -35,6 +36,16 @@ def check_all_reduce(written: WrittenVariant, placement: Placement) -> None:
                 f"{where}: the replicas of stage {stage} lie in {' and '.join(homes)}, and {collective} stays in one "
                 "datacenter: place them in one, or leave it out"
             )
+
+
+def _check_overlap(written: WrittenVariant, placement: Placement) -> None:
+    backend = written.spec.compute.backend
+    overlaps = written.variant.transport.sums_in_buckets and len(placement.pipelines) > 1
+    if overlaps and not backend.completes_buckets:
+        raise InputError(
+            f"{written.field}.transport.all_reduce_overlap: {backend.title} hands over its gradients after the last "
+            "backward only: give all_reduce_overlap: false"
+        )
 
 
 def check_collective_gpus(variants: Sequence[ResolvedVariant], gpus: GpuAssignment | None) -> None:

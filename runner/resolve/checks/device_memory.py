@@ -15,7 +15,7 @@ from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config
 from workloads.baselines.baseline_config import TORCH_1F1B, TORCH_DDP, TORCH_GPIPE
 from workloads.prefill.prefill_settings import FillPolicy
-from workloads.profiling.memory_need import TrainingMemory, training_memory
+from workloads.profiling.memory_need import TrainingMemory, together, training_memory
 from workloads.schedules.action import ActionKind
 from workloads.schedules.fixed_order import FixedOrder
 from workloads.schedules.schedule import create_schedule
@@ -83,18 +83,21 @@ def process_needs(point: SweepPoint, variant: ResolvedVariant) -> Iterator[Proce
     service = variant.service if variant.service is not None and variant.service.inference is not None else None
     fills = service is not None and service.settings.policy is not FillPolicy.NONE
     room_bytes = prefill.memory - prefill.training_memory if fills and prefill is not None else 0
-    stages = variant.placement.stages
-    held = cache(lambda pipeline, stage: most_in_flight(variant, pipeline, stage))
+    layout = variant.layout
+    held = cache(lambda pipeline, stage, chunk: most_in_flight(variant, pipeline, stage, chunk))
     for place in variant.placement.places:
-        memory = training_memory(
-            config,
-            place.stage,
-            stages,
-            precision,
-            in_flight=held(place.pipeline % variant.pipelines_per_cell, place.stage),
-            recompute=not variant.is_baseline and variant.shape.recomputes(place.stage),
-        )
-        yield ProcessNeed(place.host.name, place.gpu, memory, room_bytes)
+        chunks = [
+            training_memory(
+                config,
+                layout.number(place.stage, chunk),
+                layout.count,
+                precision,
+                in_flight=held(place.pipeline % variant.pipelines_per_cell, place.stage, chunk),
+                recompute=not variant.is_baseline and variant.shape.recomputes(place.stage),
+            )
+            for chunk in range(layout.chunks)
+        ]
+        yield ProcessNeed(place.host.name, place.gpu, together(chunks), room_bytes)
     if service is None or prefill is None:
         return
     model = service.model
@@ -107,8 +110,10 @@ def process_needs(point: SweepPoint, variant: ResolvedVariant) -> Iterator[Proce
             yield ProcessNeed(host, 0, prefill_bytes=model.weight_bytes(model.layers, embedding=True, head=True))
 
 
-def most_in_flight(variant: ResolvedVariant, pipeline: int, stage: int) -> int:
+def most_in_flight(variant: ResolvedVariant, pipeline: int, stage: int, chunk: int = 0) -> int:
     """Return how many microbatches a stage holds at once at most, between their forward and the end of their backward.
+
+    Of a stage that is divided they are those of one of its chunks.
 
     A schedule of fixed order tells exactly. Others hold what their bound allows, since a slow network may bring them
     there.
@@ -123,8 +128,9 @@ def most_in_flight(variant: ResolvedVariant, pipeline: int, stage: int) -> int:
         return variant.shape.most_in_flight(stage)
     kinds = schedule.kinds(stage)
     held = most = 0
-    for action in islice(schedule.order(stage), len(kinds) * microbatches):
-        held += (action.kind is ActionKind.FORWARD) - (action.kind is kinds[-1])
+    for action in islice(schedule.order(stage), len(kinds) * microbatches * variant.layout.chunks):
+        if action.chunk == chunk:
+            held += (action.kind is ActionKind.FORWARD) - (action.kind is kinds[-1])
         most = max(most, held)
     return max(1, most)
 

@@ -14,19 +14,26 @@ from testbed.network.topology import Topology, check_can_be_emulated
 from testbed.network.topology_spec import TopologySpec
 from workloads.trace.replayed_trace import ReplayedTrace
 
+_OF_KNOWN_TIMES = {"slower": "slower", "jitter": "jitter", "from_run": "from"}
+"""Fields of ``compute`` that only known times go with, and what they are called in the file."""
+
 
 def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> None:
     """Raise InputError for what the experiment's engine cannot run.
 
     An emulation has no more hosts than addresses and no ideal transport, no prefill within torch's baseline schedules,
-    and no trace whose ranks all-reduce in several groups. In virtual time compute must not take real time, and there is
+    and no trace whose ranks all-reduce in several groups; on a rack, no virtual time, no program of the user's and no
+    prefill at all. In virtual time compute must not take real time, and there is
     no dilation. A simulation cannot run torch's baseline schedules or a program of the user's; it accepts any clock and
     any dilation.
     """
+    _check_known_times(spec, variants)
     if spec.engine == "simulate":
         _check_simulation(variants)
         return
     check_can_be_emulated(topology)
+    if spec.engine == "rack":
+        _check_rack(spec, variants)
     if spec.clock == "virtual":
         _check_virtual_time(spec, variants)
     for position, variant in enumerate(variants):
@@ -37,6 +44,11 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
             )
         if variant.trace is not None:
             _check_groups(variant.trace)
+        if variant.virtual is not None and not spec.compute.backend.virtual_stages:
+            raise InputError(
+                f"variants.{position}.training.virtual_stages: {spec.compute.backend.title} computes undivided stages "
+                "only: give 1, kind: replay, or engine: simulate"
+            )
     check_computed_prefill(spec, variants)
 
 
@@ -64,6 +76,41 @@ def _field(spec: TopologySpec, ends: tuple[str, str], name: str) -> str:
         if ends in about and name in link.model_fields_set:
             return f"topology.links.{position}.{name}"
     return f"topology.wan.{name}" if spec.profile is None else "topology.profile"
+
+
+def _check_known_times(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> None:
+    """Raise InputError for fields about known compute times where the work itself decides how long it takes."""
+    backend = spec.compute.backend
+    for name, written in _OF_KNOWN_TIMES.items():
+        if not getattr(spec.compute, name):
+            continue
+        for position, variant in enumerate(variants):
+            if variant.program is not None:
+                raise InputError(
+                    f"compute.{written}: the program of variants.{position} takes as long as it computes: leave "
+                    f"{written} out, or the variant"
+                )
+        if spec.engine != "simulate" and not backend.takes_known_times:
+            raise InputError(
+                f"compute.{written}: {backend.title} takes as long as it computes: give kind: replay, or engine: "
+                f"simulate, or leave {written} out"
+            )
+
+
+def _check_rack(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> None:
+    if spec.clock == "virtual":
+        raise InputError("clock: the machines of a rack keep real time: give clock: real, or engine: emulate")
+    for position, variant in enumerate(variants):
+        if variant.program is not None:
+            raise InputError(
+                f"variants.{position}.program: programs of your own run on one machine only: leave the variant out, or "
+                "give engine: emulate"
+            )
+        if variant.service is not None:
+            raise InputError(
+                f"variants.{position}.prefill: prefill runs on one machine only: give the variant prefill: "
+                "none, or engine: emulate"
+            )
 
 
 def _check_virtual_time(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> None:

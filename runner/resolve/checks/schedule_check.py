@@ -14,6 +14,7 @@ from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.fixed_order import FixedOrder
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import CellCosts, CellPlan
+from workloads.schedules.planning.plan_run import comes_to_an_end
 from workloads.schedules.planning.planned_schedule import PlannedSchedule
 from workloads.schedules.schedule import Schedule, ScheduleError, create_schedule, load_schedule
 
@@ -43,7 +44,13 @@ def planned(kind: type[PlannedSchedule], costs: CellCosts, options: Mapping[str,
     if _shipped(kind.__module__):
         return kind.plan(costs, **options)
     with time_limit(PLAN_LIMIT_S):
-        return kind.plan(costs, **options)
+        plan = kind.plan(costs, **options)
+    if costs.sends_block and not comes_to_an_end(plan, costs):
+        raise ValueError(
+            "its plan deadlocks where sends block: GPUs wait for turns of others that wait for theirs. Plan with "
+            "CellCosts.sends_block in mind, or leave transport.overlap out"
+        )
+    return plan
 
 
 def _shipped(module: str) -> bool:
@@ -91,18 +98,13 @@ def _run(schedule: Schedule) -> None:
         raise ScheduleError(f"deadlocks: stage {stage} waits for {awaited(schedule, stage)}")
 
 
-def _open(schedule: Schedule, stage: int) -> list[Action]:
-    """Return the next action of each microbatch that is not complete, those that end a microbatch first."""
-    return [Action(kind, each) for kind in schedule.kinds(stage)[::-1] for each in schedule.awaiting(stage, kind)]
-
-
 def _ready(schedule: Schedule, stage: int) -> list[Action]:
-    return [action for action in _open(schedule, stage) if schedule.ready(stage, action)]
+    return [action for action in schedule.open_actions(stage) if schedule.ready(stage, action)]
 
 
 def awaited(schedule: Schedule, stage: int) -> str:
     """Return the next action of a stage that is stuck, why it has not started, and what the stage's list has next."""
-    awaited = [*_ready(schedule, stage), *_open(schedule, stage)]
+    awaited = [*_ready(schedule, stage), *schedule.open_actions(stage)]
     if not awaited:
         return "an end that it does not announce: all its actions are done"
     return f"the {awaited[0]}, {_reason(schedule, stage, awaited[0])}{_listed(schedule, stage, awaited[0])}"
@@ -114,7 +116,7 @@ def _reason(schedule: Schedule, stage: int, action: Action) -> str:
     if action.kind is not ActionKind.FORWARD:
         return "whose gradient has not come"
     bound = schedule.shape.most_in_flight(stage)
-    if schedule.in_flight(stage) >= bound:
+    if schedule.in_flight(stage) >= bound * schedule.shape.virtual_stages:
         return f"where the memory bound of {bound} microbatches is reached"
     return "whose activation has not come"
 

@@ -6,7 +6,7 @@ memory.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ground.strict_model import InputError
@@ -19,7 +19,9 @@ from runner.resolve.stage_costs import StageCosts
 from runner.resolve.written_variant import WrittenVariant
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.topology import Topology
+from workloads.schedules.virtual.virtual_stages import VirtualStages
 from workloads.trace.replayed_trace import WorkKind
+from workloads.transport.ring.buckets import bucket_count
 
 MAX_TRIAL_NS = 100 * 365 * 86_400 * 10**9
 """A hundred years, a third of the range of 64 bits."""
@@ -59,7 +61,13 @@ class _Path:
         return self.latency_ns + leaving_ns + rounds * self.rtt_ns
 
 
-def check_extent(written: WrittenVariant, placement: Placement, work: StageCosts, microbatches: int) -> None:
+def check_extent(
+    written: WrittenVariant,
+    placement: Placement,
+    work: StageCosts,
+    microbatches: int,
+    virtual: VirtualStages | None = None,
+) -> None:
     """Raise InputError for a trial beyond the limits of this module.
 
     The duration assumes that all work runs one after the other; no schedule takes longer. The number of pipelines per
@@ -69,13 +77,14 @@ def check_extent(written: WrittenVariant, placement: Placement, work: StageCosts
     paths = _Paths(spec, written.topology, transport)
     iterations = spec.training.iterations
     pipelines, stages = len(placement.pipelines), placement.stages
-    _check_spans(work, microbatches * pipelines * iterations)
+    _check_spans(work.virtual or work, microbatches * pipelines * iterations)
     computing_ns = iterations * pipelines * sum(_stage_ns(work, stage, microbatches) for stage in range(stages))
     _check_time(computing_ns, "compute.forward" if spec.compute.profile is None else "compute.profile")
+    chain = [placement.chain(pipeline, virtual or VirtualStages(stages)) for pipeline in range(pipelines)]
     transfers = 2 * microbatches * iterations
     sent_ns = sent_bytes = 0
     for boundary, size_bytes in enumerate(work.activation_bytes):
-        for path, count in paths.between(placement.pipelines, boundary).items():
+        for path, count in paths.between(chain, boundary).items():
             _check_windows(path.windows(size_bytes) * transfers // 2, "compute.activation")
             legs_ns = path.transfer_ns(size_bytes)
             if transport.sharing != "none":
@@ -86,12 +95,15 @@ def check_extent(written: WrittenVariant, placement: Placement, work: StageCosts
     _check_bytes(sent_bytes, "compute.activation")
     steps = 2 * (pipelines - 1)
     for stage, size_bytes in enumerate(work.gradient_bytes if pipelines > 1 else ()):
-        segment_bytes = -(-size_bytes // pipelines)
+        buckets = bucket_count(size_bytes, transport.bucket) if transport.sums_in_buckets else 1
+        _check_buckets(written, buckets * stages * pipelines * iterations)
+        segment_bytes = -(-size_bytes // (buckets * pipelines))
+        segments = iterations * steps * buckets
         ring = placement.ring(stage)
         for path, count in paths.of(zip(ring, (*ring[1:], ring[0]), strict=True)).items():
-            _check_windows(path.windows(segment_bytes) * steps * iterations, "compute.gradient")
-            sent_ns += iterations * steps * count * path.transfer_ns(segment_bytes)
-            sent_bytes += iterations * steps * count * segment_bytes
+            _check_windows(path.windows(segment_bytes) * segments, "compute.gradient")
+            sent_ns += segments * count * path.transfer_ns(segment_bytes)
+            sent_bytes += segments * count * segment_bytes
     _check_time(computing_ns + sent_ns, "compute.gradient")
     _check_bytes(sent_bytes, "compute.gradient")
     if spec.prefill is not None and spec.prefill.drawn and spec.prefill.rate is not None:
@@ -137,7 +149,7 @@ class _Paths:
         self._known: dict[tuple[str, str], _Path] = {}
         self.intra = self._path(topology.intra_latency_ns, 2 * topology.intra_latency_ns, topology.intra_rate_bps, 1)
 
-    def between(self, pipelines: tuple[tuple[StagePlace, ...], ...], boundary: int) -> Counter[_Path]:
+    def between(self, pipelines: Sequence[Sequence[StagePlace]], boundary: int) -> Counter[_Path]:
         """Return the paths over a boundary, each with the number of pipelines that use it."""
         return self.of((places[boundary], places[boundary + 1]) for places in pipelines)
 
@@ -209,6 +221,14 @@ def _check_span_count(spans: int) -> None:
         raise InputError(
             f"training.iterations: {spans:.3g} spans to keep, more than {MAX_SPANS:.3g}: give fewer "
             "iterations or microbatches, pipelines or stages"
+        )
+
+
+def _check_buckets(written: WrittenVariant, spans: int) -> None:
+    if spans > MAX_SPANS:
+        raise InputError(
+            f"{written.field}.transport.bucket: {spans:.3g} spans of all-reduces to keep, more than {MAX_SPANS:.3g}: "
+            "give larger buckets"
         )
 
 

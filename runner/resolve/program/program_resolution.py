@@ -10,7 +10,16 @@ from runner.resolve.stage_costs import StageCosts
 from runner.resolve.written_variant import WrittenVariant
 
 _OF_SCHEDULES = ("options", "placement", "training", "prefill", "pool")
-_OF_OUR_TRANSPORT = ("model", "connections", "sharing", "pipelines_per_cell", "all_reduce")
+_OF_OUR_TRANSPORT = (
+    "model",
+    "connections",
+    "overlap",
+    "sharing",
+    "pipelines_per_cell",
+    "all_reduce",
+    "all_reduce_overlap",
+    "bucket",
+)
 _NO_COSTS = StageCosts((0,), (0,), (0,), (0,), (0,), (0,), (), (0,))
 
 

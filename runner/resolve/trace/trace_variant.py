@@ -5,6 +5,7 @@ from ground.strict_model import InputError, prefixed
 from runner.experiment.compute_spec import TRACE_SCHEDULE
 from runner.experiment.quantities import AUTO
 from runner.experiment.training_spec import TrainingSpec
+from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.checks.all_reduce_check import check_all_reduce
 from runner.resolve.checks.trial_extent import check_trace_extent
 from runner.resolve.placement import ConfiguredPlacement, Placement, place_ranks, place_stages
@@ -48,7 +49,7 @@ def _check_alone(written: WrittenVariant) -> None:
         raise InputError(f"model: {own}: leave model out")
     if spec.prefill is not None:
         raise InputError("prefill: nothing prefills beside a replayed trace: leave the section out")
-    for name in ("stages", "pipelines", "microbatches", "memory_bound"):
+    for name in ("stages", "pipelines", "microbatches", "memory_bound", "virtual_stages"):
         if getattr(spec.training, name) != TrainingSpec.model_fields[name].default:
             raise InputError(f"training.{name}: {own} ranks and work: leave {name} out")
         if getattr(variant.training, name) is not None:
@@ -59,6 +60,15 @@ def _check_alone(written: WrittenVariant) -> None:
         raise InputError(
             f"{here}.transport.sharing: {variant.transport.sharing}: each message of a trace goes over the connections "
             "of its own two hosts: leave sharing out"
+        )
+    if not variant.transport.overlap:
+        raise InputError(
+            f"{here}.transport.overlap: false: {own} order of computations and messages: leave overlap out"
+        )
+    if variant.transport.all_reduce_overlap != TransportSpec.model_fields["all_reduce_overlap"].default:
+        raise InputError(
+            f"{here}.transport.all_reduce_overlap: {own} all-reduces, which overlap as it says: leave "
+            "all_reduce_overlap out"
         )
     if variant.placement == AUTO:
         raise InputError(

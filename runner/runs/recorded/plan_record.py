@@ -7,7 +7,7 @@ from typing import Any
 from runner.resolve.cell_costs import cell_costs
 from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.network.topology import Topology
-from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.action import Action
 from workloads.schedules.planning.cell_plan import CellCosts
 from workloads.schedules.planning.plan_run import PlanRun, iteration_ns
 
@@ -44,11 +44,7 @@ def plan_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
 
 
 def _computing_ns(costs: CellCosts, stage: int, order: Sequence[Action]) -> int:
-    durations = {
-        ActionKind.FORWARD: costs.forward_ns,
-        ActionKind.RECOMPUTE: costs.recompute_ns,
-        ActionKind.BACKWARD: costs.backward_ns,
-    }
+    durations = costs.durations_ns
     return sum(durations[action.kind][stage] for action in order)
 
 

@@ -16,7 +16,7 @@ from workloads.schedules.registry import ENTRY_POINT_GROUP as SCHEDULES
 DISTRIBUTION = "wanbed"
 GIT_TIMEOUT_S = 10.0
 
-_EXTRAS = ("torch", "gpu")
+_EXTRAS = ("torch", "gpu", "rack")
 """The package extras whose libraries take part in a run."""
 
 

@@ -1,7 +1,7 @@
 """Create the channels between ranks from a topology, with the resources that each channel crosses and shares."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from runner.resolve.placement import StagePlace
@@ -84,17 +84,31 @@ class Network:
             least_timeout_ns=round(LEAST_TIMEOUT_NS / self.dilation),
         )
 
-    def channels(self, wanted: Iterable[Ends], events: EventQueue) -> dict[Ends, Channel]:
-        """Return a channel for each of ``wanted``. These must be all channels of the simulation.
+    def channels(
+        self, wanted: Iterable[Ends], events: EventQueue, watched: Collection[str] = ()
+    ) -> dict[Ends, Channel]:
+        """Return a channel for each of ``wanted``. These must be all that share resources with others.
 
-        They start at places of the first equal part.
+        They start at places of the first equal part. What crosses the WAN keeps its history, and what arrives at the
+        ``watched`` hosts of that part.
         """
         ends = sorted(wanted, key=lambda pair: (pair[0].pipeline, pair[0].stage, pair[1].pipeline, pair[1].stage))
         crossed = {pair: self._resources(pair) for pair in ends}
         binding = self._binding(crossed)
         numbers = {resource: number for number, resource in enumerate(sorted(binding))}
-        capacity = SharedCapacity(events, {numbers[resource]: rate_bps for resource, rate_bps in binding.items()})
         users = Counter(resource for resources in crossed.values() for resource in resources if resource in binding)
+        pairs = Counter(
+            resource
+            for _, resources in {_hosts(pair): resources for pair, resources in crossed.items()}.items()
+            for resource in resources
+        )
+        alone = {resource for resource in binding if resource[0] != "trunk" and pairs[resource] == 1}
+        capacity = SharedCapacity(
+            events,
+            {numbers[resource]: rate_bps for resource, rate_bps in binding.items()},
+            own={numbers[resource] for resource in alone},
+            ports={numbers[resource] for resource in binding if resource[0] == "port" and resource not in alone},
+        )
         opposites = self._opposites(ends)
         flows: dict[_Hosts, NodePairFlow] = {}
         channels: dict[Ends, Channel] = {}
@@ -104,7 +118,11 @@ class Network:
             if any(users[resource] > 1 for resource in own) or hosts in opposites:
                 if hosts not in flows:
                     flows[hosts] = NodePairFlow(len(flows), sorted(numbers[resource] for resource in own))
-                channels[pair] = SharedChannel(self.line(pair), self.window(pair), flows[hosts], capacity)
+                # A large ring inside a datacenter has millions of stretches, of which nothing is reported.
+                keeps = pair[0].datacenter != pair[1].datacenter or self.arrival_host(pair) in watched
+                channels[pair] = SharedChannel(
+                    self.line(pair), self.window(pair), flows[hosts], capacity, keeps_history=keeps
+                )
             else:
                 whole = self.line(pair)
                 line = replace(whole, rate_bps=min((binding[resource] for resource in own), default=None))
@@ -135,6 +153,10 @@ class Network:
             if opposite in opposites and (let_out[hosts] or let_out[opposite])
         }
 
+    def arrival_host(self, ends: Ends) -> str:
+        """Return the host of the first equal part at which a channel arrives, or the one that represents it."""
+        return self._in_first_part(ends[1]).host.name
+
     def _is_its_mirror(self, ends: Ends) -> bool:
         """Return whether ``ends`` join two equal parts that send to each other alike: one direction represents both."""
         one, other = ends
@@ -148,7 +170,7 @@ class Network:
             return {}
         found: dict[Resource, int] = {}
         if self.topology.intra_rate_bps is not None:
-            found["port", self._in_first_part(other).host.name, ""] = self.topology.intra_rate_bps
+            found["port", self.arrival_host(ends), ""] = self.topology.intra_rate_bps
         if one.datacenter == other.datacenter:
             return found
         conditions = self.topology.conditions(one.datacenter, other.datacenter)

@@ -3,27 +3,14 @@
 A resource is a node pair, a trunk or a host's port. It is shared between node pairs, as by the testbed's queues. A node
 pair's rate is split evenly between its channels that send; bursts that windows have let out at once are served first
 come, first served. Whenever node pairs begin or stop sending, the rates of all affected node pairs are recomputed, once
-for all changes of one instant.
+for all changes of one instant. Node pairs that are alike are recomputed together.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from runner.simulator.event_queue import EventQueue
-from testbed.network.flow_model.fair_share import fair_rates_bps
-
-
-class Sender(Protocol):
-    """A channel while it sends."""
-
-    is_burst: bool
-    """Whether its windows have let out at once what it sends now, so that it is served first come, first served."""
-
-    def send_at(self, rate_bps: int, now_ns: int) -> None:
-        """Send at ``rate_bps`` from now on."""
-
-    def queued_bits_ns(self, now_ns: int) -> int:
-        """Return what its windows have let out and the line has not carried yet, in wire bits x 10^9."""
+from runner.simulator.network.alike import Group, Groups, Hub, Path, Port, StreamKey, part_bps, share_fairly
+from runner.simulator.network.stream import Sender, Stream
 
 
 class NodePairFlow:
@@ -33,14 +20,39 @@ class NodePairFlow:
     not noticeable.
     """
 
-    __slots__ = ("number", "opposite", "rate_bps", "resources", "sending")
+    __slots__ = (
+        "channels",
+        "fixed_bps",
+        "group",
+        "hubs_most_bps",
+        "number",
+        "opposite",
+        "path",
+        "port",
+        "port_most_bps",
+        "resources",
+        "sending",
+    )
 
     def __init__(self, number: int, resources: Sequence[int]) -> None:
         self.number = number
         self.resources = tuple(resources)
+        self.channels = 0
         self.sending: dict[Sender, None] = {}
-        self.rate_bps = 0
         self.opposite: NodePairFlow | None = None
+        self.path: Path | None = None
+        self.hubs_most_bps: tuple[int, ...] = ()
+        self.port: _HostPort | None = None
+        self.port_most_bps = 0
+        self.group: Group | None = None
+        """Those alike, while it sends and others may limit it."""
+        self.fixed_bps = 0
+        """Its rate while it sends and others never limit it."""
+
+    @property
+    def rate_bps(self) -> int:
+        """The rate of all its channels together, 0 until it has one."""
+        return self.fixed_bps if self.group is None else self.group.rate_bps
 
     def acknowledged_later_ns(self, now_ns: int) -> int | None:
         """Return how long an acknowledgement sent now waits for the bytes queued before it.
@@ -49,23 +61,21 @@ class NodePairFlow:
         """
         if self.opposite is None or not self.opposite.sending:
             return 0
-        if not self.opposite.rate_bps:
+        rate_bps = self.opposite.rate_bps
+        if not rate_bps:
             return None
-        return sum(channel.queued_bits_ns(now_ns) for channel in self.opposite.sending) // self.opposite.rate_bps
+        return sum([channel.queued_bits_ns(now_ns) for channel in self.opposite.sending]) // rate_bps
 
-    def split(self, now_ns: int) -> None:
-        """Set the rate of every channel that sends: an equal part in whole bit/s, at least 1.
 
-        Bursts are served one after the other: the first one has the parts of all bursts.
-        """
-        part_bps = max(self.rate_bps // len(self.sending), 1)
-        bursts = [channel for channel in self.sending if channel.is_burst]
-        for channel in self.sending:
-            if not channel.is_burst:
-                channel.send_at(part_bps, now_ns)
-        first_bps = self.rate_bps - part_bps * (len(self.sending) - len(bursts))
-        for position, channel in enumerate(bursts):
-            channel.send_at(0 if position else max(first_bps, 1), now_ns)
+class _HostPort:
+    """A port that several node pairs share, and those that send to it now."""
+
+    __slots__ = ("capacity_bps", "configured_bps", "sending")
+
+    def __init__(self, capacity_bps: int) -> None:
+        self.capacity_bps = capacity_bps
+        self.configured_bps = 0
+        self.sending: dict[NodePairFlow, None] = {}
 
 
 class SharedCapacity:
@@ -73,39 +83,98 @@ class SharedCapacity:
 
     A resource is limiting only while its senders could together use more than its capacity, where each sender uses at
     most the capacity of the narrowest other resource on its path. Resources that are not limiting are ignored.
+
+    ``own`` has resources that only one flow crosses, ``ports`` some of which no flow crosses two; all others are hubs.
+    On a flow's path, the numbers of its own resources are the lowest and that of its port is lower than those of hubs.
     """
 
-    def __init__(self, events: EventQueue, capacities_bps: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        events: EventQueue,
+        capacities_bps: Mapping[int, int],
+        own: Collection[int] = (),
+        ports: Collection[int] = (),
+    ) -> None:
         self.events = events
         self._capacities_bps = capacities_bps
-        self._sending: dict[int, dict[NodePairFlow, None]] = {resource: {} for resource in capacities_bps}
-        self._configured_bps = dict.fromkeys(capacities_bps, 0)
-        self._most_bps: dict[NodePairFlow, list[int]] = {}
+        self._own = frozenset(own)
+        self._ports = {number: _HostPort(capacities_bps[number]) for number in ports}
+        self._hubs = {
+            number: Hub(number, capacity_bps)
+            for number, capacity_bps in capacities_bps.items()
+            if number not in self._own and number not in self._ports
+        }
+        self._groups = Groups(events, self._hubs)
+        self._most_channels = 0
+        self._most_flows = 0
+        self._first_turn = 0
+        self._changed: dict[Stream, None] = {}
         self._touched: dict[NodePairFlow, None] = {}
-        self._freed: set[int] = set()
+        self._touched_hubs: dict[Hub, None] = {}
+        self._touched_ports: dict[_HostPort, None] = {}
+
+    @property
+    def streams(self) -> list[Stream]:
+        """All streams, by number."""
+        return self._groups.streams
+
+    def expect(self, flow: NodePairFlow) -> None:
+        """Prepare for one more channel of ``flow``."""
+        flow.channels += 1
+        self._most_channels = max(self._most_channels, flow.channels)
+        self._most_flows = max(self._most_flows, flow.number + 1)
 
     def begin(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
         """Let ``channel`` of ``flow`` send from now on. It gets its rate at the same instant."""
         flow.sending[channel] = None
-        if len(flow.sending) == 1:
-            if flow not in self._most_bps:
-                self._most_bps[flow] = [self._most_of(flow, resource) for resource in flow.resources]
-            for resource, most_bps in zip(flow.resources, self._most_bps[flow], strict=True):
-                self._sending[resource][flow] = None
-                self._configured_bps[resource] += most_bps
         self._touch(flow, now_ns)
 
     def stop(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
         """Handle that ``channel`` of ``flow`` has stopped sending."""
         del flow.sending[channel]
         if not flow.sending:
-            flow.rate_bps = 0
-            for resource, most_bps in zip(flow.resources, self._most_bps[flow], strict=True):
-                if self._limits(resource):
-                    self._freed.add(resource)
-                del self._sending[resource][flow]
-                self._configured_bps[resource] -= most_bps
+            flow.fixed_bps = 0
+            if flow.group is not None:
+                flow.group.remove()
+                flow.group = None
+                self._configure(flow, -1)
+                if flow.port is not None:
+                    del flow.port.sending[flow]
         self._touch(flow, now_ns)
+
+    def _touch(self, flow: NodePairFlow, now_ns: int) -> None:
+        if not self._touched:
+            self.events.at(now_ns, self._share, None)
+        self._touched[flow] = None
+
+    def _configure(self, flow: NodePairFlow, sign: int) -> None:
+        """Count what a flow that begins or stops can use of what it shares."""
+        assert flow.path is not None
+        for number, most_bps in zip(flow.path.hubs, flow.hubs_most_bps, strict=True):
+            hub = self._hubs[number]
+            hub.configured_bps += sign * most_bps
+            self._touched_hubs[hub] = None
+        port = flow.port
+        if port is not None:
+            port.configured_bps += sign * flow.port_most_bps
+            self._touched_ports[port] = None
+
+    def _path(self, flow: NodePairFlow) -> Path:
+        """Return what a flow crosses apart from its port, after finding out what it can use of what it shares."""
+        capacities_bps = self._capacities_bps
+        hubs, limits_bps = [], []
+        for number in flow.resources:
+            if number in self._own:
+                if self._most_of(flow, number) > capacities_bps[number]:
+                    limits_bps.append(capacities_bps[number])
+            elif number in self._ports:
+                flow.port = self._ports[number]
+                flow.port_most_bps = self._most_of(flow, number)
+            else:
+                hubs.append(number)
+        flow.hubs_most_bps = tuple(self._most_of(flow, number) for number in hubs)
+        widest_bps = min(capacities_bps[number] for number in flow.resources)
+        return Path(tuple(hubs), min(limits_bps, default=0), widest_bps)
 
     def _most_of(self, flow: NodePairFlow, resource: int) -> int:
         """Return the most that a flow can use of a resource, given the other resources on its path.
@@ -123,36 +192,148 @@ class SharedCapacity:
             default=own_bps + 1,
         )
 
-    def _limits(self, resource: int) -> bool:
-        return self._configured_bps[resource] > self._capacities_bps[resource]
-
-    def _touch(self, flow: NodePairFlow, now_ns: int) -> None:
-        if not self._touched:
-            self.events.at(now_ns, self._share, None)
-        self._touched[flow] = None
-
     def _share(self, now_ns: int, _: None) -> None:
         touched, self._touched = self._touched, {}
-        freed, self._freed = self._freed, set()
-        affected = {flow: None for flow in touched if flow.sending}
-        limiting = {each for flow in touched for each in flow.resources if each in freed or self._limits(each)}
-        open_resources = list(limiting)
-        while open_resources:
-            for flow in self._sending[open_resources.pop()]:
-                affected[flow] = None
-                for resource in flow.resources:
-                    if resource not in limiting and self._limits(resource):
-                        limiting.add(resource)
-                        open_resources.append(resource)
-        flows = sorted(affected, key=lambda flow: flow.number)
-        if not flows:
+        self._first_turn = self.events.take_turns(2 * self._most_channels * self._most_flows)
+        moved = {flow: None for flow in touched if flow.sending and self._is_shared(flow)}
+        for port in self._touched_ports:
+            moved.update(port.sending)
+        if moved or self._touched_hubs:
+            for flow in list(moved):
+                self._regroup(flow, touched, moved)
+            self._set_rates(self._affected(moved), now_ns)
+        self._touched_ports.clear()
+        self._touched_hubs.clear()
+        moved.update({flow: None for flow in touched if flow.fixed_bps})
+        for flow in sorted(moved, key=_number) if len(moved) > 1 else moved:
+            self._split(flow, now_ns)
+        for stream in self._changed:
+            stream.arm(now_ns)
+        self._changed.clear()
+
+    def _set_rates(self, groups: Iterable[Group], now_ns: int) -> None:
+        """Give ``groups`` their fair rates."""
+        for group in groups:
+            if group.fair_bps != group.rate_bps:
+                group.rate_bps = group.fair_bps
+                for key, stream in group.streams.items():
+                    if stream.members:
+                        stream.set_rate(part_bps(group.rate_bps, key), now_ns, self._first_turn)
+                        self._changed[stream] = None
+
+    def _is_shared(self, flow: NodePairFlow) -> bool:
+        """Return whether others may limit a flow that sends. If not, it has its rate."""
+        path = flow.path
+        if path is None:
+            path = flow.path = self._path(flow)
+        if not path.hubs and flow.port is None:
+            flow.fixed_bps = path.own_bps or path.widest_bps
+            return False
+        if flow.group is None:
+            self._configure(flow, 1)
+            if flow.port is not None:
+                flow.port.sending[flow] = None
+        return True
+
+    def _regroup(
+        self, flow: NodePairFlow, touched: Mapping[NodePairFlow, None], moved: dict[NodePairFlow, None]
+    ) -> None:
+        """Put a flow where those alike are. Its channels leave their streams; if they need not, it is not ``moved``."""
+        path, port = flow.path, flow.port
+        assert path is not None
+        if port is None or port.configured_bps <= port.capacity_bps:
+            group = self._groups.away_from_ports(path)
+        else:
+            arriving = tuple(sorted([each.path for each in port.sending if each.path is not None]))
+            group = self._groups.at_ports(port.capacity_bps, arriving)[path]
+        if group is not flow.group:
+            if flow.group is not None:
+                flow.group.remove()
+            flow.group = group
+            group.add()
+        elif flow not in touched:
+            del moved[flow]
             return
-        crossed = [[each for each in flow.resources if each in limiting and self._limits(each)] for flow in flows]
-        limited = [(flow, resources) for flow, resources in zip(flows, crossed, strict=True) if resources]
-        rates_bps = fair_rates_bps([resources for _, resources in limited], self._capacities_bps)
-        shares_bps = dict(zip((flow for flow, _ in limited), rates_bps, strict=True))
-        for flow in flows:
-            rate_bps = shares_bps[flow] if flow in shares_bps else min(self._capacities_bps[r] for r in flow.resources)
-            if rate_bps != flow.rate_bps or flow in touched:
-                flow.rate_bps = rate_bps
-                flow.split(now_ns)
+        for channel in flow.sending:
+            if channel.stream is not None:
+                channel.leave()
+
+    def _affected(self, moved: Iterable[NodePairFlow]) -> list[Group]:
+        """Return the groups whose rates may change, with their fair rates."""
+        seeds = {flow.group: None for flow in moved if flow.group is not None}
+        for hub in self._touched_hubs:
+            limited = hub.limits
+            hub.limits = hub.configured_bps > hub.capacity_bps
+            if limited or hub.limits:
+                seeds.update(hub.groups)
+        waiting = list(seeds)
+        found: dict[Group, None] = {}
+        hubs: dict[Hub, None] = {}
+        ports: dict[Port, None] = {}
+        limited_groups = []
+        while waiting:
+            group = waiting.pop()
+            if group in found:
+                continue
+            found[group] = None
+            limits = group.own_bps > 0
+            for hub in group.hubs:
+                if hub.limits:
+                    limits = True
+                    if hub not in hubs:
+                        hubs[hub] = None
+                        waiting.extend(hub.groups)
+            port = group.port
+            if port is not None:
+                limits = True
+                if port not in ports:
+                    ports[port] = None
+                    waiting.extend(port.groups)
+            if limits:
+                limited_groups.append(group)
+            else:
+                group.fair_bps = group.widest_bps
+        share_fairly(limited_groups, sorted(hubs, key=_hub_number), list(ports))
+        return list(found)
+
+    def _split(self, flow: NodePairFlow, now_ns: int) -> None:
+        """Give every channel that sends its rate: bursts are served one after the other."""
+        position = 2 * self._most_channels * flow.number + 1
+        sending = flow.sending
+        count = len(sending)
+        if count == 1:
+            for channel in sending:
+                self._give(channel, flow, (1, 0, False, channel.payload_share), position)
+        else:
+            bursts = [channel for channel in sending if channel.is_burst]
+            for channel in sending:
+                if not channel.is_burst:
+                    self._give(channel, flow, (count, 0, False, channel.payload_share), position)
+                    position += 2
+            for number, channel in enumerate(bursts):
+                if number:
+                    channel.send_at(0, now_ns, self._first_turn + position)
+                else:
+                    self._give(channel, flow, (count, len(bursts), True, channel.payload_share), position)
+                position += 2
+
+    def _give(self, channel: Sender, flow: NodePairFlow, key: StreamKey, position: int) -> None:
+        """Give a channel its part of the flow's rate."""
+        now_ns, group = self.events.now_ns, flow.group
+        if group is None:
+            channel.send_at(part_bps(flow.fixed_bps, key), now_ns, self._first_turn + position)
+            return
+        stream = self._groups.stream(group, key)
+        if not stream.members:
+            stream.set_rate(part_bps(group.rate_bps, key), now_ns, self._first_turn)
+        channel.position = position
+        channel.join(stream, now_ns, self._first_turn + position)
+        self._changed[stream] = None
+
+
+def _number(flow: NodePairFlow) -> int:
+    return flow.number
+
+
+def _hub_number(hub: Hub) -> int:
+    return hub.number

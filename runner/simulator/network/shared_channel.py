@@ -1,20 +1,16 @@
-"""Simulate a channel that shares a node pair, trunk or port with others, so that its rate changes while it sends.
+"""Simulate a channel that shares a node pair, trunk or port with others, so that its rate changes while it sends."""
 
-Progress is counted in bits x 10^9, so that it is exact.
-"""
-
-from array import array
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from runner.simulator.network.stream import Sender
 from runner.tcp.channel import Accepted, Left
-from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
+from testbed.network.flow_model.line import Line
 from testbed.network.flow_model.striping import Striping
 from testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow
 
-_BITS_NS = 8 * 10**9
-_MOST_STEPS = 1000
+_MOST_STEPS: Final = 1000
 """The most windows of a transfer that are followed one by one only because the opposite direction may delay them."""
 
 
@@ -29,18 +25,27 @@ class _Transfer(NamedTuple):
     at_once: bool
 
 
-class SharedChannel:
+class SharedChannel(Sender):
     """A ``Channel`` of ``flow`` whose rate depends on the other senders."""
 
-    def __init__(self, line: Line, window: TcpWindow, flow: NodePairFlow, capacity: SharedCapacity) -> None:
+    def __init__(
+        self,
+        line: Line,
+        window: TcpWindow,
+        flow: NodePairFlow,
+        capacity: SharedCapacity,
+        *,
+        keeps_history: bool = True,
+    ) -> None:
+        super().__init__(capacity.events, headers=line.headers, keeps_history=keeps_history)
+        capacity.expect(flow)
         self.line = line
         self._flow = flow
-        self.history = array("q")
         self._window = window
         self._open_bytes = line.payload_per_rtt()
         self._openly = False
         self._delay: Delay | None = None
-        self._capacity = capacity
+        self.capacity = capacity
         self._waiting: deque[_Transfer] = deque()
         self._unsent = 0
         self._queued = 0
@@ -48,19 +53,9 @@ class SharedChannel:
         self._first_ns: int | None = None
         self._let_out_ns: int | None = None
         self._is_accepted = False
-        self._part = 0
         self._limited = False
         self._part_ns: int | None = None
-        self._noted = 0
-        self._left_bits_ns = 0
         self._carried_bits_ns = 0
-        self._rate_bps = 0
-        self._since_ns = 0
-        self._change = 0
-        self.is_burst = False
-        frame, payload = (FRAME_BYTES, PAYLOAD_BYTES) if line.headers else (1, 1)
-        self._bits_ns_per_byte = _BITS_NS * frame
-        self._payload_share = payload
 
     def queue(
         self,
@@ -85,7 +80,7 @@ class SharedChannel:
         self._steps = 0
         self._first_ns = self._let_out_ns = None
         self._is_accepted = False
-        self._capacity.events.at(max(transfer.available_ns, self._capacity.events.now_ns), self._go_on, None)
+        self.events.at(max(transfer.available_ns, self.events.now_ns), self._go_on, None)
 
     def _go_on(self, now_ns: int, _: None) -> None:
         """Begin the next stretch that the window allows, or wait until the window allows one."""
@@ -97,53 +92,39 @@ class SharedChannel:
         alone = self._flow.opposite is None or self._steps > _MOST_STEPS
         self._openly = alone and self._open_bytes > 0 and self._window.opens_for(self._open_bytes)
         if allowed <= 0 and not self._openly:
-            self._capacity.events.at(self._window.next_credit_ns, self._go_on, None)
+            self.events.at(self._window.next_credit_ns, self._go_on, None)
             return
-        self._part = self._unsent if self._openly else min(self._unsent, allowed)
-        self._limited = self._part == allowed
-        self._report_if_accepted(allowed, now_ns)
+        part = self._unsent if self._openly else min(self._unsent, allowed)
+        self._limited = part == allowed
+        part = self._report_if_accepted(allowed, part, now_ns)
         if self._let_out_ns is None:
             self._let_out_ns = now_ns
         self._part_ns, self._delay = None, None if alone else Delay()
-        self._left_bits_ns, self._noted = self._part * self._bits_ns_per_byte + self._carried_bits_ns, 0
-        self._rate_bps, self._since_ns = 0, now_ns
-        self.is_burst = self._waiting[0].at_once and self._part <= allowed < BOUNDED
-        self._capacity.begin(self, self._flow, now_ns)
+        self.load(part, self._carried_bits_ns, now_ns)
+        self.is_burst = self._waiting[0].at_once and part <= allowed < BOUNDED
+        self.capacity.begin(self, self._flow, now_ns)
 
-    def _report_if_accepted(self, allowed: int, now_ns: int) -> None:
-        """Call ``accepted`` if the windows let out all that is left, else end the stretch where they will."""
+    def _report_if_accepted(self, allowed: int, part: int, now_ns: int) -> int:
+        """Call ``accepted`` if the windows let out all that is left. Return ``part``, or where it ends if they will."""
         accepted = self._waiting[0].accepted
         if accepted is None or self._is_accepted or allowed >= BOUNDED:
-            return
+            return part
         # Bytes that windows let out beyond what keeps the line busy wait in queues on the path.
         waits = max(allowed - self._open_bytes, 0) if self._openly else allowed
         if self._unsent <= waits and self._window.lets_out(self._waiting[0].striping, now_ns):
             self._is_accepted = True
             accepted(now_ns)
         elif self._openly and self._unsent > waits:
-            self._part = self._unsent - waits
+            return self._unsent - waits
+        return part
 
-    def send_at(self, rate_bps: int, now_ns: int) -> None:
-        """Send the stretch at ``rate_bps`` from now on."""
-        if rate_bps == self._rate_bps:
-            return
-        self._progress(now_ns)
-        self._rate_bps, self._since_ns = rate_bps, now_ns
-        self._change += 1
-        if not rate_bps:
-            return
-        if self._part_ns is None:
-            self._begin_part(now_ns)
-        remaining_ns = -(-self._left_bits_ns // (rate_bps * self._payload_share))
-        self._capacity.events.at(now_ns + max(remaining_ns, 0), self._end_part, self._change)
-
-    def _begin_part(self, now_ns: int) -> None:
-        """Handle that the first byte of a stretch leaves."""
+    def begins(self, now_ns: int, turn: int) -> None:
+        """Handle that the first byte of a stretch leaves now."""
         self._part_ns = now_ns
         if self._first_ns is None:
             self._first_ns = now_ns
         if self._delay is not None:
-            self._capacity.events.at(now_ns + self.line.latency_ns, self._set_delay, (self._delay, False))
+            self.events.at_turn(now_ns + self.line.latency_ns, turn, self._set_delay, (self._delay, False))
 
     def _set_delay(self, now_ns: int, what: tuple[Delay, bool]) -> None:
         """Set how long the first acknowledgement of a stretch, which is sent now, waits at the other end."""
@@ -151,43 +132,31 @@ class SharedChannel:
         later_ns = self._flow.acknowledged_later_ns(now_ns)
         if later_ns is None and not asked_before:
             # The opposite direction continues at this instant, and gets its rate at the end of it.
-            self._capacity.events.at(now_ns, self._set_delay, (delay, True))
+            self.events.at(now_ns, self._set_delay, (delay, True))
         delay.later_ns = later_ns or 0
 
     def queued_bits_ns(self, now_ns: int) -> int:
         """Return the value that ``Sender.queued_bits_ns`` describes."""
-        gone_bits_ns = self._rate_bps * self._payload_share * (now_ns - self._since_ns)
         # Acknowledgements during the stretch, also of its own first bytes, have let out more bytes behind it.
         begun_ns = now_ns if self._part_ns is None else self._part_ns
         acknowledged_ns = max(now_ns - begun_ns - self._window.rtt_ns, 0)
-        own = min(self._rate_bps * self._payload_share * acknowledged_ns // self._bits_ns_per_byte, self._part)
+        own = min(self.rate_bps * self.payload_share * acknowledged_ns // self.bits_ns_per_byte, self.part_bytes)
         allowed = self._window.allowance_without_growth(now_ns) + own
-        behind = min(self._unsent + self._queued, allowed) - self._part
-        let_out = max(self._left_bits_ns - gone_bits_ns, 0) + max(behind, 0) * self._bits_ns_per_byte
-        return let_out // self._payload_share
+        behind = min(self._unsent + self._queued, allowed) - self.part_bytes
+        let_out = max(self.left_bits_ns(now_ns), 0) + max(behind, 0) * self.bits_ns_per_byte
+        return let_out // self.payload_share
 
-    def _progress(self, now_ns: int) -> None:
-        if now_ns == self._since_ns:
-            return
-        self._left_bits_ns -= self._rate_bps * self._payload_share * (now_ns - self._since_ns)
-        gone = self._part - max(-(-self._left_bits_ns // self._bits_ns_per_byte), 0)
-        self.history.extend((self._since_ns, now_ns, gone - self._noted))
-        self._noted = gone
-
-    def _end_part(self, now_ns: int, change: int) -> None:
-        if change != self._change:
-            return
+    def ends(self, now_ns: int) -> None:
+        """Handle that the stretch has left: begin the next one, or end the transfer."""
         assert self._part_ns is not None
-        self._progress(now_ns)
-        self._change += 1
         if self._openly:
-            self._window.sent_openly(now_ns, self._part)
+            self._window.sent_openly(now_ns, self.part_bytes)
         else:
-            self._window.sent(self._part_ns, now_ns, self._part, self._delay, limited=self._limited)
-        self._unsent -= self._part
+            self._window.sent(self._part_ns, now_ns, self.part_bytes, self._delay, limited=self._limited)
+        self._unsent -= self.part_bytes
         # A stretch ends on a whole nanosecond. One that only continues begins with the fraction left by the last one.
-        self._carried_bits_ns = self._left_bits_ns if self._openly and self._unsent else 0
-        self._capacity.stop(self, self._flow, now_ns)
+        self._carried_bits_ns = self.left_bits_ns(now_ns) if self._openly and self._unsent else 0
+        self.capacity.stop(self, self._flow, now_ns)
         if self._unsent:
             self._go_on(now_ns, None)
         else:

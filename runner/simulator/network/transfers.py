@@ -15,6 +15,9 @@ The arguments are the times at which the first byte leaves, the last byte leaves
 byte arrives.
 """
 
+Released = Callable[[int], None]
+"""Called once it is known when the last byte of a transfer has left its own sender, with that time."""
+
 
 @dataclass(slots=True)
 class _Offer:
@@ -22,11 +25,13 @@ class _Offer:
 
     time_ns: int
     arrived: Arrived
+    released: Released | None
     missing: int
     first_left_ns: int = -1
     last_left_ns: int = 0
     first_arrival_ns: int = -1
     last_arrival_ns: int = 0
+    own_left_ns: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +51,16 @@ class OwnTransfers:
         self._size_bytes = size_bytes
         self._striping = striping
 
-    def offer(self, now_ns: int, pipeline: int, microbatch: int, arrived: Arrived) -> None:
+    def offer(
+        self, now_ns: int, pipeline: int, microbatch: int, arrived: Arrived, released: Released | None = None
+    ) -> None:
         """Queue a transfer."""
         latency_ns = self._channel.line.latency_ns
 
         def left(start_ns: int, end_ns: int) -> None:
             arrived(start_ns, end_ns, start_ns + latency_ns, end_ns + latency_ns)
+            if released is not None:
+                released(end_ns)
 
         self._channel.queue(now_ns, self._size_bytes, left, self._striping)
 
@@ -85,9 +94,14 @@ class SharedTransfers:
     _waiting: dict[tuple[int, int], _Offer] = field(default_factory=dict)
     _position: int = 0
 
-    def offer(self, now_ns: int, mate: int, microbatch: int, arrived: Arrived) -> None:
-        """Send a transfer of pipeline number ``mate`` of the DP-cell: at once, or with ``turns`` in its turn."""
-        offer = _Offer(now_ns, arrived, len(self.channels))
+    def offer(
+        self, now_ns: int, mate: int, microbatch: int, arrived: Arrived, released: Released | None = None
+    ) -> None:
+        """Send a transfer of pipeline number ``mate`` of the DP-cell: at once, or with ``turns`` in its turn.
+
+        It has left its sender when the sender's own part and the parts for its cell mates have.
+        """
+        offer = _Offer(now_ns, arrived, released, len(self.channels))
         if not self.turns:
             self._send(mate, offer)
             return
@@ -106,7 +120,10 @@ class SharedTransfers:
             size_bytes = self.size_bytes * (mate + 1) // count - self.size_bytes * mate // count
             available_ns = offer.time_ns if mate == owner else first_ns
             whole_ns = 0 if mate == owner else scattered_ns + channel.line.duration_ns(chunk_bytes)
-            part = _Part(mate, size_bytes, self._leaving(owner, mate, offer, whole_ns))
+            left = self._leaving(owner, mate, offer, whole_ns)
+            if mate == owner and offer.released is not None:
+                left = self._releasing(offer, scattered_ns, left)
+            part = _Part(mate, size_bytes, left)
             if self.turns or available_ns <= offer.time_ns:
                 self._queue(available_ns, part)
             else:
@@ -135,8 +152,19 @@ class SharedTransfers:
 
         return left
 
+    @staticmethod
+    def _releasing(offer: _Offer, scattered_ns: int, then: Left) -> Left:
+        def left(start_ns: int, end_ns: int) -> None:
+            assert offer.released is not None
+            offer.own_left_ns = max(end_ns, scattered_ns)
+            offer.released(offer.own_left_ns)
+            then(start_ns, end_ns)
+
+        return left
+
     def _deliver(self, offer: _Offer) -> None:
         count = len(self.channels)
         gathered_ns = self.gather.duration_ns(self.size_bytes * (count - 1) // count)
         offer.last_arrival_ns = max(offer.last_arrival_ns, offer.first_arrival_ns + gathered_ns)
-        offer.arrived(offer.first_left_ns, offer.last_left_ns, offer.first_arrival_ns, offer.last_arrival_ns)
+        left_ns = offer.last_left_ns if offer.released is None else offer.own_left_ns
+        offer.arrived(offer.first_left_ns, left_ns, offer.first_arrival_ns, offer.last_arrival_ns)

@@ -1,7 +1,6 @@
 """Simulate the rings over which the replicas of each stage all-reduce their gradients."""
 
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from runner.simulator.event_queue import EventQueue
@@ -17,7 +16,10 @@ class Ring(Protocol):
     """The ring of one stage."""
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
-        """Handle that the replica at ``position`` of the ring is ready. Call ``done`` when its result is known."""
+        """Handle that the replica at ``position`` of the ring is ready. Call ``done`` when its result is known.
+
+        ``iteration`` counts the all-reduces: there may be several in an iteration, or some under way at once.
+        """
 
 
 def ring_ends(network: Network) -> dict[int, list[Ends]]:
@@ -35,26 +37,44 @@ def ring_ends(network: Network) -> dict[int, list[Ends]]:
     return found
 
 
+def ring_cut(network: Network, stage: int) -> tuple[int, RingCut]:
+    """Return the size of what a stage's ring all-reduces at once, in bytes, and how it is cut."""
+    variant = network.variant
+    connections = variant.placement.ring_connections(stage, network.connections)
+    # Buckets differ by a byte at most, and follow each other over the same channels.
+    size_bytes = max(variant.buckets_bytes(stage))
+    return size_bytes, RingCut.of(size_bytes, variant.pipelines, connections)
+
+
 class Rings:
     """The rings of all stages: one for each stage, of all its replicas.
 
-    A ring that shares no resource is computed at once; any other one is simulated event by event. Where only one of
-    several equal parts is simulated, its replicas represent those at the same positions of the other parts.
+    A ring that shares no resource is computed at once, and so is that of a stage in ``apart``, for which ``channels``
+    has none; any other one is simulated event by event. Where only one of several equal parts is simulated, its
+    replicas represent those at the same positions of the other parts.
     """
 
-    def __init__(self, network: Network, channels: Mapping[Ends, Channel], events: EventQueue) -> None:
-        variant = network.variant
+    def __init__(
+        self,
+        network: Network,
+        channels: Mapping[Ends, Channel],
+        events: EventQueue,
+        apart: Collection[int] = (),
+    ) -> None:
+        self.apart: dict[int, PrivateRing] = {}
         self._rings: dict[int, Ring] = {}
         self._positions: dict[int, dict[int, int]] = {}
         self._crossing: list[Crossing] = []
         self._private: list[PrivateRing] = []
         for stage, ends in ring_ends(network).items():
             self._positions[stage] = {one.pipeline: position for position, (one, _) in enumerate(ends)}
+            size_bytes, cut = ring_cut(network, stage)
+            if stage in apart:
+                self._rings[stage] = self.apart[stage] = PrivateRing(network, ends, cut)
+                continue
             own = [channels[pair] for pair in ends]
-            connections = variant.placement.ring_connections(stage, network.connections)
-            cut = RingCut.of(variant.work.gradient_bytes[stage], variant.pipelines, connections)
             ring = self._rings[stage] = create_ring(
-                network, ends, own, events, cut=cut, size_bytes=variant.work.gradient_bytes[stage], alone=True
+                network, ends, own, events, cut=cut, size_bytes=size_bytes, alone=True
             )
             if isinstance(ring, PrivateRing):
                 self._private.append(ring)
@@ -105,6 +125,8 @@ class PrivateRing:
     Where lines and start times repeat after some positions, only one period is computed, so the cost of a large ring
     of equal replicas depends on its steps alone. A ring that crosses the WAN is computed as a whole, because the
     traffic of every channel is needed.
+
+    ``under_way`` has, for each all-reduce, when each position was ready and when it had the result.
     """
 
     def __init__(self, network: Network, ends: Sequence[Ends], cut: RingCut) -> None:
@@ -116,6 +138,7 @@ class PrivateRing:
         self._crosses_wan = any(one.datacenter != other.datacenter for one, other in ends)
         self._channels: list[PrivateChannel] = []
         self._waiting: dict[int, dict[int, tuple[int, Done]]] = {}
+        self.under_way: list[tuple[list[int], list[int]]] = []
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
         """Do as ``Ring.join`` says. ``done`` of all replicas is called when the last one joins."""
@@ -128,8 +151,10 @@ class PrivateRing:
         period = self._period(ready_ns)
         self._grow(period)
         ends_ns = all_reduce_ends_ns(ready_ns[:period], self._channels[:period], self._cut, self._connections[:period])
+        ends_ns *= len(ready_ns) // period
+        self.under_way.append((ready_ns, ends_ns))
         for each, start_ns in enumerate(ready_ns):
-            waiting[each][1](start_ns, ends_ns[each % period])
+            waiting[each][1](start_ns, ends_ns[each])
 
     def crossed(self) -> list[Crossing]:
         """Return the ring's channels, each with its ends."""
@@ -151,7 +176,10 @@ class PrivateRing:
         """Give each of the first ``period`` positions its own channel, in the state of the one that represented it."""
         if not self._channels:
             pairs = self._ends[:period]
-            self._channels = [PrivateChannel(self._network.line(pair), self._network.window(pair)) for pair in pairs]
+            self._channels = [
+                PrivateChannel(self._network.line(pair), self._network.window(pair), keeps_history=self._crosses_wan)
+                for pair in pairs
+            ]
         before = list(self._channels)
         while len(self._channels) < period:
-            self._channels += deepcopy(before)
+            self._channels += [channel.copied() for channel in before]

@@ -9,9 +9,17 @@ from collections.abc import Callable, Sequence
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.rings.ring_all_reduce import RingCut
 from runner.tcp.channel import Channel
+from testbed.network.flow_model.line import Line
 
 Done = Callable[[int, int], None]
 """Called with the time at which a replica became ready and the time, possibly future, at which it has the result."""
+
+
+def awaits_room(lines: Sequence[Line], cut: RingCut) -> bool:
+    """Return whether a step of a ring over ``lines``, which may repeat around it, ever waits for room."""
+    round_ns = sum(line.latency_ns for line in lines) * cut.replicas // len(lines)
+    # Otherwise data takes longer around the ring than the report of free room.
+    return cut.window_holds_all and max(line.rtt_ns for line in lines) > round_ns
 
 
 class SharedRing:
@@ -28,9 +36,7 @@ class SharedRing:
         self.cut = cut
         self.stripings = [cut.stripings(count) for count in connections]
         self.events = events
-        round_ns = sum(channel.line.latency_ns for channel in channels) * cut.replicas // len(channels)
-        # Otherwise data takes longer around the ring than the report of free room, so no step ever waits for room.
-        self.awaits_room = cut.window_holds_all and max(channel.line.rtt_ns for channel in channels) > round_ns
+        self.awaits_room = awaits_room([channel.line for channel in channels], cut)
         self.awaited = [cut.awaited(step) for step in range(cut.steps)] if self.awaits_room else []
         self._rounds: dict[int, _Round] = {}
 

@@ -4,8 +4,8 @@ Each rank behaves like ``workloads.trace.trace_rank``. Its GPU runs one computat
 those that are ready the first in the trace's order. A message leaves as soon as it is ready. The next iteration begins
 without a barrier, when all nodes of the rank have ended.
 
-Times are integer nanoseconds. As in ``runner.simulator.training``, all events of one instant are handled first. Then
-all affected ranks begin work, in order of rank.
+Times are integer nanoseconds. As in ``runner.simulator.training.training``, all events of one instant are handled
+first. Then all affected ranks begin work, in order of rank.
 """
 
 from array import array
@@ -17,7 +17,7 @@ from runner.simulator.deadlock import SimulationError
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.simulation import KIND_CODES, NO_PEER
 from runner.simulator.traces.trace_network import TraceNetwork
-from runner.simulator.training import PULSE_INSTANTS, Pulse
+from runner.simulator.training.training import PULSE_INSTANTS, Pulse
 from workloads.trace.rank_progress import RankGraph, RankProgress
 from workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
 

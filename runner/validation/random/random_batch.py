@@ -38,13 +38,18 @@ class Batch:
 
 def run_batch(batch: Batch) -> None:
     """Run each experiment in turn. A failed one leaves its reason in its folder, and the others still run."""
-    from runner.emulation.trials import run_trials  # noqa: PLC0415 - Mininet comes with it
+    # Mininet comes with these.
+    from runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
+    from runner.emulation.trials import run_trials  # noqa: PLC0415
+
+    def quiet(_: str) -> None:
+        """Drop a line."""
 
     for file, folder in batch.runs:
         store = RunStore.open(Path(folder))
         store.update_manifest(kernel_facts())
         try:
-            run_trials(load_experiment(Path(file)), store, substrate="kernel", source=file, log=lambda _: None)
+            run_trials(load_experiment(Path(file)), store, bring_up=on_this_machine("kernel", file, quiet), log=quiet)
         except Exception as fault:
             if status_of(fault) is None:
                 raise

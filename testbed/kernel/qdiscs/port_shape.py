@@ -5,7 +5,7 @@ classes in turns of ``quantum_bytes``. So no class accumulates tokens, and packe
 of the leaf and of the port.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -68,15 +68,17 @@ def host_port_shape(gateway: Gateway, port: HostPort) -> PortShape:
     return _shape(port.shared, {DEFAULT_CLASS: None, **near, **far}, source_host_program(gateway.subnet))
 
 
-def wan_port_shape(gateway: Gateway, port: WanPort) -> PortShape:
+def wan_port_shape(gateway: Gateway, port: WanPort, senders: Collection[str] | None = None) -> PortShape:
     """Return the shape of a port towards another datacenter: a leaf for each node pair, and the trunk's rate for all.
 
-    A leaf delays and serialises. Packets of no node pair cross the same WAN, by the default class's leaf.
+    A leaf delays and serialises. Packets of no node pair cross the same WAN, by the default class's leaf. If only some
+    of the sources send through this port, ``senders``, only their pairs have leaves, numbered as ever.
     """
     sources, destinations = len(port.sources), len(port.destinations)
     pairs = {
         pair_class(source, destination, destinations): port.netem
-        for source in range(sources)
+        for source, name in enumerate(port.sources)
+        if senders is None or name in senders
         for destination in range(destinations)
     }
     program = node_pair_program(gateway.subnet, sources, port.peer_subnet, destinations)

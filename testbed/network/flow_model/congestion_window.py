@@ -20,17 +20,22 @@
   start.
 """
 
-INITIAL_SEGMENTS = 10
-_LEAST_SEGMENTS = 16
-_NOTICED_SEGMENTS = 16
+from typing import Final
+
+INITIAL_SEGMENTS: Final = 10
+_LEAST_SEGMENTS: Final = 16
+_NOTICED_SEGMENTS: Final = 16
 """Segments acknowledged by a round's first eight acknowledgements. If these are late, slow start ends with them."""
-_SETTLED_PART = 20
-_DELAY_PART, _LEAST_DELAY_NS, _MOST_DELAY_NS = 8, 4_000_000, 16_000_000
-_TRAIN_NS, _TRAIN_SEGMENTS = 2_000_000, 2
+_SETTLED_PART: Final = 20
+_DELAY_PART: Final = 8
+_LEAST_DELAY_NS: Final = 4_000_000
+_MOST_DELAY_NS: Final = 16_000_000
+_TRAIN_NS: Final = 2_000_000
+_TRAIN_SEGMENTS: Final = 2
 """Acknowledgements, each for two segments, form a train if they follow each other within 2 ms."""
-_TICK_NS = 10_000_000
+_TICK_NS: Final = 10_000_000
 """The tick of a kernel's clock at 100 Hz, as in virtual time."""
-_ALL = 1 << 20
+_ALL: Final = 1 << 20
 """The fixed-point representation of all connections of a group; a part of them is a whole number up to this."""
 
 
@@ -76,6 +81,14 @@ class CongestionWindow:
         self._rtt_ns = max(rtt_ns, 1)
         self._piecewise = piecewise
         self._round_left = self._round_acknowledged = 0
+
+    def copied(self) -> "CongestionWindow":
+        """Return a copy, which changes by itself."""
+        copied = CongestionWindow(self._connections, self._initial, self._rtt_ns, self._held, piecewise=self._piecewise)
+        copied._opening, copied._settled, copied._threshold = self._opening, self._settled, self._threshold
+        copied._part_opening, copied._delay_ns = self._part_opening, self._delay_ns
+        copied._round_left, copied._round_acknowledged = self._round_left, self._round_acknowledged
+        return copied
 
     @property
     def size_bytes(self) -> int:

@@ -1,7 +1,7 @@
 """The line that carries a channel's bytes: its rate, latency and header overhead."""
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -9,10 +9,10 @@ import numpy.typing as npt
 from testbed.network.goodput import TCP_OVERHEAD_BYTES
 from testbed.network.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
 
-PAYLOAD_BYTES = MTU_BYTES - TCP_OVERHEAD_BYTES
-FRAME_BYTES = MTU_BYTES + ETHERNET_HEADER_BYTES
+PAYLOAD_BYTES: Final[int] = MTU_BYTES - TCP_OVERHEAD_BYTES
+FRAME_BYTES: Final[int] = MTU_BYTES + ETHERNET_HEADER_BYTES
 
-_BITS_NS = 8 * 10**9
+_BITS_NS: Final = 8 * 10**9
 
 Bytes = TypeVar("Bytes", int, npt.NDArray[np.int64])
 
@@ -29,6 +29,10 @@ class Line:
     latency_ns: int
     headers: bool
     back_ns: int | None = None
+
+    def __reduce__(self) -> tuple[type["Line"], tuple[int | None, int, bool, int | None]]:
+        """Copy and pickle by what defines a line, also where the class is compiled."""
+        return Line, (self.rate_bps, self.latency_ns, self.headers, self.back_ns)
 
     @property
     def return_ns(self) -> int:

@@ -42,6 +42,10 @@ class Striping:
     chunks: int
     chunk_bytes: int
 
+    def __reduce__(self) -> tuple[type["Striping"], tuple[int, int, int]]:
+        """Copy and pickle by what defines it, also where the class is compiled."""
+        return Striping, (self.connections, self.chunks, self.chunk_bytes)
+
 
 class Connections:
     """The congestion window of each connection of a group, opened by the chunks that it has carried.
@@ -63,6 +67,13 @@ class Connections:
         self._next = 0
         # The striping that has recently changed no window, and how many connections it has used without a change.
         self._unchanged: tuple[Striping | None, int] = None, 0
+
+    def copied(self) -> "Connections":
+        """Return a copy, which changes by itself."""
+        copied = Connections(len(self._congestion), self._window, self._initial, self._timeout_ns)
+        copied._congestion, copied._last_ns = self._congestion.copy(), self._last_ns.copy()
+        copied._next, copied._unchanged = self._next, self._unchanged
+        return copied
 
     def waiting(self, striping: Striping, now_ns: int) -> Waiting:
         """Return how long the transfer that begins now needs beyond its first burst. Call ``sent`` afterwards."""

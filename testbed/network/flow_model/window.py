@@ -22,6 +22,7 @@ There is no loss: queues hold all bytes that windows let out.
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 from testbed.network.flow_model.congestion_window import INITIAL_SEGMENTS, CongestionWindow, halvings
 from testbed.network.flow_model.line import PAYLOAD_BYTES, Line
@@ -29,10 +30,10 @@ from testbed.network.flow_model.striping import Connections, Striping
 from testbed.network.tcp_settings import TcpSettings
 
 SEGMENT_BYTES = PAYLOAD_BYTES
-LEAST_TIMEOUT_NS = 200_000_000
+LEAST_TIMEOUT_NS: Final = 200_000_000
 
-_UNBOUNDED = 1 << 62
-BOUNDED = 1 << 61
+_UNBOUNDED: Final = 1 << 62
+BOUNDED: Final = 1 << 61
 """An allowance below this is limited by a window."""
 
 
@@ -50,7 +51,7 @@ class Delay:
         return self.later_ns
 
 
-_NO_DELAY = Delay()
+_NO_DELAY: Final = Delay()
 
 
 @dataclass(slots=True)
@@ -122,6 +123,19 @@ class TcpWindow:
         self._limited_until_ns = -1
         self._waited_ns = 0
         self._each = each
+
+    def copied(self) -> "TcpWindow":
+        """Return a copy, which changes by itself."""
+        copied = TcpWindow(self._rtt_ns, self._window, None, least_timeout_ns=self._least_timeout_ns)
+        copied._congestion = None if self._congestion is None else self._congestion.copied()
+        copied._each = None if self._each is None else self._each.copied()
+        copied._runs = deque(
+            _Run(run.start_ns, run.end_ns, run.size_bytes, run.delay, run.limited) for run in self._runs
+        )
+        copied._restarts, copied._in_flight, copied._last_sent_ns = self._restarts, self._in_flight, self._last_sent_ns
+        copied._variation_ns, copied._varied_ns = self._variation_ns, self._varied_ns
+        copied._limited_until_ns, copied._waited_ns = self._limited_until_ns, self._waited_ns
+        return copied
 
     def last_byte_ns(self, first_ns: int, left_ns: int, striping: Striping | None, line: Line) -> int:
         """Return when the last byte of a transfer leaves ``line``, if its first one left at ``first_ns``.

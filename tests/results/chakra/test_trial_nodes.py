@@ -108,3 +108,23 @@ def test_a_peer_on_a_host_of_two_ranks_is_refused() -> None:
     two = [span("forward", 0, 1, rank=rank, host="h7") for rank in (2, 3)]
     with pytest.raises(InputError, match=r"rank 1: a send at 0\.000000 s names the host 'h7', on which 2 ranks run"):
         nodes_of(*two, span("send", 5, 6, peer="h7"))
+
+
+def test_a_backward_that_a_sum_cuts_takes_its_gradient_in_the_first_part_and_makes_one_in_the_last() -> None:
+    received = span("receive", 0, 10, microbatch=0, tensor="gradient", peer="h2", size_bytes=5)
+    backward, bucket = span("backward", 10, 50, microbatch=0), span("all_reduce", 30, 60, size_bytes=8)
+    sent = span("send", 50, 55, microbatch=0, tensor="gradient", peer="h0", size_bytes=5)
+    last_stage = span("backward", 0, 1, rank=2, microbatch=0)
+    chosen = TrialIteration(
+        StoredTrial(TrialId(0, "v", 0), Path(), {}, {}),
+        0,
+        tuple(sorted((OTHER_RANK, received, backward, bucket, sent, last_stage))),
+    )
+    nodes = trial_nodes(chosen)[1]
+    (receive,) = (node for node in nodes if node.name == "receive gradient 0")
+    (send,) = (node for node in nodes if node.name == "send gradient 0")
+    (bucket_node,) = (node for node in nodes if node.type is NodeType.COMM_COLL_NODE)
+    first, last = (node for node in nodes if node.name == "backward 0")
+    assert receive.id in first.dependencies
+    assert receive.id not in last.dependencies
+    assert (bucket_node.data_dependencies, send.data_dependencies) == ((first.id,), (last.id,))

@@ -26,6 +26,16 @@ def test_every_pair_is_a_row_below_the_verdict(tmp_path: Path) -> None:
     assert "| 1.100 | 1.100 to 1.100 | REGRESSED |" in row
 
 
+def test_both_sides_are_set_against_their_lower_bounds_where_known(tmp_path: Path) -> None:
+    bound = {"time_ns": 800_000_000, "part": "gpu of stage 2"}
+    a, b = made(tmp_path, {("10ms", "x"): flat(1.0)}, bound=bound), made(tmp_path, {("10ms", "x"): flat(1.04)})
+    comparison = compare(check(a, b))
+    (row,) = (line for line in markdown(comparison).splitlines() if line.startswith("| WAN latency 10ms"))
+    assert row.endswith("| 1.25x bound (gpu of stage 2) | n/a |")
+    (document,) = comparison.document()["sweep_points"]
+    assert document["bound"] == {"a": {"time_s": 0.8, "part": "gpu of stage 2", "over": 1.25}, "b": None}
+
+
 def test_hostile_names_stay_text_in_their_cell(tmp_path: Path) -> None:
     text = markdown(compared(tmp_path, {("10ms", HOSTILE): flat(1.0)}, {("10ms", HOSTILE): flat(1.0)}))
     table = [line for line in text.splitlines() if line.startswith("|")]

@@ -1,7 +1,9 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from results import load
 from results.comparison.pairing import PairingError, pair_runs
 from tests.support.results.runs import flat, made
 
@@ -63,3 +65,11 @@ def test_pairs_that_cannot_be_are_refused(tmp_path: Path) -> None:
         pair_runs(run, other, [("mien", "stock")])
     with pytest.raises(PairingError, match="paired twice"):
         pair_runs(run, other, [("stock", "stock"), ("mine", "stock")])
+
+
+def test_a_simulation_is_exact_unless_it_draws(build_run: Callable[..., Path]) -> None:
+    simulated = {"engine": "simulate"}
+    exact, drawn = (load(build_run(name=name, manifest=simulated, drawn=name == "b")) for name in ("a", "b"))
+    for pair in pair_runs(exact, drawn).pairs:
+        assert (pair.a.exact, pair.b.exact) == (True, False)
+        assert (pair.a.repeatable_within, pair.b.repeatable_within) == (0.0, None)

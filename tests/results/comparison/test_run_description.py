@@ -103,6 +103,16 @@ def test_modelled_tcp_is_a_warning(build_run: BuildRun) -> None:
     assert MODELLED_TCP not in warnings(results.load(build_run()))
 
 
+def test_divided_trunks_are_a_warning(build_run: BuildRun) -> None:
+    def told(split: dict[str, dict[str, int]]) -> list[str]:
+        run = results.load(build_run(manifest={"trunk_split": split}))
+        return [text for text in warnings(run) if text.startswith("Trunks")]
+
+    (text,) = told({"0": {"east to west": 2}, "1": {"east to west": 2, "west to east": 3}})
+    assert "among the machines that send into them: east to west (by 2) and west to east (by 3)." in text
+    assert told({"0": {}}) == []
+
+
 def test_a_simulation_is_reported_as_such_and_needs_no_calibration(build_run: BuildRun) -> None:
     path = build_run(manifest={"engine": "simulate", "repeats": 1})
     shutil.rmtree(path / "calibration")

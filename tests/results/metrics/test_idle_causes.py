@@ -36,6 +36,21 @@ def test_an_activation_is_awaited_until_computed_and_then_the_link_until_it_arri
     assert west(frame, Window(12, 85)) == {"activation": 50 - 22, "link": 70 - 50, "schedule": 75 - 70}
 
 
+def test_virtual_stages_wait_for_the_one_before_in_the_model(spans: MakeSpans) -> None:
+    # A V over two stages: the west has virtual stages 1 and 2, the east 0 and 3.
+    frame = spans(
+        ("forward", 0, 10, HERE),
+        ("receive", 12, 15, {**WEST, "tensor": "activation"}),
+        ("forward", 15, 25, WEST),
+        ("forward", 27, 37, WEST),
+        ("receive", 40, 44, {"tensor": "activation"}),
+        ("forward", 44, 54, HERE),
+    ).assign(virtual_stage=[0, 1, 1, 2, 3, 3])
+    # What is handed over on one GPU is there at once: the schedule held the second part back.
+    assert west(frame, Window(15, 37)) == {"schedule": 2}
+    assert west(frame, Window(0, 54), "east-0") == {"activation": 37 - 10, "link": 44 - 37}
+
+
 def test_a_recomputation_waits_for_its_gradient(spans: MakeSpans) -> None:
     frame = spans(
         ("forward", 0, 10, HERE),
@@ -103,6 +118,21 @@ def test_a_tensor_whose_arrival_was_not_logged_had_arrived_when_it_was_used(span
     assert west(frame, Window(15, 70)) == {"activation": 20, "link": 20}
 
 
+def test_where_sends_block_a_gpu_waits_for_the_link_until_its_own_tensor_has_left(spans: MakeSpans) -> None:
+    frame = spans(
+        ("forward", 0, 10, HERE),
+        ("send", 10, 40, {"tensor": "activation"}),
+        ("forward", 42, 52, {"microbatch": 1}),
+        ("send", 52, 82, {"microbatch": 1, "tensor": "activation"}),
+        ("receive", 60, 70, {"tensor": "gradient"}),
+        ("backward", 82, 100, HERE),
+    )
+    window = Window(0, 100)
+    causes = metrics.idle_causes(frame, window, sends_block=True).loc[("east-0", 0)]
+    assert {cause: int(causes[cause]) for cause in IDLE_CAUSES if causes[cause]} == {"link": 30 + 30, "schedule": 2}
+    assert west(frame, window, "east-0")["schedule"] > 2
+
+
 def test_a_gpu_that_never_computed_idled_outside_any_iteration(spans: MakeSpans) -> None:
     frame = spans(("forward", 0, 10, HERE), ("send", 2, 5, {"host": "north-0"}))
     assert west(frame, Window(0, 10), "north-0") == {"fill_drain": 10}
@@ -130,12 +160,12 @@ ROWS = st.lists(
 )
 
 
-@given(rows=ROWS, edges=st.tuples(st.integers(0, 120), st.integers(0, 120)))
+@given(rows=ROWS, edges=st.tuples(st.integers(0, 120), st.integers(0, 120)), sends_block=st.booleans())
 def test_the_causes_add_up_to_the_idle_time_of_every_gpu_whatever_was_logged(
-    spans: MakeSpans, rows: list[tuple[Any, ...]], edges: tuple[int, int]
+    spans: MakeSpans, rows: list[tuple[Any, ...]], edges: tuple[int, int], sends_block: bool
 ) -> None:
     frame, window = spans(*rows), Window(min(edges), max(edges))
-    causes = metrics.idle_causes(frame, window)
+    causes = metrics.idle_causes(frame, window, sends_block=sends_block)
     alone, both = (metrics.gpu_busy(frame, window, with_prefill=asked) for asked in (False, True))
     assert (causes.sum(axis=1) == both["idle_ns"]).all()
     assert (causes.sum(axis=1) + metrics.prefill_ns(frame, window) == alone["idle_ns"]).all()
@@ -163,6 +193,16 @@ def test_prefill_in_a_gap_is_subtracted_from_the_part_it_lies_in(spans: MakeSpan
         ("forward", 75, 85, {**WEST, "microbatch": 1}),
     )
     assert west(frame, Window(12, 85)) == {"activation": 30 - 22, "link": 70 - 60, "schedule": 75 - 70}
+
+
+def test_buckets_that_are_summed_beside_a_backward_make_no_gpu_idle(spans: MakeSpans) -> None:
+    frame = spans(
+        ("backward", 0, 40, HERE),
+        ("all_reduce", 20, 35, HERE),
+        ("all_reduce", 40, 55, HERE),
+        ("optimizer", 55, 60, HERE),
+    )
+    assert west(frame, Window(0, 60), "east-0") == {"all_reduce": 15}
 
 
 def test_prefill_during_the_all_reduce_is_subtracted_from_it(spans: MakeSpans) -> None:

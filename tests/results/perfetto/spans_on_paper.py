@@ -23,6 +23,7 @@ FIELDS: dict[str, Any] = {
     "peer": "",
     "tensor": "",
     "request": -1,
+    "virtual_stage": -1,
 }
 
 

@@ -70,3 +70,14 @@ def test_numbers_too_large_to_be_combined_are_distinguished_all_the_same() -> No
 def test_a_trial_without_transfers_has_no_arrows() -> None:
     flows = match_transfers(spans({"kind": "forward"}))
     assert all(column.dtype == np.int64 and len(column) == 0 for column in flows)
+
+
+def test_between_virtual_stages_arrows_follow_the_model_and_not_the_stages() -> None:
+    # A V over two stages: stage 1 has virtual stages 1 and 2, stage 0 has 0 and 3.
+    of = spans(
+        send(0, 10, 20, virtual_stage=0),
+        receive(1, 25, 30, virtual_stage=1),
+        send(1, 10, 20, virtual_stage=2),
+        receive(0, 25, 30, virtual_stage=3),
+    )
+    assert pairs(match_transfers(of)) == [(0, 1), (2, 3)]

@@ -98,3 +98,11 @@ def test_the_beginnings_of_arrows_are_read_before_their_ends() -> None:
 def test_no_spans_make_no_text() -> None:
     of = spans()
     assert len(slice_events(of, of.gpu, of.gpu, of.start_ns, of.gpu)) == 0
+
+
+def test_a_slice_names_its_virtual_stage() -> None:
+    of = spans({"microbatch": 3, "virtual_stage": 5}, {"kind": "optimizer", "microbatch": -1})
+    zeros = np.zeros(2, np.int64)
+    first, second = events(slice_events(of, zeros, zeros, of.start_ns, zeros))
+    assert (first["name"], first["args"]["virtual_stage"]) == ("forward 3 of virtual stage 5", 5)
+    assert (second["name"], "virtual_stage" in second["args"]) == ("optimizer", False)

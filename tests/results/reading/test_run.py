@@ -9,9 +9,11 @@ import pandas as pd
 import pytest
 
 import results
+from results.reading.run import load_run
 from results.reading.summaries.summary import FIELDS, summary_rows
 from results.records.run_store import RunError
 from results.records.schema import CALIBRATION, LINK_SAMPLES, SPANS
+from results.report.report import write_report
 
 BuildRun = Callable[..., Path]
 
@@ -28,6 +30,19 @@ def test_a_run_reads_back_with_all_its_tables(build_run: BuildRun) -> None:
         for variant in ("one connection", "many connections")
         for repeat in (0, 1)
     ]
+
+
+def test_a_run_whose_texts_are_codes_is_the_same_run(build_run: BuildRun, tmp_path: Path) -> None:
+    path = build_run(variants=("b", "a"))
+    plain, coded = load_run(path), load_run(path, coded=True)
+    texts = [name for name, kind in coded.spans.dtypes.items() if isinstance(kind, pd.CategoricalDtype)]
+    assert {"variant", "host", "datacenter", "kind", "peer", "tensor"} == set(texts)
+    assert all(list(coded.spans[name].cat.categories) == sorted(set(plain.spans[name])) for name in texts)
+    pd.testing.assert_frame_equal(coded.spans.astype(dict.fromkeys(texts, "str")), plain.spans)
+    pd.testing.assert_frame_equal(coded.summary, plain.summary)
+    for name, run in (("plain", plain), ("coded", coded)):
+        write_report([run], tmp_path / name)
+    assert (tmp_path / "plain").read_text() == (tmp_path / "coded").read_text()
 
 
 def test_the_summary_has_one_row_a_trial_with_the_documented_fields(build_run: BuildRun) -> None:

@@ -1,25 +1,18 @@
-from pathlib import Path
-
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from results.records.schema import (
     CALIBRATION,
     IMPAIRMENT_COLUMNS,
-    LATER_COLUMNS,
     LINK_SAMPLES,
     SPANS,
+    SPANS_OF_VIRTUAL_STAGES,
     TCP_SAMPLES,
     CalibrationRow,
     LinkSample,
     TcpSample,
-    read_tables,
-    write_table,
 )
 from results.records.span_log import Span
-
-SAMPLE = ("link", "east", "west", 1500, 1, 0, 0)
 
 
 @pytest.mark.parametrize("schema", [SPANS, LINK_SAMPLES, TCP_SAMPLES, CALIBRATION])
@@ -50,54 +43,5 @@ def test_a_calibrations_row_has_its_impairments_in_columns_of_their_own() -> Non
 
 
 def test_the_spans_table_holds_every_field_of_a_span() -> None:
-    assert set(Span._fields) <= set(SPANS.names)
-
-
-def test_rows_read_back_as_written_over_several_files(tmp_path: Path) -> None:
-    for repeat in range(2):
-        write_table(tmp_path / f"{repeat}", LINK_SAMPLES, [(0, "gpipe", repeat, 2**40 + repeat, *SAMPLE)])
-    table = read_tables([tmp_path / "0", tmp_path / "1"], LINK_SAMPLES)
-    assert table.column("time_ns").to_pylist() == [2**40, 2**40 + 1]
-    assert table.column("repeat").to_pylist() == [0, 1]
-
-
-def test_no_rows_and_no_files_give_the_same_columns(tmp_path: Path) -> None:
-    write_table(tmp_path / "none", SPANS, [])
-    assert read_tables([tmp_path / "none"], SPANS).schema.equals(read_tables([], SPANS).schema)
-
-
-def test_a_file_tells_its_version_and_meanings_to_any_reader(tmp_path: Path) -> None:
-    write_table(tmp_path / "calibration", CALIBRATION, [])
-    schema = pq.read_schema(tmp_path / "calibration")
-    assert schema.metadata[b"wanbed.schema_version"] == b"4"
-    assert schema.field("configured_rtt_ms").metadata[b"meaning"] == b"round-trip time the topology asks for"
-
-
-def test_another_version_is_refused(tmp_path: Path) -> None:
-    pq.write_table(SPANS.empty_table().replace_schema_metadata({"wanbed.schema_version": "9"}), tmp_path / "old")
-    with pytest.raises(ValueError, match="schema version 9, this program reads 1, 2, 3 and 4"):
-        read_tables([tmp_path / "old"], SPANS)
-
-
-def test_other_columns_are_refused(tmp_path: Path) -> None:
-    write_table(tmp_path / "samples", LINK_SAMPLES, [])
-    with pytest.raises(ValueError, match="columns are not those"):
-        read_tables([tmp_path / "samples"], SPANS)
-
-
-def test_a_file_that_is_not_parquet_is_named(tmp_path: Path) -> None:
-    (tmp_path / "torn").write_text("PAR1")
-    with pytest.raises(ValueError, match="torn: not a Parquet file"):
-        read_tables([tmp_path / "torn"], SPANS)
-
-
-def test_a_table_from_before_later_columns_reads_with_nulls_in_their_place(tmp_path: Path) -> None:
-    file = tmp_path / "calibration"
-    write_table(file, CALIBRATION, [(0, *CalibrationRow("east", "west", "wan", 1, 1, 1, 1, {}, True).in_columns())])
-    table = pq.read_table(file)
-    older = table.drop_columns([name for name in table.schema.names if name in LATER_COLUMNS])
-    pq.write_table(older.replace_schema_metadata(table.schema.metadata), file)
-    read = read_tables([file], CALIBRATION)
-    assert read.schema.equals(CALIBRATION)
-    assert {value for name in LATER_COLUMNS for value in read.column(name).to_pylist()} == {None}
-    assert read.column("measured_rtt_ms").to_pylist() == [1.0]
+    assert set(Span._fields) <= set(SPANS_OF_VIRTUAL_STAGES.names)
+    assert SPANS_OF_VIRTUAL_STAGES.names == [*SPANS.names, "virtual_stage"]

@@ -79,7 +79,7 @@ def test_the_example_works(build_run: BuildRun, monkeypatch: pytest.MonkeyPatch)
 
 def test_every_key_that_is_known_before_a_run_starts_is_on_the_page(tmp_path: Path) -> None:
     experiment = parse_experiment({"topology": {"datacenters": [{"name": "east", "hosts": 1}]}}, "exp.yaml", tmp_path)
-    later = {"run_id", "complete", "ended", "dilation", "capacity_bps"}
+    later = {"run_id", "complete", "ended", "dilation", "capacity_bps", "simulator"}
     read_back = {
         "virtual_time",
         "substrate",
@@ -90,6 +90,7 @@ def test_every_key_that_is_known_before_a_run_starts_is_on_the_page(tmp_path: Pa
         "qdiscs",
         "sysctls",
         "offloads",
+        *("cluster", "rack", "rack_hosts", "trunk_split"),
     }
     text = keys_below("The manifest")
     assert text == {*gather_manifest(experiment, checkout=tmp_path), *later, *read_back}
@@ -100,6 +101,7 @@ def test_every_key_of_a_simulated_trial_is_on_the_page(tmp_path: Path) -> None:
     (point,) = parse_experiment(document, "exp.yaml", tmp_path).points()
     record = simulated_record(TrialSpec.of(point.trials()[0], point), simulate_on_paper)
     text = keys_below("trial.json")
-    # What an emulation, a prefill service, a planned schedule or connections that are cut add is not in this one.
-    others = {"machine_load", "sysctls", "prefill", "plan", "connections_cut"}
+    # What an emulation, a prefill service, a planned schedule, drawn times or connections that are cut add is not here.
+    others = {"machine_load", "sysctls", "prefill", "plan", "connections_cut", "compute_times_drawn"}
+    others |= {"machine_loads", "clocks"}
     assert text == {"sweep_point", "variant", "repeat", *record.facts, *others}

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import results
+from results.reading.run import load_run
 from results.reading.run_documents import read_manifest, read_trials
 from results.records.run_store import RunError, RunStore, TrialRecord
 from results.records.schema import LINK_SAMPLES, SPANS
@@ -65,6 +66,9 @@ def test_a_run_of_an_earlier_version_loads_with_the_same_spans_and_summary(
     assert before.calibration.equals(now.calibration)
     assert before.manifest == now.manifest
     assert before.tcp_samples.empty
+    coded = load_run(path, coded=True)
+    assert coded.spans.astype(now.spans.dtypes).equals(now.spans)
+    assert coded.summary.equals(now.summary)
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -7,7 +7,7 @@ import results
 from results.records import trial_columns
 from results.records.run_store import RunStore, TrialRecord
 from results.records.schema import LinkSample
-from results.records.span_columns import SpanColumns
+from results.records.span_columns import SpanColumns, VirtualSpanColumns
 from results.records.span_log import SPAN_KINDS, Span, SpanLogContents, SpanLogHeader
 from results.records.trial_columns import TrialCounters, TrialSpans
 from results.records.trial_id import TrialId
@@ -72,6 +72,36 @@ def test_columns_read_back_as_what_the_ranks_would_have_logged(
         logged, given = (frame[frame["repeat"] == repeat].reset_index(drop=True) for repeat in (0, 1))
         assert len(logged) > 4
         assert given.assign(repeat=0).equals(logged.assign(repeat=0))
+
+
+def test_virtual_stages_have_a_column_of_their_own_beside_trials_without(store: RunStore) -> None:
+    # The east sends a gradient to a later stage: round and round, virtual stage 2 is followed by 1 in the west.
+    spans = [
+        [Span("backward", 0, 3, 0, 10, virtual_stage=2), Span("send", 0, 3, 10, 14, 8, "west-0", "gradient", -1, 2)],
+        [Span("receive", 0, 3, 12, 16, 8, "east-0", "gradient", -1, 1), Span("optimizer", 0, -1, 20, 30)],
+    ]
+    logs = [SpanLogContents(owner, tuple(own), complete=True) for owner, own in zip(OWNERS, spans, strict=True)]
+    kinds = [SPAN_KINDS.index(span.kind) for own in spans for span in own]
+    rows = [
+        (0, kinds[0], 0, 3, 0, 10, 0, -1),
+        (0, kinds[1], 0, 3, 10, 14, 8, 1),
+        (1, kinds[2], 0, 3, 12, 16, 8, 0),
+        (1, kinds[3], 0, -1, 20, 30, 0, -1),
+    ]
+    plain = SpanColumns.of_training(np.array(rows, np.int64))
+    divided = VirtualSpanColumns(**vars(plain), virtual_stage=np.array([2, 2, 1, -1]), tensor=np.array([0, 2, 2, 0]))
+    store.write_trial(TrialRecord(TrialId(0, "zb-v", 0), logs, {}))
+    store.write_trial(TrialRecord(TrialId(0, "zb-v", 1), TrialSpans(OWNERS, divided), {}))
+    store.write_trial(TrialRecord(TrialId(0, "1f1b", 0), columns(), {}))
+    run = results.load(store.path)
+    logged, given = (
+        run.spans[(run.spans["variant"] == "zb-v") & (run.spans["repeat"] == repeat)].reset_index(drop=True)
+        for repeat in (0, 1)
+    )
+    assert given.assign(repeat=0).equals(logged.assign(repeat=0))
+    assert logged["virtual_stage"].fillna(-1).tolist() == [2, 2, 1, -1]
+    assert logged["tensor"].tolist() == ["", "gradient", "gradient", ""]
+    assert run.spans[run.spans["variant"] == "1f1b"]["virtual_stage"].isna().all()
 
 
 def test_a_trial_without_spans_and_links_is_kept_too(store: RunStore) -> None:

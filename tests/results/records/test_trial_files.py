@@ -11,9 +11,11 @@ import pytest
 
 import results
 from results.perfetto.trace_file import write_trace
+from results.reading.run import load_run
 from results.reading.selection import Selection
 from results.records.run_store import RunError
-from results.records.schema import GPU_SAMPLES, GpuSample, write_table
+from results.records.schema import GPU_SAMPLES, GpuSample
+from results.records.table_files import write_table
 from results.records.trial_tables import (
     GPU_SAMPLES_FILE,
     LINK_SAMPLES_FILE,
@@ -37,9 +39,12 @@ def put(file: Path, column: str, row: int, value: Any) -> None:
 
 
 def refusal(path: Path) -> str:
-    """What both readers say; they say the same."""
+    """What all readers say; they say the same."""
     with pytest.raises(RunError) as loading:
         results.load(path)
+    with pytest.raises(RunError) as loading_codes:
+        load_run(path, coded=True)
+    assert str(loading.value) == str(loading_codes.value)
     with pytest.raises(RunError) as tracing:
         write_trace(path, path / "trace.json", Selection())
     assert str(loading.value) == str(tracing.value)

@@ -12,7 +12,8 @@ from results.reading.run import Run
 from results.reading.selection import Selection
 from results.reading.trial_frames import measured_window
 from results.records.run_store import TRIAL_FACTS, read_json
-from results.records.schema import GPU_SAMPLES, GpuSample, write_table
+from results.records.schema import GPU_SAMPLES, GpuSample
+from results.records.table_files import write_table
 from results.records.trial_tables import GPU_SAMPLES_FILE
 from results.report.device_table import device_rows, device_table
 from results.report.report import write_report

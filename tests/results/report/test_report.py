@@ -23,6 +23,8 @@ HOSTILE = (
     "x]]>y<!--",
     "é☃",
 )
+ONE_LATENCY = ("10ms",)
+"""For what a page says besides its curves over latencies, which are dear to draw."""
 
 
 class Page(HTMLParser):
@@ -83,8 +85,14 @@ def test_the_headline_shows_what_the_summary_holds(build_run: BuildRun, tmp_path
     assert [[row[0], *row[2:]] for row in rows] == summary[fields].astype(float).to_numpy().tolist()
 
 
-def test_the_page_is_complete_in_itself(build_run: BuildRun, tmp_path: Path) -> None:
-    page = report(tmp_path, build_run())
+@pytest.fixture(scope="module")
+def page(build_run_in: Callable[[Path], BuildRun], tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """The page of one run like any other."""
+    folder = tmp_path_factory.mktemp("page")
+    return report(folder, build_run_in(folder)())
+
+
+def test_the_page_is_complete_in_itself(page: Page) -> None:
     assert {"script", "link", "img", "iframe", "object", "image"}.isdisjoint(tag for tag, _ in page.tags)
     references = [value for _, attributes in page.tags for name, value in attributes.items() if name in {"src", "href"}]
     assert references == []
@@ -93,10 +101,7 @@ def test_the_page_is_complete_in_itself(build_run: BuildRun, tmp_path: Path) -> 
     assert all((attributes.get("xlink:href") or "#").startswith("#") for _, attributes in page.tags)
 
 
-def test_all_charts_are_there_for_wide_and_narrow_pages_each_with_legend_and_reading(
-    build_run: BuildRun, tmp_path: Path
-) -> None:
-    page = report(tmp_path, build_run())
+def test_all_charts_are_there_for_wide_and_narrow_pages_each_with_legend_and_reading(page: Page) -> None:
     tags = [tag for tag, _ in page.tags]
     assert tags.count("figure") == tags.count("figcaption") == 4
     assert sum(attributes.get("class") == "legend" for _, attributes in page.tags) == 4
@@ -107,8 +112,7 @@ def test_all_charts_are_there_for_wide_and_narrow_pages_each_with_legend_and_rea
         assert root.get("aria-label")
 
 
-def test_no_name_within_the_page_is_given_twice_or_leads_nowhere(build_run: BuildRun, tmp_path: Path) -> None:
-    page = report(tmp_path, build_run())
+def test_no_name_within_the_page_is_given_twice_or_leads_nowhere(page: Page) -> None:
     identifiers = re.findall(r' id="([^"]*)"', page.source)
     assert len(identifiers) == len(set(identifiers))
     assert set(re.findall(r'(?:url\(|href=")#([^")]*)', page.source)) <= set(identifiers)
@@ -136,8 +140,8 @@ def test_hostile_names_inside_a_picture_are_only_ever_text(build_run: BuildRun, 
 
 
 def test_a_variant_has_one_colour_throughout_all_runs(build_run: BuildRun, tmp_path: Path) -> None:
-    first = build_run(name="first", variants=("a", "b"), latencies=("10ms",))
-    second = build_run(name="second", variants=("b", "c"), latencies=("10ms",))
+    first = build_run(name="first", variants=("a", "b"), latencies=ONE_LATENCY)
+    second = build_run(name="second", variants=("b", "c"), latencies=ONE_LATENCY)
     page = report(tmp_path, first, second)
     for variant, style in variant_styles(["a", "b", "c"]).items():
         swatches = re.findall(rf'stroke="(#\w+)"[^<]*/><path[^<]*/></svg>{variant}(?:<|, iteration)', page.source)
@@ -160,7 +164,11 @@ def test_several_runs_share_one_table_and_one_set_of_charts(build_run: BuildRun,
 
 
 def test_what_differs_between_manifests_is_reported_field_by_field(build_run: BuildRun, tmp_path: Path) -> None:
-    page = report(tmp_path, build_run(name="old"), build_run(name="new", manifest={"clock_source": "hpet"}))
+    page = report(
+        tmp_path,
+        build_run(name="old", latencies=ONE_LATENCY),
+        build_run(name="new", latencies=ONE_LATENCY, manifest={"clock_source": "hpet"}),
+    )
     text = page.text[page.text.index("Differences between the runs' manifests") :]
     assert re.search(r"field old new .*name \"old\" \"new\" .*clock_source \(absent\) \"hpet\" ", text)
     assert "not comparable" not in page.text
@@ -172,19 +180,27 @@ def test_what_differs_between_manifests_is_reported_field_by_field(build_run: Bu
 def test_runs_that_differ_in_a_deciding_field_say_so_before_any_figure(
     build_run: BuildRun, tmp_path: Path, field: str, value: object
 ) -> None:
-    page = report(tmp_path, build_run(name="old"), build_run(name="new", manifest={field: value}))
+    page = report(
+        tmp_path,
+        build_run(name="old", latencies=ONE_LATENCY),
+        build_run(name="new", latencies=ONE_LATENCY, manifest={field: value}),
+    )
     assert page.text.index(f"The runs differ in {field}") < page.text.index("iteration time")
 
 
 def test_a_run_among_several_whose_calibration_failed_says_so_before_any_figure(
     build_run: BuildRun, tmp_path: Path
 ) -> None:
-    page = report(tmp_path, build_run(name="old"), build_run(name="new", within_tolerance=False))
+    page = report(
+        tmp_path,
+        build_run(name="old", latencies=ONE_LATENCY),
+        build_run(name="new", latencies=ONE_LATENCY, within_tolerance=False),
+    )
     assert page.text.index("Calibration is missing or failed in new") < page.text.index("iteration time")
 
 
 def test_invisible_characters_are_spelled_out_on_the_page(build_run: BuildRun, tmp_path: Path) -> None:
-    page = report(tmp_path, build_run(variants=("\u202eright to left", "bell\a")))
+    page = report(tmp_path, build_run(latencies=ONE_LATENCY, variants=("\u202eright to left", "bell\a")))
     assert "[U+202E]right to left" in page.text
     assert "bell[U+0007]" in page.text
     assert "\u202e" not in page.source
@@ -192,8 +208,8 @@ def test_invisible_characters_are_spelled_out_on_the_page(build_run: BuildRun, t
 
 def test_what_only_an_emulation_has_is_folded_away(build_run: BuildRun, tmp_path: Path) -> None:
     runs = [
-        build_run(manifest={"offloads": {"0": {"tso": False, "gro": True}}}),
-        build_run(manifest={"engine": "simulate", "clock": "virtual"}),
+        build_run(latencies=ONE_LATENCY, manifest={"offloads": {"0": {"tso": False, "gro": True}}}),
+        build_run(latencies=ONE_LATENCY, manifest={"engine": "simulate", "clock": "virtual"}),
     ]
     page = report(tmp_path, *runs)
     open_table, folded = page.text[page.text.index("Differences between the runs' manifests") :].split(
@@ -217,7 +233,7 @@ def test_an_uncalibrated_run_says_so_before_any_figure_and_in_each_row(build_run
 
 
 def test_a_saturated_machine_stands_in_its_row(build_run: BuildRun, tmp_path: Path) -> None:
-    path = build_run(latencies=("10ms",))
+    path = build_run(latencies=ONE_LATENCY)
     (trial,) = path.glob("trials/*/one*/repeat-0/trial.json")
     trial.write_text(json.dumps({**json.loads(trial.read_text()), "machine_load": {"saturated": 1.0}}))
     page = report(tmp_path, path)
@@ -231,7 +247,7 @@ def test_a_saturated_machine_stands_in_its_row(build_run: BuildRun, tmp_path: Pa
 def test_a_page_has_an_interval_from_three_repeats_on(
     build_run: BuildRun, tmp_path: Path, repeats: int, intervals: bool
 ) -> None:
-    page = report(tmp_path, build_run(latencies=("10ms",), repeats=repeats))
+    page = report(tmp_path, build_run(latencies=ONE_LATENCY, repeats=repeats))
     assert ("95 % interval" in page.text) == ("bootstrap" in page.text) == intervals
     assert page.source.count(f"{repeats} repeat{'s' * (repeats > 1)}, no interval") == (0 if intervals else 2)
 

@@ -146,7 +146,7 @@ BAD_FILES: dict[str, tuple[object, str]] = {
     "empty file": ("", "exp.yaml: empty, not a mapping: write fields like `name: value`"),
     "another engine": (
         small(engine="cluster"),
-        "exp.yaml: engine: 'cluster' is not known: give 'emulate' or 'simulate'",
+        "exp.yaml: engine: 'cluster' is not known: give 'emulate', 'rack' or 'simulate'",
     ),
     "ideal transport": (
         small(variants=[{"name": "a", "schedule": "gpipe", "transport": {"model": "ideal"}}]),
@@ -194,7 +194,7 @@ def test_a_bad_override_is_reported_with_what_was_typed(command: str) -> None:
 
 @pytest.mark.parametrize(
     ("field", "text"),
-    [("engine", "give 'emulate' or 'simulate'"), ("clock", "give 'real' or 'virtual'")],
+    [("engine", "give 'emulate', 'rack' or 'simulate'"), ("clock", "give 'real' or 'virtual'")],
 )
 def test_the_short_options_are_checked_like_the_fields(field: str, text: str) -> None:
     line = f"exp.yaml --set {field}=wall: {field}: 'wall' is not known: {text}"

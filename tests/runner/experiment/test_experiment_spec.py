@@ -5,6 +5,7 @@ import pytest
 from ground.strict_model import InputError, parse_model
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.model_spec import NAMED_MODELS
+from runner.experiment.transport_spec import TransportSpec
 
 TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 2}]}
 
@@ -130,7 +131,7 @@ def test_file_paths_may_be_long() -> None:
         ({"sweep": ["training.stages"]}, "sweep: give a mapping of paths to lists"),
         ({"repeats": 0}, "repeats: 0 is not a whole number from 1 to 1000"),
         ({"seed": -1}, "seed: -1 is not a whole number from 0"),
-        ({"engine": "cluster"}, "engine: 'cluster' is not known: give 'emulate' or 'simulate'"),
+        ({"engine": "cluster"}, "engine: 'cluster' is not known: give 'emulate', 'rack' or 'simulate'"),
         ({"clock": "wall"}, "clock: 'wall' is not known: give 'real' or 'virtual'"),
         ({"dilation": 0.5}, "dilation: 0.5 is neither auto nor a number from 1 to 100"),
         ({"dilation": 101}, "dilation: 101 is neither auto nor a number"),
@@ -189,3 +190,10 @@ def test_document_fills_in_defaults_and_reads_back() -> None:
         "pipelines_per_cell": "auto",
         "all_reduce": "ring",
     }
+
+
+def test_overlap_is_written_only_where_it_is_asked_for() -> None:
+    transport = {"all_reduce_overlap": True, "bucket": "5MiB"}
+    assert TransportSpec.model_validate(transport).model_dump(mode="json").items() >= transport.items()
+    written = TransportSpec.model_validate({"all_reduce_overlap": False}).model_dump(mode="json")
+    assert transport.keys().isdisjoint(written)

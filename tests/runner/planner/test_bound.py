@@ -25,14 +25,15 @@ def bound_ms(task_document: dict[str, Any], candidate: Candidate) -> float:
 @settings(max_examples=100)
 @given(
     st.integers(0, 10_000),
-    st.sampled_from(["gpipe", "1f1b", "varuna", "zb-h1", "atlas"]),
+    st.sampled_from(["gpipe", "1f1b", "varuna", "zb-h1", "zb-2p", "atlas"]),
     st.sampled_from([TcpEffects(), IDEAL]),
+    st.sampled_from([{}, {"all_reduce_overlap": True, "bucket": "4MiB"}]),
     st.data(),
 )
 def test_no_simulated_candidate_gives_more_than_its_ceiling(
-    seed: int, schedule: str, effects: TcpEffects, data: st.DataObject
+    seed: int, schedule: str, effects: TcpEffects, transport: dict[str, Any], data: st.DataObject
 ) -> None:
-    task = random_task(seed, schedule)
+    task = random_task(seed, schedule, **transport)
     candidate = data.draw(st.sampled_from(list(every_candidate(search_space(task)))))
     pricing = simulated_pricing(task.topology, task.resolve, task.counted_per_sequence, effects, task.iterations)
     price = pricing(candidate)
@@ -113,3 +114,18 @@ def test_replicas_sum_their_gradients_after_the_last_backward() -> None:
         compute={"forward": "10ms", "activation": "1B", "gradient": "125000000B"},
     )
     assert bound_ms(ring, Candidate(2, 1, (("a", 2),))) == 60 + 2 * 0.05 + 10
+
+
+def test_of_a_sum_in_buckets_only_what_the_last_backward_does_not_hide_counts() -> None:
+    # Of 10 ms in all, 10 buckets of 1 ms each: beside a backward of 20 ms, whose last tenth completes the last of them,
+    # one is left; beside one of 5 ms, the 5.5 ms that do not fit into the 4.5 ms after the first bucket.
+    ring = document(
+        {"a": 4},
+        2,
+        variants=[{**GPIPE[0], "transport": {"all_reduce_overlap": True, "bucket": "12500000B"}}],
+        training={"stages": 2, "microbatches": 1},
+        compute={"forward": "10ms", "backward": "20ms", "activation": "1B", "gradient": "125000000B"},
+    )
+    assert bound_ms(ring, Candidate(2, 1, (("a", 2),))) == 60 + 2 * 0.05 + 1
+    ring["compute"]["backward"] = "5ms"
+    assert bound_ms(ring, Candidate(2, 1, (("a", 2),))) == 30 + 2 * 0.05 + 5.5

@@ -4,7 +4,7 @@ from ground.own_code import EndlessCallError, time_limit
 from ground.strict_model import InputError
 from runner.planner.candidate import Candidate, Price
 from runner.planner.effort import Effort, LimitReachedError, Limits, Prices
-from runner.simulator.training import PULSE_INSTANTS
+from runner.simulator.training.training import PULSE_INSTANTS
 
 
 class Clock:
@@ -49,6 +49,20 @@ def test_a_time_limit_holds_in_the_middle_of_a_simulation() -> None:
     with pytest.raises(LimitReachedError, match=r"^at the time limit of 60s, after 0 simulations$"):
         Prices(slow, effort)(candidate(1))
     assert clock.now_s == 75.0
+
+
+def test_the_first_candidate_may_have_a_longer_limit() -> None:
+    clock = Clock()
+    effort = Effort(Limits(time_s=60.0, first_s=300.0), clock=clock)
+    prices = Prices(by_cells, effort)
+    clock.now_s = 200.0
+    prices(candidate(1))
+    with pytest.raises(LimitReachedError, match=r"^at the time limit of 60s, after 1 simulation$"):
+        prices(candidate(2))
+    late = Prices(by_cells, Effort(Limits(time_s=60.0, first_s=300.0), clock=clock))
+    clock.now_s += 300.0
+    with pytest.raises(LimitReachedError, match=r"^at the time limit of 300s, after 0 simulations$"):
+        late(candidate(1))
 
 
 def test_a_limit_of_simulations_does_not_count_what_is_known_already() -> None:

@@ -1,11 +1,17 @@
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
 from results.records.span_columns import SpanColumns
 from runner.planner.candidate import Candidate
+from runner.planner.explanation.bottleneck import bottleneck_of
 from runner.planner.pricing import PricedIterations, price_of
 from runner.simulator.simulation import KIND_CODES, Simulation, WanTraffic
+from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.planner_instances import document, task_of
+
+SHARED = {"transport": {"sharing": "temporal", "connections": "auto"}}
 
 
 def simulation(spans: list[tuple[int, str, int, int, int]], traffic: tuple[WanTraffic, ...] = ()) -> Simulation:
@@ -59,3 +65,20 @@ def test_the_price_is_that_of_the_iterations_after_warm_up() -> None:
 )
 def test_the_first_iterations_of_a_training_are_simulated(asked: tuple[int, int], priced: tuple[int, int]) -> None:
     assert PricedIterations.of(*asked) == PricedIterations(*priced)
+
+
+@pytest.mark.parametrize(("name", "cells"), [("1f1b", 4), ("atlas", 2)])
+def test_one_of_equal_parts_has_the_price_and_the_bottleneck_of_all(name: str, cells: int) -> None:
+    links = [{"between": ["a", "b"], "latency": "20ms", "node_pair_rate": "2Gbit", "rate": "6Gbit"}]
+    task = task_of(document({"a": 4, "b": 4}, 2, variants=[{"name": "v", "schedule": name, **SHARED}], links=links))
+    variant = task.resolve(Candidate(cells, 4 // cells, (("a", 1), ("b", 1))))
+    of_all, of_one = (simulate_variant(task.topology, variant, 3, one_part=one_part) for one_part in (False, True))
+    assert (of_all.parts, of_one.parts) == (1, cells)
+    assert len(of_one.spans.rank) * cells == len(of_all.spans.rank)
+    for field in fields(SpanColumns):
+        first = getattr(of_all.spans, field.name)[: len(of_one.spans.rank)]
+        assert first.tolist() == getattr(of_one.spans, field.name).tolist()
+    prices = [price_of(each, variant, task.counted_per_sequence, 1) for each in (of_all, of_one)]
+    assert prices[0] == prices[1]
+    reasons = [bottleneck_of(task.topology, variant, each, 1) for each in (of_all, of_one)]
+    assert reasons[0] == reasons[1]

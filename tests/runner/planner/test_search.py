@@ -63,6 +63,23 @@ def test_better_search_finds_the_exhaustive_answer_and_prices_no_more(seed: int)
     assert greedy.simulations <= better.simulations <= oracle.simulations
 
 
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.integers(1, 4))
+def test_no_candidate_exceeds_what_a_search_says_is_possible(seed: int, simulations: int) -> None:
+    task = random_task(seed, most_gpus=4)
+    space, pricing, top = search_space(task), pricing_of(task), ceiling(task)
+    most = search_exhaustively(space, Prices(pricing)).best.price.tokens_per_s
+    for found in (
+        search_greedily(space, at_most(simulations, pricing), top),
+        search_better(space, at_most(simulations, pricing), top),
+        search_exhaustively(space, at_most(simulations, pricing), top),
+    ):
+        assert found.at_most >= most * (1 - 1e-12)
+        assert found.at_most >= found.best.price.tokens_per_s
+    complete = search_better(space, Prices(pricing), top)
+    assert complete.at_most == complete.best.price.tokens_per_s
+
+
 @settings(max_examples=30)
 @given(st.integers(0, 10_000))
 def test_without_a_ceiling_every_candidate_is_priced(seed: int) -> None:

@@ -1,38 +1,19 @@
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ground.strict_model import InputError
-from runner.planner.experiment_file import load_experiment, parse_experiment
-from runner.resolve.experiment import Experiment
-
-SMALL: dict[str, Any] = {
-    "topology": {
-        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
-        "wan": {"latency": "40ms", "rate": "1Gbit"},
-    },
-    "compute": {"forward": "10ms", "activation": "1MiB"},
-}
+from runner.planner.experiment_file import load_experiment
+from tests.support.runner.small_experiment import SMALL, parsed, small
 
 
 def written(folder: Path, document: object, name: str = "exp.yaml") -> Path:
     path = folder / name
     path.write_text(document if isinstance(document, str) else yaml.safe_dump(document), encoding="utf-8")
     return path
-
-
-def small(**changes: Any) -> dict[str, Any]:
-    return {**SMALL, **changes}
-
-
-def parsed(document: dict[str, Any]) -> Experiment:
-    return parse_experiment(document, "exp.yaml", Path())
 
 
 def refusal(path: Path, *overrides: str) -> str:
@@ -79,12 +60,13 @@ def test_a_sweep_over_costs_keeps_the_model_of_the_file() -> None:
 
 
 def test_dilated_times_are_longer_and_send_as_much() -> None:
-    times = (
-        parsed(small(compute={"forward": "3ms", "recompute": "1ms", "activation": "1MiB"})).points()[0].variants[0].work
-    )
-    slow = times.dilated(2.5)
-    assert (slow.forward_ns[0], slow.backward_ns[0], slow.recompute_ns[0]) == (7_500_000, 15_000_000, 2_500_000)
-    assert slow.activation_bytes == times.activation_bytes
+    compute = {"forward": "3ms", "recompute": "1ms", "optimizer": "2ms", "activation": "1MiB"}
+    (variant,) = parsed(small(compute=compute)).points()[0].variants
+    slow = variant.costs(0, 0, 2.5)
+    durations = slow.durations
+    assert (durations.forward_ns, durations.backward_ns, durations.recompute_ns) == (7_500_000, 15_000_000, 2_500_000)
+    assert (durations.backward_weight_ns, durations.optimizer_ns) == (7_500_000, 5_000_000)
+    assert slow.sizes == variant.costs(0, 0).sizes
 
 
 def test_the_activation_follows_from_the_model() -> None:
@@ -331,109 +313,3 @@ def test_a_refusal_says_which_overrides_were_given(tmp_path: Path) -> None:
 
 def test_a_file_whose_name_is_no_name_still_runs(tmp_path: Path) -> None:
     assert load_experiment(written(tmp_path, SMALL, "a\nb.yaml")).name == "experiment"
-
-
-LATENCIES = st.integers(0, 10**6).map(lambda microseconds: f"{microseconds}us")
-RATES = st.integers(1, 10**5).map(lambda megabits: f"{megabits}Mbit") | st.just("unlimited")
-WANS = st.fixed_dictionaries(
-    {}, optional={"latency": LATENCIES, "rate": RATES, "node_pair_rate": RATES, "loss": st.just("0.1%")}
-)
-EXPERIMENTS = st.fixed_dictionaries(
-    {
-        "topology": st.fixed_dictionaries(
-            {"datacenters": st.just(SMALL["topology"]["datacenters"]), "wan": WANS},
-            optional={
-                "links": WANS.map(lambda wan: [{"between": ["west", "east"], **wan}]),
-                "intra": st.fixed_dictionaries({}, optional={"latency": LATENCIES, "rate": RATES}),
-            },
-        )
-    },
-    optional={
-        "model": st.sampled_from(["gpt-a", "gpt-tiny", {"hidden": 8, "context": 4}]),
-        "compute": st.fixed_dictionaries(
-            {"activation": st.just("1MiB")},
-            optional={"forward": LATENCIES | st.lists(LATENCIES, min_size=4, max_size=4), "backward": LATENCIES},
-        ),
-        "training": st.fixed_dictionaries({}, optional={"microbatches": st.integers(1, 64)}),
-        "sweep": st.fixed_dictionaries(
-            {},
-            optional={
-                "topology.wan.latency": st.lists(LATENCIES, min_size=1, max_size=3, unique=True),
-                "model": st.just(["gpt-a", "gpt-b"]),
-                "training.microbatches": st.just([2, 3]),
-            },
-        ),
-        "dilation": st.just("auto") | st.floats(1, 100) | st.integers(1, 100),
-        "seed": st.integers(0, 2**63 - 1),
-    },
-)
-
-
-@given(EXPERIMENTS)
-def test_the_resolved_configuration_reads_back_as_the_same_experiment(document: dict[str, Any]) -> None:
-    experiment = parsed(document)
-    for text in (json.dumps(experiment.document(), sort_keys=True), yaml.safe_dump(experiment.document())):
-        again = parsed(yaml.safe_load(text))
-        assert again.config_hash == experiment.config_hash
-        assert [point.topology for point in again.points()] == [point.topology for point in experiment.points()]
-        assert [point.variants for point in again.points()] == [point.variants for point in experiment.points()]
-
-
-def reordered(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: reordered(tree[key]) for key in reversed(tree)}
-    return [reordered(entry) for entry in tree] if isinstance(tree, list) else tree
-
-
-@given(EXPERIMENTS)
-def test_the_hash_does_not_depend_on_the_order_of_keys(document: dict[str, Any]) -> None:
-    assert parsed(reordered(document)).config_hash == parsed(document).config_hash
-
-
-@given(WANS, st.sampled_from(["latency", "rate", "node_pair_rate"]))
-def test_an_override_changes_what_it_names_as_the_file_would(wan: dict[str, str], field: str) -> None:
-    value = "7ms" if field == "latency" else "7Mbit"
-    topology = {**SMALL["topology"], "wan": wan}
-    by_file = parsed(small(topology={**topology, "wan": {**wan, field: value}}))
-    by_sweep = parsed(small(topology=topology, sweep={f"topology.wan.{field}": [value]}))
-    assert by_sweep.points()[0].topology == by_file.points()[0].topology
-
-
-SECTIONS = ["topology", "model", "compute", "training", "variants", "transport", "wan", "intra", "links", "sweep"]
-FIELDS = ["name", "datacenters", "hosts", "between", "latency", "rate", "hidden", "context", "forward", "activation"]
-MORE_FIELDS = ["kind", "stages", "schedule", "connections", "placement", "options", "profile", "topology.wan.latency"]
-NAMES = st.sampled_from(SECTIONS + FIELDS + MORE_FIELDS)
-ODD_VALUES = (
-    st.none()
-    | st.booleans()
-    | st.integers(-1, 3)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.sampled_from(["10ms", "1Gbit", "1MiB", "east", "auto", "replay", "gpt-a", "", "\n", "x" * 200])
-)
-ODD_TREES = st.recursive(
-    ODD_VALUES, lambda below: st.lists(below, max_size=2) | st.dictionaries(NAMES, below, max_size=3), max_leaves=8
-)
-
-
-@given(st.dictionaries(NAMES, ODD_TREES, max_size=3))
-def test_any_document_is_an_experiment_or_one_line(changes: dict[str, Any]) -> None:
-    text = ""
-    try:
-        assert parsed(small(**changes)).config_hash
-    except InputError as refused:
-        text = str(refused)
-    assert text.isprintable()
-
-
-def test_a_default_written_out_hashes_like_one_left_out() -> None:
-    assert parsed(small(repeats=1, engine="emulate", clock="real")).config_hash == parsed(SMALL).config_hash
-    topology = {**SMALL["topology"], "wan": {"latency": "40000us", "rate": "1000Mbit"}}
-    assert parsed(small(topology=topology)).config_hash == parsed(SMALL).config_hash
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"seed": 1}, {"repeats": 2}, {"compute": {"forward": "11ms", "activation": "1MiB"}}, {"dilation": 1}],
-)
-def test_another_configuration_has_another_hash(change: dict[str, Any]) -> None:
-    assert parsed(small(**change)).config_hash != parsed(SMALL).config_hash

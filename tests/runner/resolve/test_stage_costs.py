@@ -83,14 +83,6 @@ def test_one_pipeline_has_no_gradients_unless_configured() -> None:
     assert resolved(2, 2, compute={"gradient": ["1MiB", "2MiB"], "activation": "1MiB"}).gradient_bytes == (2**20, 2**21)
 
 
-def test_dilation_lengthens_every_time_and_no_size() -> None:
-    work = resolved(2, 2, model="gpt-tiny", compute={"forward": "3ms", "recompute": "1ms", "optimizer": "2ms"})
-    slow = work.dilated(2.5)
-    assert (slow.forward_ns[0], slow.backward_ns[0], slow.recompute_ns[0]) == (7_500_000, 15_000_000, 2_500_000)
-    assert (slow.backward_weight_ns[0], slow.optimizer_ns[0]) == (7_500_000, 5_000_000)
-    assert (slow.activation_bytes, slow.gradient_bytes) == (work.activation_bytes, work.gradient_bytes)
-
-
 @pytest.mark.parametrize(
     ("stages", "pipelines", "document", "text"),
     [

@@ -7,6 +7,7 @@ import pytest
 
 from ground.strict_model import InputError
 from runner.planner.experiment_file import parse_experiment
+from runner.resolve.checks.device_memory import most_in_flight
 from runner.resolve.resolved_variant import ResolvedVariant
 
 TOPOLOGY = {
@@ -94,6 +95,18 @@ def test_a_planned_schedule_has_one_plan_for_a_dp_cell() -> None:
     assert resolved({"schedule": "varuna", "options": {}})[0].plan is None
 
 
+def test_zb_2p_holds_twice_the_stages_unless_a_bound_is_written() -> None:
+    training = {"stages": 3, "pipelines": 2, "microbatches": 12}
+    alone, bounded = resolved(
+        {"schedule": "zb-2p"}, {"schedule": "zb-2p", "training": {"memory_bound": 4}}, training=training
+    )
+    for variant, most in ((alone, 6), (bounded, 4)):
+        assert variant.shape.memory_bound == most
+        assert variant.plan is not None
+        for pipeline in range(2):
+            assert max(most_in_flight(variant, pipeline, stage) for stage in range(3)) <= most
+
+
 def test_a_variant_overrides_training() -> None:
     whole, cut = resolved(
         {"schedule": "dp", "training": {"stages": 1, "pipelines": 8, "microbatches": 1}},
@@ -178,6 +191,11 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
             "variants.0.transport.connections: torch's Gloo makes its own connections: leave connections out",
         ),
         (
+            [{"schedule": "torch-gpipe", "transport": {"overlap": False}}],
+            {"compute": TORCH},
+            "variants.0.transport.overlap: torch's Gloo makes its own connections: leave overlap out",
+        ),
+        (
             [{"schedule": "torch-gpipe", "options": {"a": 1}}],
             {"compute": TORCH},
             "variants.0.options: torch-gpipe takes none: leave options out",
@@ -240,6 +258,26 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
             [{"schedule": "torch-gpipe", "transport": {"all_reduce": "gloo"}}],
             {**TINY, "training": {"stages": 2, "pipelines": 2}},
             "variants.0.transport.all_reduce: torch's Gloo makes its own connections: leave all_reduce out",
+        ),
+        (
+            [{"schedule": "gpipe", "transport": {"all_reduce": "gloo", "all_reduce_overlap": True}}],
+            TINY,
+            "variants.0.transport: all_reduce_overlap: gloo sums all gradients at once, after the backward: give ",
+        ),
+        (
+            [{"schedule": "gpipe", "transport": {"bucket": "1MiB"}}],
+            TINY,
+            "variants.0.transport: bucket: without overlap all gradients are summed at once: give all_reduce_overlap: ",
+        ),
+        (
+            [{"schedule": "gpipe", "transport": {"all_reduce_overlap": True, "bucket": "1KiB"}}],
+            TINY,
+            "variants.0.transport.bucket: '1KiB' is below 4KiB",
+        ),
+        (
+            [{"schedule": "torch-gpipe", "transport": {"all_reduce_overlap": True}}],
+            {**TINY, "training": {"stages": 2, "pipelines": 2}},
+            "variants.0.transport.all_reduce_overlap: torch's Gloo makes its own connections: leave all_reduce_overlap",
         ),
         (
             [{"schedule": "dp"}],

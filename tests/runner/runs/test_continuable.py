@@ -11,6 +11,7 @@ from results.records.run_store import TRIAL_FACTS, RunStore
 from runner.planner.experiment_file import parse_experiment
 from runner.runs.continuable import check_same_substrate
 from runner.runs.run_folder import latest_run
+from runner.simulated_runs.process_pool import ProcessPool
 from runner.simulated_runs.simulated_run import simulated_run
 
 EXPERIMENT = parse_experiment(
@@ -32,7 +33,7 @@ def ignored(_line: str) -> None: ...
 
 
 def go_on(root: Path) -> Path:
-    return simulated_run(EXPERIMENT, root, resume=True, jobs=1, log=ignored)
+    return simulated_run(EXPERIMENT, root, resume=True, pool=ProcessPool(1), log=ignored)
 
 
 @pytest.fixture

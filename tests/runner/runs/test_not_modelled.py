@@ -77,6 +77,20 @@ def test_a_congestion_control_that_sets_its_own_pace_is_reported_with_its_varian
     assert found(variants=variants) == (NotModelled("transport.congestion", "bbr", variants=("a", "c")),)
 
 
+def test_sends_that_block_are_reported_where_the_network_takes_far_more_than_its_links_hold() -> None:
+    # 100 Mbit/s for 40 ms are 500 kB. Of a window 0.7 is in flight.
+    own = TWO | {"wan": {"latency": "20ms", "rate": "100Mbit", "node_pair_rate": "100Mbit"}}
+    variants = [
+        variant("a", overlap=False, window="2MiB"),
+        variant("b", overlap=False, window="1MiB"),
+        variant("c", overlap=False, connections=4, window="512KiB"),
+        variant("d", overlap=False, connections="auto"),
+        variant("e", window="2MiB"),
+    ]
+    held = "false with windows beyond what the links hold"
+    assert found(topology=own, variants=variants) == (NotModelled("transport.overlap", held, variants=("a", "c")),)
+
+
 def test_an_ideal_transport_has_no_congestion_control_to_miss() -> None:
     assert found(variants=[variant("a", congestion="bbr", model="ideal")]) == ()
 

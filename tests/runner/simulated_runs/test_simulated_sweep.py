@@ -20,6 +20,7 @@ from runner.resolve.experiment import Experiment
 from runner.runs.faults import TrialError
 from runner.runs.progress import Progress
 from runner.runs.run_folder import begin_run
+from runner.simulated_runs.process_pool import ProcessPool
 from runner.simulated_runs.simulated_sweep import simulate_sweep
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import Simulation
@@ -48,7 +49,7 @@ def swept(of: Experiment, store: RunStore, jobs: int, simulate: Any = simulate_o
     """What is told of the progress."""
     stream = io.StringIO()
     with Progress(len(of.trials()), stream=stream) as progress:
-        simulate_sweep(of, store, jobs=jobs, progress=progress, simulate=simulate)
+        simulate_sweep(of, store, pool=ProcessPool(jobs), progress=progress, simulate=simulate)
     store.finish()
     return stream.getvalue()
 

@@ -35,6 +35,44 @@ def test_what_is_caused_for_the_same_instant_belongs_to_it() -> None:
     assert events.now_ns == 9
 
 
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=20))
+def test_an_event_of_a_turn_comes_where_it_would_have_been_added(wanted: list[tuple[int, bool]]) -> None:
+    events, happened = EventQueue(), []
+    late: list[tuple[int, int, int]] = []
+
+    def happens(_: int, number: int) -> None:
+        happened.append(number)
+
+    def adds(now_ns: int, _: Any) -> None:
+        for time_ns, turn, number in late:
+            if time_ns == now_ns:
+                events.at_turn(time_ns, turn, happens, number)
+
+    for time_ns in range(3):
+        events.first_at(time_ns, adds, None)
+    for number, (time_ns, is_late) in enumerate(wanted):
+        if is_late:
+            late.append((time_ns, events.take_turns(1), number))
+        else:
+            events.at(time_ns, happens, number)
+    late.reverse()
+    while events.handle_next_instant():
+        pass
+    assert happened == [number for _, number in sorted((time_ns, number) for number, (time_ns, _) in enumerate(wanted))]
+
+
+def test_an_instant_may_be_added_to_when_it_is_over() -> None:
+    events, happened = EventQueue(), []
+    for number in (1, 2):
+        events.at(5, lambda _, number: happened.append(number), number)
+    assert events.handle_next_instant()
+    turn = events.take_turns(1)
+    events.at(5, lambda _, number: happened.append(number), 4)
+    events.at_turn(5, turn, lambda _, number: happened.append(number), 3)
+    assert events.handle_next_instant()
+    assert happened == [1, 2, 3, 4]
+
+
 def test_the_next_instant_can_be_looked_at() -> None:
     events = EventQueue()
     assert events.next_ns is None

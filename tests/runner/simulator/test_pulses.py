@@ -5,7 +5,7 @@ import pytest
 
 from runner.planner.candidate import Candidate
 from runner.simulator.simulation import Simulation
-from runner.simulator.training import Pulse
+from runner.simulator.training.training import Pulse
 from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.planner_instances import document, task_of
 

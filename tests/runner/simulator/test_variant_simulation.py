@@ -22,7 +22,7 @@ from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.gpipe import GPipe
 
-SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "atlas")
+SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "zb-2p", "atlas")
 ITERATIONS = 2
 COMPUTE_CODES = [KIND_CODES[kind] for kind in COMPUTE_KINDS]
 
@@ -82,6 +82,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
                     "window": draw(st.sampled_from(["64KiB", "6MiB"])),
                     "sharing": "temporal" if per_point > 1 else "none",
                     **({"pipelines_per_cell": per_point} if per_point > 1 else {}),
+                    **draw(st.sampled_from([{}, {"all_reduce_overlap": True, "bucket": "64KiB"}])),
                 },
             }
         ],

@@ -39,9 +39,10 @@ def write_run(
     experiment: Mapping[str, Any] | None = None,
     work_ns: int = 1000,
     latency_ns: Callable[[str], int] = lambda text: int(text.removesuffix("ms")) * 10**6,
+    bound: Mapping[str, Any] | None = None,
     **manifest: Any,
 ) -> Path:
-    """A run's folder; ``experiment`` and ``manifest`` replace what they name."""
+    """A run's folder; ``experiment`` and ``manifest`` replace what they name, ``bound`` is every trial's."""
     latencies = list(dict.fromkeys(latency for latency, _ in times))
     variants = list(dict.fromkeys(variant for _, variant in times))
     links = [{"between": ["east", "west"], "latency_ns": latency_ns(latency), **WAN} for latency in latencies]
@@ -71,6 +72,7 @@ def write_run(
     for point in range(len(latencies)):
         row = CalibrationRow("east", "west", "wan", 80.0, 80.1, 1e8, 1e8, {}, within_tolerance)
         store.write_calibration(point, [row])
+    facts = {"bound": bound} if bound is not None else {}
     for (latency, variant), repeats in times.items():
         for repeat, times_s in enumerate(repeats):
             spans, start_ns = [], 0
@@ -79,7 +81,7 @@ def write_run(
                 spans.append(Span("forward", iteration, 0, start_ns, end_ns))
                 start_ns = end_ns
             log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), tuple(spans), complete=True)
-            store.write_trial(TrialRecord(TrialId(latencies.index(latency), variant, repeat), [log]))
+            store.write_trial(TrialRecord(TrialId(latencies.index(latency), variant, repeat), [log], facts=facts))
     if finished:
         store.finish()
     return store.path

@@ -40,7 +40,7 @@ def task_of(document: dict[str, Any], pipelines: int | None = None, position: in
     return planning_task(WrittenVariant(spec, position, topology, Path()), pipelines=pipelines)
 
 
-def random_task(seed: int, schedule: str = "atlas", *, most_gpus: int = 8) -> PlanningTask:
+def random_task(seed: int, schedule: str = "atlas", *, most_gpus: int = 8, **transport: Any) -> PlanningTask:
     """2 to 4 datacenters of so many GPUs at most, no two links alike, 2 to 6 stages that compute for unequally long."""
     random = Random(seed)
     names = ["north", "east", "south", "west"][: random.randint(2, 4)]
@@ -73,7 +73,7 @@ def random_task(seed: int, schedule: str = "atlas", *, most_gpus: int = 8) -> Pl
                 "gradient": f"{random.choice([1, 64])}MiB",
             },
             training={"stages": stages, "microbatches": random.choice([2, 4, 8])},
-            variants=[{**ATLAS, "schedule": schedule, "transport": {"connections": "auto", **sharing}}],
+            variants=[{**ATLAS, "schedule": schedule, "transport": {"connections": "auto", **sharing, **transport}}],
         )
     )
 

@@ -26,18 +26,18 @@ class TickingGpu(HostileGpu):
         return time.monotonic_ns() * SPEED - 4_000_000_000
 
 
-def main(config: str) -> int:
+def main(arguments: list[str]) -> int:
     """Run the rank. For DistributedDataParallel, whose C++ makes tensors unseen, the GPU's memory is the CPU's."""
     gpu = TickingGpu()
     with ExitStack() as stack:
-        if read_baseline_config(Path(config)).schedule == TORCH_DDP:
+        if read_baseline_config(Path(arguments[0])).schedule == TORCH_DDP:
             device = GpuDevice(torch.device("cpu"), gpu)
         else:
             device = hostile_device(gpu)
             stack.enter_context(gpu)
         training.create_device = lambda name: {"cuda": device}[name]  # type: ignore[attr-defined]
-        return torch_rank.main([config])
+        return torch_rank.main(arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

@@ -50,6 +50,14 @@ def test_claims_have_distinct_slots_and_release_frees_the_slot(tmp_path: Path) -
     assert claim("", tmp_path).record.slot == 2
 
 
+def test_a_slot_may_be_asked_for_and_is_refused_if_it_is_taken(tmp_path: Path) -> None:
+    assert claim("", tmp_path, slot=7).record.slot == 7
+    with pytest.raises(InputError, match=r"/7: this testbed slot was taken just now, try again$"):
+        claim("", tmp_path, slot=7)
+    assert abandoned_drafts(tmp_path) == []
+    assert [each.record.slot for each in claims(tmp_path)] == [7]
+
+
 def test_claims_are_listed_by_slot_whatever_the_number_of_its_digits(tmp_path: Path) -> None:
     for _ in range(11):
         claim("", tmp_path)

@@ -89,10 +89,11 @@ def test_a_signal_to_the_owners_process_group_does_not_end_the_supervisor(
     assert claims(tmp_path / "state") == []
 
 
-def test_a_dismissed_supervisor_ends_nothing() -> None:
+@pytest.mark.parametrize("orphaned", [False, True])
+def test_a_dismissed_supervisor_ends_nothing(orphaned: bool) -> None:
     value = f"wb-test-dismissed-{os.getpid()}"
     with subprocess.Popen(["sleep", "60"], env={**os.environ, MARKER: value}) as process:
-        with Supervisor(value) as dismissed:
+        with Supervisor(value, orphaned=orphaned) as dismissed:
             assert len(marked_processes(value, SUPERVISED)) == 1
             dismissed.dismiss()
         assert marked_processes(value, SUPERVISED) == []
@@ -106,12 +107,22 @@ def test_a_supervisor_that_does_not_start_is_an_error(monkeypatch: pytest.Monkey
         Supervisor("wb-1")
 
 
-def test_a_supervisor_that_is_not_dismissed_takes_over(tmp_path: Path) -> None:
+def test_an_orphaned_supervisor_is_no_child_of_its_owner() -> None:
+    value = f"wb-test-orphaned-{os.getpid()}"
+    with Supervisor(value, orphaned=True) as supervising:
+        (pid,) = marked_processes(value, SUPERVISED)
+        parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+        assert int(parent) != os.getpid()
+        supervising.dismiss()
+
+
+@pytest.mark.parametrize("orphaned", [False, True])
+def test_a_supervisor_that_is_not_dismissed_takes_over(tmp_path: Path, orphaned: bool) -> None:
     ours = claim("exp.yaml", tmp_path)
     with (
         subprocess.Popen(["sleep", "60"], env={**os.environ, MARKER: ours.record.identifier}) as process,
         pytest.raises(KeyboardInterrupt),
-        Supervisor(ours.record.identifier, root=tmp_path),
+        Supervisor(ours.record.identifier, root=tmp_path, orphaned=orphaned),
     ):
         raise KeyboardInterrupt
     assert process.returncode == -signal.SIGKILL

@@ -59,3 +59,9 @@ def test_total_backlog_and_drops_include_the_default_class() -> None:
 def test_the_root_qdiscs_drops_are_not_counted_again() -> None:
     idle = [statistic(minor) for minor in (TRUNK_CLASS, *MINORS)]
     assert port_counters("east", PORT, idle, QDISCS[:1]).total.drops == 0
+
+
+def test_a_port_for_some_senders_has_their_pairs_only() -> None:
+    second = [each for each in CLASSES if each.minor not in MINORS[:3]]
+    port = port_counters("east", PORT, second, QDISCS, ["east-1"])
+    assert list(port.pairs) == [("east-1", destination) for destination in PORT.destinations]

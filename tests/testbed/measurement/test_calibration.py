@@ -53,7 +53,8 @@ class Network:
         self.settings: list[TcpSettings] = []
         self.flows: list[tuple[Flow, int]] = []
         self.pings: list[tuple[str, str, int]] = []
-        self.stacks = SimpleNamespace(modelled=False, echoes=self.ping)
+        self.stacks = SimpleNamespace(modelled=False, opens_sockets=True, echoes=self.ping)
+        self.mtu_bytes = 1500
         self.goodputs_off: list[float] = []
         self.transfers: list[tuple[str, str]] = []
         self.transfers_late_s: list[float] = []

@@ -133,3 +133,14 @@ def test_ranks_cannot_import_a_schedule_of_the_script_itself() -> None:
         wanbed.InputError, match=r"^Experiment: variants\.0\.schedule: ranks cannot import Mine from this"
     ):
         wanbed.run(of)
+
+
+def test_a_rack_is_named_by_its_address() -> None:
+    with pytest.raises(wanbed.InputError, match="engine: rack wants the machines' address: give rack, HOST:PORT"):
+        wanbed.run(experiment(engine="rack"))
+    with pytest.raises(wanbed.InputError, match="rack: a simulation has none"):
+        wanbed.run(experiment(engine="simulate"), rack="10.0.0.1:6379")
+    with pytest.raises(wanbed.InputError, match="overlay: 'wireguard' is not known: give vxlan or macvlan"):
+        wanbed.run(experiment(), rack="10.0.0.1:6379", overlay="wireguard")
+    with pytest.raises(wanbed.InputError, match=r"rack '10\.0\.0\.1': give HOST:PORT of the cluster's head"):
+        wanbed.run(experiment(), rack="10.0.0.1")

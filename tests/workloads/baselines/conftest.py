@@ -7,21 +7,37 @@ from typing import Any
 
 import pytest
 
+from tests.support.workloads.forked_rank import ForkedRank
 from tests.workloads.baselines.torch_world import CONFIG, LOOPBACK, ROOT, StartWorld, World, free_port
 from workloads.baselines.baseline_config import BaselineConfig
 
 HOSTILE_GPU_RANK = "tests.support.workloads.torch_rank_on_hostile_gpu"
 
 
+def run_alone(program: str, config: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", program, str(config)]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+
+
 @pytest.fixture
 def start_world(tmp_path: Path) -> Iterator[StartWorld]:
-    started: list[subprocess.Popen[str]] = []
+    """``start_world(schedule, stages, pipelines, ...)`` starts ranks; ``loaded`` ones are forked."""
+    started: list[subprocess.Popen[str] | ForkedRank] = []
 
-    def start(schedule: str, stages: int, pipelines: int, absent: Collection[int] = (), **changes: Any) -> World:
+    def start(
+        schedule: str,
+        stages: int,
+        pipelines: int,
+        absent: Collection[int] = (),
+        *,
+        loaded: bool = False,
+        **changes: Any,
+    ) -> World:
         port, epoch_ns = free_port(), time.monotonic_ns()
         folder = tmp_path / schedule
         folder.mkdir()
-        plans, processes = [], {}
+        plans: list[BaselineConfig] = []
+        processes: dict[int, subprocess.Popen[str] | ForkedRank] = {}
         for rank in range(pipelines * stages):
             pipeline, stage = divmod(rank, stages)
             fields: dict[str, Any] = {
@@ -53,8 +69,8 @@ def start_world(tmp_path: Path) -> Iterator[StartWorld]:
             plans.append(plan)
             if rank not in absent:
                 program = HOSTILE_GPU_RANK if plan.device == "cuda" else "workloads.baselines.torch_rank"
-                command = [sys.executable, "-m", program, str(folder / f"{rank}.json")]
-                processes[rank] = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+                config = folder / f"{rank}.json"
+                processes[rank] = ForkedRank(program, config) if loaded else run_alone(program, config)
                 started.append(processes[rank])
         return World(plans, processes)
 

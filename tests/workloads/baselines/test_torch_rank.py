@@ -45,7 +45,7 @@ def test_losses_and_gradients_are_those_of_single_process_training(
     start_world: StartWorld, schedule: str, stages: int, pipelines: int, device: str
 ) -> None:
     # Where the device is cuda, the CPU plays a GPU.
-    world = start_world(schedule, stages, pipelines, device=device)
+    world = start_world(schedule, stages, pipelines, device=device, loaded=True)
     reference = train_reference(CONFIG, pipelines=pipelines, microbatches=4, iterations=5, seed=3, learning_rate=1e-3)
     assert [world.outcome(plan.rank) for plan in world.plans] == [(0, "")] * (stages * pipelines)
     logs = [world.log(plan.rank) for plan in world.plans]
@@ -67,7 +67,7 @@ def test_losses_and_gradients_are_those_of_single_process_training(
 
 
 def test_what_stages_exchange_is_staged_and_counted(start_world: StartWorld) -> None:
-    world = start_world("torch-1f1b", 2, 1, device="cuda")
+    world = start_world("torch-1f1b", 2, 1, device="cuda", loaded=True)
     assert [world.outcome(rank) for rank in (0, 1)] == [(0, "")] * 2
     first, last = (world.log(rank).device for rank in (0, 1))
     assert first is not None

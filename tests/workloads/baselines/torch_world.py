@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from results.records.span_log import SpanLogContents, read_span_log
+from tests.support.workloads.forked_rank import ForkedRank
 from workloads.baselines.baseline_config import BaselineConfig
 from workloads.model.gpt_config import GptConfig
 
@@ -33,7 +34,7 @@ def free_port() -> int:
 @dataclass(frozen=True)
 class World:
     plans: list[BaselineConfig]
-    processes: "dict[int, subprocess.Popen[str]]"
+    processes: "dict[int, subprocess.Popen[str] | ForkedRank]"
 
     def outcome(self, rank: int) -> tuple[int, str]:
         """Exit status and standard error."""

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tests.support.workloads.reference_training import Gradients
@@ -70,6 +70,7 @@ def train_by_hand(
     last_recomputes: bool = False,
     meanwhile: Meanwhile | None = None,
     after_each: Callable[[], None] = lambda: None,
+    buckets: int = 0,
 ) -> HandDriven:
     """Train every stage of every pipeline, each with its own ``work``: the one given, but for stage and pipeline.
 
@@ -80,7 +81,8 @@ def train_by_hand(
     With ``meanwhile`` a stage computes all its microbatches before the next stage begins, and its messages are taken
     only then. ``meanwhile`` gets a function for each of them, which is what the transport's thread does when a message
     has arrived; it may call it at any time. It is called anyway before the message is needed. ``after_each`` is called
-    after each action.
+    after each action. With ``buckets`` the last action to compute gradients hands them over in so many buckets, each of
+    which must not change from then on.
     """
     pipelines, stages, microbatches = range(work.pipelines), range(work.stages), range(work.microbatches)
     messages = _Messages(meanwhile)
@@ -96,9 +98,17 @@ def train_by_hand(
         for pipeline in pipelines
     ]
     spans: Counter[ActionKind] = Counter()
+    gradient_kind = ActionKind.BACKWARD_WEIGHT if work.split_backward else ActionKind.BACKWARD
+    gradients_of: Counter[TorchCompute] = Counter()
+    handed_over: dict[TorchCompute, list[memoryview]] = {}
 
     def perform(compute: TorchCompute, kind: ActionKind, microbatch: int) -> None:
-        start_ns, end_ns = compute.perform(Action(kind, microbatch))
+        action = Action(kind, microbatch)
+        gradients_of[compute] += kind is gradient_kind
+        if buckets and kind is gradient_kind and gradients_of[compute] == work.microbatches:
+            start_ns, end_ns = _perform_in_buckets(compute, action, buckets, handed_over)
+        else:
+            start_ns, end_ns = compute.perform(action)
         assert 0 < start_ns < end_ns
         spans[kind] += 1
         after_each()
@@ -142,7 +152,8 @@ def train_by_hand(
             compute.resolve()
         assert not messages.lent
         for replicas in zip(*computes, strict=True):
-            _all_reduce(replicas)
+            _all_reduce([handed_over[each] if buckets else [each.gradients()] for each in replicas], replicas[0])
+        gradients_of.clear()
         gradients = {name: part for compute in computes[0] for name, part in compute.named_gradients().items()}
         for row in computes:
             for compute in row:
@@ -153,17 +164,34 @@ def train_by_hand(
     return HandDriven(tuple(losses), gradients, spans)
 
 
-def _all_reduce(replicas: tuple[TorchCompute, ...]) -> None:
-    buffers = [compute.gradients() for compute in replicas]
-    total = buffers[0]
-    if total is None:
-        assert len(replicas) == 1
-        return
-    for buffer in buffers[1:]:
-        assert buffer is not None
-        replicas[0].add(total, buffer)
-    for buffer in buffers[1:]:
-        buffer[:] = total
+def _perform_in_buckets(
+    compute: TorchCompute, action: Action, buckets: int, handed_over: dict[TorchCompute, list[memoryview]]
+) -> tuple[int, int]:
+    payloads: list[memoryview] = []
+    contents: list[bytes] = []
+
+    def complete(payload: Callable[[], memoryview]) -> None:
+        payloads.append(payload())
+        contents.append(bytes(payloads[-1]))
+
+    interval = compute.perform_in_buckets(action, buckets, complete)
+    assert len(payloads) == buckets
+    assert [bytes(payload) for payload in payloads] == contents
+    handed_over[compute] = payloads
+    return interval
+
+
+def _all_reduce(buffers: Sequence[Sequence[memoryview | None]], first: TorchCompute) -> None:
+    for total, *others in zip(*buffers, strict=True):
+        if total is None:
+            assert not others
+            continue
+        for buffer in others:
+            assert buffer is not None
+            first.add(total, buffer)
+        for buffer in others:
+            assert buffer is not None
+            buffer[:] = total
 
 
 def _once(work: Callable[[], None]) -> Callable[[], None]:

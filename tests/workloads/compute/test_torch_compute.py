@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_training import ReferenceTraining, relative_error, train_reference
 from tests.workloads.compute.hand_driven import train_by_hand
 from workloads.compute.torch_compute import TorchCompute
@@ -16,6 +17,8 @@ from workloads.model.gpt_config import GptConfig
 from workloads.model.gpt_stage import build_stage, language_loss
 from workloads.model.tokens import TokenSource
 from workloads.schedules.action import Action, ActionKind
+
+_one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 
 TINY = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
 SMALL = GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64)
@@ -72,6 +75,19 @@ def test_a_cut_model_is_trained_as_the_whole_is_in_one_process(
     each = 2 * 3 * ITERATIONS
     assert found.spans[ActionKind.RECOMPUTE] == (each * (stages - 1) if recompute else 0)
     assert found.spans[ActionKind.BACKWARD_WEIGHT] == (each * stages if split_backward else 0)
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 7, 1000])
+@pytest.mark.parametrize(
+    ("stages", "recompute", "split_backward"), [(1, False, False), (2, True, False), (2, True, True)]
+)
+def test_gradients_that_are_handed_over_in_buckets_are_the_same_bits(
+    stages: int, recompute: bool, split_backward: bool, buckets: int
+) -> None:
+    work = replace(WORK, stages=stages, recompute=recompute, split_backward=split_backward)
+    whole, found = train_by_hand(work, 2), train_by_hand(work, 2, buckets=buckets)
+    assert found.losses == whole.losses
+    assert relative_error(found.gradients, whole.gradients) == 0
 
 
 def test_gradients_are_those_of_the_mean_over_the_batch_as_a_whole() -> None:

@@ -40,13 +40,15 @@ class Links:
     """The boundaries of a cell; times are asked for (pipeline, boundary, message).
 
     A shared boundary carries one transfer at a time in each direction. ``turns`` of (message kind, boundary) are
-    followed strictly; without, first come first served.
+    followed strictly; without, first come first served. Where ``sends_block``, a stage that sends acts again when its
+    transfer has ended.
     """
 
     latency: Callable[[int, int, Message], int] = at_once
     occupancy: Callable[[int, int, Message], int] = at_once
     shared: Sequence[bool] = ()
     turns: dict[tuple[MessageKind, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
+    sends_block: bool = False
 
 
 class _Cell:
@@ -63,6 +65,7 @@ class _Cell:
         self.free: dict[tuple[object, ...], int] = {}
         self.waiting: dict[tuple[object, ...], list[tuple[int, Message]]] = {}
         self.taken: dict[tuple[object, ...], int] = {}
+        self.held: dict[tuple[int, int], int | None] = {}
 
     def push(self, time: int, pipeline: int, stage: int, what: Action | Message | None) -> None:
         heapq.heappush(self.events, (time, next(self.order), pipeline, stage, what))
@@ -82,6 +85,9 @@ class _Cell:
                 self.happen(now, *heapq.heappop(self.events)[2:])
 
     def ask(self, pipeline: int, schedule: Schedule, stage: int, now: int) -> None:
+        held_until = self.held.get((pipeline, stage), 0)
+        if held_until is None or held_until > now:
+            return
         action = schedule.next(stage)
         if action is not None:
             run = self.runs[pipeline]
@@ -102,8 +108,16 @@ class _Cell:
         if (sends := schedule.sends(stage, what)) is not None:
             to_stage, message = sends
             boundary = min(stage, to_stage)
+            if to_stage == stage:
+                schedule.arrived(stage, message)
+                return
+            if schedule.shape.virtual_stages > 1:
+                self.push(now + self.links.latency(pipeline, boundary, message), pipeline, to_stage, message)
+                return
             own = None if self.links.shared and self.links.shared[boundary] else pipeline
             self.waiting.setdefault((message.kind, boundary, own), []).append((pipeline, message))
+            if self.links.sends_block:
+                self.held[pipeline, stage] = None
 
     def start_transfers(self, key: tuple[object, ...], now: int) -> None:
         kind, boundary = key[:2]
@@ -122,6 +136,8 @@ class _Cell:
             end = self.free[key] = now + self.links.occupancy(pipeline, boundary, message)
             to_stage = boundary + (kind is MessageKind.ACTIVATION)
             self.push(end, pipeline, to_stage, None)
+            if self.links.sends_block:
+                self.held[pipeline, boundary + (kind is MessageKind.GRADIENT)] = end
             self.push(end + self.links.latency(pipeline, boundary, message), pipeline, to_stage, message)
 
 
@@ -173,6 +189,7 @@ def _run_profile(schedules: Sequence[Schedule], cell: CellCosts, plan: CellPlan 
         occupancy=lambda _, boundary, __: cell.boundaries[boundary].occupancy_ns,
         shared=[boundary.shared for boundary in cell.boundaries],
         turns=turns_of(plan) if plan else {},
+        sends_block=cell.sends_block,
     )
     return _run_cell(schedules, lambda _, stage, action: by_kind[action.kind][stage], links)
 

@@ -12,6 +12,8 @@ from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 from workloads.schedules.planning.planned_schedule import PlannedSchedule
 from workloads.schedules.schedule import Schedule, load_schedule
+from workloads.schedules.virtual.interleaved import InterleavedOneForwardOneBackward
+from workloads.schedules.virtual.zero_bubble_v import ZeroBubbleV
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))
 SCHEDULES: dict[str, str] = PROJECT["project"]["entry-points"]["wanbed.schedules"]
@@ -23,7 +25,18 @@ CASES = [(name, options) for name in sorted(SCHEDULES) for options in [{}, *OPTI
 
 
 def test_the_schedules_of_the_method_are_registered() -> None:
-    assert set(SCHEDULES) >= {"gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "dp", "atlas"}
+    assert set(SCHEDULES) >= {
+        "gpipe",
+        "1f1b",
+        "eager-1f1b",
+        "varuna",
+        "zb-h1",
+        "dp",
+        "atlas",
+        "interleaved-1f1b",
+        "zb-v",
+        "zb-2p",
+    }
 
 
 @st.composite
@@ -33,6 +46,11 @@ def shapes(draw: st.DrawFn, schedule_class: type[Schedule]) -> PipelineShape:
     recompute = draw(st.one_of(st.booleans(), st.tuples(*[st.booleans()] * stages)))
     if schedule_class is GPipe:
         return PipelineShape(stages, microbatches, recompute)
+    if schedule_class is InterleavedOneForwardOneBackward:
+        groups, chunks = draw(st.integers(1, 3)), draw(st.integers(2, 4))
+        return PipelineShape(stages, stages * groups, recompute, virtual_stages=chunks)
+    if schedule_class is ZeroBubbleV:
+        return PipelineShape(stages, microbatches, recompute, virtual_stages=2)
     bound = draw(st.one_of(st.none(), st.integers(1, 12), st.tuples(*[st.integers(1, 12)] * stages)))
     return PipelineShape(stages, microbatches, recompute, bound)
 
@@ -64,6 +82,7 @@ def test_every_microbatch_goes_through_once_within_the_memory_bound_without_dead
     for stage in range(shape.stages):
         assert schedule.complete(stage), "deadlock"
         kinds = schedule.kinds(stage)
-        done = [(action.microbatch, kinds.index(action.kind)) for action in run.actions[stage]]
-        assert sorted(done) == [(m, step) for m in range(shape.microbatches) for step in range(len(kinds))]
-        assert run.deepest[stage] <= shape.most_in_flight(stage)
+        chunks, microbatches = range(shape.virtual_stages), range(shape.microbatches)
+        done = [(action.chunk, action.microbatch, kinds.index(action.kind)) for action in run.actions[stage]]
+        assert sorted(done) == [(c, m, step) for c in chunks for m in microbatches for step in range(len(kinds))]
+        assert run.deepest[stage] <= shape.most_in_flight(stage) * shape.virtual_stages

@@ -1,4 +1,4 @@
-"""The orders of gpipe, 1f1b and zb-h1 are those of torch's own schedules for the same S and M.
+"""The orders of gpipe, 1f1b, zb-h1, interleaved-1f1b and zb-v are those of torch's own schedules for the same S and M.
 
 Two of torch's listings differ from what torch itself means, and are read as follows:
 - ``Schedule1F1B._get_pipeline_order`` counts the last stage's forwards from 1 (it lists a microbatch M, and no
@@ -7,16 +7,21 @@ Two of torch's listings differ from what torch itself means, and are read as fol
   its order does not depend on that, so its list is asked for directly.
 """
 
+from collections.abc import Sequence
 from unittest.mock import MagicMock
 
 import pytest
 from torch.distributed.pipelining import schedules as torch_schedules
 from torch.distributed.pipelining.stage import _PipelineStageBase
 
+from workloads.schedules.action import Action
 from workloads.schedules.gpipe import GPipe
 from workloads.schedules.one_forward_one_backward import OneForwardOneBackward
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.schedule import Schedule
+from workloads.schedules.virtual.interleaved import InterleavedOneForwardOneBackward
+from workloads.schedules.virtual.virtual_stages import VirtualStages
+from workloads.schedules.virtual.zero_bubble_v import ZeroBubbleV
 from workloads.schedules.zero_bubble import ZeroBubble
 
 SHAPES = [(stages, microbatches) for stages in (2, 4, 8) for microbatches in range(stages, 4 * stages + 1)]
@@ -115,3 +120,48 @@ def test_zb_h1_does_what_torch_would_run_where_torch_takes_the_shape(stages: int
     schedule = ZeroBubble(PipelineShape(stages, microbatches))
     for rank in range(stages):
         assert ours(schedule, rank) == listed(torch_schedule.pipeline_order[rank])
+
+
+def ours_by_virtual_stage(schedule: Schedule, stage: int) -> list[str]:
+    """Our list as torch writes its own: virtual stage, computation, microbatch."""
+    number = schedule.virtual.number
+    order: Sequence[Action] = schedule.order(stage)  # type: ignore[attr-defined]
+    return [f"{number(stage, each.chunk)}{LETTERS[each.kind]}{each.microbatch}" for each in order]
+
+
+def listed_by_virtual_stage(actions: Sequence[object]) -> list[str]:
+    return [text for action in actions if action is not None and "REDUCE_GRAD" not in (text := str(action))]
+
+
+def stages_of_rank_0(virtual: VirtualStages) -> list[Stage]:
+    """Torch's stages of rank 0, from which it makes the lists of all ranks."""
+    found = []
+    for chunk in range(virtual.chunks):
+        stage = Stage(0, virtual.stages)
+        stage.stage_index, stage.num_stages = virtual.number(0, chunk), virtual.count
+        found.append(stage)
+    return found
+
+
+@pytest.mark.parametrize("chunks", [2, 3, 4])
+@pytest.mark.parametrize("groups", [1, 2, 3, 5])
+@pytest.mark.parametrize("stages", [1, 2, 3, 4, 8])
+def test_interleaved_1f1b_does_what_torch_lists(stages: int, groups: int, chunks: int) -> None:
+    # Torch also takes numbers of microbatches that S does not divide, in larger groups; Megatron and we do not.
+    schedule = InterleavedOneForwardOneBackward(PipelineShape(stages, groups * stages, virtual_stages=chunks))
+    torch_schedule = torch_schedules.ScheduleInterleaved1F1B(
+        stages_of_rank_0(schedule.virtual), groups * stages, loss_fn=lambda *_: 0
+    )
+    for rank in range(stages):
+        assert ours_by_virtual_stage(schedule, rank) == listed_by_virtual_stage(torch_schedule.pipeline_order[rank])
+
+
+@pytest.mark.parametrize("microbatches", [1, 2, 3, 5, 8, 15, 16, 24])
+@pytest.mark.parametrize("stages", [1, 2, 3, 4, 8])
+def test_zb_v_does_what_torch_lists(stages: int, microbatches: int) -> None:
+    schedule = ZeroBubbleV(PipelineShape(stages, microbatches, virtual_stages=2))
+    torch_schedule = torch_schedules.ScheduleZBVZeroBubble(
+        stages_of_rank_0(schedule.virtual), microbatches, loss_fn=lambda *_: 0
+    )
+    for rank in range(stages):
+        assert ours_by_virtual_stage(schedule, rank) == listed_by_virtual_stage(torch_schedule.pipeline_order[rank])

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ground.class_path import create, load_subclass
-from workloads.compute.compute import Compute, MeasuredDevice, TrainingGpu
+from workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, TrainingGpu
 from workloads.compute.replay import ReplayCosts
 from workloads.message import Message
 from workloads.model.gpt_config import GptConfig
 from workloads.schedules.action import ActionKind
+from workloads.schedules.virtual.virtual_stages import VirtualStages
 from workloads.transport.frames.buffer_pool import BufferPool
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class ComputeConfig:
     - ``backend``: the path of its class, ``package.module:Class``; ``options`` are its keyword arguments.
     - ``costs``: the stage's times as far as they are known ahead (dilated if the run is), and the sizes of what it
       sends.
+    - ``virtual``: the virtual stages, None where stages are not divided. ``chunks`` are the times and sizes of each one
+      that the stage holds. ``costs`` are then those of all together, and have no sizes but that of the gradients.
     - ``microbatches``: sequences in one iteration, in each of ``pipelines`` pipelines.
     - ``precision``: that of weights, activations and gradients.
     - ``seed``: for the initial weights and the synthetic tokens.
@@ -53,6 +56,8 @@ class ComputeConfig:
     check_iteration: int | None = None
     deterministic: bool | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    virtual: VirtualStages | None = None
+    chunks: tuple[ReplayCosts, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ class Computation:
     - ``device_gradients``: the gradients on the device, None if the back end cannot sum them there.
     - ``begin_copy``: begins to copy a received payload to the device: iteration, message, payload. The transport's
       thread calls it when the payload is complete, before ``Compute.arrived``. None if there is nothing to begin.
+    - ``in_buckets``: hands gradients over while it computes. None if the back end cannot.
     """
 
     compute: Compute
@@ -91,6 +97,7 @@ class Computation:
     save_gradients: Callable[[Path], None] | None = None
     device_gradients: "Tensor | None" = None
     begin_copy: Callable[[int, Message, memoryview], None] | None = None
+    in_buckets: BucketCompute | None = None
 
 
 class ComputeBackend(ABC):
@@ -102,24 +109,31 @@ class ComputeBackend(ABC):
     - ``title``: its name in messages.
     - ``real_time``: its work takes real time, so it cannot run in virtual time or dilated. A simulation does not run it
       and uses the times of the experiment file instead.
+    - ``takes_known_times``: each action takes the time that ``costs`` has for this GPU, drawn where its times vary.
     - ``planning_profile``: the compute profile to plan and simulate with if the file names none. None: the times are
       those written in the file.
     - ``trains``: it trains the model, of which it needs all dimensions. It can read tokens from a text, sends the
       model's activations and gradients, and records losses and gradients.
     - ``on_device``: it computes on a device. The file may choose the device, and GPUs are assigned to the hosts.
     - ``sums_on_device``: torch's collectives can sum its ``device_gradients`` instead of the ring.
+    - ``completes_buckets``: its ``Computation`` has ``in_buckets``, so that all-reduces may overlap with backwards.
     - ``torch_schedules``: torch's own schedules (baselines) can train instead of it.
+    - ``virtual_stages``: it computes stages that are divided into virtual stages. Messages then have the chunk of the
+      stage that they come from or go to, as actions have.
     - ``computes_prefill``: torch computes prefill too, on the same device. Otherwise prefill is replayed.
     - ``rendezvous_timeout_ns``: the limit of the rendezvous of its ranks, from their start.
     """
 
     title: ClassVar[str]
     real_time: ClassVar[bool] = False
+    takes_known_times: ClassVar[bool] = False
     planning_profile: ClassVar[str | None] = None
     trains: ClassVar[bool] = False
     on_device: ClassVar[bool] = False
     sums_on_device: ClassVar[bool] = False
+    completes_buckets: ClassVar[bool] = False
     torch_schedules: ClassVar[bool] = False
+    virtual_stages: ClassVar[bool] = False
     computes_prefill: ClassVar[bool] = False
     rendezvous_timeout_ns: ClassVar[int] = DEFAULT_RENDEZVOUS_TIMEOUT_NS
 

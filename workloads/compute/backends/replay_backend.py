@@ -8,8 +8,11 @@ class ReplayBackend(ComputeBackend):
     """Takes the times of the experiment file or of a compute profile, and sends bytes that no rank reads."""
 
     title = "replayed compute"
+    takes_known_times = True
+    completes_buckets = True
+    virtual_stages = True
 
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:
         """Create the computation that occupies the GPU for the times of ``config``."""
-        compute = ReplayCompute(config.costs, context.check, context.pool, context.gpu)
-        return Computation(compute, reads_payloads=False)
+        compute = ReplayCompute(config.costs, context.check, context.pool, context.gpu, config.chunks)
+        return Computation(compute, reads_payloads=False, in_buckets=compute)

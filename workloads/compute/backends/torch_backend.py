@@ -20,7 +20,9 @@ class TorchBackend(ComputeBackend):
     trains = True
     on_device = True
     sums_on_device = True
+    completes_buckets = True
     torch_schedules = True
+    virtual_stages = True
     computes_prefill = True
     rendezvous_timeout_ns = TORCH_RENDEZVOUS_NS
 
@@ -44,6 +46,7 @@ class TorchBackend(ComputeBackend):
             save_gradients=lambda path: save_gradients(path, compute.named_gradients()),
             device_gradients=compute.device_gradients,
             begin_copy=compute.begin_copy if compute.overlaps_copies else None,
+            in_buckets=compute,
         )
 
 
@@ -68,4 +71,5 @@ def torch_work(config: ComputeConfig, actions: tuple[ActionKind, ...]) -> TorchW
         threads=config.threads or 1,
         check_iteration=config.check_iteration,
         deterministic=bool(config.deterministic),
+        virtual=config.virtual,
     )

@@ -4,7 +4,7 @@ from collections import deque
 
 from workloads.message import MessageKind
 from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
-from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.action import TAKES_GRADIENT, Action, ActionKind
 from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
 
 _Place = tuple[int, int]
@@ -20,15 +20,18 @@ class _Boundary:
         self._free_ns = 0
         self._ready: dict[tuple[int, int], int] = {}
 
-    def offer(self, turn: tuple[int, int], ready_ns: int) -> list[tuple[tuple[int, int], int]]:
-        """Queue a transfer that is ready to be sent. Return every transfer whose turn has come, with its arrival."""
+    def offer(self, turn: tuple[int, int], ready_ns: int) -> list[tuple[tuple[int, int], int, int]]:
+        """Queue a transfer that is ready to be sent. Return every transfer whose turn has come.
+
+        With each come the time at which it has left, and at which it has arrived.
+        """
         self._ready[turn] = ready_ns
         order = deque([turn]) if self._turns is None else self._turns
         arrivals = []
         while order and order[0] in self._ready:
             first = order.popleft()
             self._free_ns = max(self._free_ns, self._ready.pop(first)) + self._costs.occupancy_ns
-            arrivals.append((first, self._free_ns + self._costs.latency_ns))
+            arrivals.append((first, self._free_ns, self._free_ns + self._costs.latency_ns))
         return arrivals
 
 
@@ -39,11 +42,7 @@ def planned_iterations(plan: CellPlan, costs: CellCosts, after_ns: int) -> dict[
     optimizer. Raises ValueError if the plan's orders deadlock under these costs.
     """
     stages = costs.shape.stages
-    durations = {
-        ActionKind.FORWARD: costs.forward_ns,
-        ActionKind.RECOMPUTE: costs.recompute_ns,
-        ActionKind.BACKWARD: costs.backward_ns,
-    }
+    durations = costs.durations_ns
     links: dict[tuple[MessageKind, int, int], _Boundary] = {}
     for kind, turns in ((MessageKind.ACTIVATION, plan.activation_turns), (MessageKind.GRADIENT, plan.gradient_turns)):
         for number, boundary in enumerate(costs.boundaries):
@@ -58,18 +57,20 @@ def planned_iterations(plan: CellPlan, costs: CellCosts, after_ns: int) -> dict[
     }
     done: dict[_Place, list[PlannedAction]] = {place: [] for place in remaining}
     arrivals_ns: dict[tuple[_Place, MessageKind, int], int] = {}
+    # None while a place that sends is held until its transfer has left, else when it was.
+    released_ns: dict[_Place, int | None] = dict.fromkeys(remaining, 0)
     pending = deque(remaining)
     while pending:
         place = pending.popleft()
         pipeline, stage = place
-        while remaining[place]:
+        while remaining[place] and (free_ns := released_ns[place]) is not None:
             action = remaining[place][0]
             awaited = _awaited(action, stage, stages)
             arrival_ns = 0 if awaited is None else arrivals_ns.get((place, awaited, action.microbatch))
             if arrival_ns is None:
                 break
             remaining[place].popleft()
-            start_ns = max(arrival_ns, done[place][-1].end_ns if done[place] else 0)
+            start_ns = max(arrival_ns, free_ns, done[place][-1].end_ns if done[place] else 0)
             end_ns = start_ns + durations[action.kind][stage]
             done[place].append(PlannedAction((action.kind.value, action.microbatch), start_ns, end_ns))
             sent = _sent(action, stage, stages)
@@ -77,10 +78,15 @@ def planned_iterations(plan: CellPlan, costs: CellCosts, after_ns: int) -> dict[
                 continue
             forward = sent is MessageKind.ACTIVATION
             link = links[sent, stage if forward else stage - 1, pipeline]
-            for (sender, microbatch), at_ns in link.offer((pipeline, action.microbatch), end_ns):
+            if costs.sends_block:
+                released_ns[place] = None
+            for (sender, microbatch), left_ns, at_ns in link.offer((pipeline, action.microbatch), end_ns):
                 receiver = sender, stage + 1 if forward else stage - 1
                 arrivals_ns[receiver, sent, microbatch] = at_ns
                 pending.append(receiver)
+                if costs.sends_block:
+                    released_ns[sender, stage] = left_ns
+                    pending.append((sender, stage))
     if any(remaining.values()):
         raise ValueError("plan: its orders do not come to an end under these costs")
     period_ns = max(actions[-1].end_ns for actions in done.values()) + after_ns
@@ -90,13 +96,13 @@ def planned_iterations(plan: CellPlan, costs: CellCosts, after_ns: int) -> dict[
 def _awaited(action: Action, stage: int, stages: int) -> MessageKind | None:
     if action.kind is ActionKind.FORWARD and stage > 0:
         return MessageKind.ACTIVATION
-    return MessageKind.GRADIENT if action.kind is ActionKind.BACKWARD and stage < stages - 1 else None
+    return MessageKind.GRADIENT if action.kind in TAKES_GRADIENT and stage < stages - 1 else None
 
 
 def _sent(action: Action, stage: int, stages: int) -> MessageKind | None:
     if action.kind is ActionKind.FORWARD and stage < stages - 1:
         return MessageKind.ACTIVATION
-    return MessageKind.GRADIENT if action.kind is ActionKind.BACKWARD and stage > 0 else None
+    return MessageKind.GRADIENT if action.kind in TAKES_GRADIENT and stage > 0 else None
 
 
 def _from_the_first(actions: list[PlannedAction]) -> tuple[PlannedAction, ...]:

@@ -4,11 +4,12 @@ A DP-cell is C pipelines whose replicas of each stage are in the same datacenter
 the transfer of one pipeline at a time, striped over the node pairs of all C pipelines.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from workloads.message import MessageKind
-from workloads.schedules.action import Action
+from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
 
 Turn = tuple[int, int]
@@ -66,6 +67,8 @@ class CellCosts:
     Durations have one value per stage, each for one microbatch. ``recompute_ns`` is used only at stages that recompute.
     ``boundaries`` has one entry less than there are stages. ``between_ns`` is the time between a stage's last action
     and its first action of the next iteration: the all-reduce of its gradients and the optimizer. Empty means zero.
+    ``backward_input_ns`` and ``backward_weight_ns`` are the parts of a split backward, each half of it if empty.
+    With ``sends_block`` a stage that sends starts no further action until its transfer has left.
     Raises ValueError naming the field.
     """
 
@@ -76,13 +79,30 @@ class CellCosts:
     recompute_ns: tuple[int, ...]
     boundaries: tuple[BoundaryCosts, ...]
     between_ns: tuple[int, ...] = ()
+    backward_input_ns: tuple[int, ...] = ()
+    backward_weight_ns: tuple[int, ...] = ()
+    sends_block: bool = False
+
+    @property
+    def durations_ns(self) -> Mapping[ActionKind, tuple[int, ...]]:
+        """The duration of each kind of action, one value per stage."""
+        halves_ns = tuple(duration_ns // 2 for duration_ns in self.backward_ns)
+        rests_ns = tuple(duration_ns - duration_ns // 2 for duration_ns in self.backward_ns)
+        return {
+            ActionKind.FORWARD: self.forward_ns,
+            ActionKind.RECOMPUTE: self.recompute_ns,
+            ActionKind.BACKWARD: self.backward_ns,
+            ActionKind.BACKWARD_INPUT: self.backward_input_ns or rests_ns,
+            ActionKind.BACKWARD_WEIGHT: self.backward_weight_ns or halves_ns,
+        }
 
     def __post_init__(self) -> None:
         if self.pipelines < 1:
             raise ValueError(f"pipelines: {self.pipelines} is below 1")
-        for name in ("forward_ns", "backward_ns", "recompute_ns", "between_ns"):
+        required = ("forward_ns", "backward_ns", "recompute_ns")
+        for name in (*required, "between_ns", "backward_input_ns", "backward_weight_ns"):
             durations = getattr(self, name)
-            if name == "between_ns" and not durations:
+            if name not in required and not durations:
                 continue
             if len(durations) != self.shape.stages:
                 raise ValueError(f"{name}: {len(durations)} values for {self.shape.stages} stages, give one for each")
@@ -104,7 +124,8 @@ class CellPlan:
     - ``makespan_ns``: from the start of the first action to the end of the last, with the costs that were planned. Over
       links with a state it is that of an iteration after the first.
 
-    Ranks that follow these orders cannot deadlock, whatever the durations.
+    Ranks that follow these orders cannot deadlock, whatever the durations, if their sends block only where those of the
+    planned costs do.
     """
 
     orders: tuple[tuple[tuple[Action, ...], ...], ...]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
 from workloads.schedules.planning.cell_simulation import CellSimulation, PlanRules, TurnRule
@@ -21,8 +22,11 @@ _SHORTEST = 3
 """How many of the shortest plans for the links as they are get priced. None of the others was ever 1 % better."""
 
 
-def plan_cell(costs: CellCosts, turn_rules: Sequence[TurnRule] = tuple(TurnRule)) -> CellPlan:
+@lru_cache(maxsize=32)
+def plan_cell(costs: CellCosts, turn_rules: tuple[TurnRule, ...] = tuple(TurnRule)) -> CellPlan:
     """Return the plan with the shortest makespan over the links of ``costs``, with that makespan.
+
+    Cached: variants and sweep points often have DP-cells of equal costs.
 
     Plans are made by rate and latency: one for each of ``turn_rules`` and ``PATIENCES`` for the links as they are, and
     fewer for slower links. The shortest of the former and all of the latter are then run strictly (``plan_run``), over
@@ -31,6 +35,14 @@ def plan_cell(costs: CellCosts, turn_rules: Sequence[TurnRule] = tuple(TurnRule)
     links. Where the DP-cell has one pipeline, or no shared boundary, transfers cannot overtake each other and only the
     first turn rule is tried.
     """
+    wanted = _wanted(replace(costs, between_ns=()), turn_rules)
+    priced = (replace(plan, makespan_ns=iteration_ns(plan, costs)) for plan in wanted)
+    return min(priced, key=lambda plan: plan.makespan_ns)
+
+
+@lru_cache(maxsize=16)
+def _wanted(costs: CellCosts, turn_rules: Sequence[TurnRule]) -> tuple[CellPlan, ...]:
+    """Return the plans that are worth pricing. Cached: DP-cells of candidates of a search differ in ``between_ns``."""
     takes_turns = costs.pipelines > 1 and any(boundary.shared for boundary in costs.boundaries)
     tried = turn_rules if takes_turns else turn_rules[:1]
     made = [CellSimulation(costs, PlanRules(rule, patience)).run() for rule in tried for patience in PATIENCES]
@@ -40,8 +52,7 @@ def plan_cell(costs: CellCosts, turn_rules: Sequence[TurnRule] = tuple(TurnRule)
         for factor in SLOWER
         for patience in _SLOWER_PATIENCES
     ]
-    priced = (replace(plan, makespan_ns=iteration_ns(plan, costs)) for plan in _distinct(wanted))
-    return min(priced, key=lambda plan: plan.makespan_ns)
+    return tuple(_distinct(wanted))
 
 
 def _slowed(costs: CellCosts, factor: int) -> CellCosts:

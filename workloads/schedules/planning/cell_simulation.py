@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 
 from workloads.message import MessageKind
-from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.action import Action, ActionKind, known_action
 from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
 
 
@@ -65,11 +65,12 @@ class _Gpu:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A transfer that is ready to start, and its receiver. ``ticket`` numbers transfers in the order they got ready."""
+    """A transfer that is ready to start, and its ends. ``ticket`` numbers transfers in the order they got ready."""
 
     ticket: int
     pipeline: int
     microbatch: int
+    sender: _Gpu
     receiver: _Gpu
 
 
@@ -190,23 +191,28 @@ class CellSimulation:
             link = self._gradient_links[stage - 1][gpu.pipeline]
             arrival_ns = max(end_ns, link.free_ns) + link.occupancy_ns + link.latency_ns
             self._gpus[gpu.number - 1].gradient_times.append(arrival_ns)
-        action = Action(kind, microbatch)
+        action = known_action(kind, microbatch)
         gpu.order.append(action)
         gpu.free = False
         self._at(end_ns, partial(self._end_action, gpu, action))
 
     def _end_action(self, gpu: _Gpu, action: Action) -> None:
-        gpu.free = True
-        self._gpus_to_serve.add(gpu.number)
         if action.kind is ActionKind.FORWARD and gpu.stage < self._last:
             link, receiver = self._activation_links[gpu.stage][gpu.pipeline], self._gpus[gpu.number + 1]
         elif action.kind is ActionKind.BACKWARD and gpu.stage > 0:
             link, receiver = self._gradient_links[gpu.stage - 1][gpu.pipeline], self._gpus[gpu.number - 1]
         else:
+            self._release(gpu)
             return
+        if not self._costs.sends_block:
+            self._release(gpu)
         self._tickets += 1
-        link.waiting.append(_Waiting(self._tickets, gpu.pipeline, action.microbatch, receiver))
+        link.waiting.append(_Waiting(self._tickets, gpu.pipeline, action.microbatch, gpu, receiver))
         self._links_to_serve.add(link.number)
+
+    def _release(self, gpu: _Gpu) -> None:
+        gpu.free = True
+        self._gpus_to_serve.add(gpu.number)
 
     def _start_transfer(self, link: _Link) -> None:
         if not link.waiting or link.free_ns > self._now_ns:
@@ -222,6 +228,8 @@ class CellSimulation:
             transfer.receiver.gradient_times[transfer.microbatch] = arrival_ns
             self._gpus_to_serve.add(transfer.receiver.number)
         self._at(link.free_ns, partial(self._links_to_serve.add, link.number))
+        if self._costs.sends_block:
+            self._at(link.free_ns, partial(self._release, transfer.sender))
         self._at(arrival_ns, partial(self._arrive, transfer.receiver, link.kind))
 
     def _arrive(self, gpu: _Gpu, kind: MessageKind) -> None:

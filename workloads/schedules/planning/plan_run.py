@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from workloads.message import MessageKind
-from workloads.schedules.action import ActionKind
+from workloads.schedules.action import TAKES_GRADIENT, ActionKind
 from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan, LinkState, Turn
 
 Times = tuple[tuple[int, int], ...]
@@ -53,12 +53,15 @@ class _Stage:
     """One stage of one pipeline.
 
     ``steps`` has one entry per action: the message kind it sends, the one it needs, its duration in ns, its microbatch.
+    ``held`` is true while sends block and the last one has not left, which it does at ``released_ns``.
     """
 
     number: int
     steps: list[tuple[MessageKind | None, MessageKind | None, int, int]]
     free_ns: int = 0
     sent_ns: int = 0
+    held: bool = False
+    released_ns: int = 0
     times: list[tuple[int, int]] = field(default_factory=list)
     arrived_ns: dict[tuple[MessageKind, int], int] = field(default_factory=dict)
 
@@ -69,11 +72,7 @@ class PlanRun:
     def __init__(self, plan: CellPlan, costs: CellCosts) -> None:
         self._costs = costs
         self._stages = stages = costs.shape.stages
-        durations = {
-            ActionKind.FORWARD: costs.forward_ns,
-            ActionKind.RECOMPUTE: costs.recompute_ns,
-            ActionKind.BACKWARD: costs.backward_ns,
-        }
+        durations = costs.durations_ns
         self._cell: list[_Stage] = []
         for orders in plan.orders:
             for stage, order in enumerate(orders):
@@ -120,10 +119,11 @@ class PlanRun:
         return [taken_ns for link in links.values() for taken_ns in link.transfers_ns]
 
     def _advance(self, each: _Stage, runnable: deque[_Stage]) -> None:
-        """Run the stage's actions until one needs a message that has not arrived."""
+        """Run the stage's actions until one needs a message that has not arrived, or waits for the stage's own."""
         pipeline, stage = divmod(each.number, self._stages)
         now_ns = each.times[-1][1] if each.times else each.free_ns
-        while len(each.times) < len(each.steps):
+        while len(each.times) < len(each.steps) and not each.held:
+            now_ns = max(now_ns, each.released_ns)
             sent, needed, duration_ns, microbatch = each.steps[len(each.times)]
             if needed is not None:
                 arrived_ns = each.arrived_ns.get((needed, microbatch))
@@ -133,21 +133,22 @@ class PlanRun:
             each.times.append((now_ns, now_ns + duration_ns))
             now_ns += duration_ns
             if sent is not None:
+                each.held = self._costs.sends_block
                 self._offer(self._links[sent, stage, pipeline], (pipeline, microbatch), now_ns, runnable)
 
     def _offer(self, link: _Link, turn: Turn, ready_ns: int, runnable: deque[_Stage]) -> None:
-        """Send a ready transfer, if it has its turn, and those that waited for it. Add receivers to ``runnable``."""
+        """Send a ready transfer in its turn, and those that waited for it. Add who may go on to ``runnable``."""
         if link.turns is None:
-            runnable.append(self._send(link, turn, ready_ns))
+            runnable.extend(self._send(link, turn, ready_ns))
             return
         link.offered_ns[turn] = ready_ns
         while link.position < len(link.turns) and link.turns[link.position] in link.offered_ns:
             following = link.turns[link.position]
             link.position += 1
-            runnable.append(self._send(link, following, link.offered_ns.pop(following)))
+            runnable.extend(self._send(link, following, link.offered_ns.pop(following)))
 
-    def _send(self, link: _Link, turn: Turn, ready_ns: int) -> _Stage:
-        """Send a transfer. Return the stage that receives it."""
+    def _send(self, link: _Link, turn: Turn, ready_ns: int) -> list[_Stage]:
+        """Send a transfer. Return the stage that receives it, and the one that sends it if that was held."""
         pipeline, microbatch = turn
         left_ns, arrived_ns = link.state.send(ready_ns)
         link.transfers_ns.append(arrived_ns - max(ready_ns, link.free_ns))
@@ -156,13 +157,16 @@ class PlanRun:
         sender.sent_ns = max(sender.sent_ns, left_ns)
         receiver = self._cell[sender.number + (1 if link.kind is MessageKind.ACTIVATION else -1)]
         receiver.arrived_ns[link.kind, microbatch] = arrived_ns
-        return receiver
+        if not sender.held:
+            return [receiver]
+        sender.held, sender.released_ns = False, left_ns
+        return [receiver, sender]
 
     def _end_iteration(self) -> None:
         """Set when each stage may begin the next iteration: after all-reduce and optimizer, and once its sends left."""
         for stage in range(self._stages):
             replicas = self._cell[stage :: self._stages]
-            ready_ns = max((each.times[-1][1] for each in replicas if each.times), default=0)
+            ready_ns = max((max(each.times[-1][1], each.released_ns) for each in replicas if each.times), default=0)
             between_ns = self._costs.between_ns[stage] if self._costs.between_ns else 0
             for each in replicas:
                 each.free_ns = max(ready_ns + between_ns, each.sent_ns)
@@ -181,6 +185,15 @@ def iteration_ns(plan: CellPlan, costs: CellCosts) -> int:
     return sum(_length_ns(run.iterate()) for _ in range(_PRICED_ITERATIONS)) // _PRICED_ITERATIONS
 
 
+def comes_to_an_end(plan: CellPlan, costs: CellCosts) -> bool:
+    """Return whether no stage of the plan waits for ever."""
+    try:
+        PlanRun(plan, costs).iterate()
+    except ValueError:
+        return False
+    return True
+
+
 def _directions(boundary: int) -> tuple[tuple[MessageKind, int], tuple[MessageKind, int]]:
     return (MessageKind.ACTIVATION, boundary), (MessageKind.GRADIENT, boundary + 1)
 
@@ -197,10 +210,10 @@ def _opened(costs: BoundaryCosts) -> LinkState:
 def _needed(kind: ActionKind, stage: int, stages: int) -> MessageKind | None:
     if kind is ActionKind.FORWARD and stage > 0:
         return MessageKind.ACTIVATION
-    return MessageKind.GRADIENT if kind is ActionKind.BACKWARD and stage < stages - 1 else None
+    return MessageKind.GRADIENT if kind in TAKES_GRADIENT and stage < stages - 1 else None
 
 
 def _sent(kind: ActionKind, stage: int, stages: int) -> MessageKind | None:
     if kind is ActionKind.FORWARD and stage < stages - 1:
         return MessageKind.ACTIVATION
-    return MessageKind.GRADIENT if kind is ActionKind.BACKWARD and stage > 0 else None
+    return MessageKind.GRADIENT if kind in TAKES_GRADIENT and stage > 0 else None

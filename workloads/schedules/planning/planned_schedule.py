@@ -2,14 +2,19 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
-from workloads.schedules.action import Action, ActionKind
+from ground.compiled_core.own_subclasses import mypyc_attr
+from workloads.schedules.action import Action, ActionKind, known_action
 from workloads.schedules.fixed_order import FixedOrder
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, options_for
+from workloads.schedules.schedule import require_method
+
+_KINDS: Final = {kind.value: kind for kind in ActionKind}
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PlannedSchedule(FixedOrder):
     """Each stage follows the list that ``plan`` has made for it.
 
@@ -22,7 +27,8 @@ class PlannedSchedule(FixedOrder):
     last_stage_recomputes: ClassVar[bool] = False
     recomputes_ahead: ClassVar[bool] = True
 
-    def __init__(self, shape: PipelineShape, *, orders: Sequence[Sequence[Sequence[Any]] | None]) -> None:
+    def __init__(self, shape: PipelineShape, *, orders: object) -> None:
+        require_method(type(self), PlannedSchedule, "plan")
         super().__init__(shape)
         if isinstance(orders, str) or not isinstance(orders, Sequence) or len(orders) != shape.stages:
             raise ValueError(f"orders: give one list for each of the {shape.stages} stages")
@@ -47,8 +53,9 @@ class PlannedSchedule(FixedOrder):
             raise ValueError(f"orders.{stage}: this schedule was made without the list of stage {stage}")
         return planned
 
-    def _checked(self, stage: int, entries: Sequence[Sequence[Any]]) -> tuple[Action, ...]:
-        kinds, where = self.kinds(stage), f"orders.{stage}"
+    def _checked(self, stage: int, entries: object) -> tuple[Action, ...]:
+        own: Any = self
+        kinds, where = own.kinds(stage), f"orders.{stage}"
         if isinstance(entries, str) or not isinstance(entries, Sequence):
             raise ValueError(f"{where}: expected a list, found {entries!r}")
         actions: list[Action] = []
@@ -72,11 +79,11 @@ class PlannedSchedule(FixedOrder):
         return tuple(actions)
 
 
-def _action(entry: Sequence[Any], where: str) -> Action:
+def _action(entry: Any, where: str) -> Action:
     try:
         kind, microbatch = entry
         if type(microbatch) is int:
-            return Action(ActionKind(kind), microbatch)
-    except (TypeError, ValueError):
+            return known_action(_KINDS[kind], microbatch)
+    except (KeyError, TypeError, ValueError):
         pass
     raise ValueError(f"{where}: {entry!r} is no [kind, microbatch]")

@@ -53,8 +53,9 @@ class RingAllReduce:
         ``add(total, part)`` adds ``part`` to ``total``, element by element; both are bytes of whole elements.
         ``await_event`` waits for one event of the rank's queue and handles it, an event of the ring by ``handle``. Its
         errors end the run. After the return the transport no longer uses ``data``. Every replica must call this once an
-        iteration, with the same iteration, size and element size. Raise ValueError if the data cannot be cut,
-        TransportError if the previous replica sends a chunk that does not fit.
+        iteration, with the same iteration, size and element size. Where there are several all-reduces in an iteration,
+        ``iteration`` counts them instead. Raise ValueError if the data cannot be cut, TransportError if the previous
+        replica sends a chunk that does not fit.
         """
         self._sent = False
         if self._transport.blank:

@@ -118,6 +118,6 @@ class RingEnd:
         what = f"chunk at {header.offset} of the segment of ring step {header.number}"
         if link.peer.rank != self.previous:
             raise FrameError(f"it sent the {what}, but is not the previous rank in the ring")
-        if header.number >= self._steps or header.iteration >= self._config.iterations:
-            raise FrameError(f"it sent the {what} in iteration {header.iteration}, which does not exist")
+        if header.number >= self._steps or header.iteration >= self._config.all_reduces:
+            raise FrameError(f"it sent the {what} in all-reduce {header.iteration}, which does not exist")
         return _Arrival(link.peer, header, self._pool.take(header.length), self._arrived)

@@ -89,7 +89,7 @@ def svg(paint: Callable[[Figure, Layout], float], description: str, salt: str, w
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'<g id="[^"]*"', "<g", text)
     # Cut coordinates to a hundredth of a pixel: further digits are invisible, but most of a timeline's size.
-    text = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text)
+    text = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(?<=\.\d\d)\d+", "", path[0]), text)
     box = re.search(r'viewBox="[^"]*"', text)
     opening = f'<svg xmlns:xlink="http://www.w3.org/1999/xlink" {box[0] if box else ""} role="img" '
     return Markup(opening + f'aria-label="{escape(description)}">' + text[text.index(">") + 1 :])  # noqa: S704 - escaped by matplotlib

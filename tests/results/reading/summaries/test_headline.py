@@ -7,6 +7,7 @@ import pytest
 import results
 from results.metrics.bootstrap import median_interval
 from results.reading.summaries.headline import by_point, headline, interval_note, point_text, saturation_note
+from tests.support.results.runs import flat, made
 
 BuildRun = Callable[..., Path]
 
@@ -24,6 +25,27 @@ def test_repeats_give_the_median_and_the_range(build_run: BuildRun) -> None:
     row = headline(run)[0]
     assert [row.fastest_s, row.iteration_time_s, row.slowest_s] == times_s
     assert times_s[0] < times_s[2]
+
+
+def test_the_iteration_is_set_against_the_lower_bound_of_its_trials(tmp_path: Path) -> None:
+    run = made(tmp_path, {("10ms", "x"): flat(1.0)}, bound={"time_ns": 800_000_000, "part": "gpu of stage 2"})
+    (row,) = headline(run)
+    assert (row.over_bound, row.bound_part) == (1.25, "gpu of stage 2")
+    assert (
+        run.summary[["bound_s", "bound_part", "over_bound"]].to_numpy().tolist() == [[0.8, "gpu of stage 2", 1.25]] * 5
+    )
+
+
+def test_a_time_below_its_bound_is_shown_as_it_is(tmp_path: Path) -> None:
+    (row,) = headline(
+        made(tmp_path, {("10ms", "x"): flat(1.0)}, bound={"time_ns": 1_010_000_000, "part": "gpu of stage 0"})
+    )
+    assert row.over_bound == pytest.approx(1 / 1.01)
+
+
+def test_a_trial_of_which_no_bound_is_known_has_none(tmp_path: Path) -> None:
+    (row,) = headline(made(tmp_path, {("10ms", "x"): flat(1.0)}))
+    assert (row.over_bound, row.bound_part) == (None, None)
 
 
 def test_the_speed_up_is_against_the_first_variant_in_the_same_sweep_point(build_run: BuildRun) -> None:
@@ -64,6 +86,20 @@ def test_a_simulation_has_no_interval(build_run: BuildRun) -> None:
     rows = headline(results.load(build_run(manifest={"engine": "simulate"})))
     assert [row.interval_s for row in rows] == [None] * 4
     assert interval_note(rows) == ""
+
+
+def test_a_simulation_that_draws_has_the_interval_of_its_repeats(build_run: BuildRun) -> None:
+    rows = headline(results.load(build_run(manifest={"engine": "simulate"}, repeats=3, drawn=True)))
+    for row in rows:
+        assert row.interval_s is not None
+        assert row.iteration_time_s is not None
+        assert row.interval_s[0] <= row.iteration_time_s <= row.interval_s[1]
+    assert "95 % bootstrap interval" in interval_note(rows)
+
+
+def test_a_simulation_that_draws_once_says_why_it_has_no_interval(build_run: BuildRun) -> None:
+    rows = headline(results.load(build_run(manifest={"engine": "simulate"}, drawn=True)))
+    assert {row.without_interval for row in rows} == {"1 repeat, no interval"}
 
 
 @pytest.mark.parametrize(("repeats", "words"), [(1, "1 repeat, no interval"), (2, "2 repeats, no interval")])

@@ -43,6 +43,7 @@ def row(
         calibrated=True,
         saturation=Saturation.of([{}]),
         simulated=False,
+        exact=False,
     )
 
 

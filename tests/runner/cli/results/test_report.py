@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -23,12 +24,20 @@ def wanbed(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 
 
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the file of a small experiment, and its run."""
+    folder = tmp_path_factory.mktemp("simulated")
+    (folder / "small.yaml").write_text(yaml.safe_dump(SMALL))
+    assert wanbed("simulate", str(folder / "small.yaml"), "--runs", str(folder / "runs")).exit_code == 0
+    return folder
+
+
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def run(simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The folder of a small run, below where the commands are typed."""
+    shutil.copytree(simulated, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    Path("small.yaml").write_text(yaml.safe_dump(SMALL))
-    assert wanbed("simulate", "small.yaml").exit_code == 0
     (path,) = Path("runs").iterdir()
     (path / "report.html").unlink()
     return str(path)

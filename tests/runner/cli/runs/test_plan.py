@@ -8,6 +8,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from results.text.number_text import percent_text, three_digits
 from runner.cli.command_line import app
 from runner.planner.candidate import Candidate, Price, Pricing
 from runner.planner.pricing import simulated_pricing
@@ -125,6 +126,20 @@ def test_a_search_that_is_cut_off_says_so() -> None:
     done = planned(document(THREE, 7, links=SLOW), "--simulations", "1")
     assert "search cut off after 1 simulation: a better plan may exist" in done.output
     assert "gives more" not in done.output
+    answer = json.loads(planned(document(THREE, 7, links=SLOW), "--simulations", "1", "--json").stdout)
+    chosen, most = answer["chosen"]["tokens_per_s"], answer["tokens_per_s_at_most"]
+    assert most > chosen
+    assert answer["gap"] == pytest.approx(most / chosen - 1)
+    more = percent_text(answer["gap"])
+    assert f"no plan exceeds     {three_digits(most)} tokens a second, {more} more, by the bounds" in done.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_proven_answer_has_no_gap() -> None:
+    done = planned(document(THREE, 6, links=SLOW), "--json")
+    answer = json.loads(done.stdout)
+    assert (answer["gap"], answer["tokens_per_s_at_most"]) == (0, answer["chosen"]["tokens_per_s"])
+    assert "no plan exceeds" not in planned(document(THREE, 6, links=SLOW)).output
 
 
 @pytest.mark.usefixtures("folder")

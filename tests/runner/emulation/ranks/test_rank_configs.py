@@ -367,3 +367,16 @@ def test_over_a_relay_peers_have_the_addresses_at_which_they_are_reached_and_hol
         ["127.7.0.2", "127.7.1.3"],
         ["127.7.1.2"],
     ]
+
+
+def test_ranks_are_told_their_buckets_where_all_reduces_overlap() -> None:
+    buckets = {"transport": {"all_reduce_overlap": True, "bucket": "1MiB"}}
+    compute = {"forward": "1ms", "activation": "1KiB", "gradient": ["5MiB", "100KiB"]}
+    topology = {"datacenters": [{"name": "east", "hosts": 4}]}
+    training = {"stages": 2, "pipelines": 2}
+    overlapping = point(topology=topology, compute=compute, training=training, variants=[{**PAIR, **buckets}])
+    assert [plan.links.buckets for plan in planned(overlapping)] == [5, 1, 5, 1]
+    apart = point(topology=topology, compute=compute, training=training, variants=[PAIR])
+    assert {plan.links.buckets for plan in planned(apart)} == {0}
+    alone = point(topology=topology, compute=compute, training={"stages": 2}, variants=[{**PAIR, **buckets}])
+    assert {plan.links.buckets for plan in planned(alone)} == {0}

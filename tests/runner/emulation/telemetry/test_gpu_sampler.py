@@ -8,7 +8,7 @@ from results.records.schema import GpuSample
 from results.records.trial_tables import GPU_TABLE
 from runner.emulation.telemetry.gpu_sampler import GpuSampler
 from runner.emulation.telemetry.sampling import sampling
-from testbed.testbed import Testbed
+from testbed.running_testbed import RunningTestbed
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 
 
@@ -19,10 +19,11 @@ def binding(monkeypatch: pytest.MonkeyPatch) -> FakePynvml:
     return fake
 
 
-def hosts_owning(*uuids: str) -> Testbed:
+def hosts_owning(*uuids: str) -> RunningTestbed:
     """A testbed whose hosts own these GPUs, the first of them twice."""
     seats = [SimpleNamespace(uuid=uuid) for uuid in (*uuids, *uuids[:1])]
-    return SimpleNamespace(gpus=SimpleNamespace(seats=lambda: seats) if uuids else None)  # type: ignore[return-value]
+    gpus = SimpleNamespace(seats=lambda: seats) if uuids else None
+    return SimpleNamespace(gpus=gpus, rack=None)  # type: ignore[return-value]
 
 
 def sampled(*uuids: str) -> tuple[list[GpuSample], dict[str, str]]:

@@ -40,7 +40,7 @@ def test_what_the_network_costs_is_reported_as_a_share_of_one_core() -> None:
 
 
 def test_the_load_is_not_sampled_in_virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    testbed = SimpleNamespace(network_cpu_time_s=lambda: None)
+    testbed = SimpleNamespace(network_cpu_time_s=lambda: None, rack=None)
     assert LoadSampler.of(testbed, ExitStack()) is not None  # type: ignore[arg-type]
     monkeypatch.setattr(load_sampler, "in_virtual_time", lambda: True)
     assert LoadSampler.of(testbed, ExitStack()) is None  # type: ignore[arg-type]

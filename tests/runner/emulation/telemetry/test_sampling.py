@@ -16,11 +16,11 @@ from results.records.schema import trial_schema
 from results.records.trial_tables import TrialTable
 from runner.emulation.telemetry.sampling import Sampler, Samples, SamplingLoop, sampling
 from testbed.kernel.missing import MissingError
+from testbed.running_testbed import RunningTestbed
 from testbed.substrate.substrate import SubstrateError
-from testbed.testbed import Testbed
 
 COUNTS = TrialTable("counts.parquet", "counts", trial_schema(("time_ns", pa.int64(), "when")), tuple)
-NO_TESTBED: Testbed = SimpleNamespace()  # type: ignore[assignment]
+NO_TESTBED: RunningTestbed = SimpleNamespace(rack=None)  # type: ignore[assignment]
 
 
 class Counting(Sampler[int]):
@@ -36,7 +36,7 @@ class Counting(Sampler[int]):
         self.failed = threading.Event()
 
     @classmethod
-    def of(cls, testbed: Testbed, ending: ExitStack) -> Self | None:
+    def of(cls, testbed: RunningTestbed, ending: ExitStack) -> Self | None:
         return cls()
 
     def read(self) -> int | None:
@@ -157,7 +157,7 @@ class Refused(Counting):
     closed = False
 
     @classmethod
-    def of(cls, testbed: Testbed, ending: ExitStack) -> Self | None:
+    def of(cls, testbed: RunningTestbed, ending: ExitStack) -> Self | None:
         ending.callback(setattr, cls, "closed", True)
         return cls()
 
@@ -175,7 +175,7 @@ def test_a_first_reading_that_fails_is_raised_at_once_and_all_is_closed() -> Non
 
 class Needless(Counting):
     @classmethod
-    def of(cls, testbed: Testbed, ending: ExitStack) -> Self | None:
+    def of(cls, testbed: RunningTestbed, ending: ExitStack) -> Self | None:
         return None
 
 

@@ -15,9 +15,12 @@ GPU_A, GPU_B = Part("computing", ("a",), 0), Part("computing", ("b",), 1)
 HELD_A, LINK = Part("schedule", ("a",), 0), Part("link", ("a", "b"))
 
 
-def path_of(rows: list[Row], begin_ns: int = 0, cells: int = 1) -> tuple[dict[Part, int], dict[Part, int]]:
+def path_of(
+    rows: list[Row], begin_ns: int = 0, cells: int = 1, *, overlap: bool = True
+) -> tuple[dict[Part, int], dict[Part, int]]:
     """Return the critical path of one iteration of two stages, one in each datacenter."""
-    task = task_of(document({"a": 2, "b": 2}, 2, variants=[{"name": "v", "schedule": "gpipe"}]))
+    variant_document = {"name": "v", "schedule": "gpipe", "transport": {"overlap": overlap}}
+    task = task_of(document({"a": 2, "b": 2}, 2, variants=[variant_document]))
     variant = task.resolve(Candidate(cells, 1, (("a", 1), ("b", 1))))
     in_order = sorted(rows, key=lambda row: (row[0], row[3], row[4]))
     rank, kind, microbatch, start, end, peer = (np.array(column) for column in zip(*in_order, strict=True))
@@ -71,6 +74,32 @@ def test_an_all_reduce_goes_back_to_the_replica_that_was_ready_last() -> None:
     assert parts == {Part("all_reduce", ("a",), 0): 20, GPU_A: 30}
 
 
+def test_buckets_go_back_to_the_bucket_before_or_into_the_backward_that_completed_them() -> None:
+    """Both replicas complete a bucket at 20 and at 40 of a backward of 40; each is summed for 30."""
+    rows: list[Row] = []
+    for rank in (0, 2):
+        rows += [
+            (rank, "backward", 0, 0, 40, -1),
+            (rank, "all_reduce", -1, 20, 50, -1),
+            (rank, "all_reduce", -1, 50, 80, -1),
+            (rank, "optimizer", -1, 80, 85, -1),
+        ]
+    parts, _ = path_of(rows, cells=2)
+    assert parts == {Part("all_reduce", ("a",), 0): 60, GPU_A: 20 + 5}
+
+
+def test_a_bucket_that_waited_for_the_backward_leaves_the_one_before_it_out() -> None:
+    rows: list[Row] = []
+    for rank in (0, 2):
+        rows += [
+            (rank, "backward", 0, 0, 40, -1),
+            (rank, "all_reduce", -1, 20, 35, -1),
+            (rank, "all_reduce", -1, 40, 55, -1),
+        ]
+    parts, _ = path_of(rows, cells=2)
+    assert parts == {Part("all_reduce", ("a",), 0): 15, GPU_A: 40}
+
+
 def test_an_optimizer_step_that_waits_for_the_last_send_waits_for_the_link() -> None:
     rows: list[Row] = [
         (1, "backward", 0, 0, 10, -1),
@@ -84,3 +113,18 @@ def test_an_optimizer_step_that_waits_for_the_last_send_waits_for_the_link() -> 
 def test_waiting_for_the_last_send_crosses_no_link() -> None:
     _, crossings = path_of([(1, "backward", 0, 0, 10, -1), (1, "send", 0, 10, 40, 0), (1, "optimizer", -1, 40, 45, -1)])
     assert crossings == {}
+
+
+def test_where_sends_block_a_computation_after_a_send_waits_for_the_link() -> None:
+    rows: list[Row] = [
+        (0, "forward", 0, 0, 10, -1),
+        (0, "send", 0, 10, 40, 1),
+        (0, "forward", 1, 42, 52, -1),
+    ]
+    assert path_of(rows, overlap=False) == ({GPU_A: 10 + 10, LINK: 30, HELD_A: 2}, {})
+    assert path_of(rows) == ({GPU_A: 10 + 10, HELD_A: 32}, {})
+
+
+def test_where_sends_block_a_tensor_that_arrives_during_a_send_is_not_waited_for() -> None:
+    parts, _ = path_of([*ONE[:5], (0, "send", 0, 10, 80, 1), (0, "backward", 0, 80, 100, -1)], overlap=False)
+    assert parts == {GPU_A: 10 + 20, LINK: 70}

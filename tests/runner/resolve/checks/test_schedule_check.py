@@ -1,15 +1,19 @@
 """Test that a schedule of another package is refused before anything runs, with the reason."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from runner.resolve.checks import schedule_check
-from runner.resolve.checks.schedule_check import check_schedule
+from runner.resolve.checks.schedule_check import check_schedule, planned
+from tests.workloads.schedules.planning.test_plan_run import crossed_turns
 from workloads.schedules.action import Action, ActionKind
+from workloads.schedules.atlas import Atlas
 from workloads.schedules.gpipe import GPipe
 from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
 from workloads.schedules.schedule import Schedule
 
 SHAPE = PipelineShape(2, 4)
@@ -133,3 +137,18 @@ def test_a_deadlock_names_what_the_stage_waits_for_and_what_its_list_has_next() 
 def test_a_list_of_something_else_is_refused() -> None:
     assert fault(NoList).startswith(f"TypeError: 'NoneType' object is not iterable ({__file__}:")
     assert fault(Words) == "Words.order(0) has 'forward' at position 0, which is no Action"
+
+
+class Crossing(Atlas):
+    @classmethod
+    def plan(cls, costs: CellCosts, **_options: Any) -> CellPlan:
+        return crossed_turns()
+
+
+def test_a_plan_whose_turns_wait_for_each_other_is_refused_where_sends_block() -> None:
+    shared = BoundaryCosts(5, 10, shared=True)
+    shape, times = PipelineShape(3, 2), (10,) * 3
+    costs = CellCosts(shape, 2, times, times, times, (shared, shared))
+    assert planned(Crossing, costs, {}) == crossed_turns()
+    with pytest.raises(ValueError, match="its plan deadlocks where sends block"):
+        planned(Crossing, replace(costs, sends_block=True), {})

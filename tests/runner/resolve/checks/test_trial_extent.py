@@ -85,6 +85,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "compute.activation: one connection or group of them fills 2247105312 windows one after the other, more than "
         "10000000: give less of it, a larger transport.window, or more connections",
     ),
+    "buckets by the hundred million": (
+        {
+            "compute.gradient": "1000GiB",
+            "variants": [
+                {
+                    "name": "a",
+                    "schedule": "gpipe",
+                    "transport": {"model": "ideal", "all_reduce_overlap": True, "bucket": "4KiB"},
+                }
+            ],
+        },
+        "variants.0.transport.bucket: 3.15e+09 spans of all-reduces to keep, more than 1e+08: give larger buckets",
+    ),
     "more spans than memory holds": (
         {"training": {**SMALL["training"], "iterations": 10_000, "microbatches": 4096}},
         "training.iterations: 6.55e+08 spans to keep, more than 1e+08: give fewer iterations",

@@ -101,8 +101,16 @@ def test_a_trace_can_be_swept(folder: Path) -> None:
             "variants.0.transport.sharing: temporal: each message of a trace goes over the connections of its own two",
         ),
         (
+            {"variants": [{"name": "v", "transport": {"overlap": False}}]},
+            "variants.0.transport.overlap: false: the trace has its own order of computations and messages: leave",
+        ),
+        (
             {"variants": [{"name": "v", "transport": {"all_reduce": "nccl"}}]},
             "variants.0.transport.all_reduce: nccl all-reduces what torch computes",
+        ),
+        (
+            {"variants": [{"name": "v", "transport": {"all_reduce_overlap": True}}]},
+            "variants.0.transport.all_reduce_overlap: the trace has its own all-reduces",
         ),
         (
             {"topology": {"datacenters": [{"name": "east", "hosts": 2}]}},

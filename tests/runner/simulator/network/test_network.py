@@ -96,3 +96,18 @@ def test_a_line_is_as_fast_as_the_narrowest_of_what_it_crosses() -> None:
     of = network(intra={"rate": "8Mbit"}, wan={"rate": "80Mbit", "node_pair_rate": "40Mbit"})
     places = of.variant.placement.places
     assert of.line((places[0], places[-1])).rate_bps == 8 * MEGABYTE
+
+
+def test_only_what_crosses_the_wan_is_remembered() -> None:
+    of = network(intra={"rate": "8Mbit"})
+    places = {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
+    events = EventQueue()
+    within, across = ((places[one], places["east-1.0"]) for one in ("east-0.0", "west-0.0"))
+    channels = of.channels([within, across], events)
+    for channel in channels.values():
+        channel.queue(0, MEGABYTE, lambda *_: None)
+    while events.handle_next_instant():
+        pass
+    assert not channels[within].history
+    # The two share the port of 1 MB/s.
+    assert list(channels[across].history) == [0, 2 * 10**9, MEGABYTE]

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.simulator.network.wan_traffic import part_sent
+from runner.simulator.variant_simulation import simulate_variant
+from tests.runner.simulator.variants import sweep_point
 
 DAY_NS = 86_400 * 10**9
 
@@ -19,3 +21,23 @@ def test_a_part_of_a_stretch_grows_with_time_to_the_whole(size: int, whole_ns: i
     assert (np.diff(sent) >= 0).all()
     exact = [size * moved // whole_ns for moved in moved_ns.tolist()]
     assert sent.tolist() == pytest.approx(exact, rel=1e-9, abs=1)
+
+
+def test_node_pairs_are_told_in_the_order_of_their_senders() -> None:
+    names = ["west", "middle", "east"]
+    document = {
+        "topology": {
+            "datacenters": [{"name": name, "hosts": 6} for name in names],
+            "wan": {"latency": "1ms", "rate": "1Gbit"},
+        },
+        "compute": {"forward": "1ms", "activation": "1KB", "gradient": "1KB"},
+        "training": {"stages": 3, "pipelines": 6, "microbatches": 1, "iterations": 1, "warmup": 0},
+        "engine": "simulate",
+        "variants": [{"name": "any", "schedule": "gpipe", "placement": names}],
+    }
+    point = sweep_point(document)
+    simulation = simulate_variant(point.topology, point.variants[0], 1, symmetry=False)
+    ways = [("west", "middle"), ("middle", "west"), ("middle", "east"), ("east", "middle")]
+    assert [(traffic.source, traffic.destination) for traffic in simulation.traffic] == [
+        (f"{one}-{pipeline}", f"{other}-{pipeline}") for pipeline in range(6) for one, other in ways
+    ]

@@ -97,14 +97,14 @@ def test_a_replayed_iteration_takes_as_long_as_the_schedules(
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1", "dp"])
 def test_a_measured_iteration_is_repeated_iteration_after_iteration(tmp_path: Path, schedule: str) -> None:
     stages = 1 if schedule == "dp" else 2
-    document = {
+    document: dict[str, Any] = {
         "topology": {"datacenters": [{"name": each, "hosts": 2} for each in "ab"], "wan": {"latency": "20ms"}},
         "compute": {"forward": "9ms", "optimizer": "2ms", "activation": "2MiB", "gradient": "4MB"},
         "training": {"stages": stages, "pipelines": 2, "microbatches": 4, "iterations": 3, "warmup": 0},
         "variants": [{"name": schedule, "schedule": schedule}],
     }
     if stages == 1:
-        del document["compute"]["activation"]  # type: ignore[attr-defined]
+        del document["compute"]["activation"]
     point = sweep_point(document)
     simulation = simulate_variant(point.topology, point.variants[0], 3)
     folder = write_trace(tmp_path, nodes_of(point.variants[0], simulation, 1))

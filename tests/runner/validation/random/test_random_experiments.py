@@ -19,9 +19,8 @@ from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from runner.simulator.variant_simulation import simulate_variant
 from runner.validation.experiment_traits import traits
-from runner.validation.random.random_experiments import MOST_BYTES, draw_experiment
+from runner.validation.random.random_experiments import MOST_BYTES, SCHEDULES, draw_experiment
 from runner.validation.random.random_layout import MOST_HOSTS
-from workloads.schedules.registry import schedule_names
 
 MIB = 2**20
 SEEDS = range(300)
@@ -82,7 +81,7 @@ def test_a_draw_is_written_as_a_user_writes(seed: int, number: int) -> None:
 @pytest.mark.parametrize(
     "trait",
     [
-        *schedule_names(),
+        *sorted(set(SCHEDULES)),
         *("2 datacenters", "3 datacenters", "4 datacenters", "datacenters differ", "links differ"),
         *("default placement", "placed stage by stage", "placed pipeline by pipeline"),
         *("ranks share hosts", "several pipelines", "several cells", "temporal sharing"),

@@ -80,6 +80,14 @@ def test_every_node_pair_has_a_leaf_that_serialises_at_its_rate(
     }
 
 
+def test_a_port_for_some_senders_has_the_leaves_of_their_pairs_by_the_same_numbers() -> None:
+    port = wan_port(TRUNK, 3, 2)
+    whole, part = wan_port_shape(EAST, port), wan_port_shape(EAST, port, ["east-1"])
+    minors = {DEFAULT_CLASS, pair_class(1, 0, 2), pair_class(1, 1, 2)}
+    assert part.classes == tuple(each for each in whole.classes if each.minor in minors)
+    assert (part.trunk, part.classifier) == (whole.trunk, whole.classifier)
+
+
 @given(st.builds(SharedRate, st.integers(MIN_BYTES_PER_S, 10**11), st.integers(1, 60 * 10**6)), st.integers(1, 5))
 def test_node_pairs_borrow_their_rate_from_a_shared_trunk(trunk: SharedRate, pairs: int) -> None:
     shape = wan_port_shape(EAST, wan_port(trunk, pairs, 1))

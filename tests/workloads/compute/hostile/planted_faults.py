@@ -128,7 +128,7 @@ FAULTS = (
     Fault(
         "a backward does not wait for its gradient",
         COMPUTE,
-        "            self._received[Message(MessageKind.GRADIENT, action.microbatch)][0].let_compute_wait()\n",
+        "            self._received[Message(MessageKind.GRADIENT, *key)][0].let_compute_wait()\n",
         "            pass\n",
     ),
     Fault(

@@ -43,7 +43,9 @@ MESSAGE_BYTES = 4 * ELEMENTS
 PREFILL = InferenceWork(TINY, SEED, "auto")
 
 
-def training(work: TorchWork, gpu: HostileGpu | None, *, overlaps: bool, iterations: int = 2) -> HandDriven:
+def training(
+    work: TorchWork, gpu: HostileGpu | None, *, overlaps: bool, iterations: int = 2, buckets: int = 0
+) -> HandDriven:
     """Train by hand. With ``overlaps`` messages arrive while the host waits for a GPU that computes something else."""
     arrived: deque[Callable[[], None]] = deque()
 
@@ -53,7 +55,11 @@ def training(work: TorchWork, gpu: HostileGpu | None, *, overlaps: bool, iterati
     if gpu is not None:
         gpu.meanwhile = lambda: arrived.popleft()() if arrived else None
     return train_by_hand(
-        work, iterations, meanwhile=arrived.append if overlaps else None, after_each=waits_for_each_action
+        work,
+        iterations,
+        meanwhile=arrived.append if overlaps else None,
+        after_each=waits_for_each_action,
+        buckets=buckets,
     )
 
 

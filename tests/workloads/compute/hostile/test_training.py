@@ -67,6 +67,14 @@ def test_every_path_of_an_iteration_trains_as_on_the_cpu(changes: dict[str, obje
 
 
 @pytest.mark.parametrize(("order", "seed"), ORDERS)
+def test_gradients_that_are_handed_over_in_buckets_are_those_of_the_cpu(order: Order, seed: int) -> None:
+    for work in WORKS:
+        with on_hostile_gpu(order, seed) as gpu:
+            found = training(work, gpu, overlaps=True, buckets=3)
+        assert_same_bits(found, on_the_cpu(work))
+
+
+@pytest.mark.parametrize(("order", "seed"), ORDERS)
 def test_messages_and_sums_are_staged_right_without_any_wait_for_kernels(order: Order, seed: int) -> None:
     for program in range(6):
         expected = staging(None, program)

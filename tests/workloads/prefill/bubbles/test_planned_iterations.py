@@ -41,3 +41,13 @@ def test_a_plan_that_waits_for_itself_is_refused() -> None:
     cell = CellCosts(PipelineShape(2, 1), 1, (1, 1), (1, 1), (0, 0), (BoundaryCosts(0, 0, shared=False),))
     with pytest.raises(ValueError, match="do not come to an end"):
         planned_iterations(CellPlan((((BACKWARD, FORWARD), (FORWARD, BACKWARD)),), ((),), ((),), 0), cell, 0)
+
+
+def test_the_bubble_after_a_send_that_blocks_begins_with_it() -> None:
+    cell = CellCosts(
+        PipelineShape(2, 2), 1, (10, 10), (20, 20), (0, 0), (BoundaryCosts(5, 40, shared=False),), sends_block=True
+    )
+    later = Action(ActionKind.FORWARD, 1), Action(ActionKind.BACKWARD, 1)
+    orders = (FORWARD, later[0], BACKWARD, later[1])
+    planned = planned_iterations(CellPlan(((orders, orders),), ((),), ((),), 0), cell, 0)
+    assert [action.start_ns for action in planned[0, 0].actions] == [0, 50, 180, 240]

@@ -1,6 +1,6 @@
 """A plan run strictly, iteration after iteration, over links that remember."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -8,7 +8,7 @@ from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
 from workloads.schedules.planning.cell_planner import plan_cell
-from workloads.schedules.planning.plan_run import PlanRun, iteration_ns
+from workloads.schedules.planning.plan_run import PlanRun, comes_to_an_end, iteration_ns
 
 FORWARD, BACKWARD = Action(ActionKind.FORWARD, 0), Action(ActionKind.BACKWARD, 0)
 ONE = CellPlan((((FORWARD, BACKWARD), (FORWARD, BACKWARD)),), ((),), ((),), 0)
@@ -78,3 +78,35 @@ def test_slow_links_get_a_plan_for_slower_links() -> None:
     unknowing, knowing = plan_cell(by_rate), plan_cell(slow)
     assert knowing.orders != unknowing.orders
     assert knowing.makespan_ns == iteration_ns(knowing, slow) < iteration_ns(unknowing, slow)
+
+
+def test_a_stage_whose_send_blocks_acts_again_when_it_has_left() -> None:
+    def each(kind: ActionKind) -> tuple[Action, ...]:
+        return Action(kind, 0), Action(kind, 1)
+
+    whole = (*each(ActionKind.FORWARD), *each(ActionKind.BACKWARD))
+    plan = CellPlan(((whole, whole),), ((),), ((),), 0)
+    link = BoundaryCosts(5, 40, shared=False)
+    costs = CellCosts(PipelineShape(2, 2), 1, (10, 10), (20, 20), (0, 0), (link,), sends_block=True)
+    times = PlanRun(plan, costs).iterate()
+    assert times[0, 0][:2] == ((0, 10), (50, 60))
+    # The second activation is there at 105, the backward's gradient leaves at 175.
+    assert times[0, 1] == ((55, 65), (105, 115), (115, 135), (175, 195))
+    assert times[0, 0][2:] == ((180, 200), (240, 260))
+
+
+def crossed_turns() -> CellPlan:
+    """Stage 1 of pipeline 0 sends its gradient before its second activation, and that of pipeline 1 after it."""
+    f0, b0, f1, b1 = (Action(kind, each) for each in (0, 1) for kind in (ActionKind.FORWARD, ActionKind.BACKWARD))
+    outer, first, second = (f0, f1, b0, b1), (f0, b0, f1, b1), (f0, f1, b0, b1)
+    activations = ((0, 0), (1, 0), (0, 1), (1, 1))
+    gradients = ((1, 0), (0, 0), (0, 1), (1, 1))
+    orders = ((outer, first, (f0, b0, f1, b1)), (outer, second, outer))
+    return CellPlan(orders, (activations, activations), (gradients, activations), 0)
+
+
+def test_turns_that_cross_come_to_an_end_only_where_sends_do_not_block() -> None:
+    shared = BoundaryCosts(5, 10, shared=True)
+    costs = CellCosts(PipelineShape(3, 2), 2, (10,) * 3, (20,) * 3, (0,) * 3, (shared, shared))
+    assert comes_to_an_end(crossed_turns(), costs)
+    assert not comes_to_an_end(crossed_turns(), replace(costs, sends_block=True))

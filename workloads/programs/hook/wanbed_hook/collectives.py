@@ -102,6 +102,8 @@ def kind_of(name: str) -> str:
 def _gloo_collectives(trace: Trace, launches: Sequence[Launch]) -> Iterator[Collective]:
     """Find the launch of each event. A group carries its operations out in the order of their launches.
 
+    Threads of a group may overtake each other, and of operations that are alike nothing tells which event is whose. So
+    the first of them gets the first start and the first end: then none ends on one rank before it begins on another.
     An event without a launch, of a torch that keeps none, is of the only group if there is one.
     """
     events = [
@@ -113,13 +115,15 @@ def _gloo_collectives(trace: Trace, launches: Sequence[Launch]) -> Iterator[Coll
     waiting: dict[tuple[str | None, _Signature], deque[Launch]] = defaultdict(deque)
     for launch in launches:
         waiting[launch.group, (launch.name, launch.sizes)].append(launch)
-    only = next(iter(trace.groups.values())) if len(trace.groups) == 1 else ()
+    alike: dict[tuple[str | None, _Signature], list[Event]] = defaultdict(list)
     for each in events:
-        group = group_of.get(each.thread)
-        launched = waiting[group, _signature(each)]
-        launched_ns = launched.popleft().launched_ns if launched else each.start_ns
-        ranks = only if group is None else trace.groups.get(group, ())
-        yield _gloo_collective(each, launched_ns, ranks)
+        alike[group_of.get(each.thread), _signature(each)].append(each)
+    only = next(iter(trace.groups.values())) if len(trace.groups) == 1 else ()
+    for key, same in alike.items():
+        ranks = only if key[0] is None else trace.groups.get(key[0], ())
+        for each, end_ns in zip(same, sorted(event.end_ns for event in same)):
+            launched_ns = waiting[key].popleft().launched_ns if waiting[key] else each.start_ns
+            yield _gloo_collective(each._replace(end_ns=end_ns), launched_ns, ranks)
 
 
 def groups_of_threads(events: Iterable[Event], launches: Iterable[Launch]) -> dict[object, str]:

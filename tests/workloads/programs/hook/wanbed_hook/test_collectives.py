@@ -79,6 +79,19 @@ def test_operations_come_in_the_order_of_their_launches_and_so_do_their_starts()
     assert [(each.size_bytes, each.start_ns, each.end_ns) for each in found] == [(20, 20, 80), (24, 20, 90)]
 
 
+def test_the_first_of_operations_that_are_alike_begins_first_and_ends_first() -> None:
+    """Two threads took them from the queue in order, but the second was quicker, and only its end tells so."""
+    launches = [launch("0", 1, 5), launch("0", 2, 5)]
+    overtaken = Trace((gloo("all_reduce", 8, 20, 90, 5), gloo("all_reduce", 7, 25, 40, 5)), WORLD, 0)
+    in_order = Trace((gloo("all_reduce", 7, 15, 45, 5), gloo("all_reduce", 8, 50, 95, 5)), WORLD, 0)
+    here, there = (find_collectives(trace, launches) for trace in (overtaken, in_order))
+    assert [(each.launched_ns, each.start_ns, each.end_ns) for each in here] == [(1, 20, 40), (2, 25, 90)]
+    assert all(
+        max(one.start_ns, other.start_ns) <= min(one.end_ns, other.end_ns)
+        for one, other in zip(here, there, strict=True)
+    )
+
+
 def test_without_a_flight_recorder_the_only_group_is_known() -> None:
     event = gloo("broadcast", 7, 10, 30, 5)
     assert [each.ranks for each in find_collectives(Trace((event,), WORLD, 0), [])] == ["0,1,2"]

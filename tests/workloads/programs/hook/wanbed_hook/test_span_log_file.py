@@ -17,8 +17,8 @@ def claim(path: Path) -> SpanLogFile:
 
 def test_its_spans_are_those_of_every_other_log(tmp_path: Path) -> None:
     assert span_log.SPAN_LOG_VERSION == VERSION
-    assert Span._fields == span_log.Span._fields
-    assert Span("send", 1, -1, 2, 3) == span_log.Span("send", 1, -1, 2, 3)
+    assert (*Span._fields, "virtual_stage") == span_log.Span._fields, "no program tells of virtual stages"
+    assert (*Span("send", 1, -1, 2, 3), None) == span_log.Span("send", 1, -1, 2, 3)
 
 
 def test_what_is_written_is_read_at_once(tmp_path: Path) -> None:
@@ -28,8 +28,8 @@ def test_what_is_written_is_read_at_once(tmp_path: Path) -> None:
     contents = span_log.read_span_log(tmp_path / "log")
     assert contents.header == span_log.SpanLogHeader(**HEADER)  # type: ignore[arg-type]
     assert [tuple(span) for span in contents.spans] == [
-        ("iteration", 0, -1, 5, 9, 0, "", "", -1),
-        ("all_reduce", 0, -1, 6, 8, 40, "", "0,1", -1),
+        ("iteration", 0, -1, 5, 9, 0, "", "", -1, None),
+        ("all_reduce", 0, -1, 6, 8, 40, "", "0,1", -1, None),
     ]
     assert not contents.complete
     log.write([{"complete": True}])

@@ -3,94 +3,60 @@
 Each rank behaves like ``workloads.rank``. It asks its schedule for an action whenever its GPU becomes idle or a message
 arrives, computes, and sends the result. At the end of an iteration it all-reduces its gradients with the other replicas
 of its stage, waits until everything that it sent has left, runs the optimizer, and begins the next iteration without a
-barrier.
+barrier. Where sends block, it also waits after each of them.
 
 Times are integer nanoseconds. All events of one instant are handled first, in the order in which they were added. Then
 the schedules of all affected ranks are asked, in order of rank. So the same input gives the same spans.
 """
 
-from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from itertools import count
-from typing import Any, Protocol
+from functools import partial
+from operator import index
+from typing import Any, Final
 
 from ground.own_code import OWN_FAULTS, described
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.deadlock import SimulationError, deadlock
 from runner.simulator.event_queue import EventQueue, Handler
 from runner.simulator.gpu_sharing import GpuSharing
-from runner.simulator.network.transfers import Arrived
+from runner.simulator.network.transfers import Released
+from runner.simulator.rings.bucket_sum import BucketSum
+from runner.simulator.signals import let_signals_in
 from runner.simulator.simulation import KIND_CODES, NO_PEER
+from runner.simulator.span_rows import NUMBERS, SpanRows
+from runner.simulator.training.rank_state import RankState, simulated_ranks
+from runner.simulator.training.surroundings import AllReduce, Transfers
+from runner.simulator.work_numbers import WorkNumbers
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.schedule import Schedule, ScheduleError, load_schedule
 
-PULSE_INSTANTS = 1000
+PULSE_INSTANTS: Final = 1000
 """A pulse follows so many simulated instants, which is about ten times a second."""
 
 Pulse = Callable[[float], None]
 """Is told from time to time which share of a simulation is done, at most 1. It ends the simulation by raising."""
 
 _LAST_EVENTS = 5
-_NO_MICROBATCH = -1
+_OPTIMIZER_KIND = "optimizer"
+_NO_MICROBATCH: Final = -1
 _SPANS_OF_A_BOUNDARY = 4
 """The transfers of a microbatch over a boundary: its activation and its gradient, each sent and received."""
-_NUMBERS = 8
-_SEND, _RECEIVE = KIND_CODES["send"], KIND_CODES["receive"]
-_ALL_REDUCE, _OPTIMIZER = KIND_CODES["all_reduce"], KIND_CODES["optimizer"]
-_ACTION_CODES = {kind: KIND_CODES[kind.value] for kind in ActionKind}
-
-
-class Transfers(Protocol):
-    """One direction of a boundary, of one pipeline or of all pipelines of a DP-cell."""
-
-    def offer(self, now_ns: int, mate: int, microbatch: int, arrived: Arrived) -> None:
-        """Queue a transfer that pipeline number ``mate`` of the DP-cell has produced.
-
-        Call ``arrived`` once its times are known.
-        """
-
-
-class AllReduce(Protocol):
-    """The all-reduce of the gradients of each stage's replicas."""
-
-    def has_gradients(self, stage: int) -> bool:
-        """Return whether the replicas of ``stage`` have gradients to all-reduce."""
-
-    def join(self, stage: int, iteration: int, pipeline: int, now_ns: int, done: Callable[[int, int], None]) -> None:
-        """Handle that the replica of ``stage`` in ``pipeline`` is ready.
-
-        Call ``done`` with the time at which it was ready, and the time at which it has the result.
-        """
-
-
-@dataclass(slots=True)
-class _Rank:
-    """One stage of one pipeline. ``number`` counts the simulated ranks, ``mate`` the pipelines of the DP-cell."""
-
-    number: int
-    rank: int
-    pipeline: int
-    stage: int
-    mate: int
-    iteration: int = 0
-    busy: bool = False
-    schedule: Schedule | None = None
-    durations_ns: dict[ActionKind, int] = field(default_factory=dict)
-    unsent: int = 0
-    sent_ns: int = 0
-    updates: bool = False
-    done: bool = False
+_SEND: Final = KIND_CODES["send"]
+_RECEIVE: Final = KIND_CODES["receive"]
+_ALL_REDUCE: Final = KIND_CODES["all_reduce"]
+_OPTIMIZER: Final = KIND_CODES["optimizer"]
+_ACTIVATION: Final = MessageKind.ACTIVATION
+_GRADIENT: Final = MessageKind.GRADIENT
+_ACTION_CODES: Final = {kind: KIND_CODES[kind.value] for kind in ActionKind}
 
 
 class Training:
     """Simulates some pipelines of a variant, which wait for each other only in the all-reduces of their gradients.
 
-    ``pipelines`` has their numbers in the variant. The keys of ``transfers`` are (pipeline, sending stage, kind of
-    message). ``sharing`` is the other user of the GPUs, None if there is none. At one instant its events are handled
+    ``pipelines`` has their numbers in the variant. The keys of ``transfers`` are (pipeline, sending virtual stage, kind
+    of message). ``sharing`` is the other user of the GPUs, None if there is none. At one instant its events are handled
     after those of training. ``pulse`` is called after every ``PULSE_INSTANTS`` instants.
     """
 
@@ -114,37 +80,28 @@ class Training:
         self._rings = rings
         self._sharing = sharing
         self._stages = stages = variant.placement.stages
+        self._layout = variant.layout
+        self._numbers = WorkNumbers.of(variant)
         self._schedule_class = load_schedule(variant.schedule)
         self._schedules: dict[tuple[int, int], Schedule] = {}
-        self._ranks = [
-            _Rank(
-                position * stages + stage,
-                pipeline * stages + stage,
-                pipeline,
-                stage,
-                pipeline % variant.pipelines_per_cell,
-            )
-            for position, pipeline in enumerate(pipelines)
-            for stage in range(stages)
-        ]
+        self._ranks = simulated_ranks(variant, pipelines, rings)
         self._first = {pipeline: position * stages for position, pipeline in enumerate(pipelines)}
-        for rank in self._ranks:
-            durations = variant.work.replay(rank.stage).durations
-            rank.durations_ns = {kind: durations.of(kind) for kind in ActionKind}
         self._pending: set[int] = set()
         self._training = len(self._ranks)
-        self._last: deque[tuple[int, _Rank, Action | Message]] = deque(maxlen=_LAST_EVENTS)
-        self.rows = array("q")
+        self._numbers_at_end = 0
+        self._last: deque[tuple[int, RankState, Action | Message]] = deque(maxlen=_LAST_EVENTS)
+        self.rows = SpanRows()
         """Eight numbers for each span: rank, kind's code, iteration, microbatch, start, end, size and peer's rank.
 
-        Times are in nanoseconds, sizes in bytes.
+        Times are in nanoseconds, sizes in bytes. With virtual stages the microbatch is a number of ``WorkNumbers``.
         """
 
     def run(self) -> None:
         """Simulate all iterations. Raises SimulationError if a schedule fails, DeadlockError if it deadlocks."""
         for rank in self._ranks:
             self._begin(rank)
-        for instant in count(1):
+        instant = 0
+        while True:
             while self._pending:
                 pending, self._pending = sorted(self._pending), set()
                 for number in pending:
@@ -152,8 +109,11 @@ class Training:
             # Events that are left when training is over are outdated ends of transfers whose rates have changed.
             if not self._training or not self._next_instant():
                 break
-            if self._pulse is not None and instant % PULSE_INSTANTS == 0:
-                self._pulse(min(len(self.rows) / self._most_numbers, 1.0))
+            instant += 1
+            if instant % PULSE_INSTANTS == 0:
+                let_signals_in()
+                if self._pulse is not None:
+                    self._pulse(min(len(self.rows) / self._most_numbers(), 1.0))
         stuck = next((rank for rank in self._ranks if not rank.done), None)
         if stuck is not None:
             culprit = self._culprit() or stuck
@@ -161,13 +121,17 @@ class Training:
             events = [_event_text(*event) for event in self._last]
             raise deadlock(culprit.pipeline, culprit.stage, culprit.schedule, events)
 
-    @cached_property
     def _most_numbers(self) -> int:
-        """The length of ``rows`` at the end, about: all-reduces and optimizer steps are not counted."""
-        pipelines, boundaries = len(self._ranks) // self._stages, self._stages - 1
-        kinds = sum(len(self._schedule(rank.pipeline, 0).kinds(rank.stage)) for rank in self._ranks)
+        """Return the length of ``rows`` at the end, about: all-reduces and optimizer steps are not counted."""
+        if self._numbers_at_end:
+            return self._numbers_at_end
+        pipelines, boundaries = len(self._ranks) // self._stages, self._layout.count - 1
+        schedules: list[Any] = [self._schedule(rank.pipeline, 0) for rank in self._ranks]
+        kinds = sum(len(each.kinds(rank.stage)) for each, rank in zip(schedules, self._ranks, strict=True))
+        kinds *= self._layout.chunks
         spans = kinds + pipelines * boundaries * _SPANS_OF_A_BOUNDARY
-        return max(spans * self._variant.microbatches * self._iterations * _NUMBERS, 1)
+        self._numbers_at_end = max(spans * self._variant.microbatches * self._iterations * NUMBERS, 1)
+        return self._numbers_at_end
 
     def _next_instant(self) -> bool:
         """Handle the next instant of training or the other user of its GPUs. Return False if training has no event."""
@@ -180,15 +144,14 @@ class Training:
                 return True
         return self._events.handle_next_instant()
 
-    def _culprit(self) -> _Rank | None:
+    def _culprit(self) -> RankState | None:
         """Return a rank that has a ready action but does not start it, None if there is none."""
         for rank in self._ranks:
             schedule = rank.schedule
             if rank.done or schedule is None or schedule.complete(rank.stage):
                 continue
-            for kind in schedule.kinds(rank.stage):
-                if any(schedule.ready(rank.stage, Action(kind, m)) for m in schedule.awaiting(rank.stage, kind)):
-                    return rank
+            if any(schedule.ready(rank.stage, action) for action in schedule.open_actions(rank.stage)):
+                return rank
         return None
 
     def _schedule(self, pipeline: int, iteration: int) -> Schedule:
@@ -206,13 +169,13 @@ class Training:
         what = str(fault) if isinstance(fault, ScheduleError) else described(fault, self._schedule_class)
         return SimulationError(f"{self._schedule_class.__name__} fails: {what}")
 
-    def _begin(self, rank: _Rank) -> None:
+    def _begin(self, rank: RankState) -> None:
         rank.schedule = self._schedule(rank.pipeline, rank.iteration)
         self._pending.add(rank.number)
 
-    def _start_next(self, rank: _Rank) -> None:
+    def _start_next(self, rank: RankState) -> None:
         schedule = rank.schedule
-        if schedule is None or rank.busy:
+        if schedule is None or rank.busy or rank.held:
             self._leave_idle(rank)
             return
         try:
@@ -224,7 +187,7 @@ class Training:
             rank.busy = True
             now_ns = self._events.now_ns
             if self._sharing is None:
-                self._events.at(now_ns + rank.durations_ns[action.kind], self._finish, (rank, action, now_ns))
+                self._compute(now_ns, rank, action)
             else:
                 self._when_free(now_ns, rank, self._start, (rank, action))
             return
@@ -233,11 +196,11 @@ class Training:
             self._complete(rank)
         self._leave_idle(rank)
 
-    def _leave_idle(self, rank: _Rank) -> None:
+    def _leave_idle(self, rank: RankState) -> None:
         if self._sharing is not None and not rank.busy:
             self._sharing.idle(self._events.now_ns, rank.rank)
 
-    def _when_free(self, now_ns: int, rank: _Rank, start: Handler, what: Any) -> None:
+    def _when_free(self, now_ns: int, rank: RankState, start: Handler, what: Any) -> None:
         """Call ``start`` as soon as the other user has released the GPU."""
         assert self._sharing is not None
         release_ns = self._sharing.wants(now_ns, rank.rank)
@@ -246,13 +209,44 @@ class Training:
         else:
             start(now_ns, what)
 
-    def _start(self, now_ns: int, what: tuple[_Rank, Action]) -> None:
+    def _start(self, now_ns: int, what: tuple[RankState, Action]) -> None:
         rank, action = what
         assert self._sharing is not None
         self._sharing.started(now_ns, rank.rank, rank.iteration, action.kind.value, action.microbatch)
-        self._events.at(now_ns + rank.durations_ns[action.kind], self._finish, (rank, action, now_ns))
+        self._compute(now_ns, rank, action)
 
-    def _finish(self, now_ns: int, what: tuple[_Rank, Action, int]) -> None:
+    def _compute(self, now_ns: int, rank: RankState, action: Action) -> None:
+        usual_ns = rank.durations_ns[action.chunk][action.kind]
+        end_ns = now_ns + rank.drawn_ns(action.kind.value, action.microbatch, usual_ns)
+        self._events.at(end_ns, self._finish, (rank, action, now_ns))
+        if rank.buckets_bytes:
+            assert rank.schedule is not None
+            if rank.schedule.completes_gradients(rank.stage, action):
+                self._sum_buckets(rank, now_ns, end_ns)
+
+    def _sum_buckets(self, rank: RankState, start_ns: int, end_ns: int) -> None:
+        """All-reduce the gradients while the last backward of this iteration computes them."""
+        buckets, iteration = len(rank.buckets_bytes), rank.iteration
+        rank.unended = 2
+
+        def join(bucket: int, now_ns: int, done: Callable[[int, int], None]) -> None:
+            self._rings.join(rank.stage, iteration * buckets + bucket, rank.pipeline, now_ns, done)
+
+        def summed(bucket: int, begun_ns: int, ended_ns: int) -> None:
+            about = (rank.rank, _ALL_REDUCE, iteration, _NO_MICROBATCH)
+            self.rows.extend((*about, begun_ns, ended_ns, rank.buckets_bytes[bucket], NO_PEER))
+            if bucket + 1 == buckets:
+                self._events.at(max(ended_ns, self._events.now_ns), self._end_one, rank)
+
+        virtual_stages = self._variant.shape.virtual_stages
+        BucketSum(self._events, buckets, join, summed, virtual_stages).begin(start_ns, end_ns)
+
+    def _end_one(self, now_ns: int, rank: RankState) -> None:
+        rank.unended -= 1
+        if not rank.unended:
+            self._update(now_ns, rank)
+
+    def _finish(self, now_ns: int, what: tuple[RankState, Action, int]) -> None:
         rank, action, start_ns = what
         schedule, stage = rank.schedule, rank.stage
         assert schedule is not None
@@ -265,39 +259,57 @@ class Training:
         except OWN_FAULTS as fault:
             raise self._fault(fault) from fault
         self._last.append((now_ns, rank, action))
-        self.rows.extend(
-            (rank.rank, _ACTION_CODES[action.kind], rank.iteration, action.microbatch, start_ns, now_ns, 0, NO_PEER)
-        )
-        if sends is not None:
-            self._send(rank, now_ns, *sends)
+        number = rank.numbers[action.chunk] + action.microbatch
+        self.rows.extend((rank.rank, _ACTION_CODES[action.kind], rank.iteration, number, start_ns, now_ns, 0, NO_PEER))
+        if sends is not None and sends[0] == stage and self._layout.chunks > 1:
+            self._arrive(now_ns, (rank, rank.iteration, sends[1]))
+        elif sends is not None:
+            self._send(rank, now_ns, self._layout.number(stage, action.chunk), *sends)
         self._pending.add(rank.number)
 
-    def _send(self, rank: _Rank, now_ns: int, to_stage: int, message: Message) -> None:
-        if abs(to_stage - rank.stage) != 1:
+    def _send(self, rank: RankState, now_ns: int, sender: int, to_stage: int, message: Message) -> None:
+        """Send a message of virtual stage ``sender`` to the neighbour on another stage."""
+        virtual = self._layout.number(to_stage, message.chunk)
+        if abs(virtual - sender) != 1:
             raise self._fault(ScheduleError(f"it sends to stage {to_stage}, no neighbour of stage {rank.stage}"))
-        if message.kind is not (MessageKind.ACTIVATION if to_stage > rank.stage else MessageKind.GRADIENT):
+        if message.kind is not (_ACTIVATION if virtual > sender else _GRADIENT):
             raise self._fault(ScheduleError(f"it sends the {message.kind} of stage {rank.stage} to stage {to_stage}"))
         receiver = self._ranks[self._first[rank.pipeline] + to_stage]
-        iteration, microbatch = rank.iteration, message.microbatch
-        size_bytes = self._variant.work.activation_bytes[min(rank.stage, to_stage)]
-        rank.unsent += 1
+        iteration, microbatch = rank.iteration, index(message.microbatch)
+        size_bytes = self._variant.work.activation_bytes[min(sender, virtual)]
+        sent = received = microbatch
+        if self._numbers is not None:
+            sent, received = (self._numbers.base(each, message.kind) + microbatch for each in (sender, virtual))
+        released: Released | None = None
+        if self._variant.sends_block:
+            rank.held, released = True, partial(self._release_at, rank)
+        else:
+            rank.unsent += 1
 
         def arrived(first_left_ns: int, last_left_ns: int, first_arrival_ns: int, last_arrival_ns: int) -> None:
             left_ns, arrival_ns = (first_left_ns, last_left_ns), (first_arrival_ns, last_arrival_ns)
-            self.rows.extend((rank.rank, _SEND, iteration, microbatch, *left_ns, size_bytes, receiver.rank))
-            self.rows.extend((receiver.rank, _RECEIVE, iteration, microbatch, *arrival_ns, size_bytes, rank.rank))
-            rank.unsent -= 1
-            rank.sent_ns = max(rank.sent_ns, last_left_ns)
+            self.rows.extend((rank.rank, _SEND, iteration, sent, *left_ns, size_bytes, receiver.rank))
+            self.rows.extend((receiver.rank, _RECEIVE, iteration, received, *arrival_ns, size_bytes, rank.rank))
+            if released is None:
+                rank.unsent -= 1
+                rank.sent_ns = max(rank.sent_ns, last_left_ns)
             now = self._events.now_ns
             self._events.at(max(last_arrival_ns, now), self._arrive, (receiver, iteration, message))
             if rank.updates and not rank.unsent:
                 self._update(now, rank)
 
-        self._transfers[rank.pipeline, rank.stage, message.kind].offer(now_ns, rank.mate, microbatch, arrived)
+        self._transfers[rank.pipeline, sender, message.kind].offer(now_ns, rank.mate, microbatch, arrived, released)
 
-    def _arrive(self, now_ns: int, what: tuple[_Rank, int, Message]) -> None:
+    def _release_at(self, rank: RankState, left_ns: int) -> None:
+        self._events.at(max(left_ns, self._events.now_ns), self._release, rank)
+
+    def _release(self, _: int, rank: RankState) -> None:
+        rank.held = False
+        self._pending.add(rank.number)
+
+    def _arrive(self, now_ns: int, what: tuple[RankState, int, Message]) -> None:
         rank, iteration, message = what
-        schedule = self._schedule(rank.pipeline, iteration)
+        schedule: Any = self._schedule(rank.pipeline, iteration)
         try:
             schedule.arrived(rank.stage, message)
         except OWN_FAULTS as fault:
@@ -306,28 +318,30 @@ class Training:
         if rank.iteration == iteration:
             self._pending.add(rank.number)
 
-    def _complete(self, rank: _Rank) -> None:
+    def _complete(self, rank: RankState) -> None:
         """All-reduce the gradients if necessary, then update, after the rank's last action of this iteration."""
         now_ns = self._events.now_ns
-        if self._rings.has_gradients(rank.stage):
+        if rank.buckets_bytes:
+            self._end_one(now_ns, rank)
+        elif self._rings.has_gradients(rank.stage):
             self._rings.join(rank.stage, rank.iteration, rank.pipeline, now_ns, partial(self._reduced, rank))
         else:
             self._update(now_ns, rank)
 
-    def _reduced(self, rank: _Rank, start_ns: int, end_ns: int) -> None:
+    def _reduced(self, rank: RankState, start_ns: int, end_ns: int) -> None:
         size_bytes = self._variant.work.gradient_bytes[rank.stage]
         self.rows.extend(
             (rank.rank, _ALL_REDUCE, rank.iteration, _NO_MICROBATCH, start_ns, end_ns, size_bytes, NO_PEER)
         )
         self._events.at(max(end_ns, self._events.now_ns), self._update, rank)
 
-    def _update(self, now_ns: int, rank: _Rank) -> None:
+    def _update(self, now_ns: int, rank: RankState) -> None:
         """Run the optimizer once everything sent has left, then begin the next iteration."""
         rank.updates = rank.unsent > 0
         if rank.updates:
             return
         start_ns = max(now_ns, rank.sent_ns)
-        duration_ns = self._variant.work.optimizer_ns[rank.stage]
+        duration_ns = rank.drawn_ns(_OPTIMIZER_KIND, _NO_MICROBATCH, rank.optimizer_ns)
         if duration_ns and self._sharing is not None:
             self._events.at(start_ns, self._want_optimizer, rank)
             return
@@ -337,26 +351,26 @@ class Training:
             self.rows.extend(row)
         self._events.at(start_ns + duration_ns, self._next_iteration, rank)
 
-    def _want_optimizer(self, now_ns: int, rank: _Rank) -> None:
+    def _want_optimizer(self, now_ns: int, rank: RankState) -> None:
         rank.busy = True
         self._when_free(now_ns, rank, self._start_optimizer, rank)
 
-    def _start_optimizer(self, now_ns: int, rank: _Rank) -> None:
+    def _start_optimizer(self, now_ns: int, rank: RankState) -> None:
         assert self._sharing is not None
-        self._sharing.started(now_ns, rank.rank, rank.iteration, "optimizer", _NO_MICROBATCH)
-        end_ns = now_ns + self._variant.work.optimizer_ns[rank.stage]
+        self._sharing.started(now_ns, rank.rank, rank.iteration, _OPTIMIZER_KIND, _NO_MICROBATCH)
+        end_ns = now_ns + rank.drawn_ns(_OPTIMIZER_KIND, _NO_MICROBATCH, rank.optimizer_ns)
         row = (rank.rank, _OPTIMIZER, rank.iteration, _NO_MICROBATCH, now_ns, end_ns, 0, NO_PEER)
         self.rows.extend(row)
         self._events.at(end_ns, self._end_optimizer, rank)
 
-    def _end_optimizer(self, now_ns: int, rank: _Rank) -> None:
+    def _end_optimizer(self, now_ns: int, rank: RankState) -> None:
         assert self._sharing is not None
         rank.busy = False
-        self._sharing.ended(now_ns, rank.rank, rank.iteration, "optimizer", _NO_MICROBATCH)
+        self._sharing.ended(now_ns, rank.rank, rank.iteration, _OPTIMIZER_KIND, _NO_MICROBATCH)
         self._next_iteration(now_ns, rank)
         self._pending.add(rank.number)
 
-    def _next_iteration(self, _: int, rank: _Rank) -> None:
+    def _next_iteration(self, _: int, rank: RankState) -> None:
         rank.iteration += 1
         if rank.iteration == self._iterations:
             rank.done = True
@@ -365,6 +379,6 @@ class Training:
             self._begin(rank)
 
 
-def _event_text(time_ns: int, rank: _Rank, what: Action | Message) -> str:
+def _event_text(time_ns: int, rank: RankState, what: Action | Message) -> str:
     did = f"received the {what.kind} of microbatch {what.microbatch}" if isinstance(what, Message) else f"ended {what}"
     return f"{time_ns / 1e6:g} ms stage {rank.stage} of pipeline {rank.pipeline} {did}"

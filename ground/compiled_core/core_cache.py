@@ -1,0 +1,89 @@
+"""Find the compiled core in the user's cache.
+
+::
+
+    <XDG_CACHE_HOME or ~/.cache>/wanbed/compiled-core/<key>/
+        runner/simulator/...     an extension module for each module
+        <hash>__mypyc...so       the code of all of them
+        core.json                with which mypyc and compiler it was built
+"""
+
+import os
+import pwd
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+from ground.compiled_core.core_modules import CORE_MODULES, present_key
+
+PURE = "WANBED_PURE"
+"""The environment variable that has the sources run, unless it is empty or 0."""
+
+REMEDY = "wanbed compile"
+RECORD = "core.json"
+GROUP_SUFFIX = f"__mypyc{EXTENSION_SUFFIXES[0]}"
+_BELOW_CACHE = Path("wanbed") / "compiled-core"
+
+
+@dataclass(frozen=True)
+class Core:
+    """Name what runs the simulator: the compiled core in ``folder``, or the sources (None), and why."""
+
+    folder: Path | None
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """``compiled`` or ``pure``."""
+        return "pure" if self.folder is None else "compiled"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+def cache_folder() -> Path:
+    """Return the folder for the folders of all cores; it need not exist."""
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG Base Directory Specification ignores relative paths.
+    return (Path(root) if Path(root).is_absolute() else Path.home() / ".cache") / _BELOW_CACHE
+
+
+def _searched_folders() -> list[Path]:
+    """Return the folders to search: the cache and, under sudo, then the calling user's cache."""
+    folders = []
+    with suppress(RuntimeError):  # No home can be determined.
+        folders.append(cache_folder())
+    caller = os.environ.get("SUDO_USER")
+    if caller and os.geteuid() == 0:
+        with suppress(KeyError):
+            folders.append(Path(pwd.getpwnam(caller).pw_dir) / ".cache" / _BELOW_CACHE)
+    return folders
+
+
+@cache
+def present_core() -> Core:
+    """Return what runs the simulator in this process, by the sources, the cache and ``WANBED_PURE``."""
+    if os.environ.get(PURE, "0") not in {"", "0"}:
+        return Core(None, f"{PURE} is set")
+    return find_core(present_key(), _searched_folders())
+
+
+def find_core(key: str | None, folders: list[Path]) -> Core:
+    """Return the core of that key in the first of ``folders`` that has it, else the sources."""
+    if key is None:
+        return Core(None, "its sources cannot be read")
+    for folder in folders:
+        if (folder / key / RECORD).is_file():
+            return Core(folder / key, f"of the present sources, {key}")
+    others = any(folder.is_dir() and any(folder.glob(f"*/{RECORD}")) for folder in folders)
+    return Core(None, f"{'compiled are other sources' if others else 'not compiled'}, `{REMEDY}` makes it faster")
+
+
+def core_files(folder: Path) -> dict[str, Path]:
+    """Return the extension module of each module, and of the code that they share, in a core's folder."""
+    suffix = EXTENSION_SUFFIXES[0]
+    files = {module: folder.joinpath(*module.split(".")).with_suffix(suffix) for module in CORE_MODULES}
+    shared = {file.name.removesuffix(suffix): file for file in folder.glob(f"*{GROUP_SUFFIX}")}
+    return {**files, **shared}

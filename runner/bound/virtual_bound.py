@@ -1,0 +1,86 @@
+"""Bound the iterations of virtual stages from below.
+
+A GPU does all of the work of its virtual stages, from when the first microbatch has come to the first of them until the
+last gradient has made its way from there back. And every virtual stage alone has the chains of
+``runner.bound.pipeline_chains``, as if it had a GPU of its own: sharing one only makes iterations longer.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from runner.bound.pipeline_chains import Hop, Part, PipelineChains, StageTimes, Way
+from runner.bound.resources import Resources
+from runner.bound.rings import RingTimes, ring_times
+from runner.resolve.placement import Pair
+from runner.resolve.resolved_variant import ResolvedVariant
+from workloads.schedules.action import ActionKind
+from workloads.schedules.schedule import Schedule
+
+
+class VirtualBound:
+    """The bound of a variant with virtual stages, whose GPUs all take the same times."""
+
+    def __init__(self, variant: ResolvedVariant, schedule: type[Schedule], resources: Resources) -> None:
+        self._variant, self._resources, self._splits = variant, resources, schedule.splits_backward
+        self._times = self._of_parts()
+        last = ActionKind.BACKWARD_WEIGHT if self._splits else ActionKind.BACKWARD
+        self._rings = [
+            ring_times(variant, resources, stage, max(each.durations.of(last) for each in variant.chunk_costs(stage)))
+            for stage in range(variant.placement.stages)
+        ]
+
+    def lowest(self) -> tuple[float, str]:
+        """Return the largest time that an iteration is known to take at least, and the part that decides it."""
+        found = (each for pipeline in range(self._variant.pipelines) for each in self._of_pipeline(pipeline))
+        return max(found, key=lambda each: each[0])
+
+    def _of_parts(self) -> list[StageTimes]:
+        variant, layout = self._variant, self._variant.layout
+        found = []
+        for number in range(layout.count):
+            stage, chunk = layout.place(number)
+            durations = variant.chunk_costs(stage)[chunk].durations
+            found.append(
+                StageTimes(
+                    durations.of(ActionKind.FORWARD),
+                    durations.of(ActionKind.RECOMPUTE) if variant.shape.recomputes(stage) else 0,
+                    durations.of(ActionKind.BACKWARD_INPUT if self._splits else ActionKind.BACKWARD),
+                    durations.of(ActionKind.BACKWARD_WEIGHT) if self._splits else 0,
+                    min(variant.shape.most_in_flight(stage) * layout.chunks, variant.microbatches),
+                )
+            )
+        return found
+
+    def _of_pipeline(self, pipeline: int) -> Iterator[tuple[float, str]]:
+        variant, times, microbatches = self._variant, self._times, self._variant.microbatches
+        hops = self._hops(pipeline)
+        chains = PipelineChains(times, hops, microbatches)
+        closing_ns = [self._closing_ns(self._rings[stage], stage) for stage in range(variant.placement.stages)]
+        for number, chain in enumerate(chains.ends()):
+            stage = variant.layout.place(number)[0]
+            decides = chain.part is Part.GPU and 2 * chain.part_ns >= chain.end_ns
+            part = f"gpu of stage {stage}" if decides else Part.PATH.value
+            yield chain.end_ns + closing_ns[stage], part
+        for stage, after_ns in enumerate(closing_ns):
+            numbers = [variant.layout.number(stage, chunk) for chunk in range(variant.layout.chunks)]
+            first = min(numbers)
+            needed_ns = sum(times[n].forward_ns + times[n].recompute_ns + times[n].gradient_ns for n in numbers)
+            weight_ns = sum(times[n].weight_ns for n in numbers)
+            back_ns = sum(hops[n].back.pass_ns + times[n].gradient_ns for n in range(first))
+            for work_ns, rest_ns in ((needed_ns + weight_ns, after_ns), (needed_ns, back_ns)):
+                yield chains.reach_ns[first] + microbatches * work_ns + rest_ns, f"gpu of stage {stage}"
+
+    def _closing_ns(self, ring: RingTimes, stage: int) -> float:
+        return ring.after_last_ns + self._variant.work.optimizer_ns[stage]
+
+    def _hops(self, pipeline: int) -> list[Hop]:
+        sizes = self._variant.work.activation_bytes
+        pairs = pairwise(self._variant.chains[pipeline])
+        return [
+            Hop(self._way(ends, 8.0 * size_bytes), self._way(ends[::-1], 8.0 * size_bytes))
+            for ends, size_bytes in zip(pairs, sizes, strict=True)
+        ]
+
+    def _way(self, ends: Pair, bits: float) -> Way:
+        shares = [(each, bits) for each in self._resources.between(ends)]
+        return self._resources.way(ends, shares, self._variant.microbatches)

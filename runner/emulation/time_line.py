@@ -1,0 +1,92 @@
+"""Put what ranks on several machines have logged on one time line, and check that effects come after causes there."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from results.records.span_log import Span, SpanLogContents
+from runner.runs.faults import TrialError
+from testbed.rack.driver.time_line import TimeLine
+from testbed.running_testbed import RunningTestbed
+
+
+def on_one_time_line(
+    testbed: RunningTestbed, logs: Sequence[SpanLogContents]
+) -> tuple[Sequence[SpanLogContents], dict[str, Any]]:
+    """Return the logs with times on this machine's clock, and the entry ``clocks`` of the trial's record.
+
+    Where all hosts are on this machine they are so already, and there is no entry. Raise TrialError if a message was
+    received before it was sent, by more than clocks are known.
+    """
+    if testbed.rack is None:
+        return logs, {}
+    line = testbed.rack.end_trial()
+    moved = [_moved(log, line) for log in logs]
+    check_order(moved, line.error_ns)
+    return moved, {"clocks": line.facts()}
+
+
+def _moved(log: SpanLogContents, line: TimeLine) -> SpanLogContents:
+    host = log.header.host
+    spans = tuple(
+        span._replace(start_ns=line.trial_ns(host, span.start_ns), end_ns=line.trial_ns(host, span.end_ns))
+        for span in log.spans
+    )
+    return replace(log, spans=spans)
+
+
+class _Message(NamedTuple):
+    """What tells a message from all others between the same two hosts, but for those sent several times."""
+
+    source: str
+    destination: str
+    pipeline: int
+    iteration: int
+    microbatch: int
+    tensor: str
+    size_bytes: int
+
+
+def check_order(logs: Sequence[SpanLogContents], error_ns: Callable[[str], int]) -> None:
+    """Raise TrialError if a message was received before it was sent, by more than ``error_ns`` of both hosts together.
+
+    Messages between two hosts that are alike count in the order of their times.
+    """
+    sent = _starts(logs, "send")
+    for message, received_ns in _starts(logs, "receive").items():
+        allowed_ns = error_ns(message.source) + error_ns(message.destination)
+        for sent_ns, arrived_ns in zip(sorted(sent.get(message, [])), sorted(received_ns), strict=False):
+            if arrived_ns < sent_ns - allowed_ns:
+                raise TrialError(
+                    f"{message.destination} received from {message.source} {(sent_ns - arrived_ns) / 1e6:.3f} ms "
+                    f"before that was sent (iteration {message.iteration}), where clocks are known within "
+                    f"{allowed_ns / 1e6:.3f} ms: a clock was changed during the trial, run it again"
+                )
+
+
+def _starts(logs: Sequence[SpanLogContents], kind: str) -> dict[_Message, list[int]]:
+    found = defaultdict(list)
+    for message, span in _messages(logs, kind):
+        found[message].append(span.start_ns)
+    return found
+
+
+def _messages(logs: Sequence[SpanLogContents], kind: str) -> Iterator[tuple[_Message, Span]]:
+    for log in logs:
+        host = log.header.host
+        for span in log.spans:
+            if span.kind == kind:
+                source, destination = (host, span.peer) if kind == "send" else (span.peer, host)
+                yield (
+                    _Message(
+                        source,
+                        destination,
+                        log.header.pipeline,
+                        span.iteration,
+                        span.microbatch,
+                        span.tensor,
+                        span.size_bytes,
+                    ),
+                    span,
+                )

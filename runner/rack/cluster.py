@@ -1,0 +1,179 @@
+"""Connect this process to a running Ray cluster as its driver, quietly, and only where strangers cannot run code.
+
+The driver runs on a machine of the cluster; one that was started with ``--num-cpus=0`` drives and carries no hosts.
+"""
+
+import json
+import logging
+import os
+import platform
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ground.strict_model import InputError
+from testbed.kernel.missing import MissingError
+from wanbed.own_modules import module_command
+
+NAMESPACE = "wanbed"
+"""The namespace of Ray in which actors of all runs are, so that one finds those of another."""
+
+WITHOUT_AUTH = "WANBED_RACK_WITHOUT_AUTH"
+"""The environment variable that, as 1, allows a cluster that anybody who reaches it can run code on."""
+
+INSTALL = "Ray is not installed: pip install 'wanbed[rack]'"
+_AUTH_MODE = "RAY_AUTH_MODE"
+_PATIENCE_S = 3.0
+_PROBE_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that this process drives. ``authenticated`` is whether it lets in nobody without its token."""
+
+    address: str
+    authenticated: bool
+    ray_version: str
+
+    def document(self) -> dict[str, Any]:
+        """Return the cluster in plain JSON types, as in manifests."""
+        return {"address": self.address, "token_authentication": self.authenticated, "ray": self.ray_version}
+
+
+@contextmanager
+def connected(address: str, *, sources: Path | None = None) -> Iterator[Cluster]:
+    """Connect to the cluster whose head listens at ``address`` (HOST:PORT), for the duration of the block.
+
+    What wanbed runs there comes from the folder ``sources``, which every machine is sent, or if None from what is
+    installed on each. Raise InputError for an address that is none, and MissingError if Ray is not installed, nobody
+    answers, the cluster refuses this process's token or has none, or runs another Ray or Python.
+    """
+    authenticated = _check(address)
+    import ray  # noqa: PLC0415
+
+    # Ray takes SIGTERM for itself, to end the process at once; the command has things to take down.
+    handler = signal.getsignal(signal.SIGTERM)
+    # Ray would print what happens to its processes to standard output; its debugger silences that in the same way.
+    ray._private.worker._worker_logs_enabled = False
+    try:
+        ray.init(
+            address=address,
+            namespace=NAMESPACE,
+            configure_logging=True,
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+            runtime_env=None if sources is None else {"working_dir": str(sources)},
+        )
+    except (ConnectionError, RuntimeError, ValueError) as fault:
+        ray.shutdown()
+        raise MissingError(f"--rack {address}: {_first_line(fault)}") from fault
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    try:
+        yield Cluster(address, authenticated, ray.__version__)
+    finally:
+        ray.shutdown()
+
+
+def _check(address: str) -> bool:
+    """Raise the errors of ``connected``. Return whether the cluster refuses those without its token."""
+    host, port = _host_and_port(address)
+    if find_spec("ray") is None:
+        raise MissingError(INSTALL)
+    allowed = os.environ.get(WITHOUT_AUTH) == "1"
+    mode = os.environ.get(_AUTH_MODE, "")
+    if mode.lower() != "token" and not allowed:
+        raise MissingError(
+            f"--rack: {_AUTH_MODE} is {mode or 'not set'}, and whoever reaches a cluster without token authentication "
+            "can run code on it: `ray get-auth-token --generate` makes a token, ~/.ray/auth_token on every machine and "
+            f"{_AUTH_MODE}=token wherever `ray start` and wanbed are called turn it on; {WITHOUT_AUTH}=1 goes without"
+        )
+    try:
+        socket.create_connection((host, port), _PATIENCE_S).close()
+    except OSError as fault:
+        reason = fault.strerror or str(fault)
+        raise MissingError(
+            f"--rack {address}: nobody answers ({reason}): give HOST:PORT as `ray start --head` printed it"
+        ) from None
+    with_token, without = _asked(address, {}), _asked(address, {_AUTH_MODE: "disabled"})
+    known, stranger = _answer(address, with_token), _answer(address, without)
+    if known["refused"]:
+        raise MissingError(
+            f"--rack {address}: the cluster refuses this token: RAY_AUTH_TOKEN, the file RAY_AUTH_TOKEN_PATH or "
+            "~/.ray/auth_token has to hold that of the cluster, and RAY_AUTH_MODE=token has to be set"
+        )
+    if not stranger["refused"] and not allowed:
+        raise MissingError(
+            f"--rack {address}: the cluster lets in everybody who reaches it: call `ray start` with {_AUTH_MODE}=token "
+            f"on its machines; {WITHOUT_AUTH}=1 goes without"
+        )
+    _check_versions(address, known)
+    return bool(stranger["refused"])
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+        raise InputError(
+            f"--rack {address!r}: give HOST:PORT of the cluster's head, as `ray start --head` printed it, like "
+            "10.0.0.1:6379"
+        )
+    return host, int(port)
+
+
+def _asked(address: str, environment: Mapping[str, str]) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        module_command("runner.rack.cluster_probe", address),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env={**os.environ, **environment},
+    )
+
+
+def _answer(address: str, asked: "subprocess.Popen[str]") -> dict[str, Any]:
+    with asked:
+        try:
+            output, errors = asked.communicate(timeout=_PROBE_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            asked.kill()
+            raise MissingError(f"--rack {address}: somebody listens there, who is no Ray head") from None
+    if asked.returncode == 0:
+        answer: dict[str, Any] = json.loads(output)
+        return answer
+    last = (errors.strip().splitlines() or ["it says nothing"])[-1]
+    if "AuthenticationError" in last:
+        return {"refused": True}
+    if "RpcError" in last:
+        raise MissingError(f"--rack {address}: somebody listens there, who is no Ray head ({last})")
+    raise MissingError(f"--rack {address}: the cluster could not be asked: {last}")
+
+
+def _check_versions(address: str, known: Mapping[str, Any]) -> None:
+    ours = {"Ray": metadata.version("ray"), "Python": platform.python_version()}
+    theirs = {"Ray": known["ray"], "Python": known["python"]}
+    for name, version in ours.items():
+        if theirs[name] not in {None, version}:
+            remedy = f"pip install ray=={theirs[name]}" if name == "Ray" else f"use Python {theirs[name]}"
+            raise MissingError(
+                f"--rack {address}: the cluster runs {name} {theirs[name]} and this process {version}, and Ray wants "
+                f"the same everywhere: {remedy}"
+            )
+    if not known["node_here"]:
+        raise MissingError(
+            f"--rack {address}: this machine is not part of the cluster: `ray start --address={address} --num-cpus=0` "
+            "makes it one that drives and carries no hosts"
+        )
+
+
+def _first_line(fault: BaseException) -> str:
+    return (str(fault).strip().splitlines() or [type(fault).__name__])[0]

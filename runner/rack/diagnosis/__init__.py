@@ -1,0 +1,1 @@
+"""What ``wanbed doctor --rack`` finds out."""

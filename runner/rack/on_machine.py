@@ -1,0 +1,131 @@
+"""What Ray runs on the machines of a rack. It travels there as code, not by name: this module imports no other.
+
+A machine may lack wanbed, or have another one. ``sent`` is whether wanbed comes in the folder that Ray has put the
+worker process in.
+"""
+
+import os
+import pickle
+import sys
+import time
+import traceback
+from importlib import import_module
+from typing import Any
+
+MACHINE = "testbed.rack.machine:Machine"
+"""What an agent drives, as ``module:class``."""
+
+RETURNED, RAISED = "returned", "raised"
+"""How a call of an agent ended, before what it returned; or before what it raised, and the traceback as text."""
+
+
+def use_wanbed(sent: bool) -> None:
+    """Have wanbed's packages imported in this process, ahead of others of the same names."""
+    if sent and os.getcwd() not in sys.path[:1]:
+        sys.path.insert(0, os.getcwd())
+    import_module("wanbed.own_modules")
+
+
+def sources_here(sent: bool) -> dict[str, str | None]:
+    """Return the hash of this machine's wanbed, None if it has none, and why it does not work here, None if it does."""
+    sources = None
+    try:
+        use_wanbed(sent)
+        sources = str(import_module("testbed.rack.machine_facts").sources_hash())
+        import_module("testbed.rack.machine")
+    except ModuleNotFoundError as lacking:
+        name = (lacking.name or "").partition(".")[0]
+        ours = {"ground", "netem_profiles", "results", "runner", "testbed", "wanbed", "workloads"}
+        return {"sources": sources, "fault": None if name in ours else f"no module {name}"}
+    except (ImportError, AttributeError) as fault:
+        # Without sources it is some other package of that name.
+        return {"sources": sources, "fault": None if sources is None else str(fault)}
+    return {"sources": sources, "fault": None}
+
+
+def clean_here(sent: bool) -> dict[str, Any]:
+    """Remove what killed runs left on this machine. Return what was removed, what is in use, and what went wrong."""
+    use_wanbed(sent)
+    cleaning, registry = import_module("testbed.claims.cleaning"), import_module("testbed.claims.registry")
+    try:
+        cleaned = cleaning.clean()
+    except cleaning.CleaningError as fault:
+        return {"cleaned": [], "in_use": [], "fault": str(fault)}
+    in_use = [claim.record for claim in registry.claims()]
+    return {
+        "cleaned": [vars(each) for each in cleaned],
+        "in_use": [
+            {"identifier": record.identifier, "source": record.source, "process": record.owner_pid} for record in in_use
+        ],
+        "fault": None,
+    }
+
+
+class MachineAgent:
+    """Drive this machine for a run: pass the driver's calls on, several at a time.
+
+    ``holder`` names the run to people.
+    """
+
+    def __init__(self, holder: str, address: str | None, sent: bool, machine: str = MACHINE) -> None:
+        use_wanbed(sent)
+        module, _, name = machine.partition(":")
+        self._holder = holder
+        self._machine = getattr(import_module(module), name)(address)
+
+    def holder(self) -> str:
+        """Return who drives this machine, and since when."""
+        return self._holder
+
+    def visible_gpus(self) -> str | None:
+        """Return the GPUs that Ray has given to this process, as in CUDA_VISIBLE_DEVICES."""
+        return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+    def lacking_for(self, backend_path: str, options: dict[str, Any]) -> str | None:
+        """Return what this machine lacks for a compute back end, with the remedy, None if nothing."""
+        backend = import_module("workloads.compute.backends.backend").create_backend(backend_path, options)
+        missing: str | None = backend.missing()
+        return missing
+
+    def call(self, method: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Call a method of the machine. Return how it ended, see ``RETURNED``, so that errors travel as they are."""
+        try:
+            return RETURNED, getattr(self._machine, method)(*arguments)
+        except Exception as fault:
+            text = traceback.format_exc()
+            try:
+                pickle.loads(pickle.dumps(fault))  # noqa: S301 - made on this line
+            except Exception:
+                fault = RuntimeError(f"{type(fault).__name__}: {fault}")
+            return RAISED, fault, text
+
+
+class Surveyor:
+    """Look at this machine for ``wanbed doctor``, and measure the plain network to other machines."""
+
+    def __init__(self, sent: bool) -> None:
+        use_wanbed(sent)
+        self._survey = import_module("testbed.rack.survey.plain_network")
+        self._listening: Any = None
+
+    def facts(self, address: str | None) -> dict[str, Any]:
+        """Return what the machine is and has, in plain JSON types."""
+        survey = import_module("testbed.rack.survey.machine_survey")
+        return dict(survey.survey_machine(address))
+
+    def clock_ns(self) -> int:
+        """Return the machine's wall clock."""
+        return time.time_ns()
+
+    def listen(self, address: str, token: str) -> int:
+        """Wait for one partner of a measurement at ``address``. Return the port."""
+        self._listening = self._survey.PlainListener(address, token)
+        return int(self._listening.port)
+
+    def answer(self) -> None:
+        """Play the listening side of one measurement, to its end."""
+        self._listening.answer()
+
+    def measure(self, address: str, port: int, token: str) -> dict[str, float]:
+        """Measure the plain network to a machine that listens: RTT in ms, and bits a second each way."""
+        return dict(self._survey.measure_plain(address, port, token))

@@ -1,0 +1,132 @@
+"""Emulate an experiment over the machines of a Ray cluster, into a run's folder."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from ground.strict_model import InputError, prefixed
+from runner.emulation.emulation import BringUp
+from runner.emulation.trials import run_trials
+from runner.experiment.quantities import AUTO
+from runner.rack.agents import agents_on, holder_text
+from runner.rack.point_placement import PointPlacement, place_point, used_nodes
+from runner.rack.rack_gpus import assigned_gpus
+from runner.rack.ray_handle import RayHandle
+from runner.rack.same_sources import rack_at
+from runner.resolve.checks.all_reduce_check import check_collective_gpus
+from runner.resolve.dilation import choose_dilation
+from runner.resolve.experiment import Experiment, SweepPoint
+from runner.runs.continuable import check_same_substrate
+from runner.runs.resuming import kept_trials, resumed
+from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
+from runner.runs.told_beforehand import tell_beforehand
+from testbed.rack.driver.inventory import check_lacks_nothing, read_facts
+from testbed.rack.machine_plan import HEADER_BYTES, VXLAN
+from testbed.rack.rack_testbed import RACK, rack_testbed
+from testbed.running_testbed import RunningTestbed
+
+
+def rack_run(
+    experiment: Experiment,
+    source: str,
+    runs: Path,
+    *,
+    address: str,
+    hosts_per_machine: int = 1,
+    overlay: str = VXLAN,
+    queue: bool = False,
+    resume: bool,
+    keep_gradients: bool,
+    log: Log,
+    stream: TextIO | None = None,
+    shaped: bool = True,
+) -> Path:
+    """Run the missing trials of an experiment's run over the cluster at ``address``, and return its folder.
+
+    ``source`` names the experiment to people. With ``queue`` machines that another run uses are waited for. ``log``
+    gets lines on what happens, ``stream`` (default: standard error) the progress. If ``shaped`` is false, no link has a
+    delay, a loss or a rate.
+
+    Raise InputError for hosts that do not fit on the machines, MissingError for what the cluster or a machine lacks,
+    MachineLostError for a machine that leaves, and what ``emulate`` raises.
+    """
+    if overlay not in HEADER_BYTES:
+        raise InputError(f"--overlay: {overlay!r} is not known: give {' or '.join(HEADER_BYTES)}")
+    points = experiment.points()
+    tell_beforehand(points, keep_gradients=keep_gradients, log=log)
+    store = resumed(experiment, runs, log) if resume else None
+    if store is not None:
+        if store.manifest["complete"]:
+            return store.path
+        check_same_substrate(store, RACK)
+    check_runs_folder(runs)
+    with rack_at(address, log) as rack:
+        with prefixed(f"{source}: "):
+            placements = {point.index: place_point(point, rack.nodes, hosts_per_machine) for point in points}
+        nodes, gpus = used_nodes(rack.nodes, placements.values())
+        with agents_on(nodes, holder_text(source), sent=rack.sent, gpus=gpus, queue=queue, log=log) as handles:
+            _check_machines(placements.values(), handles, shaped=shaped)
+            if store is None:
+                factor = dilation_of(points)
+                facts = {"dilation": factor, "capacity_bps": None, "cluster": rack.document()}
+                store = begin_run(experiment, runs, facts)
+            bring_up = _bring_up(placements, handles, source, overlay, log, shaped=shaped)
+            with kept_trials(experiment, store), exclusively(store.path):
+                run_trials(experiment, store, bring_up=bring_up, log=log, keep_gradients=keep_gradients, stream=stream)
+    return store.path
+
+
+def _check_machines(placements: Iterable[PointPlacement], handles: Mapping[str, RayHandle], *, shaped: bool) -> None:
+    """Raise MissingError for what a machine lacks, before the run's folder is there."""
+    if shaped:
+        check_lacks_nothing(read_facts([*handles.values()]))
+    wanted = {
+        (machine, compute.backend_path): compute.options
+        for compute, machines in ((each.point.spec.compute, each.machine_of.values()) for each in placements)
+        for machine in machines
+    }
+    for (machine, backend_path), options in wanted.items():
+        handles[machine].check_computes(backend_path, options)
+
+
+def dilation_of(points: Sequence[SweepPoint]) -> float:
+    """Return the factor that the experiment gives, 1 for ``auto``: what a rack can carry is not derived."""
+    factor = points[0].spec.dilation
+    if factor == AUTO:
+        return 1.0
+    return choose_dilation(max(point.demand.total_bps for point in points), 1, factor)
+
+
+def _bring_up(
+    placements: Mapping[int, PointPlacement],
+    handles: Mapping[str, RayHandle],
+    source: str,
+    overlay: str,
+    log: Log,
+    *,
+    shaped: bool,
+) -> BringUp:
+    """Return what brings a sweep point up over the rack's machines."""
+
+    @contextmanager
+    def up(point: SweepPoint, dilation: float) -> Iterator[RunningTestbed]:
+        placed = placements[point.index]
+        gpus = None
+        if placed.sharing is not None:
+            visible = {name: handles[name].gpus() for name in dict.fromkeys(placed.machine_of.values())}
+            gpus = assigned_gpus(point.topology, placed.machine_of, visible, placed.sharing)
+        check_collective_gpus(point.variants, gpus)
+        with rack_testbed(
+            point.topology.dilated(dilation),
+            list(handles.values()),
+            placed.machine_of,
+            source=source,
+            overlay=overlay,
+            gpus=gpus,
+            shaped=shaped,
+            log=log,
+        ) as testbed:
+            yield testbed
+
+    return up

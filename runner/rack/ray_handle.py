@@ -1,0 +1,117 @@
+"""Call the methods of one machine of a rack through its agent, an actor of Ray."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from runner.rack.on_machine import RAISED
+from testbed.gpus.gpus import Gpu, visible_gpus
+from testbed.kernel.missing import MissingError
+from testbed.rack.machine_handle import MachineLostError
+
+_ASK_AFTER_S = 5.0
+_SILENCE_LIMIT_S = 15.0
+_MOST_CHARACTERS = 200
+
+
+class RemoteTraceback(Exception):  # noqa: N818 - it carries a traceback's text, as that of multiprocessing does
+    """Where on the machine an error was raised, as text."""
+
+
+class RayPending:
+    """A call that is under way on a machine, whose ``agent`` is asked whether it is still there if that takes long."""
+
+    def __init__(self, machine: str, agent: Any, reference: Any) -> None:
+        self._machine = machine
+        self._agent = agent
+        self._reference = reference
+
+    def result(self, timeout_s: float | None = None) -> Any:
+        """Wait for the method's end and return what it returned; see ``testbed.rack.machine_handle.Pending``."""
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
+            try:
+                wait_s = _ASK_AFTER_S if left_s is None else min(_ASK_AFTER_S, left_s)
+                how, value, *trace = answer_of(self._machine, self._reference, wait_s)
+            except TimeoutError:
+                if left_s is not None and left_s <= _ASK_AFTER_S:
+                    raise TimeoutError(f"{self._machine} has not answered within {timeout_s:g} s") from None
+                self._check_there()
+                continue
+            if how == RAISED:
+                raise value from RemoteTraceback(f"on {self._machine}:\n{trace[0]}")
+            return value
+
+    def _check_there(self) -> None:
+        """Raise MachineLostError if the machine is silent: Ray itself takes a minute to notice a cut cable."""
+        try:
+            answer_of(self._machine, self._agent.holder.remote(), _SILENCE_LIMIT_S)
+        except TimeoutError:
+            raise MachineLostError(
+                f"{self._machine} has left the rack: it has not answered for {_SILENCE_LIMIT_S:.0f} s"
+            ) from None
+
+
+class RayHandle:
+    """A machine of the rack, see ``testbed.rack.machine_handle.MachineHandle``."""
+
+    def __init__(self, name: str, agent: Any) -> None:
+        self._name = name
+        self._agent = agent
+
+    @property
+    def name(self) -> str:
+        """The machine's name."""
+        return self._name
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the machine and return what it returns."""
+        return self.start_call(method, *arguments).result()
+
+    def start_call(self, method: str, *arguments: Any) -> RayPending:
+        """Send a call and return without waiting for it."""
+        return RayPending(self._name, self._agent, self._agent.call.remote(method, arguments))
+
+    def check_computes(self, backend_path: str, options: Mapping[str, Any]) -> None:
+        """Raise MissingError if the machine lacks something for a compute back end."""
+        lacking = answer_of(self._name, self._agent.lacking_for.remote(backend_path, dict(options)))
+        if lacking is not None:
+            raise MissingError(f"machine {self._name}: {lacking}")
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return the GPUs that Ray has given to the run on this machine."""
+        visible = answer_of(self._name, self._agent.visible_gpus.remote())
+        return visible_gpus(tuple(Gpu(**document) for document in self.call("facts").gpus), visible)
+
+
+def answer_of(machine: str, reference: Any, timeout_s: float | None = None) -> Any:
+    """Return what an actor or task on a machine answers.
+
+    Raise MachineLostError if the machine or its process has gone, TimeoutError after ``timeout_s``, MissingError if Ray
+    could not send wanbed there, and what was raised there.
+    """
+    import ray  # noqa: PLC0415
+    from ray import exceptions  # noqa: PLC0415
+
+    try:
+        return ray.get(reference, timeout=timeout_s)
+    except exceptions.GetTimeoutError:
+        raise TimeoutError(f"{machine} has not answered within {timeout_s:g} s") from None
+    except exceptions.RayTaskError:
+        raise
+    except exceptions.RuntimeEnvSetupError as fault:
+        reason = " ".join(str(fault).split())[:_MOST_CHARACTERS]
+        raise MissingError(f"{machine}: Ray could not send wanbed there: {reason}") from fault
+    except exceptions.ActorUnavailableError as fault:
+        raise MachineLostError(f"{machine} has left the rack: its Ray node does not answer any more") from fault
+    except exceptions.RayError as fault:
+        raise MachineLostError(f"{machine} has left the rack: {_reason(fault)}") from fault
+
+
+def _reason(fault: BaseException) -> str:
+    """Return in a few words what Ray says, in many, of a machine or a process that has gone."""
+    text = " ".join(str(fault).split())
+    if any(sign in text.lower() for sign in ("node died", "node has died", "node was terminated")):
+        return "its Ray node has ended, or the network to it is cut"
+    return "its agent has ended" if "actor" in text.lower() else text[:_MOST_CHARACTERS]

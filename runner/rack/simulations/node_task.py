@@ -1,0 +1,30 @@
+"""What Ray runs on a machine for a simulation. It travels as code, as ``on_machine`` does, and imports only that.
+
+A machine that joins late may have another wanbed than those that were there in the beginning, so each task looks.
+"""
+
+import platform
+from importlib import import_module
+from typing import Any
+
+from runner.rack.on_machine import use_wanbed
+
+
+def run_here(sent: bool, sources: str, work: bytes) -> tuple[str | None, Any]:
+    """Return None and the result of ``work``, a function without arguments; or why this machine refuses it, and None.
+
+    ``sources`` is the hash of wanbed's sources that it has to have. ``sent`` is as in ``on_machine``.
+    """
+    machine = platform.node()
+    try:
+        use_wanbed(sent)
+        ours = import_module("testbed.rack.machine_facts").sources_hash()
+    except ImportError as missing:
+        return f"{machine}: wanbed does not work there ({missing}): pip install 'wanbed[rack]' there", None
+    if ours != sources:
+        return f"{machine}: it has joined with another wanbed: install there the one of this machine", None
+    try:
+        function = import_module("ray.cloudpickle").loads(work)
+    except ImportError as missing:
+        return f"{machine}: {missing}: install there what the experiment's schedules import", None
+    return None, function()

@@ -1,0 +1,1 @@
+"""Variants whose stages hold several virtual stages each."""

@@ -1,0 +1,1 @@
+"""Simulate the ranks of a training."""

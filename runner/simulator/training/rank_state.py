@@ -1,0 +1,68 @@
+"""Keep what each simulated rank is doing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.simulator.training.surroundings import AllReduce
+from runner.simulator.work_numbers import WorkNumbers
+from workloads.compute.varied_durations import DurationDraws
+from workloads.schedules.action import ActionKind
+
+
+@dataclass(slots=True)
+class RankState:
+    """One stage of one pipeline. ``number`` counts the simulated ranks, ``mate`` the pipelines of the DP-cell.
+
+    ``durations_ns`` are those of each chunk, and ``numbers`` what its spans have added to the microbatch. ``held`` is
+    true while sends block and the last one has not left. ``buckets_bytes`` is empty unless all-reduces overlap with the
+    last backward. Then ``unended`` counts what the update awaits: the last bucket's all-reduce, and the rank's last
+    action. ``schedule`` is its ``Schedule`` without that type, for the reason that is given there; None between
+    iterations.
+    """
+
+    number: int
+    rank: int
+    pipeline: int
+    stage: int
+    mate: int
+    iteration: int = 0
+    busy: bool = False
+    held: bool = False
+    schedule: Any = None
+    durations_ns: list[dict[ActionKind, int]] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    optimizer_ns: int = 0
+    draws: DurationDraws | None = None
+    unsent: int = 0
+    sent_ns: int = 0
+    updates: bool = False
+    done: bool = False
+    buckets_bytes: tuple[int, ...] = ()
+    unended: int = 0
+
+    def drawn_ns(self, kind: str, microbatch: int, usual_ns: int) -> int:
+        """Return how long an action takes in this iteration."""
+        return usual_ns if self.draws is None else self.draws.duration_ns(self.iteration, kind, microbatch, usual_ns)
+
+
+def simulated_ranks(variant: ResolvedVariant, pipelines: Sequence[int], rings: AllReduce) -> list[RankState]:
+    """Return the ranks of these pipelines, one pipeline after the other, as they are before training begins."""
+    stages, numbers = variant.placement.stages, WorkNumbers.of(variant)
+    ranks = []
+    for position, pipeline in enumerate(pipelines):
+        for stage in range(stages):
+            mate = pipeline % variant.pipelines_per_cell
+            rank = RankState(position * stages + stage, pipeline * stages + stage, pipeline, stage, mate)
+            costs = variant.costs(pipeline, stage)
+            for chunk, part in enumerate(variant.chunk_costs(stage) or (costs,)):
+                rank.durations_ns.append({kind: part.durations.of(kind) for kind in ActionKind})
+                virtual = variant.layout.number(stage, chunk)
+                rank.numbers.append(0 if numbers is None else numbers.base(virtual))
+            rank.optimizer_ns = costs.durations.optimizer_ns
+            rank.draws = None if costs.variation is None else DurationDraws(costs.variation)
+            if variant.overlaps_all_reduce and rings.has_gradients(stage):
+                rank.buckets_bytes = variant.buckets_bytes(stage)
+            ranks.append(rank)
+    return ranks

@@ -1,0 +1,31 @@
+"""Define what simulated ranks need of the network that they train over."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from runner.simulator.network.transfers import Arrived, Released
+
+
+class Transfers(Protocol):
+    """One direction of a boundary, of one pipeline or of all pipelines of a DP-cell."""
+
+    def offer(
+        self, now_ns: int, mate: int, microbatch: int, arrived: Arrived, released: Released | None = None
+    ) -> None:
+        """Queue a transfer that pipeline number ``mate`` of the DP-cell has produced.
+
+        Call ``arrived`` once its times are known, and ``released`` once it is known when it has left its own sender.
+        """
+
+
+class AllReduce(Protocol):
+    """The all-reduce of the gradients of each stage's replicas."""
+
+    def has_gradients(self, stage: int) -> bool:
+        """Return whether the replicas of ``stage`` have gradients to all-reduce."""
+
+    def join(self, stage: int, iteration: int, pipeline: int, now_ns: int, done: Callable[[int, int], None]) -> None:
+        """Handle that the replica of ``stage`` in ``pipeline`` is ready.
+
+        Call ``done`` with the time at which it was ready, and the time at which it has the result.
+        """

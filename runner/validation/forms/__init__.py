@@ -1,0 +1,1 @@
+"""Closed forms of one feature each, in a file of its own."""

@@ -1,0 +1,1 @@
+"""Emulate one network over several machines: what happens on each of them, without Ray."""

@@ -1,0 +1,87 @@
+"""Read what the machines of a rack are, before anything is made on them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ground.wanbed_error import WanbedError
+from testbed.kernel.missing import MissingError
+from testbed.rack.machine_facts import MachineFacts, sources_hash
+from testbed.rack.machine_handle import MachineHandle
+from testbed.rack.machine_plan import Underlay
+
+Log = Callable[[str], None]
+
+
+@contextmanager
+def naming(machine: str) -> Iterator[None]:
+    """Let an expected error that the block raises name the machine, unless it does so already."""
+    try:
+        yield
+    except WanbedError as fault:
+        if machine in str(fault):
+            raise
+        raise type(fault)(f"machine {machine}: {fault}") from None
+
+
+def ask_all(machines: Sequence[MachineHandle], method: str, *arguments: Any) -> list[Any]:
+    """Call a method of every machine at the same time and return what each returned. An error of one names it."""
+    pending = [machine.start_call(method, *arguments) for machine in machines]
+    found = []
+    for machine, each in zip(machines, pending, strict=True):
+        with naming(machine.name):
+            found.append(each.result())
+    return found
+
+
+def read_facts(machines: Sequence[MachineHandle]) -> dict[str, MachineFacts]:
+    """Return the facts of every machine by its name."""
+    return dict(zip((machine.name for machine in machines), ask_all(machines, "facts"), strict=True))
+
+
+def check_alike(found: Mapping[str, MachineFacts], log: Log) -> None:
+    """Log in what machines differ. Raise MissingError for a machine whose wanbed is not this one."""
+    for name, facts in found.items():
+        if facts.sources != sources_hash():
+            raise MissingError(
+                f"machine {name}: its wanbed {facts.version} ({facts.sources}) is not this one ({sources_hash()}): "
+                "install the same on every machine"
+            )
+    for what, of in _COMPARED.items():
+        values: dict[str, list[str]] = {}
+        for name, facts in found.items():
+            values.setdefault(of(facts), []).append(name)
+        if len(values) > 1:
+            listed = "; ".join(f"{value} on {', '.join(names)}" for value, names in values.items())
+            log(f"the machines differ in their {what}: {listed}")
+
+
+def check_lacks_nothing(found: Mapping[str, MachineFacts]) -> None:
+    """Raise MissingError for the first thing that hosts need and a machine lacks."""
+    for name, facts in found.items():
+        if facts.missing:
+            raise MissingError(f"machine {name}: {facts.missing[0]}")
+
+
+def underlays_of(found: Mapping[str, MachineFacts], overlay: str) -> dict[str, Underlay]:
+    """Return each machine's card. Raise MissingError for a machine of which none is known."""
+    underlays = {}
+    for name, facts in found.items():
+        if facts.card is None:
+            raise MissingError(f"machine {name}: no card has its address: give the address of one that others reach")
+        underlays[name] = Underlay(facts.card.address, facts.card.interface, facts.card.mtu, overlay)
+    return underlays
+
+
+def _card(facts: MachineFacts, what: str) -> str:
+    return "none" if facts.card is None else str(getattr(facts.card, what) or "unknown")
+
+
+_COMPARED: Mapping[str, Callable[[MachineFacts], str]] = {
+    "kernel": lambda facts: facts.kernel,
+    "processor": lambda facts: f"{facts.cores} x {facts.cpu}",
+    "card's driver": lambda facts: _card(facts, "driver"),
+    "card's speed": lambda facts: _card(facts, "speed_bps"),
+    "card's MTU": lambda facts: _card(facts, "mtu"),
+    "GPU driver": lambda facts: ", ".join(sorted({str(gpu.get("driver")) for gpu in facts.gpus})) or "none",
+}

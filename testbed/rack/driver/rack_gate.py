@@ -1,0 +1,100 @@
+"""The gate at which ranks on several machines wait for each other: a part of it on each machine, opened at one instant.
+
+The instant is a moment of the driver's clock, on each machine's: ranks begin together as closely as clocks are known.
+"""
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self
+
+from ground.wanbed_error import WanbedError
+from testbed.rack.driver.rack_machine import RackMachine
+
+_WAIT_S = 0.25
+_LEAD_NS = 50_000_000
+"""Time for the instant to reach every machine before it comes."""
+
+
+class RackGate:
+    """A gate for a rank on each of ``hosts`` (a host may come several times), at ``path`` below each lease's folder.
+
+    ``with`` opens it at the latest when it ends.
+    """
+
+    def __init__(
+        self,
+        machines: Mapping[str, RackMachine],
+        machine_of: Mapping[str, str],
+        hosts: Sequence[str],
+        path: str,
+        pipes: tuple[str, str],
+    ) -> None:
+        self._path = path
+        self._wanted = Counter(machine_of[host] for host in hosts)
+        self._machines = [machines[name] for name in self._wanted]
+        self._complete = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._missing, self._counting = len(self._machines), threading.Lock()
+        self.is_open = False
+        for machine in self._machines:
+            machine.call("make_gate", path, pipes)
+        self._threads = [
+            threading.Thread(target=self._await, args=(machine,), name=f"gate of {machine.name}", daemon=True)
+            for machine in self._machines
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.open()
+        for thread in self._threads:
+            thread.join()
+        for machine in self._machines:
+            # A machine that has gone has no gate either.
+            with suppress(WanbedError):
+                machine.call("remove_gate", self._path)
+        os.close(self._complete)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when all ranks have come."""
+        return self._complete
+
+    def look(self) -> None:
+        """Open the gate if all ranks have come."""
+        if not self._missing:
+            self._open(_LEAD_NS)
+
+    def open(self) -> None:
+        """Let everybody begin, who is there and who is still to come."""
+        self._open(0)
+
+    def _open(self, lead_ns: int) -> None:
+        if self.is_open:
+            return
+        self.is_open = True
+        at_ns = time.monotonic_ns() + lead_ns
+        for pending in [self._open_on(machine, at_ns if lead_ns else 0) for machine in self._machines]:
+            with suppress(WanbedError):
+                pending.result()
+
+    def _open_on(self, machine: RackMachine, at_ns: int) -> Any:
+        ahead_ns = machine.clock.ahead_ns if at_ns else 0
+        return machine.handle.start_call("open_gate", self._path, at_ns + ahead_ns)
+
+    def _await(self, machine: RackMachine) -> None:
+        arrived = 0
+        # What goes wrong here is noticed where the machine's processes are followed.
+        with suppress(WanbedError):
+            while arrived < self._wanted[machine.name] and not self.is_open:
+                arrived = machine.call("await_gate", self._path, arrived, _WAIT_S)
+        with self._counting:
+            if arrived >= self._wanted[machine.name]:
+                self._missing -= 1
+                if not self._missing:
+                    os.eventfd_write(self._complete, 1)

@@ -1,0 +1,196 @@
+"""Hold what one machine provides for one run: hosts, their part of the network, files, gates and processes."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from ground.strict_model import InputError
+from testbed.claims.cleaning import end_processes
+from testbed.claims.registry import Claim, claim, claims
+from testbed.claims.supervisor import Supervisor
+from testbed.host_kinds import host_network
+from testbed.hosts.host import HostNetwork, NetworkHost
+from testbed.hosts.host_attachment import attach_host
+from testbed.hosts.host_files import write_host_files
+from testbed.hosts.tcp_stacks import apply_tcp, offloads_of, sysctls_of
+from testbed.kernel.congestion_control import allow_congestion_control
+from testbed.kernel.link_counters import PortCounters
+from testbed.kernel.missing import MissingError
+from testbed.kernel.tcp_state import TcpStateReader
+from testbed.network.tcp_settings import TcpSettings
+from testbed.rack.lease.files import LeaseFiles
+from testbed.rack.lease.gates import MachineGate
+from testbed.rack.lease.processes import LeaseProcesses
+from testbed.rack.machine_network import MachineNetwork
+from testbed.rack.orders import LeaseFacts, MachineOrder, Program
+
+_RECORD = "lease.json"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Lease:
+    """One machine's part of a run, from ``bring_up`` to ``take_down``; a supervisor ends it if this process dies."""
+
+    def __init__(self, order: MachineOrder, root: Path) -> None:
+        self.order = order
+        self._claim: Claim = claim(f"machine {order.plan.machine} for {order.run}", root, slot=order.slot)
+        self._root = root
+        self._supervisor: Supervisor | None = None
+        self._ending = ExitStack()
+        # A netlink socket reaches its namespace only from the thread that opened it.
+        self._netlink = ThreadPoolExecutor(max_workers=1, thread_name_prefix="netlink")
+        self._hosts: dict[str, NetworkHost] = {}
+        self._gates: dict[str, MachineGate] = {}
+        self._tcp_states: TcpStateReader | None = None
+        self._network: HostNetwork
+        self._substrate: MachineNetwork
+        self._files: LeaseFiles
+        self.processes: LeaseProcesses
+
+    @property
+    def _identifier(self) -> str:
+        return self._claim.record.identifier
+
+    def bring_up(self) -> LeaseFacts:
+        """Create the hosts and their network. ``take_down`` removes what was created, whether it succeeds or not."""
+        folder, order = self._claim.folder, self.order
+        (folder / _RECORD).write_text(json.dumps({"run": order.run}))
+        self._supervisor = Supervisor(self._identifier, root=self._root, orphaned=True)
+        self._network = host_network()
+        self._substrate = MachineNetwork(order.plan, self._network, self._identifier, shaped=order.shaped)
+        outputs = folder / "outputs"
+        outputs.mkdir()
+        self.processes = LeaseProcesses(outputs)
+        # Callbacks run from the last to the first, each even if another one fails. Processes end first.
+        self._ending.callback(self._netlink.shutdown)
+        self._ending.callback(self._network.stop)
+        self._ending.callback(self._on_netlink, self._substrate.stop)
+        self._ending.callback(self._close_gates)
+        self._ending.callback(self.processes.close)
+        self._ending.callback(end_processes, self._identifier)
+        self._ending.callback(self._close_tcp_states)
+        files = folder / "files"
+        files.mkdir()
+        self._files = LeaseFiles(files)
+        etc = write_host_files(folder / "etc", order.hosts_file)
+        for port in order.plan.host_ports:
+            node = self._network.add(port.host, self._identifier)
+            node.configure(etc, port.host_address, order.environments.get(port.host, {}))
+            self._hosts[port.host] = node
+        namespaces = {name: node.namespace for name, node in self._hosts.items()}
+        facts = self._on_netlink(self._substrate.start, namespaces)
+        allow_congestion_control(TcpSettings().congestion)
+        for port in order.plan.host_ports:
+            attach_host(self._hosts[port.host].namespace, order.plan.gateway, port)
+        return LeaseFacts(facts.kernel, str(files), self._network.module_parent)
+
+    def take_down(self) -> None:
+        """End every process and remove everything. If that fails, the supervisor ends what is left."""
+        try:
+            self._ending.close()
+            # Only after a complete end: otherwise the record is needed to find what is left.
+            self._claim.release()
+            if self._supervisor is not None:
+                self._supervisor.dismiss()
+        finally:
+            if self._supervisor is not None:
+                self._supervisor.__exit__()
+
+    def settle(self, trim_ns: int) -> None:
+        """Complete the WAN links, whose delays are ``trim_ns`` below the configured ones."""
+        self._on_netlink(self._substrate.settle, trim_ns)
+
+    def start(self, host: str, what: Program) -> int:
+        """Start a program on a host of this machine and return its number."""
+        if host not in self._hosts:
+            raise InputError(f"host {host!r} is not on this machine, which has {', '.join(self._hosts)}")
+        node, files = self._hosts[host], self._files
+        files.write(what.files)
+        environment = {**self.order.environments.get(host, {}), **what.environment}
+        if what.module is None:
+            spawn = partial(node.spawn, list(what.argv), env={**os.environ, **environment})
+            return self.processes.start(lambda output: spawn(stdin=subprocess.DEVNULL, stdout=output, stderr=output))
+        arguments = [str(files.path(each)) if each in what.files else each for each in what.arguments]
+        module = what.module
+        return self.processes.start(lambda output: node.start_module(module, arguments, output, environment))
+
+    def write_files(self, files: dict[str, bytes]) -> None:
+        """Write files below the lease's folder."""
+        self._files.write(files)
+
+    def take_files(self, patterns: list[str]) -> dict[str, bytes]:
+        """Return the files below the lease's folder that match, and remove them."""
+        return self._files.take(patterns)
+
+    def make_gate(self, path: str, pipes: tuple[str, str]) -> None:
+        """Make a gate in a new folder below the lease's, which replaces an earlier gate of that path."""
+        if path in self._gates:
+            self.remove_gate(path)
+        self._gates[path] = MachineGate(self._files.path(path), pipes)
+
+    def remove_gate(self, path: str) -> None:
+        """Open a gate and remove it."""
+        self._gates.pop(path).close()
+        for pipe in self._files.path(path).iterdir():
+            pipe.unlink()
+        self._files.path(path).rmdir()
+
+    def gate(self, path: str) -> MachineGate:
+        """Return a gate by its path."""
+        return self._gates[path]
+
+    def use_tcp(self, settings: TcpSettings) -> None:
+        """Apply TCP settings on every host, for connections opened from now on."""
+        apply_tcp(settings, self._hosts)
+
+    def read_sysctls(self) -> dict[str, dict[str, str | None]]:
+        """Read the TCP sysctls of every host."""
+        return sysctls_of(self._hosts)
+
+    def read_offloads(self) -> dict[str, Any]:
+        """Read sizes and offloads of every interface."""
+        return {**offloads_of(self._hosts), **self._on_netlink(self._substrate.read_offloads)}
+
+    def read_qdiscs(self) -> dict[str, Any]:
+        """Read every port's qdiscs from the kernel."""
+        return self._on_netlink(self._substrate.read_qdiscs)
+
+    def read_counters(self) -> list[PortCounters]:
+        """Read the counters of every WAN port."""
+        return self._on_netlink(self._substrate.read_counters)
+
+    def read_tcp_states(self) -> list[bytes]:
+        """Read the state of every connection of every host, as the kernel's messages."""
+        if self._tcp_states is None:
+            self._tcp_states = TcpStateReader(node.namespace for node in self._hosts.values())
+        return [bytes(message) for message in self._tcp_states.read()]
+
+    def _on_netlink(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        return self._netlink.submit(function, *arguments, **named).result()
+
+    def _close_tcp_states(self) -> None:
+        if self._tcp_states is not None:
+            self._tcp_states.close()
+
+    def _close_gates(self) -> None:
+        for gate in self._gates.values():
+            gate.close()
+
+
+def check_unleased(root: Path) -> None:
+    """Raise MissingError, naming the run, if a living process has leased this machine already."""
+    for held in claims(root):
+        record = held.folder / _RECORD
+        if held.record.owner_alive() and record.is_file():
+            run = json.loads(record.read_text())["run"]
+            raise MissingError(
+                f"it is leased to the run {run} (process {held.record.owner_pid}): wait, or end that one"
+            )

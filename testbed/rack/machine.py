@@ -1,0 +1,203 @@
+"""One machine of a rack, as its driver calls it: it carries hosts for one run at a time, and ends with its driver.
+
+A machine takes itself down when its driver has been silent for ``lease_s``. If the process that holds it is killed, a
+supervisor does.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ground.wanbed_error import WanbedError
+from testbed.claims.registry import STATE_ROOT, claims
+from testbed.kernel.link_counters import PortCounters
+from testbed.kernel.machine_load import CpuTimes, read_cpu_times
+from testbed.network.tcp_settings import TcpSettings
+from testbed.rack.lease.lease import Lease, check_unleased
+from testbed.rack.machine_facts import MachineFacts, read_machine_facts
+from testbed.rack.orders import LeaseFacts, MachineOrder, Program
+
+_LOOKS = 10
+"""How often within ``lease_s`` a machine looks whether its driver still calls."""
+
+
+class LeaseEndedError(WanbedError):
+    """The machine has no lease, or its lease has ended; the message is one line that says why."""
+
+
+class Machine:
+    """What a driver can ask of one machine. Every argument and result can be pickled; any thread may call.
+
+    ``address`` is that of the card that carries what goes to other machines, None for that of the default route.
+    ``root`` is the folder of this machine's claims.
+    """
+
+    def __init__(self, address: str | None = None, *, lease_s: float = 20.0, root: Path = STATE_ROOT) -> None:
+        self._address = address
+        self._lease_s = lease_s
+        self._root = root
+        self._lease: Lease | None = None
+        self._ended = "it has leased nothing here"
+        self._changing, self._counting = threading.Lock(), threading.Lock()
+        self._calls = 0
+        self._called_s = time.monotonic()
+
+    def facts(self) -> MachineFacts:
+        """Return the facts of this machine."""
+        return read_machine_facts(self._address)
+
+    def used_slots(self) -> set[int]:
+        """Return the address slots that testbeds of this machine have."""
+        return {held.record.slot for held in claims(self._root)}
+
+    def bring_up(self, order: MachineOrder) -> LeaseFacts:
+        """Lease this machine to a run, and create its hosts and its part of the network.
+
+        Raise MissingError, naming the other run, if the machine is leased, and what bringing up a network raises.
+        """
+        with self._called(), self._changing:
+            check_unleased(self._root)
+            self._lease = lease = Lease(order, self._root)
+            try:
+                facts = lease.bring_up()
+            except BaseException:
+                self._end("its network could not be brought up")
+                raise
+            threading.Thread(target=self._watch, args=(lease,), name="lease", daemon=True).start()
+            return facts
+
+    def take_down(self) -> None:
+        """End the lease and everything of it. Do nothing if there is none."""
+        with self._called(), self._changing:
+            self._end("its run has taken it down")
+
+    def settle(self, trim_ns: int) -> None:
+        """Complete the WAN links, whose delays are ``trim_ns`` below the configured ones."""
+        with self._leased() as lease:
+            lease.settle(trim_ns)
+
+    def start(self, host: str, what: Program) -> int:
+        """Start a program on a host of this machine, and return its number."""
+        with self._leased() as lease:
+            return lease.start(host, what)
+
+    def wait(self, numbers: Sequence[int], timeout_s: float) -> dict[int, int]:
+        """Return the exit status of each of these processes that has ended; wait until one has, for ``timeout_s``."""
+        with self._leased() as lease:
+            return lease.processes.wait(numbers, timeout_s)
+
+    def output(self, number: int, offset: int) -> bytes:
+        """Return what a process has printed from this byte on."""
+        with self._leased() as lease:
+            return lease.processes.output(number, offset)
+
+    def kill(self, number: int, signal_number: int) -> None:
+        """Send a signal to a process, if it still runs."""
+        with self._leased() as lease:
+            lease.processes.kill(number, signal_number)
+
+    def write_files(self, files: Mapping[str, bytes]) -> None:
+        """Write files below the lease's folder, by paths like ``trial/rank-3.json``."""
+        with self._leased() as lease:
+            lease.write_files(dict(files))
+
+    def take_files(self, patterns: Sequence[str]) -> dict[str, bytes]:
+        """Return the files below the lease's folder that match, like ``trial/rank-3.*``, and remove them."""
+        with self._leased() as lease:
+            return lease.take_files(list(patterns))
+
+    def make_gate(self, path: str, pipes: tuple[str, str]) -> None:
+        """Make a gate for ranks of this machine: two named pipes in a new folder below the lease's."""
+        with self._leased() as lease:
+            lease.make_gate(path, pipes)
+
+    def await_gate(self, path: str, known: int, timeout_s: float) -> int:
+        """Return how many ranks have come to a gate; wait until more than ``known`` have, at most for ``timeout_s``."""
+        with self._leased() as lease:
+            return lease.gate(path).arrivals(known, timeout_s)
+
+    def open_gate(self, path: str, at_ns: int) -> None:
+        """Open a gate at this moment of this machine's clock, or now if it has passed."""
+        with self._leased() as lease:
+            lease.gate(path).open(at_ns)
+
+    def remove_gate(self, path: str) -> None:
+        """Open a gate and remove it."""
+        with self._leased() as lease:
+            lease.remove_gate(path)
+
+    def use_tcp(self, settings: TcpSettings) -> None:
+        """Apply TCP settings on every host. Raise MissingError for a congestion control that the kernel lacks."""
+        with self._leased() as lease:
+            lease.use_tcp(settings)
+
+    def read_sysctls(self) -> dict[str, dict[str, str | None]]:
+        """Read the TCP sysctls of every host."""
+        with self._leased() as lease:
+            return lease.read_sysctls()
+
+    def read_offloads(self) -> dict[str, Any]:
+        """Read sizes and offloads of every interface."""
+        with self._leased() as lease:
+            return lease.read_offloads()
+
+    def read_qdiscs(self) -> dict[str, Any]:
+        """Read every port's qdiscs from the kernel."""
+        with self._leased() as lease:
+            return lease.read_qdiscs()
+
+    def read_counters(self) -> list[PortCounters]:
+        """Read the counters of every WAN port."""
+        with self._leased() as lease:
+            return lease.read_counters()
+
+    def read_tcp_states(self) -> list[bytes]:
+        """Read the state of every connection of every host, as the kernel's messages."""
+        with self._leased() as lease:
+            return lease.read_tcp_states()
+
+    def cpu_times(self) -> CpuTimes:
+        """Read the CPU times of this machine's cores."""
+        with self._called():
+            return read_cpu_times()
+
+    def clock_ns(self) -> int:
+        """Return the time of this machine's monotonic clock. Calling it keeps the lease."""
+        with self._called():
+            return time.monotonic_ns()
+
+    @contextmanager
+    def _called(self) -> Iterator[None]:
+        with self._counting:
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._calls -= 1
+                self._called_s = time.monotonic()
+
+    @contextmanager
+    def _leased(self) -> Iterator[Lease]:
+        with self._called():
+            if self._lease is None:
+                raise LeaseEndedError(f"the run has no lease of this machine: {self._ended}")
+            yield self._lease
+
+    def _end(self, why: str) -> None:
+        lease, self._lease, self._ended = self._lease, None, why
+        if lease is not None:
+            lease.take_down()
+
+    def _watch(self, lease: Lease) -> None:
+        while self._lease is lease:
+            silent_s = 0.0 if self._calls else time.monotonic() - self._called_s
+            if silent_s > self._lease_s:
+                with self._changing, suppress(Exception):
+                    # If it fails, the supervisor still ends what is left, with this process.
+                    self._end(f"its driver was silent for {self._lease_s:g} s")
+                return
+            time.sleep(self._lease_s / _LOOKS)

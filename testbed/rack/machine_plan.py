@@ -1,0 +1,286 @@
+"""Plan the part of an emulated network that each machine of a rack carries, as plain data.
+
+A machine carries hosts of one datacenter, and a gateway for them: the datacenter's gateway, but with ports to these
+hosts only. Every machine of the datacenter has such a gateway, with the same address, as if they were one. Between two
+machines packets travel over their cards, in an encapsulation:
+
+- ``vxlan``: Ethernet frames in UDP datagrams. Any cards that reach each other by IPv4 will do.
+- ``macvlan``: plain Ethernet frames, for cards on one switch that lets a card have several MAC addresses.
+
+A gateway has one device for the machines of each other datacenter, with the qdiscs of a WAN port, and one for the other
+machines of its own, without qdiscs: the port to the receiving host delays and serialises.
+
+Machines do not know of each other's traffic. So a trunk whose node pairs start on several machines and can together
+exceed it is divided: each machine gets an equal part, also while the others send nothing. Such a ``TrunkSplit`` is
+recorded, because a trunk in one place would let one machine have what the others leave.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from ipaddress import IPv4Address
+from typing import Any
+
+from ground.strict_model import InputError
+from testbed.network.addressing import host_address, machine_link_mac
+from testbed.network.gateway_layout import plan_gateways
+from testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort, WanPort, read_gateway
+from testbed.network.shared_rate import ETHERNET_HEADER_BYTES, Timers, bytes_per_s, can_bind, shared_rate
+from testbed.network.topology import Datacenter, Topology
+
+VXLAN, MACVLAN = "vxlan", "macvlan"
+HEADER_BYTES = {VXLAN: 50, MACVLAN: 0}
+"""What each kind of underlay adds to an emulated packet on the card's line: its IP packet is larger by this."""
+
+OWN_DATACENTER_INTERFACE = "lan"
+"""The name, in the gateway's namespace, of the device for the other machines of the same datacenter."""
+
+_VNI_BITS, _SLOT_VNI_BITS = 24, 16
+
+
+@dataclass(frozen=True)
+class Underlay:
+    """The card of one machine: its IPv4 address, its interface and its MTU, and the ``kind`` of what rides on it."""
+
+    address: str
+    interface: str
+    mtu: int
+    kind: str = VXLAN
+
+
+@dataclass(frozen=True)
+class FarMachine:
+    """Another machine, as a device reaches it: its card's address, the MAC address of its device, and its hosts'."""
+
+    machine: str
+    address: str
+    mac: str
+    host_addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MachineLink:
+    """The device for all other machines that carry hosts of ``datacenter``. ``vni`` is the VXLAN's number."""
+
+    datacenter: str
+    interface: str
+    mac: str
+    vni: int
+    far: tuple[FarMachine, ...]
+
+
+@dataclass(frozen=True)
+class TrunkSplit:
+    """A trunk that is divided among ``machines`` machines, of which each has ``rate_bps``."""
+
+    source: str
+    destination: str
+    machines: int
+    rate_bps: int
+
+
+@dataclass(frozen=True)
+class MachinePlan:
+    """Everything that one machine needs to carry its ``hosts``.
+
+    ``gateway`` has the ports to all hosts of the datacenter, so that classes are numbered as in the whole datacenter,
+    and this machine's parts of the trunks. ``mtu_bytes`` is that of every emulated interface.
+    """
+
+    machine: str
+    underlay: Underlay
+    mtu_bytes: int
+    hosts: tuple[str, ...]
+    gateway: Gateway
+    links: tuple[MachineLink, ...]
+    trunk_splits: tuple[TrunkSplit, ...]
+    exact_packets: bool
+
+    @property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """The gateway's ports to the hosts on this machine."""
+        return tuple(port for port in self.gateway.host_ports if port.host in self.hosts)
+
+    def with_less_wan_delay(self, trim_ns: int) -> "MachinePlan":
+        """Return the same plan with every WAN port's delay reduced by ``trim_ns``, but not below zero."""
+        return replace(self, gateway=self._alone().with_less_wan_delay(trim_ns).gateways[0])
+
+    def without_impairments(self) -> "MachinePlan":
+        """Return the same plan without impairments on the WAN."""
+        return replace(self, gateway=self._alone().without_impairments().gateways[0])
+
+    def _alone(self) -> GatewayPlan:
+        return GatewayPlan((self.gateway,), self.exact_packets)
+
+    def to_json(self) -> str:
+        """Return the plan as one JSON document."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> "MachinePlan":
+        """Read what ``to_json`` wrote."""
+        entry = json.loads(text)
+        far = [[_far_machine(machine) for machine in link["far"]] for link in entry["links"]]
+        return MachinePlan(
+            **{
+                **entry,
+                "underlay": Underlay(**entry["underlay"]),
+                "hosts": tuple(entry["hosts"]),
+                "gateway": read_gateway(entry["gateway"]),
+                "links": tuple(
+                    MachineLink(**{**link, "far": tuple(machines)})
+                    for link, machines in zip(entry["links"], far, strict=True)
+                ),
+                "trunk_splits": tuple(TrunkSplit(**split) for split in entry["trunk_splits"]),
+            }
+        )
+
+
+def _far_machine(entry: dict[str, Any]) -> FarMachine:
+    return FarMachine(**{**entry, "host_addresses": tuple(entry["host_addresses"])})
+
+
+def first_vni(slot: int) -> int:
+    """Return the first VXLAN number for a testbed in address slot ``slot``. No two slots share numbers."""
+    return slot << _SLOT_VNI_BITS
+
+
+def plan_machines(
+    topology: Topology,
+    slot: int,
+    vni: int,
+    machine_of: Mapping[str, str],
+    underlays: Mapping[str, Underlay],
+    *,
+    timers: Timers = Timers.KERNEL,
+) -> dict[str, MachinePlan]:
+    """Plan every machine that carries hosts: ``machine_of`` has the machine of each host, ``underlays`` their cards.
+
+    ``vni`` is the first VXLAN number to use. Raise InputError for machines that cannot carry this network.
+    """
+    rack = _Rack(topology, slot, vni, machine_of, underlays, timers=timers)
+    return {
+        machine: rack.plan(machine, datacenter, number)
+        for datacenter in topology.datacenters
+        for number, machine in enumerate(rack.machines[datacenter.name])
+    }
+
+
+class _Rack:
+    """Plan the machines of one testbed; holds what they have in common."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        slot: int,
+        vni: int,
+        machine_of: Mapping[str, str],
+        underlays: Mapping[str, Underlay],
+        *,
+        timers: Timers,
+    ) -> None:
+        self._topology, self._slot, self._vni, self._timers = topology, slot, vni, timers
+        self._machine_of, self._underlays = machine_of, underlays
+        self.machines = {
+            each.name: tuple(dict.fromkeys(machine_of[host.name] for host in each.hosts))
+            for each in topology.datacenters
+        }
+        used = [machine for machines in self.machines.values() for machine in machines]
+        self._check(used)
+        self._mtu_bytes = min(underlays[each].mtu - HEADER_BYTES[underlays[each].kind] for each in used)
+        plan = plan_gateways(topology, slot, timers, self._mtu_bytes)
+        self._exact_packets = plan.exact_packets
+        self._gateways = {gateway.datacenter: gateway for gateway in plan.gateways}
+
+    def _check(self, used: list[str]) -> None:
+        for machine in used:
+            owners = [name for name, machines in self.machines.items() if machine in machines]
+            if len(owners) > 1:
+                raise InputError(
+                    f"machine {machine}: carries hosts of {' and '.join(owners)}, but a machine stands in one "
+                    "datacenter: place the hosts of each datacenter on machines of their own"
+                )
+            _check_underlay(machine, self._underlays[machine])
+        kinds = sorted({self._underlays[machine].kind for machine in used})
+        if len(kinds) > 1:
+            raise InputError(f"underlay: {' and '.join(kinds)} on one rack do not reach each other: take one of them")
+        if self._vni + len(self._topology.datacenters) ** 2 > 2**_VNI_BITS:
+            raise InputError(f"underlay: VXLAN numbers from {self._vni} exceed {_VNI_BITS} bits: take a smaller one")
+
+    def plan(self, machine: str, datacenter: Datacenter, number: int) -> MachinePlan:
+        """Plan one machine, which is ``number`` of those of its datacenter."""
+        hosts = tuple(host.name for host in datacenter.hosts if self._machine_of[host.name] == machine)
+        gateway = self._gateways[datacenter.name]
+        splits = {port.peer: self._trunk_split(datacenter, port) for port in gateway.wan_ports}
+        ports = tuple(self._own_part(port, len(hosts), splits[port.peer]) for port in gateway.wan_ports)
+        return MachinePlan(
+            machine=machine,
+            underlay=self._underlays[machine],
+            mtu_bytes=self._mtu_bytes,
+            hosts=hosts,
+            gateway=replace(gateway, wan_ports=ports),
+            links=tuple(
+                self._link(machine, datacenter, peer, number)
+                for peer in self._topology.datacenters
+                if self.machines[peer.name] != (machine,)
+            ),
+            trunk_splits=tuple(split for split in splits.values() if split is not None),
+            exact_packets=self._exact_packets,
+        )
+
+    def _trunk_split(self, datacenter: Datacenter, port: WanPort) -> TrunkSplit | None:
+        """Return how the trunk is divided, None if it cannot bind or if only one machine sends."""
+        rate_bps = self._topology.conditions(datacenter.name, port.peer).rate_bps
+        machines = len(self.machines[datacenter.name])
+        if port.trunk is None or rate_bps is None or machines == 1:
+            return None
+        return TrunkSplit(datacenter.name, port.peer, machines, max(1, rate_bps // machines))
+
+    def _own_part(self, port: WanPort, hosts: int, split: TrunkSplit | None) -> WanPort:
+        """Return the port with one machine's part of its trunk, which carries ``hosts`` of the sending hosts."""
+        if split is None:
+            return port
+        pair_rate_bps = self._topology.conditions(split.source, split.destination).pair_rate_bps
+        rates = [rate for rate in (bytes_per_s(split.rate_bps), port.netem.rate_bytes_per_s) if rate is not None]
+        trunk = None
+        if can_bind(split.rate_bps, [pair_rate_bps] * hosts * len(port.destinations)):
+            # Offloads of virtual time, whose packets the third argument bounds, do not cross machines.
+            trunk = shared_rate(split.rate_bps, self._timers, 0, self._mtu_bytes + ETHERNET_HEADER_BYTES)
+        return replace(port, trunk=trunk, netem=replace(port.netem, rate_bytes_per_s=min(rates)))
+
+    def _link(self, machine: str, datacenter: Datacenter, peer: Datacenter, number: int) -> MachineLink:
+        low, high = sorted((datacenter.index, peer.index))
+        return MachineLink(
+            datacenter=peer.name,
+            interface=OWN_DATACENTER_INTERFACE if peer == datacenter else f"wan{peer.index}",
+            mac=machine_link_mac(self._slot, datacenter.index, peer.index, number),
+            vni=self._vni + low * len(self._topology.datacenters) + high,
+            far=tuple(
+                FarMachine(
+                    other,
+                    self._underlays[other].address,
+                    machine_link_mac(self._slot, peer.index, datacenter.index, position),
+                    tuple(
+                        host_address(self._slot, peer.index, host.index)
+                        for host in peer.hosts
+                        if self._machine_of[host.name] == other
+                    ),
+                )
+                for position, other in enumerate(self.machines[peer.name])
+                if other != machine
+            ),
+        )
+
+
+def _check_underlay(machine: str, underlay: Underlay) -> None:
+    if underlay.kind not in HEADER_BYTES:
+        known = ", ".join(HEADER_BYTES)
+        lacking = f"this version has no {underlay.kind}" if underlay.kind == "wireguard" else "no such underlay"
+        raise InputError(f"machine {machine}: underlay {underlay.kind!r}: {lacking}: take one of {known}")
+    try:
+        IPv4Address(underlay.address)
+    except ValueError:
+        raise InputError(
+            f"machine {machine}: address {underlay.address!r} of {underlay.interface} is no IPv4 address: "
+            "name a card that has one"
+        ) from None

@@ -1,0 +1,53 @@
+"""What a driver asks of a machine, and what a machine answers: plain data that travels as pickles."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from testbed.rack.machine_plan import MachinePlan
+
+
+@dataclass(frozen=True)
+class MachineOrder:
+    """What a machine is to bring up for one run.
+
+    ``run`` is the run's name, shown to people; ``slot`` the address slot, the same on all machines. ``hosts_file`` is
+    the text of /etc/hosts on each host, ``environments`` what programs of a host have in addition to the machine's
+    environment. Without ``shaped`` the network has no qdiscs, so that the machine needs no netem.
+    """
+
+    run: str
+    slot: int
+    plan: "MachinePlan"
+    hosts_file: str
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    shaped: bool = True
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program to start on a host: a command line, or ``main(arguments)`` of a Python module of wanbed.
+
+    ``environment`` is added to that of the machine. ``files`` are written to the lease's folder before it starts, by
+    their paths there. An argument that is such a path becomes the file's on the machine.
+    """
+
+    argv: tuple[str, ...] = ()
+    module: str | None = None
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LeaseFacts:
+    """What a driver has to know of a lease that is up.
+
+    ``kernel`` is the machine's kernel release, ``folder`` the folder of the lease's files there, and ``module_parent``
+    the PID whose children its processes are.
+    """
+
+    kernel: str
+    folder: str
+    module_parent: int

@@ -1,0 +1,352 @@
+"""Bring a topology up over several machines, and use it as the testbed of one machine is used."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+from testbed.claims.registry import STATE_ROOT, Claim, claim
+from testbed.claims.supervisor import Supervisor
+from testbed.gpus.gpu_assignment import GpuAssignment
+from testbed.hosts.host import SpawnOptions
+from testbed.hosts.host_process import HostProcess
+from testbed.kernel.link_counters import PortCounters
+from testbed.kernel.machine_load import CpuTimes
+from testbed.kernel.missing import MissingError
+from testbed.kernel.tcp_state import TcpStates
+from testbed.network.address_book import AddressBook
+from testbed.network.addressing import MAX_SLOTS
+from testbed.network.gateway_layout import plan_gateways
+from testbed.network.tcp_settings import TcpSettings
+from testbed.network.topology import Topology, check_can_be_emulated
+from testbed.rack.driver.inventory import (
+    Log,
+    ask_all,
+    check_alike,
+    check_lacks_nothing,
+    naming,
+    read_facts,
+    underlays_of,
+)
+from testbed.rack.driver.merging import merged_counters
+from testbed.rack.driver.rack_gate import RackGate
+from testbed.rack.driver.rack_machine import RackMachine
+from testbed.rack.driver.rack_stacks import RackStacks
+from testbed.rack.driver.remote_process import RemoteProcess, RemoteProgram
+from testbed.rack.driver.time_line import TimeLine
+from testbed.rack.driver.translation import MachinePlace, input_path, named_inputs, translated
+from testbed.rack.machine_facts import MachineFacts
+from testbed.rack.machine_handle import MachineHandle, MachineLostError
+from testbed.rack.machine_plan import VXLAN, MachinePlan, first_vni, plan_machines
+from testbed.rack.orders import MachineOrder, Program
+from testbed.substrate.substrate import SubstrateFacts
+from testbed.testbed import measured_trim_ns
+
+RACK = "rack"
+"""The name of the substrate in manifests."""
+
+NOT_MEASURED = (
+    "short transfers, both ways, shares of a trunk, bursts: one process has no sockets at both ends of a link"
+)
+
+
+class RackTestbed:
+    """A network over several machines that is up. Create one with ``rack_testbed``, never directly."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        ours: Claim,
+        machines: Mapping[str, RackMachine],
+        plans: Mapping[str, MachinePlan],
+        found: Mapping[str, MachineFacts],
+        *,
+        slot: int,
+        gpus: GpuAssignment | None,
+    ) -> None:
+        self.topology = topology
+        self.gpus = gpus
+        self.identifier = ours.record.identifier
+        self.folder = ours.folder
+        self.addresses = AddressBook(topology, slot)
+        self.mtu_bytes = next(iter(plans.values())).mtu_bytes
+        self.gateway_plan = plan_gateways(topology, slot, mtu_bytes=self.mtu_bytes)
+        self.stacks = RackStacks(self._call_all, self.spawn)
+        kernels = dict.fromkeys(found[name].kernel for name in machines)
+        self.facts = SubstrateFacts(RACK, ", ".join(kernels))
+        self.reason = f"{len(machines)} machines of a rack carry it"
+        self.machine_of = {host: name for name, plan in plans.items() for host in plan.hosts}
+        self._machines = machines
+        self._plans = plans
+        self._found = found
+        self._epoch_ns = 0
+
+    @property
+    def rack(self) -> "RackTestbed":
+        """This testbed: its hosts are on machines of a rack."""
+        return self
+
+    @property
+    def module_parent(self) -> int:
+        """PID of this process; on a machine it is replaced by that of the machine's."""
+        return os.getpid()
+
+    def namespace(self, host: str) -> str:
+        """Raise RuntimeError: a namespace on another machine has no path here."""
+        raise RuntimeError(f"{host} is on a machine of the rack: its namespace has no path here")
+
+    def spawn(
+        self, host: str, argv: list[str], *, gpu: int | None = None, **popen: Unpack[SpawnOptions]
+    ) -> RemoteProgram:
+        """Start any program on a host, in the environment of its machine. It ends with the testbed at the latest.
+
+        Its output, standard error included, is read as text, whatever ``popen`` says.
+        """
+        machine = self._machine(host)
+        program = Program(argv=tuple(argv), environment=self._gpu_environment(host, gpu))
+        process = machine.start(host, program, lambda number: RemoteProgram(number, machine))
+        assert isinstance(process, RemoteProgram)
+        return process
+
+    def start_module(
+        self, host: str, module: str, arguments: list[str], output: int, *, gpu: int | None = None
+    ) -> HostProcess:
+        """Run ``main(arguments)`` of a Python module on a host; its return value is the exit status.
+
+        An argument that is a file below ``folder`` is a configuration: the machine gets it, translated, and the files
+        that it names. When the process has ended, its output is written to the descriptor ``output``, and the files
+        that it has left beside its configuration, named like it, are here where they are there.
+        """
+        machine = self._machine(host)
+        configurations = [Path(each) for each in arguments if self._is_own_file(each)]
+        files: dict[str, bytes] = {}
+        for path in configurations:
+            files[self._relative(path)] = self._for_machine(machine, path, files)
+        program = Program(
+            module=module,
+            arguments=tuple(self._relative(Path(each)) if Path(each) in configurations else each for each in arguments),
+            environment=self._gpu_environment(host, gpu),
+            files=files,
+        )
+        # The caller closes its own.
+        printed = os.fdopen(os.dup(output), "wb")
+        number_of: list[int] = []
+
+        def made(number: int) -> RemoteProcess:
+            number_of.append(number)
+            return RemoteProcess(number, machine)
+
+        def bring_back(_: int) -> None:
+            with printed:
+                printed.write(machine.output(number_of[0], 0))
+            left = machine.call(
+                "take_files", [str(Path(self._relative(path)).with_suffix(".*")) for path in configurations]
+            )
+            for relative, content in left.items():
+                if relative not in files:
+                    (self.folder / relative).write_bytes(content)
+
+        return machine.start(host, program, made, bring_back)
+
+    def use_tcp(self, settings: TcpSettings) -> None:
+        """Apply TCP settings on every host, for connections opened from now on."""
+        self.stacks.use(settings)
+
+    def read_qdiscs(self) -> dict[str, Any]:
+        """Read every gateway port's qdiscs from the kernels, by ``machine interface``."""
+        return {port: held for found in self._call_all("read_qdiscs") for port, held in found.items()}
+
+    def read_sysctls(self) -> dict[str, dict[str, str | None]]:
+        """Read the values of ``TCP_SYSCTLS`` of every host; None for one that its kernel does not have."""
+        return self.stacks.read_sysctls()
+
+    def read_offloads(self) -> dict[str, Any]:
+        """Read sizes and offloads of every interface, by ``host interface`` and ``machine interface``."""
+        return self.stacks.read_offloads()
+
+    def read_counters(self) -> list[PortCounters]:
+        """Read the counters of every trunk, each summed over the machines that send into it."""
+        return merged_counters(self._call_all("read_counters"))
+
+    def tcp_state_reader(self) -> TcpStates:
+        """Return a reader of the state of every connection, at both ends."""
+        return self.stacks.state_reader()
+
+    def network_cpu_time_s(self) -> float | None:
+        """Return None: the kernels' network processing cannot be separated from the machines' other work."""
+        return None
+
+    def cpu_times(self) -> dict[str, CpuTimes]:
+        """Read the CPU times of every machine."""
+        return dict(zip(self._machines, self._call_all("cpu_times"), strict=True))
+
+    def check(self) -> None:
+        """Raise MachineLostError if a machine has gone."""
+        for machine in self._machines.values():
+            machine.check()
+
+    def gate(self, folder: Path, hosts: Sequence[str], pipes: tuple[str, str]) -> RackGate:
+        """Return a gate for a rank on each of these hosts, whose pipes are in ``folder``, which is below this one's."""
+        return RackGate(self._machines, self.machine_of, hosts, self._relative(folder), pipes)
+
+    def begin_trial(self, epoch_ns: int) -> None:
+        """Measure the machines' clocks before a trial that begins at ``epoch_ns`` of this process's."""
+        self._epoch_ns = epoch_ns
+        for machine in self._machines.values():
+            machine.check()
+            machine.clock.begin()
+
+    def end_trial(self) -> TimeLine:
+        """Measure the machines' clocks after a trial, and return its time line."""
+        return TimeLine(
+            self._epoch_ns,
+            self.machine_of,
+            {name: machine.clock.end() for name, machine in self._machines.items()},
+            {name: machine.clock.ahead_ns for name, machine in self._machines.items()},
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the machines' facts, and what carries their packets, as in manifests."""
+        return {
+            "overlay": next(iter(self._plans.values())).underlay.kind,
+            "mtu_bytes": self.mtu_bytes,
+            "machines": {name: self._found[name].document() for name in self._machines},
+            "not_measured": NOT_MEASURED,
+        }
+
+    def hosts_by_machine(self) -> dict[str, list[str]]:
+        """Return the hosts of every machine."""
+        return {name: [*plan.hosts] for name, plan in self._plans.items()}
+
+    def trunk_split(self) -> dict[str, int]:
+        """Return how many machines each divided trunk is divided among, by ``source to destination``."""
+        return {
+            f"{split.source} to {split.destination}": split.machines
+            for plan in self._plans.values()
+            for split in plan.trunk_splits
+        }
+
+    def settle_wan(self) -> None:
+        """Reduce the WAN delays by what the idle path itself adds one-way: forwarding, late timers, and the cards."""
+        if self.topology.wan:
+            trim_ns = measured_trim_ns(self.topology, self.stacks)
+            self._call_all("settle", trim_ns)
+            self.facts = replace(self.facts, trim_ns=trim_ns)
+
+    def _machine(self, host: str) -> RackMachine:
+        return self._machines[self.machine_of[self.topology.host(host).name]]
+
+    def _is_own_file(self, argument: str) -> bool:
+        path = Path(argument)
+        return path.is_relative_to(self.folder) and path.is_file()
+
+    def _relative(self, path: Path) -> str:
+        return str(path.relative_to(self.folder))
+
+    def _for_machine(self, machine: RackMachine, path: Path, files: dict[str, bytes]) -> bytes:
+        """Return a configuration as the machine needs it; ``files`` receives those that it names."""
+        document, lease = json.loads(path.read_bytes()), machine.lease
+        for needed in named_inputs(document, self.folder):
+            if (place := input_path(needed)) not in machine.inputs:
+                files[place] = needed.read_bytes()
+                machine.inputs.add(place)
+        place_there = MachinePlace(self.folder, lease.folder, lease.module_parent, machine.clock.ahead_ns)
+        return json.dumps(translated(document, place_there), indent=1).encode()
+
+    def _gpu_environment(self, host: str, gpu: int | None) -> dict[str, str]:
+        return {} if self.gpus is None else self.gpus.environment(host, gpu)
+
+    def _call_all(self, method: str, *arguments: Any) -> list[Any]:
+        """Call a method of every machine at the same time and return what each returned, in the machines' order."""
+        self.check()
+        return ask_all([each.handle for each in self._machines.values()], method, *arguments)
+
+
+@contextmanager
+def rack_testbed(
+    topology: Topology,
+    machines: Sequence[MachineHandle],
+    machine_of: Mapping[str, str],
+    *,
+    source: str = "",
+    overlay: str = VXLAN,
+    gpus: GpuAssignment | None = None,
+    shaped: bool = True,
+    log: Log = lambda _: None,
+    root: Path = STATE_ROOT,
+) -> Iterator[RackTestbed]:
+    """Bring a topology up over machines, yield it as a testbed, and take it down on every machine.
+
+    ``machine_of`` has the machine of each host; machines without a host are left alone. ``source`` describes the
+    testbed's purpose to people, ``overlay`` is what carries packets between machines. Programs on a host see the real
+    GPUs, of its machine, that ``gpus`` assigns to it. If ``shaped`` is false, no link has a delay, a loss or a rate.
+    ``log`` gets a line for each way in which the machines differ. However this process ends, every machine ends its
+    part, at the latest when this process has been silent for its ``lease_s``.
+
+    Raise InputError for machines that cannot carry the topology, MissingError for one that lacks something, has
+    another wanbed or is leased to another run, and what bringing up a network raises.
+    """
+    check_can_be_emulated(topology)
+    used = [each for each in machines if each.name in machine_of.values()]
+    found = read_facts(used)
+    check_alike(found, log)
+    if shaped:
+        check_lacks_nothing(found)
+    slot = _free_slot(used)
+    plans = plan_machines(topology, slot, first_vni(slot), machine_of, underlays_of(found, overlay))
+    hosts_file = AddressBook(topology, slot).hosts_file()
+    orders = {
+        name: MachineOrder(source, slot, plan, hosts_file, _environments(plan, gpus), shaped)
+        for name, plan in plans.items()
+    }
+    ours = claim(source, root)
+    with Supervisor(ours.record.identifier, root=root) as supervisor:
+        try:
+            with _leased(used, orders) as leased:
+                testbed = RackTestbed(topology, ours, leased, plans, found, slot=slot, gpus=gpus)
+                if shaped:
+                    testbed.settle_wan()
+                yield testbed
+        finally:
+            ours.release()
+            supervisor.dismiss()
+
+
+@contextmanager
+def _leased(machines: Sequence[MachineHandle], orders: Mapping[str, MachineOrder]) -> Iterator[dict[str, RackMachine]]:
+    """Lease every machine, all at the same time, and take all down at the end of the block."""
+    with ExitStack() as ending, ThreadPoolExecutor(max_workers=len(machines)) as pool:
+
+        def lease(machine: MachineHandle) -> RackMachine:
+            with naming(machine.name):
+                # Followed from here on: its lease would not wait for a machine that takes longer.
+                leased = RackMachine(machine, machine.call("bring_up", orders[machine.name]))
+            ending.callback(_take_down, machine)
+            ending.callback(leased.close)
+            return leased
+
+        pending = [pool.submit(lease, machine) for machine in machines]
+        wait(pending)
+        yield {machine.name: each.result() for machine, each in zip(machines, pending, strict=True)}
+
+
+def _take_down(machine: MachineHandle) -> None:
+    # One that has gone has taken itself down, or does.
+    with suppress(MachineLostError):
+        machine.call("take_down")
+
+
+def _free_slot(machines: Sequence[MachineHandle]) -> int:
+    used = set().union(*ask_all(machines, "used_slots"))
+    free = [slot for slot in range(1, MAX_SLOTS + 1) if slot not in used]
+    if not free:
+        raise MissingError(f"the machines have no free testbed slot of {MAX_SLOTS} in common: end some testbeds there")
+    return free[0]
+
+
+def _environments(plan: MachinePlan, gpus: GpuAssignment | None) -> dict[str, dict[str, str]]:
+    return {} if gpus is None else {host: gpus.environment(host) for host in plan.hosts}

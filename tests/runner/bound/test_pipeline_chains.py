@@ -1,0 +1,80 @@
+"""The chains are never above the shortest of all schedules, and reach it where it has a closed form."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.bound.pipeline_chains import Chain, Hop, Part, PipelineChains, StageTimes, Way
+from tests.support.workloads.exact_search import SmallPipeline
+
+SIZES = {
+    ("whole", False): [(1, 4), (2, 3), (2, 4), (3, 3), (4, 2)],
+    ("whole", True): [(1, 4), (2, 3), (3, 2)],
+    ("split", False): [(1, 4), (2, 2), (2, 3), (3, 2)],
+}
+"""Stages and microbatches of which a few thousand combinations of orders exist, with and without recomputes."""
+
+
+@st.composite
+def small_pipelines(draw: st.DrawFn) -> tuple[SmallPipeline, PipelineChains]:
+    backward, recomputes = draw(st.sampled_from(sorted(SIZES)))
+    stages, microbatches = draw(st.sampled_from(SIZES[backward, recomputes]))
+    kinds = 2 + recomputes + (backward == "split")
+    durations = draw(
+        st.lists(st.lists(st.integers(0, 6), min_size=kinds, max_size=kinds), min_size=stages, max_size=stages)
+    )
+    held = draw(st.lists(st.integers(1, microbatches), min_size=stages, max_size=stages))
+    latencies, occupancies = (
+        draw(st.lists(st.sampled_from(values), min_size=stages - 1, max_size=stages - 1))
+        for values in ([0, 1, 5, 20], [0, 0, 3, 8])
+    )
+    pipeline = SmallPipeline(durations, 1 + recomputes, microbatches, held, latencies, occupancies)
+    times = [
+        StageTimes(
+            each[0], each[1] if recomputes else 0, each[1 + recomputes], each[2] if backward == "split" else 0, most
+        )
+        for each, most in zip(durations, held, strict=True)
+    ]
+    ways = [Way(*both, microbatches * both[1]) for both in zip(latencies, occupancies, strict=True)]
+    return pipeline, PipelineChains(times, [Hop(way, way) for way in ways], microbatches)
+
+
+@settings(max_examples=150, deadline=None)
+@given(small_pipelines())
+def test_no_schedule_of_a_small_pipeline_is_shorter_than_its_longest_chain(
+    both: tuple[SmallPipeline, PipelineChains],
+) -> None:
+    pipeline, chains = both
+    assert max(chain.end_ns for chain in chains.ends()) <= pipeline.shortest()
+
+
+def longest(stages: int, microbatches: int, latency: int, held: int | None = None, weight: int = 0) -> Chain:
+    times = StageTimes(50, 0, 100 - weight, weight, microbatches if held is None else held)
+    hops = [Hop(Way(latency), Way(latency))] * (stages - 1)
+    return max(PipelineChains([times] * stages, hops, microbatches).ends(), key=lambda chain: chain.end_ns)
+
+
+def test_one_microbatch_goes_through_all_stages_and_back() -> None:
+    assert longest(4, 1, 150).end_ns == 4 * 150 + 6 * 150
+
+
+def test_a_stage_computes_all_microbatches_once_the_first_is_there() -> None:
+    # The last of 4 stages is reached after 150 and computes for 1200; then the way back of the last gradient.
+    assert longest(4, 8, 0)[:3] == (150 + 1200 + 300, Part.GPU, 3)
+
+
+def test_a_memory_bound_admits_so_many_microbatches_a_round_trip() -> None:
+    # A microbatch is held for 150, the rest of the way of 450 of computation, and six latencies of 150.
+    held_ns = 150 + 450 + 900
+    assert longest(4, 8, 150, held=1)[:3] == (8 * held_ns, Part.MEMORY, 0)
+    assert longest(4, 8, 150, held=2)[:2] == (4 * held_ns + 50, Part.MEMORY)
+
+
+def test_weight_gradients_wait_until_the_gradient_is_on_its_way() -> None:
+    # The first gradient is back after 1250. By then stage 0 has run 8 forwards, and 8 x (50 + 50) are left.
+    assert longest(4, 8, 150, weight=50)[:2] == (2050, Part.GPU)
+
+
+def test_a_slow_boundary_carries_all_transfers_between_the_ends_of_the_way() -> None:
+    times, way = StageTimes(10, 0, 20, 0, 8), Way(5, 100, 800)
+    ends = PipelineChains([times] * 2, [Hop(way, Way(5, 1, 8))], 8).ends()
+    assert ends[0] == Chain(10 + 800 + 5 + 10 + 20 + 6 + 20, Part.LINK_THERE, 0, 800)

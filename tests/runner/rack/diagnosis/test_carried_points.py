@@ -1,0 +1,51 @@
+from pathlib import Path
+from typing import Any
+
+from runner.planner.experiment_file import parse_experiment
+from runner.rack.diagnosis.carried_points import CarriedPoint, carried_point
+from runner.rack.diagnosis.plain_paths import PlainPath
+from runner.rack.host_placement import Node
+
+NODES = [Node(name, f"id-{name}", f"10.0.0.{number}") for number, name in enumerate("abc", 1)]
+FAST = [PlainPath(*ends, rtt_ms=0.08, there_bps=9e9, back_bps=8e9) for ends in ("ab", "ac", "bc")]
+
+
+def carried(paths: list[PlainPath], missing: dict[str, list[str]] | None = None, **wan: Any) -> CarriedPoint:
+    topology = {"datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 1}], "wan": wan}
+    experiment = parse_experiment({"name": "x", "topology": topology, "engine": "rack"}, "x.yaml", Path())
+    (point,) = experiment.points()
+    return carried_point(point, NODES, 1, paths, missing or {})
+
+
+def test_links_slower_than_the_plain_network_are_carried() -> None:
+    found = carried(FAST, latency="10ms", rate="1Gbit")
+    assert found.machine_of == {"east-0": "a", "east-1": "b", "west-0": "c"}
+    assert found.reasons == ()
+
+
+def test_a_link_faster_than_the_plain_network_is_named_with_both_figures() -> None:
+    assert carried(FAST, latency="10ms", rate="8.5Gbit").reasons == (
+        "west to east: 8500Mbit between two hosts is wanted, and a and c have 8.00 Gbit/s without any emulation",
+    )
+
+
+def test_the_worst_pair_of_machines_counts() -> None:
+    paths = [*FAST[:2], PlainPath("b", "c", rtt_ms=30.0, there_bps=9e9, back_bps=8e9)]
+    assert carried(paths, latency="10ms").reasons == (
+        "east to west: an RTT of 20.0 ms is wanted, and b and c have 30.0 ms without any emulation",
+    )
+
+
+def test_machines_that_do_not_reach_each_other_are_named() -> None:
+    paths = [*FAST[1:], PlainPath("a", "b", fault="No route to host")]
+    assert carried(paths, latency="10ms").reasons == ("a and b do not reach each other: No route to host",)
+
+
+def test_what_a_machine_lacks_and_hosts_without_room_are_reasons() -> None:
+    assert carried(FAST, {"c": ["iperf3 is not installed"], "d": ["ping"]}, latency="10ms").reasons == (
+        "c: iperf3 is not installed",
+    )
+    topology = {"datacenters": [{"name": "east", "hosts": 4}]}
+    (point,) = parse_experiment({"name": "x", "topology": topology, "engine": "rack"}, "x.yaml", Path()).points()
+    (reason,) = carried_point(point, NODES, 1, FAST, {}).reasons
+    assert reason.startswith("no room for the hosts of east: 4 hosts")

@@ -1,0 +1,35 @@
+"""A driver of two hosts on two machines, which waits when they are up.
+
+Its arguments are the arguments of the machines' handles, as JSON, and the folder of its own claim.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from ground.strict_model import parse_model
+from testbed.network.topology import Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
+from testbed.rack.rack_testbed import rack_testbed
+from tests.support.rack.machine_process import ProcessHandle
+
+MACHINE_OF = {"east-0": "space0", "west-0": "space1"}
+
+
+def two_hosts(latency: str = "100us") -> Topology:
+    datacenters = [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}]
+    document = {"datacenters": datacenters, "wan": {"latency": latency}}
+    return resolve_topology(parse_model(TopologySpec, document, "test"))
+
+
+def main(places: str, folder: str) -> None:
+    handles = [ProcessHandle(*place) for place in json.loads(places)]
+    root = Path(folder)
+    with rack_testbed(two_hosts(), handles, MACHINE_OF, source="a driver", shaped=False, root=root) as testbed:
+        running = [testbed.spawn(host, ["sleep", "1000"]) for host in MACHINE_OF]
+        print("up", flush=True)
+        running[0].wait()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

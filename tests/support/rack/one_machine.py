@@ -1,0 +1,60 @@
+"""Be one machine of a rack: bring its part of the network up, and do what lines on the standard input ask for.
+
+Arguments: the plan as JSON, and optionally ``unshaped``. Every answer is a line of JSON. The first is given once all is
+up, with a PID in the namespaces of every host and of the gateway. It ends with its input.
+"""
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from ground.wanbed_error import WanbedError
+from testbed.hosts.emulated_hosts import EmulatedNetwork
+from testbed.hosts.host_attachment import attach_host
+from testbed.rack.machine_network import MachineNetwork
+from testbed.rack.machine_plan import MachinePlan
+
+MARKER = "wb-one-machine"
+SETTLE, COUNTERS, QDISCS, OFFLOADS = "settle", "counters", "qdiscs", "offloads"
+
+
+def main() -> None:
+    plan, shaped = MachinePlan.from_json(sys.argv[1]), "unshaped" not in sys.argv
+    nodes = EmulatedNetwork()
+    network = MachineNetwork(plan, nodes, MARKER, shaped=shaped)
+    try:
+        hosts = {port.host: nodes.add(port.host, MARKER) for port in plan.host_ports}
+        try:
+            facts = network.start({name: host.namespace for name, host in hosts.items()})
+        except WanbedError as fault:
+            _print({"error": f"{type(fault).__name__}: {fault}"})
+            return
+        for port in plan.host_ports:
+            attach_host(hosts[port.host].namespace, plan.gateway, port)
+        _print({"pids": {node.name: node.shell_pid for node in nodes.hosts}, "facts": asdict(facts)})
+        for line in sys.stdin:
+            _print(_answer(network, *line.split()))
+    finally:
+        network.stop()
+        nodes.stop()
+
+
+def _answer(network: MachineNetwork, request: str, argument: str = "0") -> Any:
+    if request == SETTLE:
+        network.settle(int(argument))
+        return "settled"
+    if request == COUNTERS:
+        return [
+            {**asdict(port), "pairs": [[*ends, counters] for ends, counters in port.pairs.items()]}
+            for port in network.read_counters()
+        ]
+    return network.read_qdiscs() if request == QDISCS else network.read_offloads()
+
+
+def _print(answer: Any) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Machines that a driver can lease: each has a process that serves it, whatever plays the machine."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.support.rack.guest_machine import GuestMachine
+from tests.support.rack.guest_wire import GuestWire
+from tests.support.rack.machine_process import ProcessHandle
+from tests.support.rack.machines import LocalCommand, NamespaceMachine, PlayedMachine
+from tests.support.until import until_within
+
+_START_S = 90.0
+_GUEST_CLAIMS = Path("/run/wanbed")
+
+
+class RackMachine:
+    """A machine whose process runs; ``claims`` is the folder of its claims."""
+
+    def __init__(self, machine: PlayedMachine, wire: GuestWire, claims: Path, lease_s: float) -> None:
+        self.name = machine.name
+        self.claims = claims
+        self.handle = ProcessHandle(machine.name, machine.address, wire.namespace)
+        self.place = [machine.name, machine.address, wire.namespace]
+        """The arguments of its handle, for another process."""
+        argv = ["-m", "tests.support.rack.machine_process", machine.address, str(claims), str(lease_s)]
+        self.process = machine.start([sys.executable, *argv])
+
+    def await_start(self) -> None:
+        until_within(_START_S, lambda: "listening" in self.process.output())
+
+    def pull_the_plug(self) -> None:
+        """Kill the machine's process, not what it has started. Only of a namespace's machine."""
+        assert isinstance(self.process, LocalCommand)
+        self.process.kill()
+
+
+@contextmanager
+def namespace_machines(count: int, folder: Path, *, lease_s: float = 20.0) -> Iterator[list[RackMachine]]:
+    """Yield machines on namespaces of this kernel. ``folder`` receives their claims."""
+    with ExitStack() as up:
+        wire = up.enter_context(GuestWire())
+        played = [up.enter_context(NamespaceMachine(wire, number)) for number in range(count)]
+        yield _served(up, [RackMachine(each, wire, folder / each.name, lease_s) for each in played])
+
+
+@contextmanager
+def guest_machines(count: int, *, shared: Sequence[Path] = (), memory_mib: int = 1024) -> Iterator[list[RackMachine]]:
+    """Yield machines with kernels of their own, which have netem. Folders in ``shared`` are this machine's too."""
+    with ExitStack() as up:
+        wire = up.enter_context(GuestWire())
+        guests = [GuestMachine(wire, number, memory_mib=memory_mib, shared=shared) for number in range(count)]
+        played = [up.enter_context(each) for each in guests]
+        yield _served(up, [RackMachine(each, wire, _GUEST_CLAIMS, 20.0) for each in played])
+
+
+def _served(up: ExitStack, machines: list[RackMachine]) -> list[RackMachine]:
+    for machine in machines:
+        up.callback(machine.process.kill)
+    for machine in machines:
+        machine.await_start()
+    return machines

@@ -1,0 +1,23 @@
+"""The smallest experiment that tests change."""
+
+from pathlib import Path
+from typing import Any
+
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.experiment import Experiment
+
+SMALL: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+        "wan": {"latency": "40ms", "rate": "1Gbit"},
+    },
+    "compute": {"forward": "10ms", "activation": "1MiB"},
+}
+
+
+def small(**changes: Any) -> dict[str, Any]:
+    return {**SMALL, **changes}
+
+
+def parsed(document: dict[str, Any]) -> Experiment:
+    return parse_experiment(document, "exp.yaml", Path())

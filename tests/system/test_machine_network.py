@@ -1,0 +1,132 @@
+"""Machines that are namespaces of this kernel carry a network together, without qdiscs, and leave their cards alone."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from ground.strict_model import parse_model
+from testbed.kernel.namespace import inside, open_netlink
+from testbed.network.address_book import AddressBook
+from testbed.network.topology import resolve_topology
+from testbed.network.topology_spec import TopologySpec
+from testbed.rack.machine_links import VXLAN_PORT
+from testbed.rack.machine_plan import MACVLAN, VXLAN, Underlay, first_vni, plan_machines
+from tests.support.rack.emulated_part import EmulatedPart
+from tests.support.rack.guest_machine import CARD
+from tests.support.rack.guest_wire import GuestWire
+from tests.support.rack.machines import LocalCommand, NamespaceMachine
+from tests.support.rack.one_machine import OFFLOADS
+from tests.support.until import until_within
+
+SLOT = 7
+TOPOLOGY = resolve_topology(
+    parse_model(
+        TopologySpec,
+        {
+            "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+            "wan": {"latency": "5ms", "rate": "100Mbit"},
+        },
+        "test",
+    )
+)
+MACHINE_OF = {"east-0": "space0", "east-1": "space1", "west-0": "space2", "west-1": "space2"}
+ADDRESSES = AddressBook(TOPOLOGY, SLOT)
+PATIENCE_S = 20.0
+
+_CHANGES_BY_ITSELF = {"TCA_STATS", "TCA_STATS2", "RTA_CACHEINFO", "IFA_CACHEINFO"}
+
+
+@pytest.fixture
+def machines() -> Iterator[list[NamespaceMachine]]:
+    with ExitStack() as up:
+        wire = up.enter_context(GuestWire())
+        yield [up.enter_context(NamespaceMachine(wire, number)) for number in range(3)]
+
+
+def parts_on(machines: list[NamespaceMachine], kind: str) -> list[EmulatedPart]:
+    underlays = {each.name: Underlay(each.address, CARD, 1500, kind) for each in machines}
+    plans = plan_machines(TOPOLOGY, SLOT, first_vni(SLOT), MACHINE_OF, underlays)
+    return [EmulatedPart(each, plans[each.name], shaped=False) for each in machines]
+
+
+def kernel_state(machine: NamespaceMachine) -> dict[str, Any]:
+    """Everything of the machine's own namespace that its traffic does not change by itself."""
+    netlink = open_netlink(machine.namespace)
+    try:
+        return {
+            "links": [
+                (
+                    link["index"],
+                    link["flags"],
+                    *(link.get_attr(f"IFLA_{name}") for name in ("IFNAME", "ADDRESS", "MTU")),
+                )
+                for link in netlink.get_links()
+            ],
+            "qdiscs": [plain(message) for message in netlink.get_qdiscs()],
+            "routes": [plain(message) for message in netlink.get_routes()],
+            "addresses": [plain(message) for message in netlink.get_addr()],
+        }
+    finally:
+        netlink.close()
+
+
+def plain(message: Any) -> str:
+    attributes = [(name, str(value)) for name, value in message["attrs"] if name not in _CHANGES_BY_ITSELF]
+    return str(([(key, message[key]) for key in message.keys() - {"attrs", "header", "event"}], attributes))
+
+
+def receiving_sockets(machine: NamespaceMachine) -> int:
+    with inside(machine.namespace), open("/proc/thread-self/net/udp", encoding="utf-8") as table:
+        return sum(f":{VXLAN_PORT:04X}" in line.split()[1] for line in list(table)[1:])
+
+
+@pytest.mark.parametrize("kind", [VXLAN, MACVLAN])
+def test_hosts_reach_each_other_wherever_they_are_and_the_cards_are_left_alone(
+    machines: list[NamespaceMachine], kind: str
+) -> None:
+    before = [kernel_state(each) for each in machines]
+    with ExitStack() as up:
+        parts = [up.enter_context(part) for part in parts_on(machines, kind)]
+        assert {part.wait_up()["name"] for part in parts} == {"unshaped"}
+        for part in parts:
+            for source in part.plan.hosts:
+                for host in TOPOLOGY.hosts:
+                    echo = part.run(source, ["ping", "-c", "1", "-W", "5", "-s", "1400", ADDRESSES.address(host)])
+                    assert " 0% packet loss" in echo, (source, host.name, echo)
+            offloads = part.ask(OFFLOADS)
+            mtus = {name: facts["mtu_bytes"] for name, facts in offloads.items() if not name.endswith(CARD)}
+            assert set(mtus.values()) == {1450 if kind == VXLAN else 1500}
+        assert [kernel_state(each) for each in machines] == before
+        assert {receiving_sockets(each) for each in machines} == {int(kind == VXLAN)}
+    until_within(PATIENCE_S, lambda: {receiving_sockets(each) for each in machines} == {0})
+    assert [kernel_state(each) for each in machines] == before
+
+
+def test_nothing_is_left_of_a_machine_whose_process_is_killed(machines: list[NamespaceMachine]) -> None:
+    with parts_on(machines, VXLAN)[0] as part:
+        part.wait_up()
+        assert receiving_sockets(machines[0]) > 0
+        assert isinstance(part.running, LocalCommand)
+        part.running.process.kill()
+        until_within(PATIENCE_S, lambda: receiving_sockets(machines[0]) == 0)
+
+
+def test_a_second_network_of_the_same_numbers_is_refused_in_one_line(machines: list[NamespaceMachine]) -> None:
+    first, second = parts_on(machines, VXLAN)[0], parts_on(machines, VXLAN)[0]
+    with first:
+        first.wait_up()
+        refusal = "SubstrateError: machine space0: VXLAN number 458752 at UDP port 14789 is in use"
+        with second, pytest.raises(RuntimeError, match=refusal):
+            second.wait_up()
+
+
+def test_a_card_that_is_not_there_is_named(machines: list[NamespaceMachine]) -> None:
+    underlays = {each.name: Underlay(each.address, "eth7", 1500) for each in machines}
+    plan = plan_machines(TOPOLOGY, SLOT, first_vni(SLOT), MACHINE_OF, underlays)["space0"]
+    with (
+        EmulatedPart(machines[0], plan, shaped=False) as part,
+        pytest.raises(RuntimeError, match="no interface 'eth7'"),
+    ):
+        part.wait_up()

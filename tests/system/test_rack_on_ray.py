@@ -1,0 +1,319 @@
+"""Commands over a Ray cluster: who is let in, whose machines they are, what runs on them, and how it all ends."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.rack.cluster import WITHOUT_AUTH
+from testbed.claims.processes import MARKER, marked_processes
+from tests.support.ray.ray_cluster import RayCluster, RayNode, ray_cluster
+from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
+from tests.support.until import until_within
+
+LEFT_S = 30
+"""How long something may be left of a driver that was killed: a machine's ``lease_s``, and its end."""
+ROOT = Path(__file__).resolve().parents[2]
+EXPERIMENT = {
+    "name": "two datacenters",
+    # The machines may lack netem: nearly nothing is to be emulated.
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+        "wan": {"latency": "100us"},
+    },
+    "compute": {"forward": "5ms", "backward": "10ms", "activation": "64KiB"},
+    "training": {"microbatches": 4, "iterations": 3, "warmup": 1},
+    "variants": [{"name": "gpipe", "schedule": "gpipe"}],
+    "engine": "rack",
+}
+
+RUN = """
+import json, sys, typer
+from pathlib import Path
+from runner.cli.exit_status import one_line_errors
+from runner.planner.experiment_file import parse_experiment
+from runner.rack.rack_run import rack_run
+address, folder, document = sys.argv[1:4]
+experiment = parse_experiment(json.loads(document), "two.yaml", Path(folder))
+try:
+    with one_line_errors():
+        path = rack_run(
+            experiment, "two.yaml", Path(folder), address=address, resume=False, keep_gradients=False,
+            log=lambda line: print("log:", line, flush=True), shaped=False, queue="queue" in sys.argv,
+        )
+        print(path)
+except typer.Exit as end:
+    sys.exit(end.exit_code)
+"""
+
+HOLD = """
+import sys
+from runner.rack.agents import agents_on, holder_text
+from runner.rack.same_sources import rack_at
+with rack_at(sys.argv[1], print) as rack, agents_on(rack.carrying, "first.yaml", sent=rack.sent) as machines:
+    print("held", flush=True)
+    if sys.stdin.readline():
+        print([machine.call("facts").hostname for machine in machines.values()], flush=True)
+"""
+
+CALLS = """
+import sys
+from ground.strict_model import InputError
+from runner.rack.agents import agents_on
+from runner.rack.same_sources import rack_at
+from testbed.kernel.missing import MissingError
+from testbed.rack.machine_handle import MachineLostError
+with rack_at(sys.argv[1], print) as rack:
+    print([(node.name, node.datacenter) for node in rack.carrying], len(rack.nodes))
+    with agents_on(rack.carrying, "first", machine="tests.support.ray.plain_machine:PlainMachine") as machines:
+        east = machines["east"]
+        slow = [east.start_call("sleep", 1.0) for _ in range(5)]
+        print(east.call("echo", {"a": b"bytes"}))
+        try:
+            slow[0].result(0.01)
+        except TimeoutError:
+            print("goes on")
+        print([each.result() for each in slow])
+        try:
+            east.check_computes("tests.support.ray.plain_machine:LackingBackend", {})
+        except MissingError as lacking:
+            print(lacking)
+        for method in ("refuse", "break_down"):
+            try:
+                east.call(method)
+            except Exception as fault:
+                print(type(fault).__name__, fault, "plain_machine.py" in str(fault.__cause__))
+        try:
+            east.call("die")
+        except MachineLostError as lost:
+            print(lost)
+        print(machines["west"].call("echo", 1))
+"""
+
+
+@pytest.fixture
+def experiment_file(tmp_path: Path) -> Path:
+    path = tmp_path / "two.yaml"
+    path.write_text(json.dumps({**EXPERIMENT, "sweep": {"topology.datacenters[east].hosts": [1, 2]}}))
+    return path
+
+
+def wanbed(cluster: RayCluster, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return cluster.run_driver("-m", "wanbed", *arguments)
+
+
+def with_environment(cluster: RayCluster, **changes: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["env", *(f"{name}={value}" for name, value in changes.items()), *_command("clean", "--rack", cluster.address)],
+        env={**os.environ, **cluster.environment},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "wanbed", *arguments]
+
+
+@contextmanager
+def holding(cluster: RayCluster) -> Iterator["subprocess.Popen[str]"]:
+    driver = cluster.start_driver("-c", HOLD, cluster.address, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with driver:
+        try:
+            assert driver.stdout is not None
+            assert driver.stdout.readline() == "held\n"
+            yield driver
+        finally:
+            driver.kill()
+
+
+def test_a_wrong_token_is_refused_in_one_line(two_nodes: RayCluster) -> None:  # noqa: F811
+    done = with_environment(two_nodes, RAY_AUTH_TOKEN="0" * 64)
+    assert done.returncode == 5
+    (line,) = done.stderr.splitlines()
+    assert "the cluster refuses this token" in line
+
+
+def test_agents_pass_calls_and_errors_on(two_nodes: RayCluster) -> None:  # noqa: F811
+    done = two_nodes.run_driver("-c", CALLS, two_nodes.address)
+    assert done.stdout.splitlines() == [
+        "[('east', 'east'), ('west', 'west')] 3",
+        "{'a': b'bytes'}",
+        "goes on",
+        "[1.0, 1.0, 1.0, 1.0, 1.0]",
+        "machine east: no abacus: buy one",
+        "InputError hosts: give fewer True",
+        "ZeroDivisionError division by zero True",
+        "east has left the rack: its agent has ended",
+        "1",
+    ], done.stderr
+
+
+def test_a_run_over_the_cluster_leaves_a_run_like_any_other(
+    two_nodes: RayCluster,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    done = two_nodes.run_driver("-c", RUN, two_nodes.address, str(tmp_path), json.dumps(EXPERIMENT))
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads(Path(done.stdout.splitlines()[-1], "manifest.json").read_text())
+    assert manifest["complete"]
+    assert manifest["substrate"]["name"] == "rack"
+    assert manifest["rack_hosts"] == {"0": {"east": ["east-0"], "west": ["west-0"]}}
+    assert manifest["cluster"]["token_authentication"] is True
+    assert manifest["cluster"]["sources_sent"] is False
+    until_within(10, lambda: not _held(two_nodes))
+
+
+def test_a_second_run_is_told_whose_machine_it_is_or_waits(
+    two_nodes: RayCluster,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    run = (two_nodes.address, str(tmp_path), json.dumps(EXPERIMENT))
+    with holding(two_nodes) as first:
+        refused = two_nodes.run_driver("-c", RUN, *run)
+        assert refused.returncode == 5
+        assert refused.stderr == "wanbed: east carries first.yaml: wait for its end with --queue, or end it\n"
+        waiting = two_nodes.start_driver("-c", RUN, *run, "queue", stdout=subprocess.PIPE)
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == "log: east carries first.yaml: waiting for its end\n"
+        first.kill()
+        output, _ = waiting.communicate(timeout=120)
+        assert waiting.returncode == 0, output
+
+
+def test_doctor_says_what_machines_lack_what_is_between_them_and_what_they_carry(
+    two_nodes: RayCluster,  # noqa: F811
+    experiment_file: Path,
+) -> None:
+    done = wanbed(two_nodes, "doctor", str(experiment_file), "--rack", two_nodes.address, "--json")
+    document = json.loads(done.stdout)
+    east, west = (machine for machine in document["machines"] if machine["carries_hosts"])
+    assert (east["node"]["name"], east["in_use_by"]) == ("east", None)
+    assert east["survey"]["can"].keys() >= {"root", "netem", "vxlan", "macvlan", "iperf3", "ping"}
+    assert abs(west["clock_ahead_ms"]) < 1000
+    (path,) = document["plain_network"]
+    assert (path["one"], path["other"], path["fault"]) == ("east", "west", None)
+    assert 0 < path["rtt_ms"] < 1000
+    assert min(path["there_bps"], path["back_bps"]) > 1e6
+    one, two = document["sweep_points"]
+    assert one["machine_of"] == {"east-0": "east", "west-0": "west"}
+    assert not two["carried"]
+    assert two["reasons"][0].startswith("no room for the hosts of east: 3 hosts in 2 datacenters")
+    lacks = any(machine["missing"] for machine in document["machines"])
+    assert done.returncode == (5 if lacks else 0)
+
+
+def test_doctor_names_the_run_on_a_machine_and_leaves_its_network_alone(two_nodes: RayCluster) -> None:  # noqa: F811
+    with holding(two_nodes):
+        done = wanbed(two_nodes, "doctor", "--rack", two_nodes.address)
+    assert done.stdout.count("  in use by   first.yaml\n") == 2
+    assert "network " not in done.stdout
+    assert "wanbed: not measured between machines that a run uses: east, west\n" in done.stderr
+
+
+def test_clean_removes_what_is_left_on_every_machine(two_nodes: RayCluster) -> None:  # noqa: F811
+    _leave_a_claim(two_nodes, "west")
+    found = _cleaned(two_nodes)
+    assert [each["source"] for each in found["west"]["cleaned"]] == ["left.yaml"]
+    assert found["east"]["cleaned"] == []
+    assert _cleaned(two_nodes)["west"]["cleaned"] == []
+
+
+def test_a_machine_without_this_wanbed_is_sent_it(two_nodes: RayCluster) -> None:  # noqa: F811
+    machine = two_nodes.machines["west"]
+    hidden = str(ROOT / "wanbed")
+    subprocess.run(machine.inside("mount", "-t", "tmpfs", "tmpfs", hidden), check=True)
+    try:
+        driver = two_nodes.start_driver("-c", HOLD, two_nodes.address, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        output, _ = driver.communicate("say\n", timeout=120)
+    finally:
+        subprocess.run(machine.inside("umount", "-l", hidden), check=True)
+    assert output == "west has another wanbed or none: sending this one\nheld\n['east', 'west']\n"
+
+
+def test_a_machine_that_leaves_ends_the_run_in_one_line(tmp_path: Path) -> None:
+    longer = {**EXPERIMENT, "training": {"microbatches": 4, "iterations": 1000, "warmup": 1}}
+    with ray_cluster(RayNode("east", {"wanbed.datacenter": "east"}), RayNode("west")) as cluster:
+        driver = cluster.start_driver(
+            "-c",
+            RUN,
+            cluster.address,
+            str(tmp_path),
+            json.dumps(longer),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with driver:
+            assert driver.stdout is not None
+            assert any(line.startswith("log: west to east: RTT") for line in driver.stdout)
+            time.sleep(2)
+            cluster.machines["west"].power_off()
+            _, errors = driver.communicate(timeout=60)
+    assert driver.returncode == 4, errors
+    last = [line for line in errors.splitlines() if line.startswith("wanbed: ")]
+    assert len(last) == 1
+    assert "west has left the rack" in last[0]
+    assert "Traceback" not in errors
+
+
+def test_a_cluster_without_authentication_is_refused_unless_that_is_wanted(two_nodes: RayCluster) -> None:  # noqa: F811
+    done = with_environment(two_nodes, RAY_AUTH_MODE="disabled")
+    assert done.returncode == 5
+    assert WITHOUT_AUTH in done.stderr
+    allowed = with_environment(two_nodes, RAY_AUTH_MODE="disabled", **{WITHOUT_AUTH: "1"})
+    assert "the cluster refuses this token" in allowed.stderr
+
+
+def test_of_a_driver_that_is_killed_nothing_is_left_on_any_machine(
+    two_nodes: RayCluster,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    longer = {**EXPERIMENT, "training": {"microbatches": 4, "iterations": 1000, "warmup": 1}}
+    run = ("-c", RUN, two_nodes.address, str(tmp_path), json.dumps(longer))
+    with two_nodes.start_driver(*run, stdout=subprocess.PIPE) as driver:
+        until_within(120, lambda: len(_testbeds_of_ranks()) == 2)
+        held = _testbeds_of_ranks()
+        driver.kill()
+    until_within(LEFT_S, lambda: not any(marked_processes(identifier) for identifier in held))
+    done = _cleaned(two_nodes)
+    assert [each["cleaned"] for each in done.values()] == [[], []]
+
+
+def _testbeds_of_ranks() -> set[str]:
+    """The identifiers of the testbeds whose ranks run on this computer, whichever machine that plays."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"workloads.rank" in (process / "cmdline").read_bytes():
+                variables = (process / "environ").read_bytes().decode().split("\0")
+                found |= {text.partition("=")[2] for text in variables if text.startswith(f"{MARKER}=")}
+    return found
+
+
+def _held(cluster: RayCluster) -> list[str]:
+    document = json.loads(wanbed(cluster, "doctor", "--rack", cluster.address, "--json").stdout)
+    return [machine["in_use_by"] for machine in document["machines"] if machine["in_use_by"]]
+
+
+def _cleaned(cluster: RayCluster) -> Mapping[str, Any]:
+    done = wanbed(cluster, "clean", "--rack", cluster.address, "--json")
+    return {machine["name"]: machine for machine in json.loads(done.stdout)["machines"]}
+
+
+def _leave_a_claim(cluster: RayCluster, machine: str) -> None:
+    """Claim a testbed on the machine, by a process that ends without releasing it."""
+    code = "from testbed.claims.registry import claim; claim('left.yaml')"
+    subprocess.run(
+        cluster.machines[machine].inside(sys.executable, "-c", code),
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )

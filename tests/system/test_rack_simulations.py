@@ -1,0 +1,102 @@
+"""Simulations that are spread over the machines of a rack: the same bytes, also when a machine leaves."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.ray.ray_cluster import RayCluster, RayNode, ray_cluster
+from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
+
+FILE = """
+topology:
+  datacenters: [{name: east, hosts: 2}, {name: west, hosts: 2}]
+  wan: {latency: 20ms, rate: 100Mbit}
+compute: {forward: 20ms, backward: 40ms, activation: 1MiB}
+training: {stages: 4, microbatches: 8}
+variants:
+  - {name: gpipe, schedule: gpipe}
+  - {name: atlas, schedule: atlas}
+sweep: {topology.wan.latency: [1ms, 2ms, 5ms, 10ms, 20ms, 40ms]}
+"""
+
+
+@pytest.fixture(name="file")
+def experiment_file(tmp_path: Path) -> Path:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(FILE, encoding="utf-8")
+    return file
+
+
+def wanbed(cluster: RayCluster, *words: object) -> "subprocess.CompletedProcess[str]":
+    return cluster.run_driver("-m", "runner.cli.command_line", *map(str, words))
+
+
+def trials(runs: Path) -> dict[str, bytes]:
+    (run,) = runs.iterdir()
+    files = sorted(file for file in (run / "trials").rglob("*") if file.is_file())
+    return {str(file.relative_to(run)): file.read_bytes() for file in files}
+
+
+def test_a_rack_leaves_the_files_that_one_process_would(two_nodes: RayCluster, file: Path) -> None:  # noqa: F811
+    here, over = file.parent / "here", file.parent / "over"
+    alone = wanbed(two_nodes, "simulate", file, "--runs", here, "--jobs", 1)
+    assert alone.returncode == 0, alone.stderr
+    spread = wanbed(two_nodes, "simulate", file, "--runs", over, "--rack", two_nodes.address)
+    assert spread.returncode == 0, spread.stderr
+    assert "12 of 12 trials done" in spread.stderr
+    assert trials(over) == trials(here)
+
+
+def test_a_schedule_that_fails_is_told_in_the_same_line_as_without_a_rack(
+    two_nodes: RayCluster,  # noqa: F811
+    file: Path,
+) -> None:
+    short = "training.iterations=100000000"
+    refused = [
+        wanbed(two_nodes, "simulate", file, "--set", short, "--runs", file.parent / "runs", *options)
+        for options in (("--jobs", 1), ("--rack", two_nodes.address))
+    ]
+    assert refused[0].returncode == refused[1].returncode != 0
+    assert refused[1].stderr.splitlines()[-1] == refused[0].stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("search", ["better", "exhaustive"])
+def test_a_rack_leads_to_the_plan_that_one_process_would(
+    two_nodes: RayCluster,  # noqa: F811
+    file: Path,
+    search: str,
+) -> None:
+    words = ("plan", file, "--set", "training.stages=2", "--set", "topology.datacenters.0.hosts=6")
+    words = (*words, "--set", "compute.gradient=8MiB", "--json")
+    alone = wanbed(two_nodes, *words, "--search", search)
+    spread = wanbed(two_nodes, *words, "--search", search, "--rack", two_nodes.address)
+    assert spread.returncode == alone.returncode == 0, spread.stderr
+    assert json.loads(spread.stdout) == json.loads(alone.stdout)
+
+
+def test_jobs_and_a_rack_exclude_each_other(two_nodes: RayCluster, file: Path) -> None:  # noqa: F811
+    done = wanbed(two_nodes, "simulate", file, "--jobs", 2, "--rack", two_nodes.address)
+    assert done.returncode == 2
+    assert done.stderr.startswith("wanbed: --jobs: with --rack")
+
+
+def test_a_machine_that_leaves_costs_time_and_nothing_else(file: Path) -> None:
+    here, over = file.parent / "here", file.parent / "over"
+    many = ("--set", "training.iterations=400")
+    with ray_cluster(RayNode("east"), RayNode("west")) as cluster:
+        words = ["simulate", str(file), *many, "--runs", str(over), "--rack", cluster.address, "--json"]
+        piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with cluster.start_driver("-m", "runner.cli.command_line", *words, **piped) as driver:
+            while driver.poll() is None and not list(over.rglob("trial.json")):
+                time.sleep(0.01)
+            simulated = len(list(over.rglob("trial.json")))
+            cluster.machines["west"].power_off()
+            output, errors = driver.communicate(timeout=120)
+        assert driver.returncode == 0, errors
+        assert 0 < simulated < 9
+        assert len(json.loads(output)["summary"]) == 12
+        assert wanbed(cluster, "simulate", file, *many, "--runs", here, "--jobs", 1).returncode == 0
+    assert trials(over) == trials(here)

@@ -1,0 +1,140 @@
+"""A leased machine, followed by its driver; the machine itself is a few answers."""
+
+import select
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from testbed.rack.driver.rack_machine import RackMachine
+from testbed.rack.driver.remote_process import RemoteProcess, RemoteProgram
+from testbed.rack.machine_handle import MachineLostError
+from testbed.rack.orders import LeaseFacts, Program
+from tests.support.until import until_within
+
+
+class Answers:
+    """The handle of a machine whose processes end when a test says so; ``gone`` is whether it answers no more."""
+
+    name = "node0"
+
+    def __init__(self) -> None:
+        self.started: list[tuple[str, Program]] = []
+        self.printed: dict[int, bytes] = {}
+        self.ended: dict[int, int] = {}
+        self.killed: list[tuple[int, int]] = []
+        self.gone = False
+        self._changed = threading.Event()
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        if self.gone:
+            raise MachineLostError("machine node0 has gone")
+        return getattr(self, f"_{method}")(*arguments)
+
+    def start_call(self, method: str, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+    def _start(self, host: str, program: Program) -> int:
+        self.started.append((host, program))
+        return len(self.started)
+
+    def _wait(self, numbers: list[int], timeout_s: float) -> dict[int, int]:
+        if not any(number in self.ended for number in numbers):
+            time.sleep(0.01)
+        return {number: self.ended[number] for number in numbers if number in self.ended}
+
+    def _output(self, number: int, offset: int) -> bytes:
+        return self.printed.get(number, b"")[offset:]
+
+    def _kill(self, number: int, signal_number: int) -> None:
+        self.killed.append((number, signal_number))
+        self.ended[number] = -signal_number
+
+    def _clock_ns(self) -> int:
+        return time.monotonic_ns()
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return Answers()
+
+
+@pytest.fixture
+def machine(answers: Answers) -> Iterator[RackMachine]:
+    machine = RackMachine(answers, LeaseFacts("6.1", "/run/wanbed/1/files", 7))
+    yield machine
+    machine.close()
+
+
+def start(machine: RackMachine, kind: type[RemoteProcess] = RemoteProcess) -> RemoteProcess:
+    return machine.start("east-0", Program(argv=("true",)), lambda number: kind(number, machine))
+
+
+def test_the_end_of_a_process_is_readable_and_waited_for(machine: RackMachine, answers: Answers) -> None:
+    process = start(machine)
+    assert process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.05)
+    answers.ended[1] = 3
+    assert process.wait(10) == 3
+    assert select.select([process], [], [], 0)[0] == [process]
+
+
+def test_what_belongs_to_the_end_is_done_before_anybody_learns_of_it(machine: RackMachine, answers: Answers) -> None:
+    seen: list[int | None] = []
+    process = machine.start(
+        "east-0", Program(), lambda number: RemoteProcess(number, machine), lambda _: seen.append(process.returncode)
+    )
+    answers.ended[1] = 0
+    assert process.wait(10) == 0
+    assert seen == [None]
+
+
+def test_a_process_is_killed_once(machine: RackMachine, answers: Answers) -> None:
+    process = start(machine)
+    process.kill()
+    assert process.wait(10) == -9
+    process.terminate()
+    assert answers.killed == [(1, 9)]
+
+
+def test_the_lines_of_a_program_come_while_it_runs(machine: RackMachine, answers: Answers) -> None:
+    program = start(machine, RemoteProgram)
+    assert isinstance(program, RemoteProgram)
+    answers.printed[1] = b"one\ntw"
+    lines = iter(program.stdout)
+    assert next(lines) == "one\n"
+    answers.printed[1] += b"o\nthree"
+    assert next(lines) == "two\n"
+    answers.ended[1] = 0
+    assert [*lines] == ["three"]
+    assert program.communicate(timeout=10) == ("one\ntwo\nthree", None)
+
+
+def test_the_processes_of_a_machine_that_has_gone_are_killed(machine: RackMachine, answers: Answers) -> None:
+    process = start(machine)
+    answers.gone = True
+    assert process.wait(10) == -9
+    with pytest.raises(MachineLostError, match=r"^machine node0 has gone$"):
+        machine.check()
+    process.kill()
+
+
+def test_whatever_fails_in_following_a_machine_is_not_silent(machine: RackMachine, answers: Answers) -> None:
+    process = start(machine)
+    answers.ended = None  # type: ignore[assignment]
+    assert process.wait(10) == -9
+    with pytest.raises(MachineLostError, match=r"^machine node0: "):
+        machine.call("clock_ns")
+
+
+def test_a_machine_with_nothing_to_do_is_called_to_keep_its_lease(answers: Answers) -> None:
+    calls: list[str] = []
+    asked = answers.call
+    answers.call = lambda method, *arguments: (calls.append(method), asked(method, *arguments))[1]  # type: ignore[method-assign]
+    machine = RackMachine(answers, LeaseFacts("6.1", "", 7))
+    until_within(10, lambda: "clock_ns" in calls)
+    machine.close()

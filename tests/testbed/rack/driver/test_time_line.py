@@ -1,0 +1,14 @@
+from testbed.rack.clocks import ClockLine
+from testbed.rack.driver.time_line import TimeLine
+
+S = 1_000_000_000
+
+
+def test_a_time_that_a_machine_logged_is_put_where_the_driver_would_have_seen_it() -> None:
+    # The machine's clock is 5 s and 300 ns ahead, and gains 10 ppm; its epoch was set for 5 s.
+    line = ClockLine(at_ns=100 * S, offset_ns=5 * S + 300, drift=1e-5, error_ns=40)
+    time_line = TimeLine(100 * S, {"east-0": "node0"}, {"node0": line}, {"node0": 5 * S})
+    assert time_line.trial_ns("east-0", 300) == 0
+    assert time_line.trial_ns("east-0", 2 * S + 20_000 + 300) == 2 * S
+    assert time_line.error_ns("east-0") == 40
+    assert time_line.facts() == {"node0": {"offset_ns": 5 * S + 300, "drift_ppm": 10.0, "error_ns": 40}}

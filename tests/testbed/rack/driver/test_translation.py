@@ -1,0 +1,50 @@
+"""A configuration that the driver has written is one that a machine's process can use."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from testbed.rack.driver.translation import MachinePlace, input_path, named_inputs, translated
+
+DRIVER = Path("/run/wanbed/3")
+
+
+@pytest.fixture
+def place() -> MachinePlace:
+    return MachinePlace(DRIVER, "/run/wanbed/7/files", parent_pid=41, ahead_ns=-250)
+
+
+def test_paths_of_the_testbed_are_those_of_the_machine(place: MachinePlace) -> None:
+    document = {
+        "span_log": f"{DRIVER}/trial/rank-0.spans",
+        "start_gate": f"{DRIVER}/trial/start",
+        "also": [f"{DRIVER}/x"],
+    }
+    assert translated(document, place) == {
+        "span_log": "/run/wanbed/7/files/trial/rank-0.spans",
+        "start_gate": "/run/wanbed/7/files/trial/start",
+        "also": ["/run/wanbed/7/files/x"],
+    }
+
+
+def test_the_epoch_is_on_the_machines_clock_and_the_parent_is_the_machines_process(place: MachinePlace) -> None:
+    document = {"epoch_ns": 1_000, "parent_pid": 7, "serving": {"epoch_ns": 1_000, "parent_pid": None}}
+    expected = {"epoch_ns": 750, "parent_pid": 41, "serving": {"epoch_ns": 750, "parent_pid": None}}
+    assert translated(document, place) == expected
+
+
+def test_everything_else_is_left_as_it_is(place: MachinePlace) -> None:
+    document = {"host": "east-0", "rank": 3, "rate": 0.5, "gone": None, "chunks": [1, [2]], "kind": "/no/such/file"}
+    assert translated(document, place) == json.loads(json.dumps(document))
+
+
+def test_a_file_that_the_driver_has_elsewhere_goes_along(place: MachinePlace, tmp_path: Path) -> None:
+    text = tmp_path / "corpus.txt"
+    text.write_text("words")
+    document = {"compute": {"text": str(text)}, "log": f"{DRIVER}/trial/log"}
+    assert [*named_inputs(document, DRIVER)] == [text]
+    assert translated(document, place)["compute"]["text"] == f"/run/wanbed/7/files/{input_path(text)}"
+    other = tmp_path / "other"
+    other.mkdir()
+    assert input_path(other / "corpus.txt") != input_path(text)

@@ -1,0 +1,43 @@
+import threading
+import time
+from pathlib import Path
+
+from testbed.rack.lease.gates import MachineGate
+from tests.support.until import until_within
+from workloads.start_gate import BEGIN, MET, wait_at_gate
+
+
+def test_ranks_wait_until_the_gate_is_opened_at_its_moment(tmp_path: Path) -> None:
+    folder = tmp_path / "trial" / "start"
+    gate = MachineGate(folder, (MET, BEGIN))
+    began_ns: list[int] = []
+
+    def rank() -> None:
+        wait_at_gate(folder)
+        began_ns.append(time.monotonic_ns())
+
+    ranks = [threading.Thread(target=rank) for _ in range(3)]
+    for thread in ranks:
+        thread.start()
+    until_within(10, lambda: gate.arrivals(2, 0.1) == 3)
+    assert began_ns == []
+    at_ns = time.monotonic_ns() + 100_000_000
+    gate.open(at_ns)
+    for thread in ranks:
+        thread.join(10)
+    assert len(began_ns) == 3
+    assert min(began_ns) >= at_ns
+    gate.close()
+
+
+def test_who_comes_after_it_has_opened_does_not_wait(tmp_path: Path) -> None:
+    gate = MachineGate(tmp_path / "start", (MET, BEGIN))
+    gate.open()
+    wait_at_gate(tmp_path / "start")
+    gate.close()
+
+
+def test_nobody_comes(tmp_path: Path) -> None:
+    gate = MachineGate(tmp_path / "start", (MET, BEGIN))
+    assert gate.arrivals(0, 0.01) == 0
+    gate.close()

@@ -1,0 +1,83 @@
+"""The line is within the stated error, however asymmetric the paths and however far apart the clocks."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.rack.clocks import Exchange, fit_line
+
+MS = 1_000_000
+S = 1000 * MS
+
+
+class Clocks:
+    """A machine's clock that is ``offset_ns`` ahead of the driver's at 0 and gains ``drift``, behind jittery paths."""
+
+    def __init__(self, offset_ns: int, drift: float, jitter_ns: int, seed: int) -> None:
+        self.offset_ns, self.drift = offset_ns, drift
+        self._jitter_ns = jitter_ns
+        self._random = random.Random(seed)
+
+    def machine_ns(self, driver_ns: int) -> int:
+        return driver_ns + self.offset_ns + round(self.drift * driver_ns)
+
+    def exchange(self, asked_ns: int, delay_ns: int) -> Exchange:
+        there, back = (delay_ns + round(self._random.expovariate(1 / self._jitter_ns)) for _ in range(2))
+        return Exchange(asked_ns, self.machine_ns(asked_ns + there), asked_ns + there + back)
+
+    def bursts(self, count: int, apart_ns: int, delay_ns: int, size: int = 8) -> list[list[Exchange]]:
+        return [
+            [self.exchange(number * apart_ns + each * MS, delay_ns) for each in range(size)] for number in range(count)
+        ]
+
+
+@given(
+    clocks=st.builds(
+        Clocks,
+        st.integers(-100 * MS, 100 * MS),
+        st.floats(-50e-6, 50e-6),
+        st.integers(1_000, 5 * MS),
+        st.integers(0, 2**32),
+    ),
+    delay_ns=st.integers(0, 5 * MS),
+    count=st.integers(2, 12),
+)
+def test_every_moment_of_a_trial_is_known_within_the_stated_error(clocks: Clocks, delay_ns: int, count: int) -> None:
+    line = fit_line(clocks.bursts(count, S, delay_ns))
+    for moment_ns in range(20 * MS, (count - 1) * S, S // 7):
+        assert abs(line.driver_ns(clocks.machine_ns(moment_ns)) - moment_ns) <= line.error_ns
+
+
+@given(seed=st.integers(0, 2**32))
+def test_over_a_minute_the_drift_itself_is_found(seed: int) -> None:
+    clocks = Clocks(100 * MS, 50e-6, MS // 10, seed)
+    line = fit_line(clocks.bursts(60, S, MS // 10))
+    assert line.drift * 1e6 == pytest.approx(50, abs=10)
+    assert line.error_ns < 500_000
+    assert line.offset_at_ns(0) == pytest.approx(100 * MS, abs=line.error_ns)
+
+
+def test_an_exact_exchange_gives_an_exact_offset() -> None:
+    line = fit_line([[Exchange(0, 5 * S, 0)], [Exchange(S, 6 * S, S)]])
+    assert (line.offset_ns, line.drift, line.error_ns) == (5 * S, 0.0, 2)
+    assert line.facts() == {"offset_ns": 5 * S, "drift_ppm": 0.0, "error_ns": 2}
+
+
+def test_of_a_burst_only_the_quickest_exchange_counts() -> None:
+    late = Exchange(0, 9 * MS, 10 * MS)
+    line = fit_line([[late, Exchange(20 * MS, 20 * MS + 50, 20 * MS + 100)]])
+    assert (line.offset_ns, line.error_ns) == (0, 52)
+
+
+def test_a_burst_while_the_machine_is_busy_does_not_spoil_what_its_ends_know() -> None:
+    quick = [[Exchange(at, at + 5, at + 10)] for at in (0, 2 * S)]
+    busy = [Exchange(S, S + 9 * MS, S + 10 * MS)]
+    assert fit_line([quick[0], busy, quick[1]]) == fit_line(quick)
+
+
+def test_times_of_a_machine_that_has_been_up_for_years_keep_their_nanoseconds() -> None:
+    start_ns = 10**17 + 1
+    line = fit_line([[Exchange(at, at + 77, at)] for at in (start_ns, start_ns + S)])
+    assert line.driver_ns(start_ns + 77 + 12_345) == start_ns + 12_345

@@ -1,0 +1,270 @@
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ground.strict_model import InputError, parse_model
+from testbed.network.address_book import AddressBook
+from testbed.network.gateway_layout import plan_gateways
+from testbed.network.goodput import tcp_goodput_bps
+from testbed.network.link_conditions import LinkConditions, WanLink
+from testbed.network.shared_rate import bytes_per_s
+from testbed.network.topology import Datacenter, Host, Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
+from testbed.rack.machine_plan import (
+    HEADER_BYTES,
+    MACVLAN,
+    MachineLink,
+    MachinePlan,
+    Underlay,
+    first_vni,
+    plan_machines,
+)
+
+SLOT = 9
+RATES = st.none() | st.integers(1000, 10**12)
+DELAYS_NS = st.integers(0, 2 * 10**9)
+CONDITIONS = st.builds(LinkConditions, DELAYS_NS, RATES, RATES)
+MTUS = st.integers(1280, 9000)
+
+
+def cards(machines: Mapping[str, int], kind: str = "vxlan") -> dict[str, Underlay]:
+    """A card for each machine with its MTU."""
+    return {
+        name: Underlay(f"192.0.2.{number + 10}", "eth0", mtu, kind)
+        for number, (name, mtu) in enumerate(machines.items())
+    }
+
+
+@st.composite
+def racks(draw: st.DrawFn) -> tuple[Topology, dict[str, str], dict[str, Underlay]]:
+    """A topology, the machine of each host, and the cards of the machines, of which each stands in one datacenter."""
+    sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    datacenters = tuple(
+        Datacenter(f"d{index}", index, tuple(Host(f"d{index}-{host}", f"d{index}", host, 1) for host in range(size)))
+        for index, size in enumerate(sizes)
+    )
+    names = [datacenter.name for datacenter in datacenters]
+    wan = tuple(
+        WanLink((one, other), draw(CONDITIONS), draw(st.none() | CONDITIONS))
+        for at, one in enumerate(names)
+        for other in names[at + 1 :]
+    )
+    topology = Topology(datacenters, draw(DELAYS_NS), draw(RATES), wan)
+    machine_of = {host.name: f"{host.datacenter}-m{draw(st.integers(0, 2))}" for host in topology.hosts}
+    kind = draw(st.sampled_from(sorted(HEADER_BYTES)))
+    return topology, machine_of, cards({machine: draw(MTUS) for machine in dict.fromkeys(machine_of.values())}, kind)
+
+
+def planned(rack: tuple[Topology, dict[str, str], dict[str, Underlay]]) -> dict[str, MachinePlan]:
+    topology, machine_of, underlays = rack
+    return plan_machines(topology, SLOT, first_vni(SLOT), machine_of, underlays)
+
+
+def east_and_west(wan: dict[str, Any], hosts: tuple[int, int] = (2, 1)) -> Topology:
+    document = {
+        "datacenters": [{"name": "east", "hosts": hosts[0]}, {"name": "west", "hosts": hosts[1]}],
+        "wan": wan,
+    }
+    return resolve_topology(parse_model(TopologySpec, document, "test"))
+
+
+def plan_east_and_west(
+    wan: dict[str, Any], machine_of: Mapping[str, str], kind: str = "vxlan", mtu: int = 1500
+) -> dict[str, MachinePlan]:
+    hosts = Counter(name.split("-", maxsplit=1)[0] for name in machine_of)
+    topology = east_and_west(wan, (hosts["east"], hosts["west"]))
+    underlays = cards(dict.fromkeys(machine_of.values(), mtu), kind)
+    return plan_machines(topology, SLOT, first_vni(SLOT), machine_of, underlays)
+
+
+TWO_AND_ONE = {"east-0": "a", "east-1": "b", "west-0": "c"}
+
+
+@given(racks())
+def test_each_host_is_on_its_machine_and_on_no_other(
+    rack: tuple[Topology, dict[str, str], dict[str, Underlay]],
+) -> None:
+    topology, machine_of, _ = rack
+    plans = planned(rack)
+    assert {host: plan.machine for plan in plans.values() for host in plan.hosts} == machine_of
+    for name, plan in plans.items():
+        assert name == plan.machine
+        assert [port.host for port in plan.host_ports] == list(plan.hosts)
+        assert {topology.host(host).datacenter for host in plan.hosts} == {plan.gateway.datacenter}
+
+
+@given(racks())
+def test_a_plan_survives_its_json(rack: tuple[Topology, dict[str, str], dict[str, Underlay]]) -> None:
+    for plan in planned(rack).values():
+        assert MachinePlan.from_json(plan.to_json()) == plan
+
+
+@given(racks())
+def test_every_machine_reaches_every_host_that_is_not_its_own(
+    rack: tuple[Topology, dict[str, str], dict[str, Underlay]],
+) -> None:
+    topology, machine_of, underlays = rack
+    addresses = {host.name: AddressBook(topology, SLOT).address(host) for host in topology.hosts}
+    for plan in planned(rack).values():
+        reached = {
+            address: (link.datacenter, far.machine, far.address)
+            for link in plan.links
+            for far in link.far
+            for address in far.host_addresses
+        }
+        assert reached == {
+            addresses[host.name]: (host.datacenter, machine_of[host.name], underlays[machine_of[host.name]].address)
+            for host in topology.hosts
+            if host.name not in plan.hosts
+        }
+
+
+@given(racks())
+def test_both_ends_of_a_device_know_each_other(rack: tuple[Topology, dict[str, str], dict[str, Underlay]]) -> None:
+    plans = planned(rack)
+    links: dict[tuple[str, str], MachineLink] = {
+        (plan.machine, link.datacenter): link for plan in plans.values() for link in plan.links
+    }
+    for (machine, datacenter), link in links.items():
+        for far in link.far:
+            opposite = links[far.machine, plans[machine].gateway.datacenter]
+            assert plans[far.machine].gateway.datacenter == datacenter
+            assert (far.mac, link.vni) == (opposite.mac, opposite.vni)
+    assert len({link.mac for link in links.values()}) == len(links)
+    for plan in plans.values():
+        assert len({link.vni for link in plan.links}) == len({link.interface for link in plan.links}) == len(plan.links)
+
+
+@given(racks())
+def test_a_wan_port_is_that_of_the_whole_datacenter_but_for_its_part_of_the_trunk(
+    rack: tuple[Topology, dict[str, str], dict[str, Underlay]],
+) -> None:
+    topology = rack[0]
+    for plan in planned(rack).values():
+        whole = {each.datacenter: each for each in plan_gateways(topology, SLOT, mtu_bytes=plan.mtu_bytes).gateways}
+        ports = {port.peer: port for port in whole[plan.gateway.datacenter].wan_ports}
+        split = {each.destination for each in plan.trunk_splits}
+        assert plan.gateway.host_ports == whole[plan.gateway.datacenter].host_ports
+        for port in plan.gateway.wan_ports:
+            if port.peer not in split:
+                assert port == ports[port.peer]
+            assert (port.sources, port.destinations) == (ports[port.peer].sources, ports[port.peer].destinations)
+            assert port.netem.delay_ns == topology.conditions(plan.gateway.datacenter, port.peer).latency_ns
+
+
+@given(racks())
+def test_machines_together_never_exceed_a_trunk(rack: tuple[Topology, dict[str, str], dict[str, Underlay]]) -> None:
+    topology = rack[0]
+    sent: Counter[tuple[str, str]] = Counter()
+    for plan in planned(rack).values():
+        for port in plan.gateway.wan_ports:
+            pairs = len(plan.hosts) * len(port.destinations)
+            leaf = port.netem.rate_bytes_per_s
+            if leaf is not None:
+                offered = pairs * leaf
+                sent[plan.gateway.datacenter, port.peer] += min(
+                    offered, offered if port.trunk is None else port.trunk.rate_bytes_per_s
+                )
+    for (here, peer), rate in sent.items():
+        trunk_bps = topology.conditions(here, peer).rate_bps
+        # Rates are whole bytes, at least 8 of them for each pair.
+        hosts = len(topology.datacenter(here).hosts) * len(topology.datacenter(peer).hosts)
+        assert trunk_bps is None or rate <= bytes_per_s(trunk_bps) + 8 * hosts
+
+
+def test_a_trunk_is_divided_among_the_machines_that_send() -> None:
+    plans = plan_east_and_west({"rate": "100Mbit"}, {**TWO_AND_ONE, "west-1": "c"})
+    for machine in ("a", "b"):
+        (split,) = plans[machine].trunk_splits
+        assert (split.source, split.destination, split.machines, split.rate_bps) == ("east", "west", 2, 50_000_000)
+        (port,) = plans[machine].gateway.wan_ports
+        assert port.trunk is not None
+        assert port.trunk.rate_bytes_per_s == port.netem.rate_bytes_per_s == 50_000_000 // 8
+    # One machine sends this way: its trunk is the whole one.
+    assert plans["c"].trunk_splits == ()
+    (back,) = plans["c"].gateway.wan_ports
+    assert back.trunk is not None
+    assert back.trunk.rate_bytes_per_s == 100_000_000 // 8
+
+
+def test_a_machine_with_one_pair_needs_no_trunk_beside_its_leaf() -> None:
+    (port,) = plan_east_and_west({"rate": "100Mbit"}, TWO_AND_ONE)["a"].gateway.wan_ports
+    assert (port.trunk, port.netem.rate_bytes_per_s) == (None, 50_000_000 // 8)
+
+
+def test_a_trunk_that_its_pairs_cannot_fill_is_not_divided() -> None:
+    plans = plan_east_and_west({"rate": "100Mbit", "node_pair_rate": "50Mbit"}, TWO_AND_ONE)
+    assert [plan.trunk_splits for plan in plans.values()] == [(), (), ()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "mtu", "expected"), [("vxlan", 1500, 1450), ("vxlan", 9000, 8950), (MACVLAN, 1500, 1500)]
+)
+def test_emulated_interfaces_leave_room_for_the_underlays_headers(kind: str, mtu: int, expected: int) -> None:
+    assert {plan.mtu_bytes for plan in plan_east_and_west({}, TWO_AND_ONE, kind, mtu).values()} == {expected}
+
+
+def test_the_smallest_card_gives_everybodys_mtu() -> None:
+    underlays = cards({"a": 9000, "b": 1460, "c": 1500})
+    plans = plan_machines(east_and_west({}), SLOT, first_vni(SLOT), TWO_AND_ONE, underlays)
+    assert {plan.mtu_bytes for plan in plans.values()} == {1410}
+
+
+def test_queues_hold_as_many_bytes_with_smaller_frames() -> None:
+    # 120 ms of 20 Gbit/s in frames of 1464 bytes.
+    plans = plan_east_and_west({"rate": "20Gbit", "latency": "40ms"}, {"east-0": "a", "west-0": "b"})
+    assert plans["a"].gateway.wan_ports[0].netem.limit_packets == -(-2_400_000_000 // (8 * 1464))
+
+
+def test_goodput_of_smaller_frames() -> None:
+    assert tcp_goodput_bps(50e6, 1450) == pytest.approx(50e6 * 1398 / 1464)
+    assert tcp_goodput_bps(50e6) == pytest.approx(50e6 * 1448 / 1514)
+
+
+def test_slots_share_no_vxlan_numbers() -> None:
+    assert first_vni(10) - first_vni(9) >= 256**2
+    assert first_vni(250) + 256**2 <= 2**24
+
+
+@pytest.mark.parametrize(
+    ("machine_of", "underlay", "message"),
+    [
+        ({"east-0": "a", "east-1": "b", "west-0": "b"}, {}, "machine b: carries hosts of east and west"),
+        (TWO_AND_ONE, {"kind": "wireguard"}, "machine b: underlay 'wireguard': this version has no wireguard"),
+        (TWO_AND_ONE, {"kind": "geneve"}, "machine b: underlay 'geneve': no such underlay: take one of vxlan, macvlan"),
+        (TWO_AND_ONE, {"kind": "macvlan"}, "underlay: macvlan and vxlan on one rack do not reach each other"),
+        (TWO_AND_ONE, {"address": "fd00::1"}, "machine b: address 'fd00::1' of eth0 is no IPv4 address"),
+    ],
+)
+def test_a_rack_that_cannot_carry_the_network_is_refused_in_one_line(
+    machine_of: dict[str, str], underlay: dict[str, str], message: str
+) -> None:
+    underlays = cards(dict.fromkeys("abc", 1500))
+    underlays["b"] = Underlay(**{"address": "192.0.2.7", "interface": "eth0", "mtu": 1500, **underlay})  # type: ignore[arg-type]
+    with pytest.raises(InputError) as refused:
+        plan_machines(east_and_west({}), SLOT, first_vni(SLOT), machine_of, underlays)
+    assert str(refused.value).startswith(message)
+    assert "\n" not in str(refused.value)
+
+
+def test_vxlan_numbers_have_24_bits() -> None:
+    with pytest.raises(InputError, match="24 bits"):
+        plan_machines(east_and_west({}), SLOT, 2**24 - 2, TWO_AND_ONE, cards(dict.fromkeys("abc", 1500)))
+
+
+def test_a_datacenter_on_one_machine_has_no_device_for_itself() -> None:
+    plans = plan_east_and_west({}, TWO_AND_ONE)
+    assert [link.interface for link in plans["a"].links] == ["lan", "wan1"]
+    assert [link.interface for link in plans["c"].links] == ["wan0"]
+
+
+def test_delay_is_trimmed_on_the_wan_only() -> None:
+    plan = plan_east_and_west({"latency": "20ms", "jitter": "1ms"}, TWO_AND_ONE)["a"]
+    (port,) = plan.with_less_wan_delay(300_000).gateway.wan_ports
+    assert port.netem.delay_ns == 19_700_000
+    (bare,) = plan.without_impairments().gateway.wan_ports
+    assert (bare.netem.impairments.jitter_ns, port.netem.impairments.jitter_ns) == (0, 1_000_000)

@@ -1,0 +1,284 @@
+"""The loop of one rank: ask its schedule, compute, exchange messages, sum gradients, and log what it did."""
+
+import time
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
+from workloads.compute.backends.backend import Computation
+from workloads.compute.device.copy_thread import CopyThread
+from workloads.message import Message
+from workloads.rank_config import RankConfig
+from workloads.schedules.action import Action
+from workloads.schedules.schedule import Schedule, ScheduleError, create_schedule
+from workloads.schedules.virtual.virtual_stages import VirtualStages
+from workloads.serving.gpu.shared_gpu import SharedGpu
+from workloads.transport.event import (
+    BucketSummed,
+    Closed,
+    DeviceSummed,
+    Event,
+    Failed,
+    Received,
+    SegmentReceived,
+    SegmentsSent,
+    Sent,
+)
+from workloads.transport.ring.bucket_ring import BucketRing, RingEvents
+from workloads.transport.ring.ring import RingAllReduce
+from workloads.transport.striped_transport import StripedTransport
+
+if TYPE_CHECKING:
+    from workloads.collective.device_all_reduce import DeviceAllReduce
+
+
+class Rank:
+    """The rank's loop. Construct it when the connections are established and the transport runs.
+
+    ``gpu``: the GPU that ``computation`` shares, which is notified when the rank waits for messages; None if it shares
+    none. ``all_reduce`` sums the gradients on the device, instead of the ring over the transport; None for the ring.
+    Where the ring sums buckets, its events are in ``ring_events`` and not in ``events``.
+    """
+
+    def __init__(
+        self,
+        config: RankConfig,
+        transport: StripedTransport,
+        events: "SimpleQueue[Event]",
+        computation: Computation,
+        *,
+        gpu: SharedGpu | None = None,
+        all_reduce: "DeviceAllReduce | None" = None,
+        ring_events: RingEvents | None = None,
+    ) -> None:
+        self._config = config
+        self._gpu = gpu
+        self._device = device = computation.device
+        self._all_reduce = all_reduce
+        self._summed = False
+        self._transport = transport
+        self._events = events
+        self._compute = compute = computation.compute
+        self._save_gradients = computation.save_gradients
+        self._ring = RingAllReduce(config.links, transport) if config.links.ring else None
+        self._in_buckets, self._unsummed = computation.in_buckets, 0
+        self._bucket_ring: BucketRing | None = None
+        if self._ring is not None and ring_events is not None:
+            element_bytes = computation.element_bytes
+            self._bucket_ring = BucketRing(self._ring, ring_events, element_bytes, compute.add, events.put)
+        self._element_bytes = computation.element_bytes
+        self._log = SpanLog(
+            Path(config.span_log),
+            SpanLogHeader(config.rank, config.host, config.datacenter, config.gpu, config.pipeline, config.stage),
+        )
+        self._computed: list[Span] = []
+        self._copy_thread: CopyThread | None = None
+        if device is not None and device.overlaps_copies:
+            self._copy_thread = CopyThread(compute.outgoing, transport.send, lambda fault: events.put(Failed(fault)))
+        self._early: dict[int, list[tuple[Message, memoryview]]] = {}
+        self._iteration = 0
+        self._reads_payloads = computation.reads_payloads
+        self._virtual: VirtualStages | None = None
+        self._schedule: Schedule | None = None
+        self._unsent = 0
+        self._closed = False
+
+    def run(self) -> None:
+        """Run every iteration, then shut the transport down.
+
+        Raise TransportError or ScheduleError. Spans of earlier iterations are in the log even then.
+        """
+        for iteration in range(self._config.iterations):
+            self._iteration = iteration
+            self._run_iteration(self._begin_iteration())
+            self._update()
+            self._record_computed()
+            self._record_prefills()
+            self._log.flush()
+        self._schedule = None
+        if self._bucket_ring is not None:
+            self._bucket_ring.close()
+        if self._copy_thread is not None:
+            self._copy_thread.close()
+        self._transport.close()
+        while not self._closed:
+            self._handle(self._next_event())
+
+    def complete_log(self) -> None:
+        """Complete the log. Training and prefill must have ended."""
+        self._record_prefills()
+        if self._device is not None:
+            self._log.record_device(self._device.record())
+        self._log.complete()
+
+    def _begin_iteration(self) -> Schedule:
+        config = self._config
+        self._compute.begin(self._iteration)
+        self._schedule = schedule = create_schedule(config.schedule, config.shape, config.schedule_options)
+        self._virtual = schedule.virtual if config.shape.virtual_stages > 1 else None
+        for message, payload in self._early.pop(self._iteration, ()):
+            self._arrived(schedule, message, payload)
+        return schedule
+
+    def _run_iteration(self, schedule: Schedule) -> None:
+        stage = self._config.stage
+        while not schedule.complete(stage):
+            self._handle_all()
+            action = schedule.next(stage)
+            if action is None:
+                self._handle(self._next_event())
+                continue
+            start_ns, end_ns = self._perform(schedule, action)
+            schedule.finished(stage, action)
+            if (sends := schedule.sends(stage, action)) is not None:
+                self._pass_on(schedule, action, *sends)
+            span = Span(action.kind.value, self._iteration, action.microbatch, start_ns, end_ns)
+            self._computed.append(span._replace(virtual_stage=self._virtual_stage(action.chunk)))
+
+    def _pass_on(self, schedule: Schedule, action: Action, to_stage: int, message: Message) -> None:
+        """Send what ``action`` has computed, or hand it over to another virtual stage of this rank."""
+        stage, virtual = self._config.stage, schedule.virtual
+        if abs(virtual.number(to_stage, message.chunk) - virtual.number(stage, action.chunk)) != 1:
+            raise ScheduleError(f"the schedule sends to stage {to_stage}, no neighbour of stage {stage}")
+        own = Message(message.kind, message.microbatch, action.chunk)
+        if to_stage != stage:
+            self._send(own)
+            return
+        if self._reads_payloads:
+            made = self._compute.outgoing(own)
+            payload = self._transport.take(made.nbytes)
+            payload[:] = made
+            self._compute.sent(own)
+            self._compute.arrived(message, payload)
+        schedule.arrived(stage, message)
+
+    def _virtual_stage(self, chunk: int) -> int | None:
+        return None if self._virtual is None else self._virtual.number(self._config.stage, chunk)
+
+    def _perform(self, schedule: Schedule, action: Action) -> tuple[int, int]:
+        """Compute an action. The last one to compute gradients completes buckets, which are summed meanwhile."""
+        ring, in_buckets = self._bucket_ring, self._in_buckets
+        if ring is None or in_buckets is None or not schedule.completes_gradients(self._config.stage, action):
+            return self._compute.perform(action)
+        self._unsummed = self._config.links.buckets
+        return in_buckets.perform_in_buckets(action, self._unsummed, ring.complete)
+
+    def _send(self, message: Message) -> None:
+        self._unsent += 1
+        if self._copy_thread is not None:
+            self._copy_thread.send(self._iteration, message)
+        else:
+            self._transport.send(self._iteration, message, self._compute.outgoing(message))
+        if not self._config.overlap:
+            self._await_sent()
+
+    def _await_sent(self) -> None:
+        while self._unsent:
+            self._handle(self._next_event())
+
+    def _update(self) -> None:
+        """All-reduce the gradients over the replicas, then run the optimizer."""
+        gradients = self._compute.gradients() if self._all_reduce is None and self._bucket_ring is None else None
+        while self._unsummed:
+            self._handle(self._next_event())
+        if self._all_reduce is not None:
+            self._sum_on_device(self._all_reduce)
+        if self._ring is not None and gradients is not None:
+            start_ns = time.monotonic_ns()
+            self._ring.run(
+                self._iteration,
+                gradients,
+                self._element_bytes,
+                self._compute.add,
+                lambda: self._handle(self._next_event()),
+            )
+            span = Span("all_reduce", self._iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), gradients.nbytes)
+            self._record(span)
+        # The next iteration must not overwrite tensors that are still being sent. Waiting costs no time: no rank ends
+        # an iteration before its neighbour stages have the messages that they need for theirs.
+        self._await_sent()
+        if self._config.gradients is not None and self._iteration == self._config.iterations - 1:
+            assert self._save_gradients is not None
+            self._save_gradients(Path(self._config.gradients))
+        if (updated := self._compute.update()) is not None:
+            self._computed.append(Span("optimizer", self._iteration, NO_MICROBATCH, *updated))
+        if (loss := self._compute.loss()) is not None:
+            self._log.record_loss(self._iteration, loss)
+
+    def _sum_on_device(self, all_reduce: "DeviceAllReduce") -> None:
+        start_ns, self._summed = time.monotonic_ns(), False
+        size_bytes = all_reduce.start()
+        while not self._summed:
+            self._handle(self._next_event())
+        self._record(Span("all_reduce", self._iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), size_bytes))
+
+    def _arrived(self, schedule: Schedule, message: Message, payload: memoryview) -> None:
+        self._compute.arrived(message, payload)
+        schedule.arrived(self._config.stage, message)
+
+    def _next_event(self) -> Event:
+        """Wait for the next event and return it. Report the GPU as idle while waiting."""
+        if self._gpu is not None:
+            self._gpu.idle()
+        return self._events.get()
+
+    def _handle_all(self) -> None:
+        while True:
+            try:
+                event = self._events.get_nowait()
+            except Empty:
+                return
+            self._handle(event)
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case Failed(error):
+                raise error
+            case Closed():
+                self._closed = True
+            case DeviceSummed():
+                self._summed = True
+            case SegmentReceived() | SegmentsSent():
+                assert self._ring is not None
+                self._ring.handle(event)
+            case BucketSummed():
+                self._unsummed -= 1
+                times_ns = event.start_ns, event.end_ns
+                self._record(Span("all_reduce", self._iteration, NO_MICROBATCH, *times_ns, event.size_bytes))
+            case Sent():
+                self._unsent -= 1
+                self._compute.sent(event.message)
+                self._record_transfer("send", event)
+            case Received():
+                self._record_transfer("receive", event)
+                if self._schedule is not None and event.iteration == self._iteration:
+                    self._arrived(self._schedule, event.message, event.payload)
+                else:
+                    self._early.setdefault(event.iteration, []).append((event.message, event.payload))
+
+    def _record_prefills(self) -> None:
+        for span in self._gpu.take_spans() if self._gpu is not None else ():
+            self._record(Span(PREFILL, span.iteration, NO_MICROBATCH, span.start_ns, span.end_ns, request=span.request))
+
+    def _record_computed(self) -> None:
+        """Log the busy times of the device in this iteration, measured by its own clock if it has one."""
+        computed, self._computed = self._computed, []
+        if self._device is not None:
+            busy_ns = self._device.resolve()
+            computed = [
+                span._replace(start_ns=start_ns, end_ns=end_ns)
+                for span, (start_ns, end_ns) in zip(computed, busy_ns, strict=True)
+            ]
+        for span in computed:
+            self._record(span)
+
+    def _record(self, span: Span) -> None:
+        epoch_ns = self._config.epoch_ns
+        self._log.record(span._replace(start_ns=span.start_ns - epoch_ns, end_ns=span.end_ns - epoch_ns))
+
+    def _record_transfer(self, kind: str, event: Sent | Received) -> None:
+        message, moved_bytes, peer = event.message, event.transfer_bytes, event.peer.host
+        times_ns = event.start_ns, event.end_ns
+        span = Span(kind, event.iteration, message.microbatch, *times_ns, moved_bytes, peer, message.kind.value)
+        self._record(span._replace(virtual_stage=self._virtual_stage(message.chunk)))

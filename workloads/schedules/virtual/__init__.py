@@ -1,0 +1,1 @@
+"""Schedules whose stages hold several parts of the model each: virtual stages."""

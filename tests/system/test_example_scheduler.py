@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.docs.example_scheduler import commands, copied, run
+
+pytestmark = pytest.mark.measures
 
 FEWER = " --set repeats=3"
 

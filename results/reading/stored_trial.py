@@ -59,6 +59,12 @@ class StoredTrial:
         return None if bound is None else (bound["time_ns"] / 1e9, bound["part"])
 
     @property
+    def while_all_ran_ns(self) -> int | None:
+        """When the first of several jobs had done its last iteration, until which iterations count; None of one job."""
+        beside = self.facts.get("beside")
+        return None if beside is None else int(beside["until_ns"])
+
+    @property
     def sends_block(self) -> bool:
         """Return whether its GPUs computed nothing while they sent."""
         return bool(self.facts.get("sends_block"))

@@ -6,6 +6,7 @@ from results import metrics
 from results.metrics import Window
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial
+from results.reading.summaries.counted_windows import counted_windows
 from results.reading.trial_rows import chosen_rows
 
 
@@ -26,5 +27,5 @@ def measured_window(run: Run, trial: StoredTrial, spans: pd.DataFrame) -> Window
     """Return the window in which a trial's GPU time is measured, None if there is none. ``spans`` are the trial's."""
     if spans.empty:
         return None
-    windows = metrics.iteration_windows(spans)
+    windows = counted_windows(trial, spans)
     return metrics.measured_window(windows, warmup_iterations(run, trial), trial.profiled_iterations)

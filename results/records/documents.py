@@ -181,6 +181,13 @@ class _Bound(_Facts):
     part: str
 
 
+class _Beside(_Facts):
+    job: str
+    variant: str
+    others: list[str]
+    until_ns: Count
+
+
 class TrialFacts(_Settings):
     """trial.json: what holds for one trial alone."""
 
@@ -189,6 +196,7 @@ class TrialFacts(_Settings):
     repeat: Int32
     machine_load: _MachineLoad | None = None
     bound: _Bound | None = None
+    beside: _Beside | None = None
     profiled_iterations: Count | None = None
     program: Document | None = None
     torch_times_of_profile: str | None = None

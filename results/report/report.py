@@ -18,6 +18,7 @@ from results.report.charts.figure_options import FigureOptions
 from results.report.charts.paper import draw_figures, save_figures
 from results.report.chosen_trials import chosen_trials
 from results.report.device_table import DeviceTable, device_table
+from results.report.jobs.job_table import JobTable, job_table
 from results.report.page_templates import page_environment
 from results.report.plan_outcome import PlanTable, plan_outcomes, plan_table, plan_warnings
 from results.report.prefill.prefill_section import prefill_of, prefill_section
@@ -48,6 +49,7 @@ class _Section:
     charts: Sequence[Chart]
     programs: ProgramSection | None
     plans: PlanTable | None
+    jobs: JobTable | None
     devices: DeviceTable | None
     calibration: CalibrationTable | None
     links_reading: str
@@ -178,6 +180,7 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         charts=charts.own[label],
         programs=program_section(run),
         plans=plan_table(plans),
+        jobs=job_table(run),
         devices=device_table(run),
         calibration=calibration_table(run),
         links_reading=links_reading(run),

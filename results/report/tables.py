@@ -12,6 +12,7 @@ from results.reading.run import Run
 from results.reading.run_labels import run_labels
 from results.reading.summaries.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
 from results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
+from results.report.jobs.job_table import job_records, job_rows, job_table
 from results.report.prefill.prefill_section import prefill_of
 from results.report.prefill.prefill_service import PrefillRow
 from results.report.prefill.prefill_tables import impact_records, prefill_figures, prefill_markdown, prefill_records
@@ -38,20 +39,24 @@ def table_text(runs: Sequence[Run], form: str) -> str:
 
     - csv: one row per run, sweep point and variant. Swept values come first; figures are exact, with their unit in the
       column's name. A text that a spreadsheet would take for a formula gets an apostrophe before it.
-    - json: the same rows, the outcomes of the requests, the impact of prefill on training, the calibration, and the
-      differences between the manifests.
-    - md: the main table and, if anything was prefilled, the tables about prefill.
+    - json: the same rows, the outcomes of the requests, the impact of prefill on training, the jobs that ran at once,
+      the calibration, and the differences between the manifests.
+    - md: the main table and, if there was any such, the tables about prefill and about jobs that ran at once.
     """
     labels = run_labels(runs)
     rows = [row for run, label in zip(runs, labels, strict=True) for row in headline(run, label)]
     prefill, impacts = prefill_of(dict(zip(labels, runs, strict=True)))
     if form == "md":
-        return _markdown(rows) + prefill_markdown(prefill, impacts)
+        jobs = [table for run, label in zip(runs, labels, strict=True) if (table := job_table(run, label))]
+        return _markdown(rows) + prefill_markdown(prefill, impacts) + "".join(table.markdown for table in jobs)
     shares = [each for run, label in zip(runs, labels, strict=True) for each in gpu_time_shares(run, label)]
     records = _records(rows, shares, prefill)
     if form == "csv":
         return _csv(rows, records)
-    return _json(runs, labels, records, {"prefill": prefill_records(prefill), "impact": impact_records(impacts)})
+    more: dict[str, Any] = {"prefill": prefill_records(prefill), "impact": impact_records(impacts)}
+    if of_jobs := [row for run, label in zip(runs, labels, strict=True) for row in job_rows(run, label)]:
+        more["jobs"] = job_records(of_jobs)
+    return _json(runs, labels, records, more)
 
 
 def _records(

@@ -149,7 +149,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             **bound_facts(
                 point.topology,
                 variant,
-                point.spec.training.iterations,
+                point.iterations(variant),
                 computes=point.spec.compute.backend.real_time,
             ),
             **variation_facts(variant),

@@ -13,6 +13,8 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from ground.shown_text import shown
 from ground.strict_model import StrictModel
 from runner.experiment.compute_spec import TRACE_SCHEDULE, WRITTEN_COSTS, ComputeSpec
+from runner.experiment.jobs.job_check import check_jobs
+from runner.experiment.jobs.job_spec import JobSpec
 from runner.experiment.model_spec import DEFAULT_MODEL, WrittenModel
 from runner.experiment.prefill_spec import PrefillSpec
 from runner.experiment.quantities import AUTO, Dilation, PrintableName, whole_number
@@ -65,6 +67,17 @@ class ExperimentSpec(StrictModel):
         description="What is compared, 1 to 100 variants, at each sweep point. Default: one, `gpipe` over one "
         "connection.",
         examples=[[{"name": "atlas", "schedule": "atlas", "transport": {"connections": "auto"}}]],
+    )
+    jobs: tuple[JobSpec, ...] = Field(
+        default=(),
+        description="Trainings that share the WAN, two or more, each with hosts of its own. Their variants run alone "
+        "and at once. Default: variants have all hosts, and run one after the other.",
+        examples=[
+            [
+                {"name": "ours", "hosts": {"east": 2, "west": 2}, "variants": ["atlas"]},
+                {"name": "other", "hosts": {"east": 1, "west": 1}, "variants": ["1f1b"]},
+            ]
+        ],
     )
     prefill: PrefillSpec | None = Field(
         default=None,
@@ -168,6 +181,12 @@ class ExperimentSpec(StrictModel):
                     )
         return self
 
+    @model_validator(mode="after")
+    def _jobs_divide_the_variants(self) -> "ExperimentSpec":
+        if self.jobs:
+            check_jobs(self.jobs, self.variants, prefills=self.prefill is not None)
+        return self
+
     @field_validator("variants")
     @classmethod
     def _names_are_unique(cls, variants: tuple[VariantSpec, ...]) -> tuple[VariantSpec, ...]:
@@ -184,7 +203,8 @@ class ExperimentSpec(StrictModel):
 
         Reading the document gives an equal experiment. Links keep only the fields that were written, because the
         others follow ``wan``, which a sweep may change. Values that are derived from others (a backward of twice the
-        forward) stay null for the same reason. Without ``scale`` there is no such key: hashes stay the same.
+        forward) stay null for the same reason. Without ``scale`` or ``jobs`` there is no such key, so that hashes stay
+        the same.
         """
         document = self.model_dump(mode="json")
         document["topology"]["links"] = [
@@ -192,4 +212,6 @@ class ExperimentSpec(StrictModel):
         ]
         if self.topology.scale is None:
             del document["topology"]["scale"]
+        if not self.jobs:
+            del document["jobs"]
         return document

@@ -60,8 +60,9 @@ class SweepPoint:
 
     @property
     def demand(self) -> NetworkDemand:
-        """The largest demand on the network of any variant."""
-        demands = [network_demand(self.topology, variant.pairs) for variant in self.variants]
+        """The largest demand on the network of any variant, with those that run beside it."""
+        at_once = [(variant, *variant.beside) for variant in self.variants]
+        demands = [network_demand(self.topology, [pair for each in group for pair in each.pairs]) for group in at_once]
         return max(demands, key=lambda demand: demand.total_bps)
 
     @property
@@ -77,6 +78,10 @@ class SweepPoint:
         return [
             TrialId(self.index, variant.name, repeat) for repeat in range(self.repeats) for variant in self.variants
         ]
+
+    def iterations(self, variant: ResolvedVariant) -> int:
+        """Return the number of iterations of a trial of that variant, warm-up included."""
+        return variant.iterations or self.spec.training.iterations
 
     def variant(self, name: str) -> ResolvedVariant:
         """Return the variant of that name."""
@@ -156,7 +161,7 @@ def resolve_experiment(
         places += sum(len(variant.placement.places) for variant in resolved.variants)
         _check_places(places, f"{source}: training.stages")
         points.append(resolved)
-    trials = len(points) * len(spec.variants) * spec.repeats
+    trials = sum(len(point.variants) for point in points) * spec.repeats
     if trials > MAX_TRIALS:
         raise InputError(
             f"{source}: repeats: {trials} trials at all points of all variants, more than the {MAX_TRIALS} of one "
@@ -193,6 +198,12 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
             f"training.iterations: {training.iterations}, of which {training.warmup} warm up, leaves none to "
             "measure: give more iterations than warmup"
         )
+    for position, job in enumerate(spec.jobs):
+        if job.iterations is not None and job.iterations <= training.warmup:
+            raise InputError(
+                f"jobs.{position}.iterations: {job.iterations}, of which {training.warmup} warm up, leaves none to "
+                "measure: give more iterations than warmup"
+            )
     checked = spec.compute.check_iteration
     if checked is not None and checked >= training.warmup:
         raise InputError(

@@ -51,7 +51,10 @@ class ResolvedVariant:
     replay in place of a schedule: then each rank is a stage of one pipeline. Both are None where they follow one.
     ``replicas`` are the compute times of each GPU where replicas of a stage differ or times vary; ``work`` then has
     those of the slowest replica of each stage. None where ``work`` holds for all of them.
-    ``virtual`` are the virtual stages, None where stages are not divided.
+    ``virtual`` are the virtual stages, None where stages are not divided. ``iterations`` replaces the experiment's,
+    None where it does not. ``beside`` are the variants of other jobs that run at the same time, as they are alone, in
+    order of the jobs; ``job`` is the own one's name, None without jobs, and ``turn`` its position among all of them,
+    and ``alone`` what it is called where it runs alone, "" where it does.
     """
 
     spec: VariantSpec
@@ -70,11 +73,21 @@ class ResolvedVariant:
     trace: ReplayedTrace | None = None
     replicas: ReplicaTimes | None = None
     virtual: VirtualStages | None = None
+    iterations: int | None = None
+    beside: "tuple[ResolvedVariant, ...]" = ()
+    job: str | None = None
+    turn: int = 0
+    alone: str = ""
 
     @property
     def name(self) -> str:
         """The variant's name, as the user wrote it."""
         return self.spec.name
+
+    @property
+    def at_once(self) -> "tuple[ResolvedVariant, ...]":
+        """This variant and those beside it, in order of the jobs."""
+        return (*self.beside[: self.turn], self, *self.beside[self.turn :])
 
     @property
     def transport(self) -> TransportSpec:
@@ -128,9 +141,10 @@ class ResolvedVariant:
 
     def in_repeat(self, repeat: int) -> "ResolvedVariant":
         """Return the variant with the compute times that are drawn in that repeat."""
+        beside = tuple(other.in_repeat(repeat) for other in self.beside)
         if self.replicas is None or not self.replicas.varies:
-            return self
-        return replace(self, replicas=replace(self.replicas, repeat=repeat))
+            return replace(self, beside=beside) if beside else self
+        return replace(self, replicas=replace(self.replicas, repeat=repeat), beside=beside)
 
     def without_variation(self) -> "ResolvedVariant":
         """Return the variant with the usual compute times, of which none is drawn."""

@@ -16,6 +16,8 @@ from runner.resolve.cell_costs import cell_costs
 from runner.resolve.checks.all_reduce_check import check_all_reduce
 from runner.resolve.checks.schedule_check import check_schedule, planned
 from runner.resolve.checks.trial_extent import check_extent
+from runner.resolve.jobs.job_hosts import job_topologies
+from runner.resolve.jobs.variants_at_once import variants_at_once
 from runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
 from runner.resolve.prefill.prefill_resolution import with_service
 from runner.resolve.program.program_resolution import resolve_program
@@ -70,7 +72,9 @@ def resolve_variants(
     Raise InputError for a variant that cannot run, and if two schedules train on different numbers of sequences an
     iteration, because they could not be compared. How many a program trains on is not known.
     """
+    own = dict(zip([job.name for job in spec.jobs], job_topologies(spec.jobs, topology), strict=True))
     written = [WrittenVariant(spec, position, topology, directory, values) for position in range(len(spec.variants))]
+    written = [each if each.job is None else replace(each, topology=own[each.job.name]) for each in written]
     resolved = tuple(with_service(resolve_variant(each, choose), each) for each in written)
     by_schedule = [(position, variant) for position, variant in enumerate(resolved) if variant.program is None]
     for position, variant in by_schedule:
@@ -82,7 +86,7 @@ def resolve_variants(
                 f"{first.name!r} on {first.sequences_per_iteration}: to be compared they need the same"
             )
     check_matches(spec, [variant.placement for variant in resolved])
-    return resolved
+    return (*resolved, *variants_at_once(spec.jobs, resolved)) if spec.jobs else resolved
 
 
 def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: bool = True) -> ResolvedVariant:
@@ -143,6 +147,8 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: b
         planned=planned,
         virtual=virtual,
         replicas=replicas,
+        iterations=None if written.job is None else written.iterations,
+        job=None if written.job is None else written.job.name,
     )
     if schedule is None or not plans:
         return resolved
@@ -203,6 +209,11 @@ def schedule_class(written: WrittenVariant) -> type[Schedule]:
 
 def _check_baseline(written: WrittenVariant, cut: TrainingCut) -> None:
     compute, variant, here = written.spec.compute, written.variant, written.field
+    if written.job is not None:
+        raise InputError(
+            f"{here}.schedule: {variant.schedule} is run by torch itself, which does not run beside another job: give "
+            "one of wanbed's schedules, or leave jobs out"
+        )
     if not compute.backend.torch_schedules:
         raise InputError(f"{here}.schedule: {variant.schedule} is torch's own: give compute: {{kind: torch}}")
     if compute.checkpointing is not False:

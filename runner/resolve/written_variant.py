@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from runner.experiment.experiment_spec import ExperimentSpec
+from runner.experiment.jobs.job_spec import JobSpec
 from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.replicas.measured_times import MeasuredTimes, measured_times
 from testbed.network.topology import Topology
@@ -28,6 +29,17 @@ class WrittenVariant:
     def variant(self) -> VariantSpec:
         """The variant itself."""
         return self.spec.variants[self.position]
+
+    @property
+    def job(self) -> JobSpec | None:
+        """The job that the variant is of, None where the experiment has no jobs."""
+        return next((job for job in self.spec.jobs if self.variant.name in job.variants), None)
+
+    @property
+    def iterations(self) -> int:
+        """The iterations of a trial: the job's, otherwise those of the experiment."""
+        own = None if self.job is None else self.job.iterations
+        return own or self.spec.training.iterations
 
     @cached_property
     def measured(self) -> MeasuredTimes | None:

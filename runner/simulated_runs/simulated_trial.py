@@ -19,6 +19,7 @@ from runner.resolve.experiment import SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
 from runner.runs.faults import TrialError
+from runner.runs.recorded.beside_record import beside_facts
 from runner.runs.recorded.bound_record import bound_facts
 from runner.runs.recorded.plan_record import plan_facts
 from runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
@@ -57,12 +58,13 @@ class TrialSpec:
     def of(cls, trial: TrialId, point: SweepPoint) -> "TrialSpec":
         """Return the specification of a trial of that sweep point."""
         compute, training = point.spec.compute, point.spec.training
+        variant = point.variant(trial.variant).in_repeat(trial.repeat)
         return cls(
             trial,
             point.values,
             point.topology,
-            point.variant(trial.variant).in_repeat(trial.repeat),
-            training.iterations,
+            variant,
+            point.iterations(variant),
             training.warmup,
             point.tokens_per_iteration,
             compute.times_profile if compute.backend.real_time and compute.from_run is None else None,
@@ -114,6 +116,7 @@ def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:
             "tcp_effects": asdict(effects),
             "torch_times_of_profile": trial.planning_profile,
             **variation_facts(variant),
+            **beside_facts(variant, simulation.while_all_ran_ns),
             "losses": [],
             **facts,
         },

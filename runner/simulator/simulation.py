@@ -83,7 +83,8 @@ class Simulation:
     ``spans`` are ordered by rank, iteration, start and end. Their kinds are ``KIND_CODES``; GPUs of a prefill pool are
     numbered after the training ranks. ``connections`` has the number of TCP connections of each pair of hosts, the host
     of the lower rank first, as in an emulated trial. Where ``parts`` is more than 1, ``spans`` has only the first of so
-    many equal parts, whose ranks are the lowest; everything else is of all parts.
+    many equal parts, whose ranks are the lowest; everything else is of all parts. ``while_all_ran_ns`` is when the
+    first of several jobs had done its last iteration, None of a single one.
     """
 
     spans: SpanColumns
@@ -91,6 +92,7 @@ class Simulation:
     connections: Mapping[tuple[str, str], int]
     prefill: SimulatedPrefill | None = None
     parts: int = 1
+    while_all_ran_ns: int | None = None
 
     @cached_property
     def windows_ns(self) -> list[tuple[int, int]]:

@@ -4,7 +4,7 @@ import gc
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import pairwise
 
@@ -32,7 +32,7 @@ from runner.simulator.training.surroundings import Transfers
 from runner.simulator.training.training import Pulse, Training
 from runner.simulator.work_numbers import WorkNumbers
 from runner.tcp.channel import Channel
-from runner.tcp.effects import TcpEffects
+from runner.tcp.effects import TcpEffects, effects_of
 from testbed.network.flow_model.striping import Striping
 from testbed.network.topology import Topology
 from workloads.message import MessageKind
@@ -70,7 +70,9 @@ def simulate_variant(
         connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
         network = Network(topology, connections, variant, effects, 1, dilation)
         return _simulate_trace(network, variant.trace, iterations, pulse)
-    parts = equal_parts(variant) if symmetry and variant.service is None else 1
+    parts = equal_parts(variant) if symmetry and variant.service is None and not variant.beside else 1
+    if variant.beside:
+        return _simulate_at_once(topology, variant, iterations, effects, dilation=dilation, pulse=pulse)
     pipelines = range(variant.pipelines // parts)
     connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
     network = Network(topology, connections, variant, effects, parts, dilation)
@@ -138,6 +140,66 @@ def _trained(
     return _Trained(training.rows.numbers, crossed, prefill, rings_met(network, rings, channels))
 
 
+def _simulate_at_once(
+    topology: Topology,
+    variant: ResolvedVariant,
+    iterations: int,
+    effects: TcpEffects,
+    *,
+    dilation: float,
+    pulse: Pulse | None,
+) -> Simulation:
+    """Simulate a variant and those of other jobs beside it, on one network.
+
+    All is made in order of the jobs, so that each variant of a combination finds the same.
+    """
+    events, networks = EventQueue(), []
+    for each in variant.at_once:
+        connections = count_connections(topology, each.pairs, each.transport, each.clock)
+        own_effects = effects if each is variant else effects_of(each.transport)
+        networks.append(Network(topology, connections, each, own_effects, 1, dilation))
+    by_host = {place.host.name: network for network in networks for place in network.variant.placement.places}
+    every = [range(network.variant.pipelines) for network in networks]
+    boundary_ends = [
+        _boundary_ends(network.variant, pipelines) for network, pipelines in zip(networks, every, strict=True)
+    ]
+    wanted = [
+        pair
+        for network, ends in zip(networks, boundary_ends, strict=True)
+        for pair in [*ends.values(), *(pair for of_ring in ring_ends(network).values() for pair in of_ring)]
+    ]
+    channels = replace(networks[0], beside=by_host).channels(dict.fromkeys(wanted), events)
+    trainings, crossed = [], []
+    for network, pipelines, ends in zip(networks, every, boundary_ends, strict=True):
+        boundaries = _Boundaries(network, ends, channels, events)
+        rings = Rings(network, channels, events)
+        own_iterations = network.variant.iterations or iterations
+        trainings.append(
+            Training(
+                network.variant,
+                pipelines,
+                own_iterations,
+                events,
+                transfers=boundaries.transfers,
+                rings=rings,
+                pulse=pulse,
+            )
+        )
+        crossed.append((boundaries, rings))
+    first, *others = trainings
+    _run(first, events, others)
+    spans = [
+        _for_all(each.rows.numbers, network.variant, 1, 1) for each, network in zip(trainings, networks, strict=True)
+    ]
+    boundaries, rings = crossed[variant.turn]
+    own, network = spans[variant.turn], networks[variant.turn]
+    if (numbers := WorkNumbers.of(variant)) is not None:
+        own = numbers.decoded(own)
+    traffic = wan_traffic(variant, [*boundaries.crossed(), *rings.crossed()], 1)
+    ends_ns = [int(each.end_ns.max(initial=0)) for each in spans]
+    return Simulation(own, traffic, network.connections, while_all_ran_ns=min(ends_ns))
+
+
 def _simulate_trace(network: Network, trace: ReplayedTrace, iterations: int, pulse: Pulse | None) -> Simulation:
     events = EventQueue()
     over = TraceNetwork(network, trace, events)
@@ -147,10 +209,13 @@ def _simulate_trace(network: Network, trace: ReplayedTrace, iterations: int, pul
     return Simulation(_for_all(replay.rows, network.variant, 1, 1), traffic, network.connections)
 
 
-def _run(simulated: Training | TraceReplay, events: EventQueue) -> None:
+def _run(simulated: Training | TraceReplay, events: EventQueue, beside: Sequence[Training] = ()) -> None:
     with _no_garbage_collection():
         try:
-            simulated.run()
+            if isinstance(simulated, Training):
+                simulated.run(beside)
+            else:
+                simulated.run()
         except OverflowError:
             raise SimulationError(
                 f"its times or sizes are beyond 64 bits after {events.now_ns / 1e9:.3g} s: give shorter times, smaller "

@@ -126,7 +126,7 @@ def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, si
     # Where compute times are drawn, each repeat has its own.
     repeats = [trial.repeat for trial in trials] if variant.varies else [0]
     simulations = [
-        simulate(point.topology, variant.in_repeat(repeat), point.spec.training.iterations, dilation=dilation)
+        simulate(point.topology, variant.in_repeat(repeat), point.iterations(variant), dilation=dilation)
         for repeat in repeats
     ]
     simulated_ns = np.median([each.iteration_time_ns(point.spec.training.warmup) for each in simulations])

@@ -8,6 +8,7 @@ import pandas as pd
 from results import metrics
 from results.reading.not_modelled import of_links, of_variant, simulated_without
 from results.reading.stored_trial import StoredTrial
+from results.reading.summaries.counted_windows import counted_windows
 from results.reading.summaries.saturation import MachineLoad
 from results.reading.summaries.swept_columns import swept_columns
 from results.reading.trial_rows import rows_by_trial
@@ -106,7 +107,7 @@ def summarize(
 
 def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame) -> dict[str, Any]:
     warmup = int(trial.settings.get("warmup_iterations") or 0)
-    windows = metrics.iteration_windows(spans)
+    windows = counted_windows(trial, spans)
     window = metrics.measured_window(windows, warmup, trial.profiled_iterations)
     times_s = metrics.iteration_times_s(windows, warmup, trial.profiled_iterations)
     time_s = metrics.iteration_time_s(times_s)

@@ -37,14 +37,14 @@ def serial_trial_s(point: SweepPoint, variant: ResolvedVariant) -> float:
         nodes = [node for own in trace.ranks for node in own]
         messages_s = sum(transfer_s(node.size_bytes) for node in nodes if node.kind is WorkKind.SEND)
         sums_s = sum(2 * transfer_s(node.size_bytes) for node in nodes if node.kind is WorkKind.ALL_REDUCE)
-        return point.spec.training.iterations * (sum(work.forward_ns) / 1e9 + messages_s + len(trace.ranks) * sums_s)
+        return point.iterations(variant) * (sum(work.forward_ns) / 1e9 + messages_s + len(trace.ranks) * sums_s)
     computing_s = (sum(work.forward_ns) + sum(work.backward_ns) + sum(work.recompute_ns)) / 1e9
     crossing_s = sum(2 * transfer_s(size_bytes) for size_bytes in work.activation_bytes)
     summed = [size_bytes for stage in range(work.stages) for size_bytes in variant.buckets_bytes(stage)]
     all_reduce_s = sum(2 * variant.pipelines * transfer_s(size_bytes) for size_bytes in summed)
     microbatches_s = variant.microbatches * (computing_s + crossing_s)
     iteration_s = variant.pipelines * (microbatches_s + sum(work.optimizer_ns) / 1e9 + all_reduce_s)
-    return point.spec.training.iterations * iteration_s
+    return point.iterations(variant) * iteration_s
 
 
 def _slowest_path(point: SweepPoint, variant: ResolvedVariant) -> tuple[float, float]:

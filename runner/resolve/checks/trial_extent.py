@@ -75,7 +75,7 @@ def check_extent(
     """
     spec, transport = written.spec, written.variant.transport
     paths = _Paths(spec, written.topology, transport)
-    iterations = spec.training.iterations
+    iterations = written.iterations
     pipelines, stages = len(placement.pipelines), placement.stages
     _check_spans(work.virtual or work, microbatches * pipelines * iterations)
     computing_ns = iterations * pipelines * sum(_stage_ns(work, stage, microbatches) for stage in range(stages))

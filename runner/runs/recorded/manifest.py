@@ -41,7 +41,8 @@ def gather_manifest(
         "variants": [
             {"name": variant["name"], "schedule": variant["schedule"], "transport": variant["transport"]}
             for variant in document["variants"]
-        ],
+        ]
+        + _beside_others(points[0]),
         "sweep_points": [
             {
                 "index": point.index,
@@ -64,6 +65,19 @@ def gather_manifest(
         "foreign_compute": foreign_compute(point.spec.compute.kind for point in points),
         **machine_facts(),
     }
+
+
+def _beside_others(point: SweepPoint) -> list[dict[str, Any]]:
+    """Return the entry of each variant of a job while those of other jobs run."""
+    return [
+        {
+            "name": variant.name,
+            "schedule": variant.spec.schedule,
+            "transport": variant.spec.transport.model_dump(mode="json"),
+        }
+        for variant in point.variants
+        if variant.beside
+    ]
 
 
 def _without(point: SweepPoint) -> dict[str, Any]:

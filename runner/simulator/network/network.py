@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from runner.resolve.placement import StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
@@ -42,7 +42,8 @@ class Network:
 
     Only one of ``equal_parts`` equal parts is simulated, with its share of every trunk; places of the other parts are
     represented by those of the first. ``dilation`` is that of an emulation to compare with. An emulation does not
-    dilate TCP's timers, so they are divided by it here.
+    dilate TCP's timers, so they are divided by it here. ``beside`` are those of other jobs, by the hosts that each has;
+    then there is a single part, and ``channels`` makes those of all jobs.
     """
 
     topology: Topology
@@ -51,6 +52,11 @@ class Network:
     effects: TcpEffects
     equal_parts: int = 1
     dilation: float = 1.0
+    beside: "Mapping[str, Network]" = field(default_factory=dict)
+
+    def of(self, ends: Ends) -> "Network":
+        """Return the network of the job that sends from the first place: this one, or one of ``beside``."""
+        return self.beside.get(ends[0].host.name, self)
 
     def line(self, ends: Ends) -> Line:
         """Return the line between two places, unshared: with the rate of the narrowest resource that it crosses."""
@@ -120,13 +126,14 @@ class Network:
                     flows[hosts] = NodePairFlow(len(flows), sorted(numbers[resource] for resource in own))
                 # A large ring inside a datacenter has millions of stretches, of which nothing is reported.
                 keeps = pair[0].datacenter != pair[1].datacenter or self.arrival_host(pair) in watched
+                window = self.of(pair).window(pair)
                 channels[pair] = SharedChannel(
-                    self.line(pair), self.window(pair), flows[hosts], capacity, keeps_history=keeps
+                    self.of(pair).line(pair), window, flows[hosts], capacity, keeps_history=keeps
                 )
             else:
-                whole = self.line(pair)
+                whole = self.of(pair).line(pair)
                 line = replace(whole, rate_bps=min((binding[resource] for resource in own), default=None))
-                channels[pair] = PrivateChannel(line, self.window(pair), whole)
+                channels[pair] = PrivateChannel(line, self.of(pair).window(pair), whole)
         for hosts, opposite in opposites.items():
             flows[hosts].opposite = flows[opposite]
         return channels
@@ -140,11 +147,12 @@ class Network:
         let_out: Counter[_Hosts] = Counter()
         opposites: dict[_Hosts, _Hosts] = {}
         for ends in wanted:
-            line = self.line(ends)
+            own = self.of(ends)
+            line = own.line(ends)
             held_bytes = line.payload_per_rtt()
-            if held_bytes and line.rtt_ns and self.effects.window:
+            if held_bytes and line.rtt_ns and own.effects.window:
                 hosts = _hosts(ends)
-                window_bytes = self.connections_between(ends) * self.variant.tcp.in_flight_bytes
+                window_bytes = own.connections_between(ends) * own.variant.tcp.in_flight_bytes
                 let_out[hosts] += _NOTICED_PART * window_bytes // held_bytes
                 opposites[hosts] = hosts if self._is_its_mirror(ends) else hosts[::-1]
         return {
@@ -182,6 +190,8 @@ class Network:
 
     def _in_first_part(self, place: StagePlace) -> StagePlace:
         """Return the place of the first equal part that corresponds to ``place``."""
+        if self.equal_parts == 1:
+            return place
         pipelines = self.variant.placement.pipelines
         return pipelines[place.pipeline % (len(pipelines) // self.equal_parts)][place.stage]
 

@@ -96,24 +96,55 @@ class Training:
         Times are in nanoseconds, sizes in bytes. With virtual stages the microbatch is a number of ``WorkNumbers``.
         """
 
-    def run(self) -> None:
-        """Simulate all iterations. Raises SimulationError if a schedule fails, DeadlockError if it deadlocks."""
-        for rank in self._ranks:
-            self._begin(rank)
+    def run(self, beside: "Sequence[Training]" = ()) -> None:
+        """Simulate all iterations, and those of trainings ``beside`` it, which have the same events and no sharing.
+
+        At one instant the ranks of those are asked after this one's. Raises SimulationError if a schedule fails,
+        DeadlockError if it deadlocks.
+        """
+        everyone = (self, *beside)
+        for each in everyone:
+            each.begin()
         instant = 0
         while True:
-            while self._pending:
-                pending, self._pending = sorted(self._pending), set()
-                for number in pending:
-                    self._start_next(self._ranks[number])
+            while self._pending or (beside and any(each.is_pending for each in beside)):
+                for each in everyone:
+                    each.start_pending()
+            is_training = self._training or (beside and any(each.is_training for each in beside))
             # Events that are left when training is over are outdated ends of transfers whose rates have changed.
-            if not self._training or not self._next_instant():
+            if not is_training or not self._next_instant():
                 break
             instant += 1
             if instant % PULSE_INSTANTS == 0:
                 let_signals_in()
                 if self._pulse is not None:
                     self._pulse(min(len(self.rows) / self._most_numbers(), 1.0))
+        for each in everyone:
+            each.check_done()
+
+    def begin(self) -> None:
+        """Begin the first iteration of every rank."""
+        for rank in self._ranks:
+            self._begin(rank)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether schedules are to be asked at this instant."""
+        return bool(self._pending)
+
+    @property
+    def is_training(self) -> bool:
+        """Whether any rank has an iteration left."""
+        return self._training > 0
+
+    def start_pending(self) -> None:
+        """Ask the schedules of the ranks that something has happened to, in order of rank."""
+        pending, self._pending = sorted(self._pending), set()
+        for number in pending:
+            self._start_next(self._ranks[number])
+
+    def check_done(self) -> None:
+        """Raise DeadlockError if a rank has not done all of its iterations."""
         stuck = next((rank for rank in self._ranks if not rank.done), None)
         if stuck is not None:
             culprit = self._culprit() or stuck

@@ -1,0 +1,1 @@
+"""Compute figures of jobs that share the WAN."""

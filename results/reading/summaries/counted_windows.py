@@ -1,0 +1,13 @@
+"""Find the iterations that a trial is about."""
+
+import pandas as pd
+
+from results import metrics
+from results.metrics.jobs.fairness import while_all_ran
+from results.reading.stored_trial import StoredTrial
+
+
+def counted_windows(trial: StoredTrial, spans: pd.DataFrame) -> pd.DataFrame:
+    """Return when each iteration took place, beside other jobs of those that count. ``spans`` are the trial's."""
+    windows, until_ns = metrics.iteration_windows(spans), trial.while_all_ran_ns
+    return windows if until_ns is None else while_all_ran(windows, until_ns)

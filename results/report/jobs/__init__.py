@@ -1,0 +1,1 @@
+"""Show what jobs that share the WAN cost each other."""

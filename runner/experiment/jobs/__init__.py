@@ -1,0 +1,1 @@
+"""Define what shares the WAN with a training: other trainings, and traffic that trains nothing."""

@@ -1,6 +1,7 @@
 """Say what runs and measurements need of a testbed that is up, on one machine or over several."""
 
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
@@ -88,8 +89,8 @@ class RunningTestbed(Protocol):
     def namespace(self, host: str) -> str:
         """Return the path of a host's network namespace, where ``stacks.opens_sockets``."""
 
-    def use_tcp(self, settings: TcpSettings) -> None:
-        """Apply TCP settings on every host, for connections opened from now on."""
+    def use_tcp(self, settings: TcpSettings, hosts: Collection[str] | None = None) -> None:
+        """Apply TCP settings on these hosts, by default on every one, for connections opened from now on."""
 
     def read_qdiscs(self) -> dict[str, Any]:
         """Read every gateway port's qdiscs from the kernel."""

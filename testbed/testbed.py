@@ -4,7 +4,7 @@ import math
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -170,12 +170,12 @@ class Testbed:
         """Return the path of a host's network namespace."""
         return self._hosts[self.topology.host(host).name].namespace
 
-    def use_tcp(self, settings: TcpSettings) -> None:
-        """Apply TCP settings on every host, for connections opened from now on.
+    def use_tcp(self, settings: TcpSettings, hosts: Collection[str] | None = None) -> None:
+        """Apply TCP settings on these hosts, by default on every one, for connections opened from now on.
 
         Raise MissingError for a congestion control that the kernel lacks.
         """
-        self.stacks.use(settings)
+        self.stacks.use(settings, hosts)
 
     def read_qdiscs(self) -> dict[str, Any]:
         """Read every gateway port's qdiscs from the kernel, by ``datacenter interface``."""

@@ -30,6 +30,10 @@ def _check_variant(variant: ResolvedVariant) -> None:
             f"{where}: a program opens connections of its own, which a relay cannot tell apart: give a schedule, "
             f"{_ELSEWHERE}"
         )
+    if variant.beside:
+        raise InputError(
+            f"{where}: a relay models one TCP for all, and jobs may differ in theirs: leave jobs out, {_ELSEWHERE}"
+        )
     if variant.is_baseline:
         raise InputError(
             f"{where}: {variant.schedule} opens connections of its own, which a relay cannot tell apart: "

@@ -1,7 +1,7 @@
 """Use the TCP of a testbed's hosts: set it, read it back, and open sockets there."""
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from testbed.hosts.host import NetworkHost
@@ -27,8 +27,8 @@ class TcpStacks(Protocol):
     modelled: bool
     opens_sockets: bool
 
-    def use(self, settings: TcpSettings) -> None:
-        """Apply TCP settings on every host, for connections opened from now on."""
+    def use(self, settings: TcpSettings, hosts: Collection[str] | None = None) -> None:
+        """Apply TCP settings on these hosts, by default on every one, for connections opened from now on."""
 
     def use_window(self, buffer_bytes: int) -> None:
         """Let connections opened from now on have the window of a receive buffer of that size."""
@@ -52,12 +52,16 @@ class TcpStacks(Protocol):
         """Return a reader of the state of every connection, None if there is nothing to read."""
 
 
-def apply_tcp(settings: TcpSettings, hosts: Mapping[str, NetworkHost]) -> None:
-    """Apply TCP settings on these hosts. Raise MissingError for a congestion control that the kernel lacks."""
+def apply_tcp(settings: TcpSettings, known: Mapping[str, NetworkHost], hosts: Collection[str] | None = None) -> None:
+    """Apply TCP settings on those of the ``known`` hosts that ``hosts`` names, by default on all.
+
+    Raise MissingError for a congestion control that the kernel lacks.
+    """
     allow_congestion_control(settings.congestion)
     sysctls = settings.sysctls(makes_room=not large_buffers_allowed())
-    for node in hosts.values():
-        write_sysctls(node.namespace, sysctls)
+    for name, node in known.items():
+        if hosts is None or name in hosts:
+            write_sysctls(node.namespace, sysctls)
 
 
 def sysctls_of(hosts: Mapping[str, NetworkHost]) -> dict[str, dict[str, str | None]]:
@@ -84,9 +88,9 @@ class KernelStacks:
         self._addresses = addresses
         self._spawn = spawn
 
-    def use(self, settings: TcpSettings) -> None:
-        """Apply TCP settings on every host. Raise MissingError for a congestion control that the kernel lacks."""
-        apply_tcp(settings, self._hosts)
+    def use(self, settings: TcpSettings, hosts: Collection[str] | None = None) -> None:
+        """Apply TCP settings. Raise MissingError for a congestion control that the kernel lacks."""
+        apply_tcp(settings, self._hosts, hosts)
 
     def use_window(self, buffer_bytes: int) -> None:
         """Do nothing: the window follows from the buffer of the socket that listens."""

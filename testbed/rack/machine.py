@@ -6,7 +6,7 @@ supervisor does.
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -129,10 +129,13 @@ class Machine:
         with self._leased() as lease:
             lease.remove_gate(path)
 
-    def use_tcp(self, settings: TcpSettings) -> None:
-        """Apply TCP settings on every host. Raise MissingError for a congestion control that the kernel lacks."""
+    def use_tcp(self, settings: TcpSettings, hosts: Collection[str] | None = None) -> None:
+        """Apply TCP settings on those of its hosts that ``hosts`` names, by default on all.
+
+        Raise MissingError for a congestion control that the kernel lacks.
+        """
         with self._leased() as lease:
-            lease.use_tcp(settings)
+            lease.use_tcp(settings, hosts)
 
     def read_sysctls(self) -> dict[str, dict[str, str | None]]:
         """Read the TCP sysctls of every host."""

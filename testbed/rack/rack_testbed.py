@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -152,9 +152,9 @@ class RackTestbed:
 
         return machine.start(host, program, made, bring_back)
 
-    def use_tcp(self, settings: TcpSettings) -> None:
-        """Apply TCP settings on every host, for connections opened from now on."""
-        self.stacks.use(settings)
+    def use_tcp(self, settings: TcpSettings, hosts: Collection[str] | None = None) -> None:
+        """Apply TCP settings on these hosts, by default on every one, for connections opened from now on."""
+        self.stacks.use(settings, hosts)
 
     def read_qdiscs(self) -> dict[str, Any]:
         """Read every gateway port's qdiscs from the kernels, by ``machine interface``."""

@@ -2,6 +2,7 @@
 
 import socket
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -25,8 +26,13 @@ class RelayedStacks:
         self._relay = relay
         self._settings = TcpSettings()
 
-    def use(self, settings: TcpSettings) -> None:
-        """Let the relay model these settings, for connections opened from now on."""
+    def use(self, settings: TcpSettings, hosts: Collection[str] | None = None) -> None:
+        """Let the relay model these settings, for connections opened from now on.
+
+        Raise ValueError if only some ``hosts`` are to have them: a relay has one TCP.
+        """
+        if hosts is not None:
+            raise ValueError("a relay models one TCP for all hosts")
         self._settings = settings
         self._relay.use_tcp(settings)
 

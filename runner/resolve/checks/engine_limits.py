@@ -100,6 +100,8 @@ def _check_known_times(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]
 def _check_rack(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> None:
     if spec.clock == "virtual":
         raise InputError("clock: the machines of a rack keep real time: give clock: real, or engine: emulate")
+    if spec.jobs:
+        raise InputError("jobs: several jobs share one machine's WAN only: leave jobs out, or give engine: emulate")
     for position, variant in enumerate(variants):
         if variant.program is not None:
             raise InputError(

@@ -1,7 +1,7 @@
 """Use the TCP of hosts on several machines."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
 from testbed.hosts.ping import PingResult, Spawn, ping
@@ -22,9 +22,9 @@ class RackStacks:
         self._call_all = call_all
         self._spawn = spawn
 
-    def use(self, settings: TcpSettings) -> None:
-        """Apply TCP settings on every host. Raise MissingError for a congestion control that a kernel lacks."""
-        self._call_all("use_tcp", settings)
+    def use(self, settings: TcpSettings, hosts: Collection[str] | None = None) -> None:
+        """Apply TCP settings. Raise MissingError for a congestion control that a kernel lacks."""
+        self._call_all("use_tcp", settings, hosts)
 
     def use_window(self, buffer_bytes: int) -> None:
         """Do nothing: the window follows from the buffer of the socket that listens."""

@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -147,9 +147,9 @@ class Lease:
         """Return a gate by its path."""
         return self._gates[path]
 
-    def use_tcp(self, settings: TcpSettings) -> None:
-        """Apply TCP settings on every host, for connections opened from now on."""
-        apply_tcp(settings, self._hosts)
+    def use_tcp(self, settings: TcpSettings, hosts: Collection[str] | None = None) -> None:
+        """Apply TCP settings on those of its hosts that ``hosts`` names, by default on all, from now on."""
+        apply_tcp(settings, self._hosts, hosts)
 
     def read_sysctls(self) -> dict[str, dict[str, str | None]]:
         """Read the TCP sysctls of every host."""

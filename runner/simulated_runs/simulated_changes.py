@@ -9,8 +9,9 @@ from testbed.network.topology import Topology
 
 
 def link_changes(topology: Topology, end_ns: int) -> list[LinkChange]:
-    """Return the conditions of each direction that changes: those at 0, when training begins, and each change until the
-    end. Simulated links change when they are due.
+    """Return the first conditions of each direction that changes, those at 0, and each change until ``end_ns``.
+
+    Training begins at 0, and simulated links change when they are due.
     """
     rows = [
         _row(ends, at_ns, conditions)

@@ -69,11 +69,10 @@ def gather_manifest(
 def _without(point: SweepPoint) -> dict[str, Any]:
     """Return what the simulation of a sweep point, or the planner that placed its stages, does not model."""
     simulated = point.spec.engine == "simulate"
+    planned = planned_for_begin if simulated else planned_without
     return {
         "not_modelled": as_written(simulated_without(point.spec, point.topology) if simulated else ()),
-        "planned_without": as_written(
-            (planned_for_begin if simulated else planned_without)(point.spec, point.topology)
-        ),
+        "planned_without": as_written(planned(point.spec, point.topology)),
     }
 
 

@@ -11,8 +11,7 @@
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.network.changing.changing_path import ChangingPath
@@ -24,8 +23,7 @@ from testbed.network.flow_model.window import BOUNDED, TcpWindow
 _NEVER: Final = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class _Loss:
+class _Loss(NamedTuple):
     """What is lost in an outage: bytes, or acknowledgements of bytes that have arrived (``has_arrived``).
 
     ``first_ns`` is when the first of the bytes left that are not acknowledged, ``acknowledged_ns`` when the last
@@ -201,7 +199,7 @@ class ChangingChannel(SharedChannel):
         loss, self._cut_off = self._cut_off, None
         if loss is None:
             loss, due_ns = self._unanswered(now_ns)
-            if is_up and (loss is None or due_ns > now_ns):
+            if loss is None or (is_up and due_ns > now_ns):
                 return True
             if due_ns > now_ns and window.allowance(now_ns) <= 0:
                 self.events.at(window.next_credit_ns, self._go_on, None)

@@ -35,6 +35,14 @@ class WanLink:
         both = ((self.between, there), (self.between[::-1], back))
         return {ends: course for ends, course in both if course is not None}
 
+    def at(self, time_ns: int) -> "WanLink":
+        """Return the same link as it is at a time since training began, for ever."""
+        there, back = (
+            conditions if course is None else course.at(time_ns)
+            for (_, conditions), course in zip(self.directions, self.courses, strict=True)
+        )
+        return link_of(self.between, there, back)
+
     def changed(self, change: Callable[[LinkConditions], LinkConditions]) -> "WanLink":
         """Return the same link with ``change`` made to each direction, at every time of its course."""
         (_, there), (_, back) = self.directions

@@ -13,8 +13,8 @@ from testbed.kernel.namespace import open_netlink, write_sysctls
 from testbed.kernel.offloads import read_offloads
 from testbed.kernel.qdiscs.apply import apply_shape, change_netem, read_shape
 from testbed.kernel.qdiscs.port_shape import PortShape, describe, host_port_shape, wan_port_shape
-from testbed.kernel.qdiscs.statistics import StatisticsReader
 from testbed.kernel.qdiscs.read_back_error import ReadBackError
+from testbed.kernel.qdiscs.statistics import StatisticsReader
 from testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort, WanPort
 
 NEIGHBOUR_PERMANENT = 0x80

@@ -249,7 +249,7 @@ def _ever(topology: Topology, one: str, other: str) -> tuple[LinkConditions, ...
 
 
 def _wan_netem(conditions: LinkConditions, limit_packets: int, *, changes: bool) -> NetemPlan:
-    """Return the leaf of a node pair. Of a link that ``changes``, it keeps packets in order, and loses all when down."""
+    """Return the leaf of a node pair, which loses all packets while the link is down, and keeps their order."""
     impairments, rate = conditions.impairments.rounded(), _leaf_rate(conditions.pair_rate_bps)
     if not conditions.up:
         impairments = replace(impairments, loss=1.0)
@@ -257,7 +257,7 @@ def _wan_netem(conditions: LinkConditions, limit_packets: int, *, changes: bool)
     return NetemPlan(conditions.latency_ns, limit_packets, rate, impairments, keeps_order)
 
 
-def _sum_bps(rates_bps: Sequence[int | None]) -> float:
+def _sum_bps(rates_bps: Iterable[int | None]) -> float:
     return sum(math.inf if rate is None else rate for rate in rates_bps)
 
 

@@ -78,7 +78,7 @@ class RelaySubstrate:
 
     def changing(self) -> None:
         """Return None: links that change are refused beforehand."""
-        return None
+        return
 
     def read_qdiscs(self) -> dict[str, Any]:
         """Return nothing: no kernel queue shapes."""

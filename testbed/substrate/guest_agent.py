@@ -47,13 +47,19 @@ def main(folder: Path) -> None:
         "counters": lambda _: {"counters": _counters(programmer)},
         "offloads": lambda _: programmer.read_offloads(),
         "qdiscs": lambda _: programmer.read_qdiscs(),
-        "settle": lambda trim_ns: _done(programmer.settle(int(trim_ns))),
+        "settle": _done(programmer.settle),
     }
     serve(console, handlers, answers.send)
 
 
-def _done(_: None) -> dict[str, Any]:
-    return {}
+def _done(act: Callable[[int], None]) -> Callable[[str], dict[str, Any]]:
+    """Return what handles a request to act on a number of nanoseconds."""
+
+    def handle(argument: str) -> dict[str, Any]:
+        act(int(argument))
+        return {}
+
+    return handle
 
 
 def _course_handlers(programmer: GatewayProgrammer) -> dict[str, Callable[[str], object]]:
@@ -65,8 +71,8 @@ def _course_handlers(programmer: GatewayProgrammer) -> dict[str, Callable[[str],
 
     return {
         "clock": lambda _: {"now_ns": time.monotonic_ns()},
-        "hold": lambda time_ns: _done(courses().hold(int(time_ns))),
-        "begin": lambda begin_ns: _done(courses().begin_at(int(begin_ns))),
+        "hold": _done(lambda time_ns: courses().hold(time_ns)),
+        "begin": _done(lambda begin_ns: courses().begin_at(begin_ns)),
         "end": lambda _: {"changes": courses().end().changes},
     }
 

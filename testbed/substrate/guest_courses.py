@@ -1,9 +1,9 @@
 """Let the gateway guest change its ports on time: it has their courses, and is told when they begin.
 
 An order in time for every change would wait behind other requests, and in the host's scheduler. So the guest changes
-its ports by its own clock. That is the machine's monotonic clock since the guest's start: a User-Mode Linux kernel reads
-the time from its host, so the two run at the same rate, and differ by a constant. Exchanges measure it, before and
-after the courses run; half the shortest round trip bounds its error.
+its ports by its own clock. That is the machine's monotonic clock since the guest's start: a User-Mode Linux kernel
+reads the time from its host, so the two run at the same rate, and differ by a constant. Exchanges measure it, before
+and after the courses run; half the shortest round trip bounds its error.
 """
 
 import time

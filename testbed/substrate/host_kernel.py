@@ -93,5 +93,7 @@ class HostKernel:
 
     def stop(self) -> None:
         """Close the netlink sockets; the gateways' nodes end with the network."""
+        if self._courses is not None:
+            self._courses.close()
         if self._programmer is not None:
             self._programmer.close()

@@ -29,7 +29,7 @@ class UnshapedKernel(HostKernel):
 
     def changing(self) -> None:
         """Return None: no link has conditions that could change."""
-        return None
+        return
 
     def read_qdiscs(self) -> dict[str, Any]:
         """Return nothing: no port has a qdisc."""

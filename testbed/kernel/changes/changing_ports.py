@@ -8,8 +8,8 @@ from testbed.kernel.changes.netlink_batch import NetlinkBatch
 from testbed.kernel.changes.port_change import HeldPort, change_requests
 from testbed.kernel.netlink_dump import NetlinkDump
 from testbed.kernel.qdiscs.port_shape import PortShape, wan_port_shape
-from testbed.kernel.qdiscs.statistics import RTM_GETQDISC, RTM_GETTCLASS, request_body
 from testbed.kernel.qdiscs.read_back_error import ReadBackError
+from testbed.kernel.qdiscs.statistics import RTM_GETQDISC, RTM_GETTCLASS, request_body
 from testbed.network.gateway_plan import Gateway, GatewayPlan, PortCourse, PortState, WanPort
 
 _PREPARED = 256
@@ -22,7 +22,14 @@ class ChangingPort:
     """A port that is shaped already and changes. ``index`` is that of its interface in the gateway's namespace."""
 
     def __init__(
-        self, gateway: Gateway, port: WanPort, course: PortCourse, index: int, batch: NetlinkBatch, dump: NetlinkDump
+        self,
+        gateway: Gateway,
+        port: WanPort,
+        course: PortCourse,
+        *,
+        index: int,
+        batch: NetlinkBatch,
+        dump: NetlinkDump,
     ) -> None:
         self.source, self.destination = gateway.datacenter, port.peer
         self.course = course
@@ -37,8 +44,11 @@ class ChangingPort:
         self._prepared(state)
 
     def put(self, state: PortState) -> None:
-        """Give the port a state; it has it when this returns. Raise OSError if the kernel refuses."""
-        self._batch.make(self._prepared(state)[1])
+        """Give the port a state; it has it when this returns. Raise ReadBackError if the kernel refuses."""
+        try:
+            self._batch.make(self._prepared(state)[1])
+        except OSError as refused:
+            raise ReadBackError(f"{self.source} to {self.destination}: configured {state}: {refused}") from None
 
     def check(self, state: PortState) -> None:
         """Raise ReadBackError unless the kernel holds that state."""
@@ -76,7 +86,7 @@ class ChangingPorts:
                 batch, dump = NetlinkBatch(namespace), NetlinkDump(namespace, socket.NETLINK_ROUTE)
                 self._sockets += [batch, dump]
                 self.ports += [
-                    ChangingPort(gateway, port, course, index_of(gateway, port), batch, dump)
+                    ChangingPort(gateway, port, course, index=index_of(gateway, port), batch=batch, dump=dump)
                     for port, course in changing
                 ]
 

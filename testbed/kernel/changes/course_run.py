@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,7 +65,7 @@ class CourseRun:
         self._thread.start()
 
     def stop(self) -> tuple[AppliedChange, ...]:
-        """End the thread, and return what it has changed. Raise its error: ReadBackError or the kernel's."""
+        """End the thread, and return what it has changed. Raise its error."""
         self._stopped.set()
         self._thread.join()
         if self._fault is not None:
@@ -143,13 +144,18 @@ class KernelCourses:
     def end(self) -> CourseRecord:
         """End the courses, put every port in its first state, and return what was changed.
 
-        Raise ReadBackError, or OSError if the kernel refused a change: also one while the courses ran.
+        Raise ReadBackError, also for a change while the courses ran.
         """
         try:
             changes = self._stop()
         finally:
             self.hold(0)
         return CourseRecord(self._begin_ns, changes)
+
+    def close(self) -> None:
+        """End the courses, of ports that are about to go."""
+        with suppress(Exception):
+            self._stop()
 
     def _stop(self) -> tuple[AppliedChange, ...]:
         running, self._running = self._running, None

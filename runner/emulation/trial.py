@@ -13,6 +13,7 @@ from results.records.run_store import TrialRecord
 from results.records.span_log import SpanLogContents, read_span_log
 from results.records.trial_id import TrialId
 from results.records.trial_tables import PREFILL_TABLE
+from runner.emulation.faults.faulted_training import train_through_faults
 from runner.emulation.gpu_provisioning import resolved_device
 from runner.emulation.programs.program_trial import ProgramOutcome, run_program
 from runner.emulation.ranks.baseline_configs import configure_baseline
@@ -111,11 +112,16 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             sampling(SAMPLERS, testbed, setting.epoch_ns, trial.dilation) as samples,
             serving(testbed, () if serves is None else serves.processes, folder) as faults,
         ):
-            printed = _train(testbed, trial, setting, None if serves is None else serves.gpus, meanwhile)
+            faulted, printed = None, None
+            if point.faults:
+                faulted = train_through_faults(testbed, point, variant, trial.id.repeat, setting, meanwhile)
+            else:
+                printed = _train(testbed, trial, setting, None if serves is None else serves.gpus, meanwhile)
             if printed is not None:
                 samples.measured_ns = printed.measured_ns
         ranks = range(len(variant.placement.places)) if printed is None else ()
-        found, clocks = on_one_time_line(testbed, [read_span_log(setting.span_log(rank)) for rank in ranks])
+        own = faulted.logs if faulted is not None else [read_span_log(setting.span_log(rank)) for rank in ranks]
+        found, clocks = on_one_time_line(testbed, own)
         logs = [_undilated(log, trial.dilation) for log in found]
         if printed is not None:
             logs = printed.logs
@@ -129,8 +135,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
                 if path.exists()
             ]
         if trial.gradients is not None:
-            for rank in ranks:
-                shutil.copy(setting.gradients(rank) or "", trial.gradients / f"rank-{rank}.npz")
+            _keep_gradients(setting if faulted is None else faulted.setting, ranks, trial.gradients)
     finally:
         shutil.rmtree(folder)
     return TrialRecord(
@@ -164,6 +169,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             **_assignment_facts(testbed.gpus),
             **({} if prefill is None else {"prefill": prefill.facts}),
             **({} if printed is None else printed.facts),
+            **({} if faulted is None else {"faults": faulted.facts}),
         },
         outputs,
     )
@@ -191,6 +197,13 @@ def _train(
     with start_gate(testbed, setting.start_gate, [plan.host for plan in plans]) as gate:
         run_ranks(testbed, program, plans, folder, meanwhile, gate=gate)
     return None
+
+
+def _keep_gradients(setting: SharedConfig, ranks: Iterable[int], folder: Path) -> None:
+    """Copy the gradients of the last iteration, of those ranks that came to it."""
+    for rank in ranks:
+        if (path := setting.gradients(rank)) is not None and path.exists():
+            shutil.copy(path, folder / f"rank-{rank}.npz")
 
 
 def mean_losses(logs: Iterable[SpanLogContents]) -> list[float]:

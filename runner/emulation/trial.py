@@ -54,7 +54,8 @@ class TrialSpec:
 
     ``connections`` is the number of TCP connections by node pair. ``gradients`` is a folder that receives the summed
     gradients of torch's last iteration, one file a rank; None keeps nothing. ``failed`` is a folder that is made of
-    what a user's program printed, if it fails; None keeps nothing.
+    what a user's program printed, if it fails; None keeps nothing. With ``keeps_going`` a failure of ranks that nothing
+    planned is a result too.
     """
 
     id: TrialId
@@ -63,11 +64,19 @@ class TrialSpec:
     connections: Mapping[tuple[str, str], int]
     gradients: Path | None = None
     failed: Path | None = None
+    keeps_going: bool = False
 
     @property
     def variant(self) -> ResolvedVariant:
         """The variant that runs, with the compute times of this repeat."""
         return self.point.variant(self.id.variant).in_repeat(self.id.repeat)
+
+    @property
+    def of_ranks(self) -> bool:
+        """Whether ranks of ours train, and nothing else runs."""
+        variant = self.variant
+        own = variant.program is None and not variant.is_baseline and variant.trace is None
+        return own and variant.service is None
 
 
 def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[], None] = lambda: None) -> TrialRecord:
@@ -113,8 +122,10 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             serving(testbed, () if serves is None else serves.processes, folder) as faults,
         ):
             faulted, printed = None, None
-            if point.faults:
-                faulted = train_through_faults(testbed, point, variant, trial.id.repeat, setting, meanwhile)
+            if point.faults or (trial.keeps_going and trial.of_ranks):
+                faulted = train_through_faults(
+                    testbed, point, variant, trial.id.repeat, setting, meanwhile, unplanned=trial.keeps_going
+                )
             else:
                 printed = _train(testbed, trial, setting, None if serves is None else serves.gpus, meanwhile)
             if printed is not None:
@@ -169,7 +180,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             **_assignment_facts(testbed.gpus),
             **({} if prefill is None else {"prefill": prefill.facts}),
             **({} if printed is None else printed.facts),
-            **({} if faulted is None else {"faults": faulted.facts}),
+            **({} if faulted is None or faulted.facts is None else {"faults": faulted.facts}),
         },
         outputs,
     )

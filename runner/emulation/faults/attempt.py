@@ -15,7 +15,7 @@ class Attempt:
 
     Times are CLOCK_MONOTONIC, dilated if the run is. ``began_ns`` is None if a fault came before all ranks were ready.
     ``logs`` are what the ranks logged, ``ends`` how they ended if one failed, else (). ``faults`` are those that
-    happened meanwhile.
+    happened meanwhile, ``cause`` is the first failure in its own words.
     """
 
     variant: ResolvedVariant
@@ -24,6 +24,7 @@ class Attempt:
     logs: tuple[SpanLogContents, ...]
     ends: tuple[RankEnd, ...] = ()
     faults: tuple[InjectedFault, ...] = ()
+    cause: str = ""
 
     @property
     def done(self) -> int:
@@ -36,6 +37,13 @@ class Attempt:
         return tuple(each for each in self.faults if each.ranks)
 
     @property
+    def failed_ns(self) -> int | None:
+        """When the first fault happened that concerned a rank, or else when the first rank had ended."""
+        if self.hits:
+            return self.hits[0].applied_ns
+        return min((end.ended_ns for end in self.ends if end.status and end.ended_ns is not None), default=None)
+
+    @property
     def survivors(self) -> tuple[RankEnd, ...]:
         """The ends of those ranks that no fault has killed."""
         killed = {rank for each in self.faults if each.fault.kind != "gateway" for rank in each.ranks}
@@ -45,9 +53,8 @@ class Attempt:
     def all_knew_ns(self) -> int | None:
         """When the last surviving rank had ended because of its lost peers; None if one never noticed."""
         times_ns = [end.ended_ns for end in self.survivors]
-        hit_ns = self.hits[0].applied_ns if self.hits else None
         known = [time_ns for time_ns in times_ns if time_ns is not None]
-        return None if len(known) < len(times_ns) else max(known, default=hit_ns)
+        return None if len(known) < len(times_ns) else max(known, default=self.failed_ns)
 
     @property
     def said(self) -> tuple[tuple[int, str], ...]:

@@ -54,7 +54,7 @@ def fault_facts(
     useful_ns = round(covered_ns(windows.values()) / setting.dilation)
     return {
         "outcome": FAILED if failed else RECOVERED if disturbances else UNDISTURBED,
-        "planned": True,
+        "planned": not failed or bool(last.hits),
         "reason": _reason(last, ended_by) if failed else None,
         "recovery": plan.recovery,
         "iterations_planned": iterations,
@@ -89,7 +89,7 @@ def _disturbance(
     setting: SharedConfig,
 ) -> dict[str, Any]:
     """Return what one attempt lost: its iterations from ``end`` on did not count."""
-    hit_ns = attempt.hits[0].applied_ns
+    hit_ns = attempt.failed_ns
     own = [windows[number][1] for number in range(attempt.first_iteration, end) if number in windows]
     kept_until_ns = max(own) + setting.epoch_ns if own else attempt.began_ns
 
@@ -109,5 +109,7 @@ def _disturbance(
 
 
 def _reason(last: Attempt, ended_by: str | None) -> str:
+    if not last.hits:
+        return last.cause
     names = " and ".join(str(each.fault) for each in last.hits)
     return f"{names} failed" if ended_by is None else f"{names} failed, and training cannot go on: {ended_by}"

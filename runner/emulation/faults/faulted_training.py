@@ -11,7 +11,7 @@ from runner.emulation.faults.attempt import Attempt, kept
 from runner.emulation.faults.fault_facts import fault_facts
 from runner.emulation.faults.injection import FaultInjector, injecting
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
-from runner.emulation.ranks.rank_processes import RanksFailedError, run_ranks
+from runner.emulation.ranks.rank_processes import RankEnd, RanksFailedError, run_ranks
 from runner.emulation.ranks.start_gate import start_gate
 from runner.resolve.connection_count import count_connections
 from runner.resolve.experiment import SweepPoint
@@ -25,13 +25,14 @@ RANK = "workloads.rank"
 
 @dataclass(frozen=True)
 class FaultedTraining:
-    """What is left of a training through faults: the iterations that count, each once, and ``facts`` of its record.
+    """What is left of a training through faults: the iterations that count, each once, and ``facts`` of its record, None
+    if nothing was to fail and nothing has.
 
     ``logs`` has a log for each rank of each attempt, on the testbed's clock. ``setting`` is that of the last attempt.
     """
 
     logs: tuple[SpanLogContents, ...]
-    facts: dict[str, Any]
+    facts: dict[str, Any] | None
     setting: SharedConfig
 
 
@@ -50,11 +51,13 @@ def train_through_faults(
     repeat: int,
     setting: SharedConfig,
     meanwhile: Callable[[], None],
+    *,
+    unplanned: bool = False,
 ) -> FaultedTraining:
     """Train, let everything fail when it is due, and begin again where the sweep point says so.
 
-    A trial that planned faults have ended is no error. Raise RanksFailedError if a rank fails that no fault explains,
-    even then.
+    A trial that planned faults have ended is no error. If ranks fail that no fault explains, raise RanksFailedError;
+    with ``unplanned`` the trial ends there, and that is no error either.
     """
     plan, iterations = point.faults, point.spec.training.iterations
     attempts: list[Attempt] = []
@@ -64,7 +67,7 @@ def train_through_faults(
     with injecting(testbed, plan.faults, setting.dilation) as faults:
         while True:
             own = _attempt_setting(point, running, setting, len(attempts))
-            attempt = _attempt(testbed, _Trial(point, running, own, restart), faults, meanwhile)
+            attempt = _attempt(testbed, _Trial(point, running, own, restart), faults, meanwhile, unplanned=unplanned)
             attempts.append(attempt)
             # What falls due while nothing runs is lost too.
             faults.look()
@@ -72,7 +75,7 @@ def train_through_faults(
             if isinstance(left, str):
                 ended_by = left
             end = attempt.done if attempt.ends else iterations
-            goes_on = bool(attempt.ends) and plan.recovery != "none" and ended_by is None
+            goes_on = bool(attempt.hits and attempt.ends) and plan.recovery != "none" and ended_by is None
             if goes_on:
                 restart = _next_restart(point, attempt, own, restart)
                 end = restart.iteration
@@ -81,6 +84,8 @@ def train_through_faults(
                 break
             running = left.in_repeat(repeat)
         injected = tuple(faults.injected)
+    if not plan and not attempts[-1].ends:
+        return FaultedTraining(tuple(counted), None, own)
     facts = fault_facts(plan, iterations, attempts, injected, setting, ended_by)
     return FaultedTraining(tuple(counted), facts, own)
 
@@ -104,19 +109,25 @@ def _attempt_setting(
 
 
 def _attempt(
-    testbed: RunningTestbed, trial: _Trial, faults: FaultInjector, meanwhile: Callable[[], None]
+    testbed: RunningTestbed,
+    trial: _Trial,
+    faults: FaultInjector,
+    meanwhile: Callable[[], None],
+    *,
+    unplanned: bool,
 ) -> Attempt:
     """Train until the end, or until ranks have failed by what has been injected. Raise RanksFailedError for others."""
     plans = _configured(trial)
     setting, before = trial.setting, len(faults.injected)
-    ends: Sequence[Any] = ()
+    ends: Sequence[RankEnd] = ()
+    cause = ""
     try:
         with start_gate(testbed, setting.start_gate, [plan.host for plan in plans]) as gate:
             run_ranks(testbed, RANK, plans, setting.folder, meanwhile, gate=gate, faults=faults)
     except RanksFailedError as failure:
-        if not any(each.ranks for each in faults.injected[before:]):
+        if not unplanned and not any(each.ranks for each in faults.injected[before:]):
             raise
-        ends = failure.ends
+        ends, cause = failure.ends, str(failure)
     return Attempt(
         trial.variant,
         trial.restart.iteration,
@@ -124,6 +135,7 @@ def _attempt(
         tuple(_log(plan) for plan in plans),
         tuple(ends),
         tuple(faults.injected[before:]),
+        cause,
     )
 
 

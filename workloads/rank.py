@@ -58,6 +58,8 @@ def run_rank(config: RankConfig) -> None:
     gpu = None if config.serving is None else serving_gpu(config.serving)
     backend = create_backend(config.compute.backend, config.compute.options)
     computation = backend.create(config.compute, RankContext(schedule.kinds(config.stage), failure.check, pool, gpu))
+    if config.checkpoints is not None and config.checkpoints.resume and computation.load_state is not None:
+        computation.load_state([Path(path) for path in config.checkpoints.resume])
     create_all_reduce = _all_reduce_factory(config, computation)
     identity = Identity(bytes.fromhex(config.run_token), config.rank, config.listen_address, config.listen_port)
     rendezvous = Rendezvous(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workloads.checkpoints import CheckpointConfig
 from workloads.collective.collective_config import CollectiveConfig
 from workloads.compute.backends.backend import (
     DEFAULT_RENDEZVOUS_TIMEOUT_NS,
@@ -24,7 +25,7 @@ from workloads.transport.links_config import LinksConfig
 class RankConfig:
     """One rank of one trial. Durations are on the testbed's clock (dilated if the run is).
 
-    - ``iterations``: includes those of the warm-up.
+    - ``iterations``: includes those of the warm-up; ``links.first_iteration`` is the one to begin with.
     - ``schedule``: the path of a class, ``package.module:Class``; ``schedule_options`` are its keyword arguments.
     - ``compute``: the computation of the stage.
     - ``links``: the rank's peers, and what goes over each link. Peers with a lower number call this rank.
@@ -38,6 +39,8 @@ class RankConfig:
       training is.
     - ``collective``: torch's all-reduce of the gradients over the replicas, instead of the ring.
     - ``overlap``: whether the rank computes while it sends; if not, it starts nothing until a message has left.
+    - ``checkpoints``: the checkpoints that the rank writes and begins with, None for none. Only for a back end that
+      saves its state.
     - ``start_gate``: the folder of ``workloads.start_gate``, where the rank waits for all others before it begins.
 
     Raises ValueError naming the field.
@@ -68,6 +71,7 @@ class RankConfig:
     collective: CollectiveConfig | None = None
     start_gate: str | None = None
     overlap: bool = True
+    checkpoints: CheckpointConfig | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("rank", 0), ("gpu", 0), ("pipeline", 0), ("iterations", 1), ("rendezvous_timeout_ns", 1)):
@@ -91,6 +95,8 @@ class RankConfig:
         for name in ("rank", "pipeline", "stage", "iterations"):
             if getattr(links, name) != getattr(self, name):
                 raise ValueError(f"links.{name}: {getattr(links, name)}, where the rank's is {getattr(self, name)}")
+        if links.first_iteration >= self.iterations:
+            raise ValueError(f"links.first_iteration: {links.first_iteration}, of {self.iterations} iterations")
         if links.microbatches != self.shape.microbatches:
             raise ValueError(f"links.microbatches: {links.microbatches}, where the shape has {self.shape.microbatches}")
         for name, boundary, expected in (
@@ -124,6 +130,8 @@ class RankConfig:
             raise ValueError(f"compute.virtual: {self.compute.virtual}, where the shape has {chunks} virtual stages")
         if chunks > 1 and not backend.virtual_stages:
             raise ValueError(f"shape.virtual_stages: {backend.title} computes none")
+        if self.checkpoints is not None and not backend.saves_state:
+            raise ValueError(f"checkpoints: {backend.title} saves no state, leave them out")
         if self.gradients is not None and not backend.trains:
             raise ValueError(f"gradients: {backend.title} makes none, leave the file out")
         recompute_ns, recomputes = self.compute.costs.durations.recompute_ns, self.shape.recomputes(self.stage)

@@ -6,6 +6,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
+from workloads.checkpoints import Checkpoints
 from workloads.compute.backends.backend import Computation
 from workloads.compute.device.copy_thread import CopyThread
 from workloads.message import Message
@@ -76,6 +77,9 @@ class Rank:
         self._copy_thread: CopyThread | None = None
         if device is not None and device.overlaps_copies:
             self._copy_thread = CopyThread(compute.outgoing, transport.send, lambda fault: events.put(Failed(fault)))
+        self._checkpoints: Checkpoints | None = None
+        if config.checkpoints is not None and config.pipeline == 0 and computation.save_state is not None:
+            self._checkpoints = Checkpoints(config.checkpoints, config.stage, computation.save_state)
         self._early: dict[int, list[tuple[Message, memoryview]]] = {}
         self._iteration = 0
         self._reads_payloads = computation.reads_payloads
@@ -89,10 +93,12 @@ class Rank:
 
         Raise TransportError or ScheduleError. Spans of earlier iterations are in the log even then.
         """
-        for iteration in range(self._config.iterations):
+        for iteration in range(self._config.links.first_iteration, self._config.iterations):
             self._iteration = iteration
             self._run_iteration(self._begin_iteration())
             self._update()
+            if self._checkpoints is not None:
+                self._checkpoints.finished(iteration)
             self._record_computed()
             self._record_prefills()
             self._log.flush()

@@ -65,6 +65,22 @@ class StoredTrial:
         return None if beside is None else int(beside["until_ns"])
 
     @property
+    def faults(self) -> Mapping[str, Any] | None:
+        """What failed during the trial, and what it did about that; None if nothing was to fail and nothing did."""
+        faults: Mapping[str, Any] | None = self.facts.get("faults")
+        return faults
+
+    @property
+    def failed(self) -> bool:
+        """Whether the trial ended before its last iteration."""
+        return self.faults is not None and self.faults["outcome"] == "failed"
+
+    @property
+    def failed_unplanned(self) -> bool:
+        """Whether it did so although the experiment lets nothing fail that explains it."""
+        return self.failed and not (self.faults or {}).get("planned", True)
+
+    @property
     def sends_block(self) -> bool:
         """Return whether its GPUs computed nothing while they sent."""
         return bool(self.facts.get("sends_block"))

@@ -4,7 +4,7 @@ Only fields that something reads are listed here, and of these only a few are re
 others.
 """
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
@@ -188,6 +188,25 @@ class _Beside(_Facts):
     until_ns: Count
 
 
+class _Disturbance(_Facts):
+    faults: list[str]
+    at_ns: int | None = None
+    iterations_lost: Count | None = None
+    lost_work_ns: Count | None = None
+    time_to_detect_ns: int | None = None
+    time_to_recover_ns: int | None = None
+
+
+class _Faults(_Facts):
+    outcome: Literal["undisturbed", "recovered", "failed"]
+    reason: str | None = None
+    iterations_planned: Count | None = None
+    iterations_completed: Count | None = None
+    iterations_lost: Count | None = None
+    training_goodput: Number | None = None
+    disturbances: list[_Disturbance] = Field(default_factory=list)
+
+
 class TrialFacts(_Settings):
     """trial.json: what holds for one trial alone."""
 
@@ -202,5 +221,6 @@ class TrialFacts(_Settings):
     torch_times_of_profile: str | None = None
     compute_times_drawn: bool | None = None
     prefill: _Prefill | None = None
+    faults: _Faults | None = None
     connections_cut: list[Annotated[tuple[str, str, Count, Number], Field(strict=False)]] | None = None
     connections: list[Annotated[list[str | int], Field(min_length=3, max_length=3)]] | None = None

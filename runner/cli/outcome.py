@@ -15,6 +15,7 @@ from results.reading.not_modelled import NotModelled, not_modelled_text, of_link
 from results.reading.summaries.saturation import MachineLoad
 from runner.cli.link_listing import link_documents, print_links
 from runner.resolve.experiment import Experiment
+from runner.runs.faults import TrialError
 
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
@@ -81,6 +82,17 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     if (line := ending(run, report)) is not None:
         log(line)
     return run.simulated or all(row["calibrated"] for row in rows)
+
+
+def check_trials(path: Path) -> None:
+    """Raise TrialError if trials of a run have failed that nothing planned to: how many, and the first one's reason."""
+    from results.reading.run import load_run  # noqa: PLC0415
+
+    trials = load_run(path, coded=True).trials
+    failed = [trial for trial in trials if trial.failed_unplanned]
+    if failed:
+        first = failed[0]
+        raise TrialError(f"{len(failed)} of {len(trials)} trials failed, first {first.title}: {first.facts['faults']['reason']}")
 
 
 def _console() -> Console:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from ground.strict_model import prefixed
+from ground.strict_model import InputError, prefixed
 from results.reading.modelled_tcp import MODELLED_TCP
 from runner.emulation.virtual.virtual_clock import wants_guest
 from runner.emulation.virtual.virtual_run import virtual_run
@@ -27,6 +27,7 @@ def emulated_run(
     resume: bool,
     keep_gradients: bool,
     log: Log,
+    keep_going: bool = False,
     stream: TextIO | None = None,
     standard_error: BinaryIO | None = None,
 ) -> Path:
@@ -34,15 +35,26 @@ def emulated_run(
 
     ``source`` names the experiment in messages and in the testbed's record; ``directory`` is where its relative paths
     begin. ``log`` gets lines on what happens, ``stream`` (default: standard error) the progress, and
-    ``standard_error`` (default: this process's) what a run in virtual time prints. Raise InsideError if that one fails.
+    ``standard_error`` (default: this process's) what a run in virtual time prints. With ``keep_going`` a trial that fails
+    does not end the run. Raise InsideError if that one fails.
     """
     tell_beforehand(experiment.points(), keep_gradients=keep_gradients, log=log)
     if wants_guest(experiment.spec, substrate):
+        if keep_going:
+            raise InputError("--keep-going: a failure in virtual time repeats itself: leave it out, or clock: virtual")
         return virtual_run(
             experiment, source, directory, runs, resume=resume, log=log, stream=stream, standard_error=standard_error
         )
     return _run_here(
-        experiment, source, runs, substrate, resume=resume, keep_gradients=keep_gradients, log=log, stream=stream
+        experiment,
+        source,
+        runs,
+        substrate,
+        resume=resume,
+        keep_gradients=keep_gradients,
+        keep_going=keep_going,
+        log=log,
+        stream=stream,
     )
 
 
@@ -54,6 +66,7 @@ def _run_here(
     *,
     resume: bool,
     keep_gradients: bool,
+    keep_going: bool,
     log: Log,
     stream: TextIO | None,
 ) -> Path:
@@ -99,6 +112,7 @@ def _run_here(
             bring_up=on_this_machine(substrate, source, log),
             log=log,
             keep_gradients=keep_gradients,
+            keep_going=keep_going,
             stream=stream,
         )
     return store.path

@@ -1,7 +1,7 @@
 """The engine ``emulate``: run each sweep point of an experiment on its own testbed, trial by trial."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -9,20 +9,25 @@ from typing import Any
 
 from results.reading.modelled_tcp import MODELLED
 from results.reading.summaries.saturation import MachineLoad
-from results.records.run_store import RunStore
+from results.records.run_store import RunStore, TrialRecord
 from results.records.schema import CalibrationRow
 from results.records.trial_id import TrialId
+from runner.emulation.faults.fault_lines import fault_lines
+from runner.emulation.faults.unplanned import ended_unplanned, failed_record
 from runner.emulation.small_transfers import bursts_of, path_text, small_transfers
 from runner.emulation.trial import TrialSpec, run_trial
 from runner.resolve.connection_count import count_connections
 from runner.resolve.experiment import Experiment, SweepPoint
+from runner.runs.faults import TrialError
 from runner.runs.progress import Progress
 from runner.runs.recorded.manifest import without_repetition
 from runner.runs.run_folder import Log
+from testbed.hosts.ping import MeasurementError
 from testbed.measurement.calibration import LinkMeasurement, calibrate
 from testbed.measurement.condition_choice import unmeasured_conditions
 from testbed.rights.hosts_allowed import in_user_namespace
 from testbed.running_testbed import RunningTestbed
+from testbed.substrate.substrate import SubstrateError
 
 BringUp = Callable[[SweepPoint, float], AbstractContextManager[RunningTestbed]]
 """Brings up the network of a sweep point, dilated by a factor, for the duration of a ``with`` block."""
@@ -37,44 +42,70 @@ def emulate(
     progress: Progress,
     log: Log,
     keep_gradients: bool = False,
+    keep_going: bool = False,
 ) -> None:
     """Run every trial that the store lacks.
 
-    With ``keep_gradients`` the run's folder ``gradients`` receives those of each trial's last iteration.
+    With ``keep_gradients`` the run's folder ``gradients`` receives those of each trial's last iteration. With
+    ``keep_going`` a trial that fails is kept, marked, and the next one runs on a network that is brought up anew. What
+    the experiment lets fail ends no run in any case.
 
     The links of each sweep point are measured before its first trial. Raises TrialError, and what bringing up a testbed
     and measuring it raise; trials that had finished by then are in the store.
     """
     for point in experiment.points():
         pending = [trial for trial in point.trials() if not store.has_trial(*trial)]
-        if not pending:
-            continue
-        with bring_up(point, dilation) as testbed:
-            _remember(store, point, testbed)
-            _calibrate(store, point, testbed, dilation, log)
-            for trial in pending:
-                variant = point.variant(trial.variant)
-                progress.trial_started(point.values, trial.variant, trial.repeat)
-                testbed.use_tcp(variant.tcp)
-                # A program makes its own connections.
-                pairs = variant.pairs if variant.program is None else ()
-                connections = count_connections(point.topology, pairs, variant.transport, variant.clock)
-                gradients = _gradients_folder(store, trial) if keep_gradients else None
-                failed = _folder_of(store, trial, "failed")
-                record = run_trial(
-                    testbed, TrialSpec(trial, point, dilation, connections, gradients, failed), progress.refresh
-                )
-                store.write_trial(record)
-                _forget(store, failed)
-                progress.trial_finished()
-                for fault in record.facts.get("prefill", {}).get("faults", ()):
-                    log(f"{trial.variant}, repeat {trial.repeat}: {fault}")
-                if saturated := MachineLoad.of(record.facts).sentence:
-                    backend = point.spec.compute.backend
-                    remedy = f"{backend.title} wants more cores" if backend.real_time else "give a larger dilation"
-                    if variant.program is not None:
-                        remedy = "run it where nothing else runs, or where there are more cores"
-                    log(f"{trial.variant}, repeat {trial.repeat}: {saturated}: {remedy}")
+        while pending:
+            with bring_up(point, dilation) as testbed:
+                _remember(store, point, testbed)
+                _calibrate(store, point, testbed, dilation, log)
+                whole = True
+                while pending and whole:
+                    trial = pending.pop(0)
+                    progress.trial_started(point.values, trial.variant, trial.repeat)
+                    gradients = _gradients_folder(store, trial) if keep_gradients else None
+                    failed = _folder_of(store, trial, "failed")
+                    spec = TrialSpec(
+                        trial, point, dilation, _connections(point, trial), gradients, failed, keeps_going=keep_going
+                    )
+                    record = _record(testbed, spec, progress.refresh)
+                    store.write_trial(record)
+                    whole = not ended_unplanned(record.facts)
+                    if whole:
+                        _forget(store, failed)
+                    progress.trial_finished()
+                    for line in _remarks(spec, record):
+                        log(f"{trial.variant}, repeat {trial.repeat}: {line}")
+
+
+def _connections(point: SweepPoint, trial: TrialId) -> dict[tuple[str, str], int]:
+    variant = point.variant(trial.variant)
+    # A program makes its own connections.
+    pairs = variant.pairs if variant.program is None else ()
+    return count_connections(point.topology, pairs, variant.transport, variant.clock)
+
+
+def _record(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[], None]) -> TrialRecord:
+    """Run a trial. If it fails and others are to run, return a record that says so, in place of the error."""
+    try:
+        testbed.use_tcp(trial.variant.tcp)
+        return run_trial(testbed, trial, meanwhile)
+    except (TrialError, SubstrateError, MeasurementError, OSError) as failure:
+        if not trial.keeps_going:
+            raise
+        return failed_record(trial, str(failure))
+
+
+def _remarks(trial: TrialSpec, record: TrialRecord) -> Iterator[str]:
+    """Yield what the user should know of a trial: what ended or delayed it, and whether the machine kept up."""
+    yield from record.facts.get("prefill", {}).get("faults", ())
+    yield from fault_lines(record.facts.get("faults"))
+    if saturated := MachineLoad.of(record.facts).sentence:
+        backend = trial.point.spec.compute.backend
+        remedy = f"{backend.title} wants more cores" if backend.real_time else "give a larger dilation"
+        if trial.variant.program is not None:
+            remedy = "run it where nothing else runs, or where there are more cores"
+        yield f"{saturated}: {remedy}"
 
 
 def _folder_of(store: RunStore, trial: TrialId, what: str) -> Path:

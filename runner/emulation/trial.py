@@ -13,6 +13,7 @@ from results.records.run_store import TrialRecord
 from results.records.span_log import SpanLogContents, read_span_log
 from results.records.trial_id import TrialId
 from results.records.trial_tables import CHANGES_TABLE, PREFILL_TABLE
+from runner.emulation.faults.faulted_training import train_through_faults
 from runner.emulation.gpu_provisioning import resolved_device
 from runner.emulation.link_changes import LinkChanges, link_changes
 from runner.emulation.programs.program_trial import ProgramOutcome, run_program
@@ -54,7 +55,8 @@ class TrialSpec:
 
     ``connections`` is the number of TCP connections by node pair. ``gradients`` is a folder that receives the summed
     gradients of torch's last iteration, one file a rank; None keeps nothing. ``failed`` is a folder that is made of
-    what a user's program printed, if it fails; None keeps nothing.
+    what a user's program printed, if it fails; None keeps nothing. With ``keeps_going`` a failure of ranks that nothing
+    planned is a result too.
     """
 
     id: TrialId
@@ -63,11 +65,19 @@ class TrialSpec:
     connections: Mapping[tuple[str, str], int]
     gradients: Path | None = None
     failed: Path | None = None
+    keeps_going: bool = False
 
     @property
     def variant(self) -> ResolvedVariant:
         """The variant that runs, with the compute times of this repeat."""
         return self.point.variant(self.id.variant).in_repeat(self.id.repeat)
+
+    @property
+    def of_ranks(self) -> bool:
+        """Whether ranks of ours train, and nothing else runs."""
+        variant = self.variant
+        own = variant.program is None and not variant.is_baseline and variant.trace is None
+        return own and variant.service is None
 
 
 def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[], None] = lambda: None) -> TrialRecord:
@@ -113,13 +123,26 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             serving(testbed, () if serves is None else serves.processes, folder) as faults,
             link_changes(testbed, point.topology, setting.epoch_ns, trial.dilation) as changes,
         ):
-            printed = _train(
-                testbed, trial, setting, None if serves is None else serves.gpus, changes=changes, meanwhile=meanwhile
-            )
+            faulted, printed = None, None
+            if point.faults or (trial.keeps_going and trial.of_ranks):
+                faulted = train_through_faults(
+                    testbed,
+                    point,
+                    variant,
+                    trial.id.repeat,
+                    setting,
+                    meanwhile,
+                    begin=changes.begin,
+                    unplanned=trial.keeps_going,
+                )
+            else:
+                gpus = None if serves is None else serves.gpus
+                printed = _train(testbed, trial, setting, gpus, changes=changes, meanwhile=meanwhile)
             if printed is not None:
                 samples.measured_ns = printed.measured_ns
         ranks = range(len(variant.placement.places)) if printed is None else ()
-        found, clocks = on_one_time_line(testbed, [read_span_log(setting.span_log(rank)) for rank in ranks])
+        own = faulted.logs if faulted is not None else [read_span_log(setting.span_log(rank)) for rank in ranks]
+        found, clocks = on_one_time_line(testbed, own)
         logs = [_undilated(log, trial.dilation) for log in found]
         if printed is not None:
             logs = printed.logs
@@ -133,8 +156,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
                 if path.exists()
             ]
         if trial.gradients is not None:
-            for rank in ranks:
-                shutil.copy(setting.gradients(rank) or "", trial.gradients / f"rank-{rank}.npz")
+            _keep_gradients(setting if faulted is None else faulted.setting, ranks, trial.gradients)
     finally:
         shutil.rmtree(folder)
     return TrialRecord(
@@ -173,6 +195,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             **_assignment_facts(testbed.gpus),
             **({} if prefill is None else {"prefill": prefill.facts}),
             **({} if printed is None else printed.facts),
+            **({} if faulted is None or faulted.facts is None else {"faults": faulted.facts}),
         },
         outputs,
     )
@@ -208,6 +231,13 @@ def _train(
     with start_gate(testbed, setting.start_gate, [plan.host for plan in plans], begin=changes.begin) as gate:
         run_ranks(testbed, program, plans, folder, meanwhile, gate=gate)
     return None
+
+
+def _keep_gradients(setting: SharedConfig, ranks: Iterable[int], folder: Path) -> None:
+    """Copy the gradients of the last iteration, of those ranks that came to it."""
+    for rank in ranks:
+        if (path := setting.gradients(rank)) is not None and path.exists():
+            shutil.copy(path, folder / f"rank-{rank}.npz")
 
 
 def mean_losses(logs: Iterable[SpanLogContents]) -> list[float]:

@@ -17,6 +17,7 @@ def run_trials(
     bring_up: BringUp,
     log: Log,
     keep_gradients: bool = False,
+    keep_going: bool = False,
     stream: TextIO | None = None,
 ) -> None:
     """Run the trials at the dilation that the manifest gives, and mark the run complete.
@@ -38,5 +39,6 @@ def run_trials(
             progress=progress,
             log=log,
             keep_gradients=keep_gradients,
+            keep_going=keep_going,
         )
         store.finish()

@@ -13,6 +13,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from ground.shown_text import shown
 from ground.strict_model import StrictModel
 from runner.experiment.compute_spec import TRACE_SCHEDULE, WRITTEN_COSTS, ComputeSpec
+from runner.experiment.fault_spec import MAX_CHECKPOINT_EVERY, MAX_FAULTS, FaultSpec, Recovery
 from runner.experiment.jobs.job_check import check_jobs
 from runner.experiment.jobs.job_spec import JobSpec
 from runner.experiment.model_spec import DEFAULT_MODEL, WrittenModel
@@ -90,6 +91,22 @@ class ExperimentSpec(StrictModel):
         default=None,
         description="Prefill of inference requests in the bubbles of training. Default: none.",
         examples=[{"trace": "poisson", "rate": "30/s"}],
+    )
+    fail: tuple[FaultSpec, ...] = Field(
+        default=(),
+        description="What fails during each trial, and when: hosts, ranks, gateways. Default: nothing.",
+        examples=[[{"host": "east-1", "at": "20s"}]],
+    )
+    recovery: Recovery = Field(
+        default="none",
+        description="What a training does about a failure: it ends, or it begins again (`restart`) at its last "
+        "checkpoint, on the hosts that are left.",
+        examples=["restart"],
+    )
+    checkpoint_every: Annotated[int, whole_number(1, MAX_CHECKPOINT_EVERY)] = Field(
+        default=1,
+        description="Number of iterations from one checkpoint to the next, with `recovery: restart`.",
+        examples=[5],
     )
     sweep: dict[str, tuple[JsonValue, ...]] = Field(
         default_factory=dict,
@@ -194,6 +211,13 @@ class ExperimentSpec(StrictModel):
             check_jobs(self.jobs, self.variants, prefills=self.prefill is not None)
         return self
 
+    @field_validator("fail")
+    @classmethod
+    def _few_faults(cls, faults: tuple[FaultSpec, ...]) -> tuple[FaultSpec, ...]:
+        if len(faults) > MAX_FAULTS:
+            raise ValueError(f"there are {len(faults)}, give {MAX_FAULTS} at most")
+        return faults
+
     @field_validator("variants")
     @classmethod
     def _names_are_unique(cls, variants: tuple[VariantSpec, ...]) -> tuple[VariantSpec, ...]:
@@ -210,8 +234,8 @@ class ExperimentSpec(StrictModel):
 
         Reading the document gives an equal experiment. Links keep only the fields that were written, because the
         others follow ``wan``, which a sweep may change. Values that are derived from others (a backward of twice the
-        forward) stay null for the same reason. Without ``scale``, ``jobs``, ``traces`` or changes of links there are no
-        such keys: hashes stay the same.
+        forward) stay null for the same reason. Without ``scale``, ``jobs``, ``traces``, faults or changes of links there
+        are no such keys: hashes stay the same.
         """
         document = self.model_dump(mode="json")
         document["topology"]["links"] = [
@@ -225,6 +249,13 @@ class ExperimentSpec(StrictModel):
             del document["jobs"]
         if not self.traces:
             del document["traces"]
+        for name in ("fail", "recovery", "checkpoint_every"):
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del document[name]
+        for entry in document.get("fail", ()):
+            for kind in ("host", "rank", "gateway"):
+                if entry[kind] is None:
+                    del entry[kind]
         return document
 
 

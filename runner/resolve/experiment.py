@@ -17,6 +17,7 @@ from runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs, wi
 from runner.resolve.checks.changing_links import check_changes, check_changing_links_train
 from runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from runner.resolve.demand import NetworkDemand, network_demand
+from runner.resolve.faults.fault_resolution import FaultPlan, resolve_faults
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config, profile_conditions
 from runner.resolve.variant_resolution import Choose, resolve_variants
@@ -37,6 +38,7 @@ class SweepPoint:
     ``values`` holds the swept values as text by path, {} without a sweep; ``variants`` the things compared, whose names
     are the same in every sweep point of a run. ``text`` is the file that the model learns from, None for synthetic
     tokens. ``profile_conditions`` are those of the measured compute profile that gives the times, None without one.
+    ``faults`` is what fails in each trial.
     """
 
     index: int
@@ -46,6 +48,7 @@ class SweepPoint:
     variants: tuple[ResolvedVariant, ...]
     text: Path | None
     profile_conditions: MeasuredConditions | None = None
+    faults: FaultPlan = FaultPlan()
 
     @property
     def tokens_per_iteration(self) -> int | None:
@@ -243,6 +246,7 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
         variants,
         _text(spec, directory),
         profile_conditions(spec, directory),
+        resolve_faults(spec, point.topology, variants, directory, choose, point.values),
     )
 
 

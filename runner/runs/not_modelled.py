@@ -164,6 +164,8 @@ def left_out_of_plan(points: Sequence[SweepPointSpec]) -> Iterator[str]:
     yield from left_to_times((point.spec for point in points), "a plan")
     if any(point.spec.prefill is not None for point in points):
         yield "a plan is of training alone: prefill has no part in it"
+    if any(point.spec.fail for point in points):
+        yield "a plan is of training that nothing disturbs: fail has no part in it"
     if any(point.spec.compute.varies for point in points):
         yield "a plan takes compute times as they usually are: none is drawn"
     if any(point.topology.changes for point in points):

@@ -1,5 +1,7 @@
 """Configure the host's side of its link to the gateway: address, route, neighbour entry, and TCP sysctls."""
 
+from typing import Any
+
 from testbed.kernel.gateway_programming import NEIGHBOUR_PERMANENT, link_index
 from testbed.kernel.namespace import open_netlink, write_sysctls
 from testbed.network.gateway_plan import Gateway, HostPort
@@ -27,8 +29,13 @@ def attach_host(namespace: str, gateway: Gateway, port: HostPort) -> None:
         netlink.link("set", index=index, address=port.host_mac)
         netlink.link("set", index=index, state="up")
         netlink.addr("add", index=index, address=port.host_address, prefixlen=32)
-        netlink.neigh("add", dst=gateway.address, lladdr=port.gateway_mac, ifindex=index, state=NEIGHBOUR_PERMANENT)
-        netlink.route("add", dst="0.0.0.0/0", gateway=gateway.address, oif=index, flags=["onlink"])
+        add_route(netlink, index, gateway, port)
     finally:
         netlink.close()
     write_sysctls(namespace, TcpSettings().sysctls())
+
+
+def add_route(netlink: Any, index: int, gateway: Gateway, port: HostPort) -> None:
+    """Add the route to the gateway and its neighbour entry, which the kernel drops when the interface goes down."""
+    netlink.neigh("add", dst=gateway.address, lladdr=port.gateway_mac, ifindex=index, state=NEIGHBOUR_PERMANENT)
+    netlink.route("add", dst="0.0.0.0/0", gateway=gateway.address, oif=index, flags=["onlink"])

@@ -17,6 +17,7 @@ class ProcessGroup(AbstractContextManager["ProcessGroup"]):
     def __init__(self) -> None:
         self._processes: list[HostProcess] = []
         self._outputs: list[Path] = []
+        self._ended_ns: dict[int, int] = {}
 
     def __exit__(self, *_: object) -> None:
         for process in self._processes:
@@ -31,7 +32,19 @@ class ProcessGroup(AbstractContextManager["ProcessGroup"]):
 
     def statuses(self) -> list[int | None]:
         """Return the exit status of each process, negative for a signal; None while it runs."""
-        return [process.poll() for process in self._processes]
+        found = [process.poll() for process in self._processes]
+        for number, status in enumerate(found):
+            if status is not None and number not in self._ended_ns:
+                self._ended_ns[number] = time.monotonic_ns()
+        return found
+
+    def ended_ns(self, number: int) -> int | None:
+        """Return when a process was first seen to have ended, by CLOCK_MONOTONIC; None while it runs."""
+        return self._ended_ns.get(number)
+
+    def kill(self, number: int) -> None:
+        """Send SIGKILL to a process, if it still runs."""
+        self._processes[number].kill()
 
     def first_failure(self, pause: Callable[[], None]) -> int | None:
         """Wait until a process fails, and return its number; return None if all have ended with status 0.

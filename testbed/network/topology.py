@@ -4,7 +4,7 @@
 filled in and every link complete. Latencies are one-way.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -140,6 +140,22 @@ class Topology:
         """
         rates = [rate for rate in (self.path(one, other).pair_rate_bps, self.intra_rate_bps) if rate is not None]
         return min(rates, default=None)
+
+    def without(self, hosts: Collection[str]) -> "Topology":
+        """Return the network that is left without these hosts: datacenters that have none, and their links, are gone.
+
+        What is left keeps its index, and so its address.
+        """
+        datacenters = tuple(
+            replace(each, hosts=tuple(host for host in each.hosts if host.name not in hosts))
+            for each in self.datacenters
+        )
+        left = {each.name for each in datacenters if each.hosts}
+        return replace(
+            self,
+            datacenters=tuple(each for each in datacenters if each.hosts),
+            wan=tuple(link for link in self.wan if left.issuperset(link.between)),
+        )
 
     def dilated(self, factor: float) -> "Topology":
         """Return the same network in dilated time: every delay times ``factor``, every rate divided by it."""

@@ -70,6 +70,25 @@ class FlatParameters:
         if self._exact is not self.weights:
             self.weights.copy_(self._exact)
 
+    @property
+    def steps(self) -> int:
+        """The number of steps that AdamW has taken."""
+        return int(self._steps)
+
+    def named_state(self) -> Iterator[tuple[str, tuple[Tensor, Tensor, Tensor]]]:
+        """Yield each parameter's name, and its weights in fp32 with AdamW's mean and mean square: views, flat."""
+        start = 0
+        for name, parameter in self._named.items():
+            part = slice(start, start + parameter.numel())
+            start = part.stop
+            yield name, (self._exact[part], self._mean[part], self._mean_square[part])
+
+    def restored(self, steps: int) -> None:
+        """Go on after so many steps, with what was written into the views of ``named_state``."""
+        self._steps.fill_(steps)
+        if self._exact is not self.weights:
+            self.weights.copy_(self._exact)
+
     def named_gradients(self) -> Iterator[tuple[str, Tensor]]:
         """Yield each parameter's name and its gradient, a view."""
         for name, parameter in self._named.items():

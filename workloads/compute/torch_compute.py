@@ -66,6 +66,8 @@ class _DeferredWeights:
 class TorchCompute(Compute, BucketCompute, MeasuredDevice):
     """Trains one stage as configured by ``work``, or all its virtual stages, each as a chunk of its own.
 
+    ``parameters`` are its weights, gradients and optimizer.
+
     The same inputs give the same bits on the CPU, and with ``work.deterministic`` on a GPU too.
 
     The loss of each microbatch is divided by microbatches x pipelines, so that gradients summed over the replicas are
@@ -95,7 +97,7 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
         self._dtype = DTYPES[work.precision]
         self._tokens = TokenSource(work.config, work.seed, work.text)
         self._parts = [self._part(number) for number in work.parts]
-        self._parameters = FlatParameters([part.module for part in self._parts], work.learning_rate)
+        self.parameters = self._parameters = FlatParameters([part.module for part in self._parts], work.learning_rate)
         self._deferred = DeferredGradients()
         if work.split_backward:
             self.split_backwards()

@@ -173,7 +173,7 @@ class Boundary:
 
     def _next_own(self) -> tuple[int, int]:
         iteration, position = divmod(self._offered, len(self._own_turns))
-        return iteration, self._own_turns[position]
+        return self._links_config.first_iteration + iteration, self._own_turns[position]
 
     def _stripe(self, iteration: int, message: Message, payload: memoryview) -> None:
         total, cutting = payload.nbytes, self._cutting

@@ -71,6 +71,7 @@ class LinksConfig:
       the cell mates, and the previous and next rank of the ring.
     - ``ring``: the ranks of all replicas of the stage in ring order, empty if there is one replica only.
     - ``microbatches``, ``iterations``: the number of each; a message beyond them is refused.
+    - ``first_iteration``: the one that the rank begins with; transfers of earlier ones are over.
     - ``window_bytes``: the receive window of each connection, None to let the kernel choose it.
     - ``ring_connections``: the most connections between two ranks of the ring, the same at all of its ranks, because
       all must cut the data alike.
@@ -94,11 +95,12 @@ class LinksConfig:
     ring_connections: int = 1
     exchanges: tuple[ExchangeConfig, ...] = ()
     buckets: int = 0
+    first_iteration: int = 0
 
     def __post_init__(self) -> None:
         if self.window_bytes is not None and self.window_bytes < 1:
             raise ValueError(f"window_bytes: {self.window_bytes} is below 1")
-        counts = (("rank", 0), ("pipeline", 0), ("stage", 0), ("buckets", 0))
+        counts = (("rank", 0), ("pipeline", 0), ("stage", 0), ("buckets", 0), ("first_iteration", 0))
         for name, least in (*counts, ("microbatches", 1), ("iterations", 1), ("ring_connections", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)} is below {least}")

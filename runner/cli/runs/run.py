@@ -18,7 +18,7 @@ from runner.cli.arguments import (
     SubstrateName,
 )
 from runner.cli.exit_status import one_line_errors
-from runner.cli.outcome import list_trials, log, show_outcome
+from runner.cli.outcome import check_trials, list_trials, log, show_outcome
 from runner.cli.pools import simulation_pool
 from runner.cli.rack_options import RACK, HostsPerMachine, OverlayName, Queue, RackAddress, with_engine
 from runner.cli.user_namespace import enter_user_namespace_for
@@ -48,13 +48,17 @@ def run(
     keep_gradients: Annotated[
         bool, typer.Option("--keep-gradients", help="Keep the last iteration's gradients that torch computed.")
     ] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Mark a trial that fails, and run the others. Exit status 4 then.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the sweep: calibrate every link, run every trial, and write the run folder and its report.
 
     With `engine: simulate` in the file, this is `wanbed simulate`. With `clock: virtual` the trials run in virtual
     time, inside a guest kernel that `make virtual` builds. With --rack the hosts are spread over the machines of a Ray
-    cluster. Exit status 1 if a link was outside tolerance; the run is then marked, and the last line says which links.
+    cluster. Exit status 1 if a link was outside tolerance; the run is then marked, and the last line says which links. What the file lets fail (`fail`)
+    ends no run; another failure of a trial does, unless --keep-going is given.
     """
     with one_line_errors():
         shortcuts = [f"{name}={value}" for name, value in (("engine", engine), ("clock", clock)) if value is not None]
@@ -72,6 +76,8 @@ def run(
             raise InputError(f"{option}: a simulation has none: leave it out, or give engine: emulate")
         if not simulated and jobs is not None:
             raise InputError("--jobs: an emulation runs one trial at a time: leave it out, or give engine: simulate")
+        if keep_going and (simulated or on_rack):
+            raise InputError(f"--keep-going: for engine: emulate, not {experiment.spec.engine}: leave it out")
         if dry_run:
             list_trials(experiment, as_json)
             return
@@ -104,6 +110,7 @@ def run(
                     substrate=substrate,
                     resume=resume,
                     keep_gradients=keep_gradients,
+                    keep_going=keep_going,
                     log=log,
                 )
             except InsideError as failure:
@@ -111,5 +118,7 @@ def run(
                     log(note)
                 raise typer.Exit(failure.status) from None
         as_configured = show_outcome(path, as_json)
+        if keep_going:
+            check_trials(path)
     if not as_configured:
         raise typer.Exit(OUTSIDE_TOLERANCE)

@@ -1,10 +1,13 @@
 """Run the processes of one trial's ranks: start all, wait for them, and leave none behind."""
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from runner.emulation.faults.injection import FaultInjector
 from runner.emulation.ranks.start_gate import Gate
 from runner.runs.faults import TrialError
 from testbed.hosts.process_group import ProcessGroup
@@ -36,6 +39,28 @@ class Plan(Protocol):
         """Write the plan as JSON."""
 
 
+@dataclass(frozen=True)
+class RankEnd:
+    """How a rank of a trial that failed has ended.
+
+    ``ended_ns`` is when, by CLOCK_MONOTONIC; None if it had noticed nothing and was ended. ``line`` is the last one
+    that it printed, "" for none.
+    """
+
+    rank: int
+    status: int | None
+    ended_ns: int | None
+    line: str
+
+
+class RanksFailedError(TrialError):
+    """Raised if a rank failed. The message is one line: the first one that failed, and its own words."""
+
+    def __init__(self, cause: str, ends: Sequence[RankEnd]) -> None:
+        super().__init__(cause)
+        self.ends = tuple(ends)
+
+
 def run_ranks(
     testbed: RunningTestbed,
     program: str,
@@ -44,23 +69,32 @@ def run_ranks(
     meanwhile: Callable[[], None],
     *,
     gate: Gate | None = None,
+    faults: FaultInjector | None = None,
 ) -> None:
     """Run the module ``program`` for every plan on its host until all have ended well.
 
     ``folder`` receives the plans and the ranks' output; ``meanwhile`` is called several times a second, in virtual
-    time once. ``gate`` is opened when all have come to it, or one has failed. Raises TrialError, one line with the
-    first rank that failed and its own words.
+    time once. ``gate`` is opened when all have come to it, or one has failed; ``faults`` begin when it is opened.
+    Raises RanksFailedError with the first rank that failed, and how every rank has ended.
     """
     with ProcessGroup() as ranks:
+        if faults is not None:
+            faults.attach(ranks, {plan.rank: plan.host for plan in plans})
 
-        def pause() -> None:
+        def look() -> None:
+            if gate is not None and not gate.is_open:
+                gate.look()
+            if faults is not None:
+                if gate is None or gate.is_open:
+                    faults.begin()
+                faults.look()
+
+        def pause(most_s: float = _LOOK_VIRTUAL_S if in_virtual_time() else _LOOK_S) -> None:
             check_machines(testbed)
             meanwhile()
-            look_s = _LOOK_VIRTUAL_S if in_virtual_time() else _LOOK_S
             closed_gate = None if gate is None or gate.is_open else gate
-            ranks.wait_for_any(look_s, or_readable=closed_gate)
-            if closed_gate is not None:
-                closed_gate.look()
+            ranks.wait_for_any(most_s if faults is None else faults.wait_s(most_s), or_readable=closed_gate)
+            look()
 
         for plan in plans:
             path = folder / f"rank-{plan.rank}.json"
@@ -68,15 +102,21 @@ def run_ranks(
             start = partial(testbed.start_module, plan.host, program, [str(path)], gpu=plan.gpu)
             ranks.start(start, folder / f"rank-{plan.rank}.words")
         # All may have come while the last one was started.
-        if gate is not None:
-            gate.look()
+        look()
         failed = ranks.first_failure(pause)
-        if failed is not None:
-            if gate is not None:
-                gate.open()
-            ranks.wait_for_all(_GRACE_S)
-            check_machines(testbed)
-            raise TrialError(_cause(plans[failed], ranks.statuses()[failed], ranks.stderr_tail(failed)))
+        if failed is None:
+            return
+        if gate is not None:
+            gate.open()
+        deadline_s = time.monotonic() + _GRACE_S
+        while None in ranks.statuses() and (left_s := deadline_s - time.monotonic()) > 0:
+            pause(left_s)
+        check_machines(testbed)
+        ends = [
+            RankEnd(plan.rank, status, ranks.ended_ns(number), ranks.stderr_tail(number))
+            for number, (plan, status) in enumerate(zip(plans, ranks.statuses(), strict=True))
+        ]
+        raise RanksFailedError(_cause(plans[failed], ends[failed]), ends)
 
 
 def check_machines(testbed: RunningTestbed) -> None:
@@ -85,5 +125,5 @@ def check_machines(testbed: RunningTestbed) -> None:
         testbed.rack.check()
 
 
-def _cause(plan: Plan, status: int | None, stderr_tail: str) -> str:
-    return stderr_tail or f"rank {plan.rank} on {plan.host} ended with status {status} and without a word"
+def _cause(plan: Plan, end: RankEnd) -> str:
+    return end.line or f"rank {plan.rank} on {plan.host} ended with status {end.status} and without a word"

@@ -1,7 +1,7 @@
 """The interface of a compute back end: its properties, and the creation of a rank's computation."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -87,6 +87,8 @@ class Computation:
     - ``device_gradients``: the gradients on the device, None if the back end cannot sum them there.
     - ``begin_copy``: begins to copy a received payload to the device: iteration, message, payload. The transport's
       thread calls it when the payload is complete, before ``Compute.arrived``. None if there is nothing to begin.
+    - ``save_state``: writes weights and optimizer state, by names in the whole model, to a file; ``load_state`` takes
+      those of this stage from the files of all stages. Both are None if the back end does not save its state.
     - ``in_buckets``: hands gradients over while it computes. None if the back end cannot.
     """
 
@@ -98,6 +100,8 @@ class Computation:
     device_gradients: "Tensor | None" = None
     begin_copy: Callable[[int, Message, memoryview], None] | None = None
     in_buckets: BucketCompute | None = None
+    save_state: Callable[[Path], None] | None = None
+    load_state: Callable[[Sequence[Path]], None] | None = None
 
 
 class ComputeBackend(ABC):
@@ -114,6 +118,8 @@ class ComputeBackend(ABC):
       those written in the file.
     - ``trains``: it trains the model, of which it needs all dimensions. It can read tokens from a text, sends the
       model's activations and gradients, and records losses and gradients.
+    - ``saves_state``: its ``Computation`` has ``save_state`` and ``load_state``, so that training can begin again at a
+      checkpoint. One that does not train has no state.
     - ``on_device``: it computes on a device. The file may choose the device, and GPUs are assigned to the hosts.
     - ``sums_on_device``: torch's collectives can sum its ``device_gradients`` instead of the ring.
     - ``completes_buckets``: its ``Computation`` has ``in_buckets``, so that all-reduces may overlap with backwards.
@@ -129,6 +135,7 @@ class ComputeBackend(ABC):
     takes_known_times: ClassVar[bool] = False
     planning_profile: ClassVar[str | None] = None
     trains: ClassVar[bool] = False
+    saves_state: ClassVar[bool] = False
     on_device: ClassVar[bool] = False
     sums_on_device: ClassVar[bool] = False
     completes_buckets: ClassVar[bool] = False

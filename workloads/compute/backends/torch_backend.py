@@ -18,6 +18,7 @@ class TorchBackend(ComputeBackend):
     real_time = True
     planning_profile = "cpu"
     trains = True
+    saves_state = True
     on_device = True
     sums_on_device = True
     completes_buckets = True
@@ -35,6 +36,7 @@ class TorchBackend(ComputeBackend):
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:
         """Build the stage and its optimizer. Raise ValueError or OSError as ``TorchWork`` and ``TorchCompute`` do."""
         from workloads.compute.gradient_file import save_gradients  # noqa: PLC0415
+        from workloads.compute.state_file import load_state, save_state  # noqa: PLC0415
         from workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
 
         compute = TorchCompute(torch_work(config, context.actions), context.pool.give_back, context.gpu)
@@ -47,6 +49,8 @@ class TorchBackend(ComputeBackend):
             device_gradients=compute.device_gradients,
             begin_copy=compute.begin_copy if compute.overlaps_copies else None,
             in_buckets=compute,
+            save_state=lambda path: save_state(path, compute.parameters),
+            load_state=lambda paths: load_state(paths, compute.parameters),
         )
 
 

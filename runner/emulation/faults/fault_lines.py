@@ -1,0 +1,40 @@
+"""Say in a line each what faults have done to a trial."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runner.emulation.faults.fault_facts import FAILED
+
+
+def fault_lines(faults: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield a line for each time that faults ended the ranks, and one for each that came too late or met nobody."""
+    if faults is None:
+        return
+    for each in faults["disturbances"]:
+        what = " and ".join(each["faults"]) or "a rank"
+        line = f"{what} failed at {_seconds(each['at_ns'])} of the trial, every rank knew {_after(each)}"
+        if each["time_to_recover_ns"] is not None:
+            line += (
+                f", training began again after {_seconds(each['time_to_recover_ns'])}; finished iterations that were "
+                f"lost: {each['iterations_lost']}"
+            )
+        yield line
+    if faults["outcome"] == FAILED:
+        done = faults.get("iterations_completed")
+        known = "" if done is None else f" after {done} of {faults['iterations_planned']} iterations"
+        yield f"the trial ended{known}: {faults['reason']}"
+    for each in faults.get("injected", ()):
+        if not each["ranks"]:
+            yield f"{each['fault']} failed, where no rank was"
+    for name in faults.get("never_due", ()):
+        yield f"{name} was to fail after the trial's end: it did not"
+
+
+def _after(disturbance: Mapping[str, Any]) -> str:
+    if disturbance["time_to_detect_ns"] is not None:
+        return f"after {_seconds(disturbance['time_to_detect_ns'])}"
+    return f"but {len(disturbance['unaware'])}, which were ended"
+
+
+def _seconds(time_ns: int | None) -> str:
+    return "an unknown time" if time_ns is None else f"{time_ns / 1e9:.3f} s"

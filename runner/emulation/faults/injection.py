@@ -1,0 +1,104 @@
+"""Let hosts, ranks and gateways fail when they are due: real processes are killed, real interfaces go down."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from runner.resolve.dilation import dilated_ns
+from runner.resolve.faults.planned_fault import PlannedFault
+from testbed.hosts.interface_failure import connect_again, cut_off
+from testbed.running_testbed import RunningTestbed
+
+
+class Killable(Protocol):
+    """The processes of ranks, by their number."""
+
+    def kill(self, number: int) -> None:
+        """Send SIGKILL to a process, if it still runs."""
+
+
+@dataclass(frozen=True)
+class InjectedFault:
+    """A fault that happened: when by CLOCK_MONOTONIC, and which ranks it ended or cut off; none if none was there."""
+
+    fault: PlannedFault
+    due_ns: int
+    applied_ns: int
+    ranks: tuple[int, ...]
+
+
+@dataclass
+class FaultInjector:
+    """The faults of one trial, in order of time. They count from ``begin``, through every attempt of the training.
+
+    ``began_ns`` is when the first attempt began, ``attempt_began_ns`` the newest, by CLOCK_MONOTONIC; None before.
+    """
+
+    testbed: RunningTestbed
+    faults: Sequence[PlannedFault]
+    dilation: float = 1.0
+    injected: list[InjectedFault] = field(default_factory=list)
+    began_ns: int | None = None
+    attempt_began_ns: int | None = None
+    _ranks: Killable | None = None
+    _hosts: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def lost_hosts(self) -> frozenset[str]:
+        """The hosts that are gone by now."""
+        return frozenset(host for each in self.injected for host in each.fault.hosts)
+
+    def begin(self) -> None:
+        """Note that the newest attempt has begun. Faults count from the first one on."""
+        if self.attempt_began_ns is None:
+            self.attempt_began_ns = time.monotonic_ns()
+        if self.began_ns is None:
+            self.began_ns = self.attempt_began_ns
+
+    def attach(self, ranks: Killable, hosts: Mapping[int, str]) -> None:
+        """Let faults hit these processes, the newest attempt of the training; ``hosts`` has the host of each rank."""
+        self._ranks, self._hosts, self.attempt_began_ns = ranks, hosts, None
+
+    def wait_s(self, most_s: float) -> float:
+        """Return how long to wait for the next fault, at most ``most_s``."""
+        due_ns = self._next_due_ns()
+        return most_s if due_ns is None else min(most_s, max(0.0, (due_ns - time.monotonic_ns()) / 1e9))
+
+    def look(self) -> None:
+        """Let everything fail that is due."""
+        while (due_ns := self._next_due_ns()) is not None and due_ns <= time.monotonic_ns():
+            self._inject(self.faults[len(self.injected)], due_ns)
+
+    def restore(self) -> None:
+        """Connect all hosts again that faults have cut off."""
+        connect_again(self.testbed, sorted(self.lost_hosts))
+
+    def _next_due_ns(self) -> int | None:
+        if self.began_ns is None or len(self.injected) == len(self.faults):
+            return None
+        return self.began_ns + dilated_ns(self.faults[len(self.injected)].at_ns, self.dilation)
+
+    def _inject(self, fault: PlannedFault, due_ns: int) -> None:
+        applied_ns = time.monotonic_ns()
+        # First of all, so that the kernel of a host that fails tells nobody of its processes' end.
+        cut_off(self.testbed, [host for host in fault.hosts if host not in self.lost_hosts])
+        if fault.kind == "rank":
+            hit = tuple(rank for rank in self._hosts if rank == fault.rank)
+        else:
+            hit = tuple(rank for rank, host in self._hosts.items() if host in fault.hosts)
+        if fault.kind != "gateway" and self._ranks is not None:
+            for rank in hit:
+                self._ranks.kill(rank)
+        self.injected.append(InjectedFault(fault, due_ns, applied_ns, hit))
+
+
+@contextmanager
+def injecting(testbed: RunningTestbed, faults: Sequence[PlannedFault], dilation: float) -> Iterator[FaultInjector]:
+    """Yield an injector; the network is whole again when the block ends."""
+    injector = FaultInjector(testbed, faults, dilation)
+    try:
+        yield injector
+    finally:
+        injector.restore()

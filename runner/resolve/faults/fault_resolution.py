@@ -1,0 +1,137 @@
+"""Resolve the section ``fail``: check each fault, and place each variant anew on the hosts that faults leave."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ground.nearest_name import did_you_mean
+from ground.strict_model import InputError
+from results.text.number_text import list_text
+from runner.experiment.experiment_spec import ExperimentSpec
+from runner.experiment.fault_spec import FaultSpec, Recovery
+from runner.resolve.faults.planned_fault import PlannedFault
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.variant_resolution import Choose, resolve_variant
+from runner.resolve.written_variant import WrittenVariant
+from testbed.network.topology import Topology
+
+
+@dataclass(frozen=True)
+class FaultPlan:
+    """What fails in the trials of a sweep point, in order of time, and what training does about it.
+
+    ``left`` has each variant, by its name and the hosts that are lost, as it goes on without them; the reason where it
+    cannot. It has an entry for each set of hosts that is lost after one of ``faults``, but the empty set.
+    """
+
+    faults: tuple[PlannedFault, ...] = ()
+    recovery: Recovery = "none"
+    checkpoint_every: int = 1
+    left: Mapping[tuple[str, frozenset[str]], ResolvedVariant | str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether anything fails."""
+        return bool(self.faults)
+
+    def variant_left(self, variant: ResolvedVariant, lost: frozenset[str]) -> ResolvedVariant | str:
+        """Return how ``variant`` goes on without these hosts, or why it cannot."""
+        return self.left[variant.name, lost] if lost else variant
+
+
+def resolve_faults(
+    spec: ExperimentSpec,
+    topology: Topology,
+    variants: Sequence[ResolvedVariant],
+    directory: Path,
+    choose: Choose,
+    values: Mapping[str, str],
+) -> FaultPlan:
+    """Return what fails at a sweep point. ``directory``, ``choose`` and ``values`` are as for ``resolve_variants``.
+
+    Raise InputError for what is not in the topology, for an engine that nothing fails in, and for a variant that does
+    not know failures.
+    """
+    if not spec.fail:
+        _check_unused(spec)
+        return FaultPlan()
+    _check_engine(spec)
+    for position, variant in enumerate(variants):
+        _check_variant(f"variants.{position}", variant)
+    for position, entry in enumerate(spec.fail):
+        _check_fault(f"fail.{position}", entry, topology, variants)
+    faults = tuple(
+        sorted((PlannedFault.of(entry, topology) for entry in spec.fail), key=lambda fault: fault.at_ns)
+    )
+    plan = FaultPlan(faults, spec.recovery, spec.checkpoint_every)
+    if spec.recovery == "none":
+        return plan
+    backend = spec.compute.backend
+    if backend.trains and not backend.saves_state:
+        raise InputError(f"recovery: {backend.title} saves no checkpoints: give recovery: none")
+    lost: frozenset[str] = frozenset()
+    left: dict[tuple[str, frozenset[str]], ResolvedVariant | str] = {}
+    for fault in faults:
+        lost |= frozenset(fault.hosts)
+        for position, variant in enumerate(variants) if lost else ():
+            written = WrittenVariant(spec, position, topology.without(lost), directory, values)
+            left[variant.name, lost] = _resolved(written, choose)
+    return replace(plan, left=left)
+
+
+def _resolved(written: WrittenVariant, choose: Choose) -> ResolvedVariant | str:
+    if not written.topology.hosts:
+        return "no host is left"
+    try:
+        return resolve_variant(written, choose)
+    except InputError as refusal:
+        return str(refusal)
+
+
+def _check_unused(spec: ExperimentSpec) -> None:
+    for name, value, default in (
+        ("recovery", spec.recovery, "none"),
+        ("checkpoint_every", spec.checkpoint_every, 1),
+    ):
+        if value != default:
+            raise InputError(f"{name}: nothing fails: give fail, like [{{host: east-1, at: 20s}}], or leave {name} out")
+
+
+def _check_engine(spec: ExperimentSpec) -> None:
+    """Refuse ``fail`` where there are no processes and interfaces of this machine to end. The only place that does."""
+    if spec.engine == "simulate":
+        raise InputError("fail: a simulation has no failures: leave fail out, or give engine: emulate (clock: virtual)")
+    if spec.engine == "rack":
+        raise InputError("fail: hosts on a rack do not fail as planned: leave fail out, or give engine: emulate")
+    if spec.recovery == "none" and spec.checkpoint_every != 1:
+        raise InputError("checkpoint_every: nothing is restored from checkpoints: give recovery: restart")
+
+
+def _check_variant(where: str, variant: ResolvedVariant) -> None:
+    if variant.program is not None:
+        raise InputError(f"{where}.program: fail knows ranks of schedules only: leave fail out, or the variant")
+    if variant.is_baseline:
+        raise InputError(f"{where}.schedule: torch's {variant.schedule} has no part in fail: leave fail out, or it")
+    if variant.trace is not None:
+        raise InputError(f"{where}.schedule: a trace is replayed without failures: leave fail out")
+    if variant.service is not None:
+        raise InputError(f"{where}.prefill: prefill has no part in fail: give prefill: none and no pool")
+    if variant.transport.all_reduce != "ring":
+        raise InputError(
+            f"{where}.transport.all_reduce: {variant.transport.all_reduce} does not end at once where a rank fails: "
+            "give ring, or leave fail out"
+        )
+
+
+def _check_fault(where: str, fault: FaultSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> None:
+    if fault.host is not None:
+        names = [host.name for host in topology.hosts]
+        if fault.host not in names:
+            raise InputError(f"{where}.host: no host {fault.host!r}: {did_you_mean(fault.host, names, f'there are {list_text(names[:20])}')}")
+    if fault.gateway is not None:
+        names = [datacenter.name for datacenter in topology.datacenters]
+        if fault.gateway not in names:
+            raise InputError(f"{where}.gateway: no datacenter {fault.gateway!r}: {did_you_mean(fault.gateway, names, f'there are {list_text(names)}')}")
+    for variant in variants if fault.rank is not None else ():
+        ranks = len(variant.placement.places)
+        if fault.rank is not None and fault.rank >= ranks:
+            raise InputError(f"{where}.rank: {fault.rank}, and {variant.name!r} has ranks 0 to {ranks - 1}")

@@ -1,0 +1,42 @@
+"""Describe what fails during a trial, with the hosts that are lost by it."""
+
+from dataclasses import dataclass
+
+from runner.experiment.fault_spec import Faulty, FaultSpec
+from testbed.network.topology import Topology
+
+
+@dataclass(frozen=True)
+class PlannedFault:
+    """One failure at ``at_ns`` after training has begun, in undilated time.
+
+    ``name`` is the host's, or the datacenter's whose gateway fails; ``rank`` is -1 unless a rank fails. ``hosts`` are
+    those that nothing can run on any more: none where a rank fails.
+    """
+
+    kind: Faulty
+    name: str
+    rank: int
+    at_ns: int
+    hosts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Name what fails, as messages and tables do."""
+        match self.kind:
+            case "host":
+                return f"host {self.name}"
+            case "gateway":
+                return f"gateway of {self.name}"
+            case "rank":
+                return f"rank {self.rank}"
+
+    @classmethod
+    def of(cls, spec: FaultSpec, topology: Topology) -> "PlannedFault":
+        """Return the fault that ``spec`` describes. Host and datacenter must be in the topology."""
+        if spec.host is not None:
+            return cls("host", spec.host, -1, spec.at, (spec.host,))
+        if spec.gateway is not None:
+            hosts = tuple(host.name for host in topology.datacenter(spec.gateway).hosts)
+            return cls("gateway", spec.gateway, -1, spec.at, hosts)
+        assert spec.rank is not None
+        return cls("rank", "", spec.rank, spec.at, ())

@@ -14,6 +14,7 @@ from results.records.schema import CalibrationRow
 from results.records.trial_id import TrialId
 from runner.emulation.faults.fault_lines import fault_lines
 from runner.emulation.faults.unplanned import ended_unplanned, failed_record
+from runner.emulation.jobs.training_at_once import use_tcp_of_jobs
 from runner.emulation.small_transfers import bursts_of, path_text, small_transfers
 from runner.emulation.trial import TrialSpec, run_trial
 from runner.resolve.connection_count import count_connections
@@ -88,7 +89,7 @@ def _connections(point: SweepPoint, trial: TrialId) -> dict[tuple[str, str], int
 def _record(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[], None]) -> TrialRecord:
     """Run a trial. If it fails and others are to run, return a record that says so, in place of the error."""
     try:
-        testbed.use_tcp(trial.variant.tcp)
+        use_tcp_of_jobs(testbed, trial.variant)
         return run_trial(testbed, trial, meanwhile)
     except (TrialError, SubstrateError, MeasurementError, OSError) as failure:
         if not trial.keeps_going:

@@ -7,14 +7,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from results.records.run_store import TrialRecord
 from results.records.span_log import SpanLogContents, read_span_log
 from results.records.trial_id import TrialId
 from results.records.trial_tables import CHANGES_TABLE, PREFILL_TABLE
-from runner.emulation.faults.faulted_training import train_through_faults
+from runner.emulation.faults.faulted_training import FaultedTraining, train_through_faults
 from runner.emulation.gpu_provisioning import resolved_device
+from runner.emulation.jobs.job_rows import rows_of_job
+from runner.emulation.jobs.training_at_once import train_at_once
 from runner.emulation.link_changes import LinkChanges, link_changes
 from runner.emulation.programs.program_trial import ProgramOutcome, run_program
 from runner.emulation.ranks.baseline_configs import configure_baseline
@@ -34,6 +36,7 @@ from runner.resolve.experiment import SweepPoint
 from runner.resolve.prefill.prefill_forecast import planned_bubbles
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
+from runner.runs.recorded.beside_record import beside_facts
 from runner.runs.recorded.bound_record import bound_facts
 from runner.runs.recorded.plan_record import plan_facts
 from runner.runs.recorded.variation_record import variation_facts
@@ -123,21 +126,10 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             serving(testbed, () if serves is None else serves.processes, folder) as faults,
             link_changes(testbed, point.topology, setting.epoch_ns, trial.dilation) as changes,
         ):
-            faulted, printed = None, None
-            if point.faults or (trial.keeps_going and trial.of_ranks):
-                faulted = train_through_faults(
-                    testbed,
-                    point,
-                    variant,
-                    trial.id.repeat,
-                    setting,
-                    meanwhile,
-                    begin=changes.begin,
-                    unplanned=trial.keeps_going,
-                )
-            else:
-                gpus = None if serves is None else serves.gpus
-                printed = _train(testbed, trial, setting, gpus, changes=changes, meanwhile=meanwhile)
+            gpus = None if serves is None else serves.gpus
+            faulted, printed, while_all_ran_ns = _trained(
+                testbed, trial, setting, gpus, changes=changes, meanwhile=meanwhile
+            )
             if printed is not None:
                 samples.measured_ns = printed.measured_ns
         ranks = range(len(variant.placement.places)) if printed is None else ()
@@ -163,7 +155,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
         trial.id,
         logs,
         {
-            **samples.tables,
+            **(rows_of_job(samples.tables, _hosts(variant), point.topology) if variant.beside else samples.tables),
             PREFILL_TABLE: () if prefill is None else prefill.requests,
             **({CHANGES_TABLE: changes.rows} if changes.rows else {}),
         },
@@ -183,6 +175,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
                 computes=point.spec.compute.backend.real_time,
             ),
             **variation_facts(variant),
+            **beside_facts(variant, while_all_ran_ns),
             "losses": mean_losses(logs),
             **({"devices": devices} if (devices := device_facts(logs)) else {}),
             # In virtual time nobody samples it.
@@ -199,6 +192,36 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
         },
         outputs,
     )
+
+
+class _Trained(NamedTuple):
+    """What training has left beside the ranks' logs, each None where there is no such thing."""
+
+    faulted: FaultedTraining | None = None
+    printed: ProgramOutcome | None = None
+    while_all_ran_ns: int | None = None
+
+
+def _trained(
+    testbed: RunningTestbed,
+    trial: TrialSpec,
+    setting: SharedConfig,
+    serving_gpus: Mapping[int, GpuServingConfig] | None,
+    *,
+    changes: LinkChanges,
+    meanwhile: Callable[[], None],
+) -> _Trained:
+    """Train: beside other jobs, through faults, or undisturbed."""
+    point, variant, begin = trial.point, trial.variant, changes.begin
+    if variant.beside:
+        until_ns = train_at_once(testbed, point, variant, setting, begin=begin, meanwhile=meanwhile)
+        return _Trained(while_all_ran_ns=until_ns)
+    if point.faults or (trial.keeps_going and trial.of_ranks):
+        unplanned, repeat = trial.keeps_going, trial.id.repeat
+        return _Trained(
+            train_through_faults(testbed, point, variant, repeat, setting, meanwhile, begin=begin, unplanned=unplanned)
+        )
+    return _Trained(printed=_train(testbed, trial, setting, serving_gpus, changes=changes, meanwhile=meanwhile))
 
 
 def _train(
@@ -231,6 +254,10 @@ def _train(
     with start_gate(testbed, setting.start_gate, [plan.host for plan in plans], begin=changes.begin) as gate:
         run_ranks(testbed, program, plans, folder, meanwhile, gate=gate)
     return None
+
+
+def _hosts(variant: ResolvedVariant) -> set[str]:
+    return {place.host.name for place in variant.placement.places}
 
 
 def _keep_gradients(setting: SharedConfig, ranks: Iterable[int], folder: Path) -> None:

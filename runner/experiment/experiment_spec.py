@@ -234,8 +234,8 @@ class ExperimentSpec(StrictModel):
 
         Reading the document gives an equal experiment. Links keep only the fields that were written, because the
         others follow ``wan``, which a sweep may change. Values that are derived from others (a backward of twice the
-        forward) stay null for the same reason. Without ``scale``, ``jobs``, ``traces``, faults or changes of links there
-        are no such keys: hashes stay the same.
+        forward) stay null for the same reason. Without ``scale``, ``jobs``, ``traces``, faults or changes of links
+        there are no such keys: hashes stay the same.
         """
         document = self.model_dump(mode="json")
         document["topology"]["links"] = [

@@ -1,0 +1,1 @@
+"""Let the ranks of several jobs train at once over one emulated network."""

@@ -1,0 +1,94 @@
+"""Train a variant while those of other jobs train beside it, on hosts of their own."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from results.records.span_log import read_span_log
+from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
+from runner.emulation.ranks.rank_processes import run_ranks
+from runner.emulation.ranks.start_gate import start_gate
+from runner.resolve.connection_count import count_connections
+from runner.resolve.dilation import undilated_ns
+from runner.resolve.experiment import SweepPoint
+from runner.resolve.resolved_variant import ResolvedVariant
+from testbed.running_testbed import RunningTestbed
+from workloads.rank_config import RankConfig
+
+RANK = "workloads.rank"
+
+
+@dataclass(frozen=True)
+class NumberedPlan:
+    """A rank's plan under a number that no other rank of any job has."""
+
+    rank: int
+    plan: RankConfig
+
+    @property
+    def host(self) -> str:
+        """The host that the rank runs on."""
+        return self.plan.host
+
+    @property
+    def gpu(self) -> int:
+        """The GPU of that host that the rank computes on, counted from 0."""
+        return self.plan.gpu
+
+    def write(self, path: Path) -> None:
+        """Write the plan as JSON."""
+        self.plan.write(path)
+
+
+def use_tcp_of_jobs(testbed: RunningTestbed, variant: ResolvedVariant) -> None:
+    """Apply on the hosts of each job the TCP settings of its variant, for connections opened from now on.
+
+    Without other jobs they are applied on every host.
+    """
+    if not variant.beside:
+        testbed.use_tcp(variant.tcp)
+    for each in variant.at_once if variant.beside else ():
+        testbed.use_tcp(each.tcp, {place.host.name for place in each.placement.places})
+
+
+def train_at_once(
+    testbed: RunningTestbed,
+    point: SweepPoint,
+    variant: ResolvedVariant,
+    setting: SharedConfig,
+    *,
+    begin: Callable[[], None],
+    meanwhile: Callable[[], None],
+) -> int:
+    """Run the ranks of the variant and of those beside it, which all begin together, until all have ended well.
+
+    ``setting`` is that of the variant; the others log elsewhere. Return when the first of them had done its last
+    iteration, in undilated nanoseconds since the trial's start. Raises what ``run_ranks`` raises.
+    """
+    settings = [setting if each is variant else _setting_beside(point, each, setting) for each in variant.at_once]
+    plans: list[NumberedPlan] = []
+    for each, own in zip(variant.at_once, settings, strict=True):
+        for plan in configure_ranks(point, each, own):
+            plans.append(NumberedPlan(len(plans), replace(plan, start_gate=str(setting.start_gate))))
+    with start_gate(testbed, setting.start_gate, [plan.host for plan in plans], begin=begin) as gate:
+        run_ranks(testbed, RANK, plans, setting.folder, meanwhile, gate=gate)
+    ends_ns = [
+        max(
+            span.end_ns
+            for place in each.placement.places
+            for span in read_span_log(own.span_log(each.placement.rank(place))).spans
+        )
+        for each, own in zip(variant.at_once, settings, strict=True)
+    ]
+    return undilated_ns(min(ends_ns), setting.dilation)
+
+
+def _setting_beside(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig) -> SharedConfig:
+    """Return the setting of a variant beside another: its own folder, connections, and token."""
+    folder = setting.folder / f"beside-{secrets.token_hex(4)}"
+    folder.mkdir()
+    connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
+    return replace(
+        setting, folder=folder, connections=connections, run_token=secrets.token_hex(16), keep_gradients=False
+    )

@@ -208,7 +208,7 @@ class ExperimentSpec(StrictModel):
     @model_validator(mode="after")
     def _jobs_divide_the_variants(self) -> "ExperimentSpec":
         if self.jobs:
-            check_jobs(self.jobs, self.variants, prefills=self.prefill is not None)
+            check_jobs(self.jobs, self.variants, prefills=self.prefill is not None, fails=bool(self.fail))
         return self
 
     @field_validator("fail")

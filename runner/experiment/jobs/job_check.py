@@ -9,15 +9,17 @@ from runner.experiment.jobs.job_spec import JobSpec
 from runner.experiment.variant_spec import VariantSpec
 
 
-def check_jobs(jobs: Sequence[JobSpec], variants: Sequence[VariantSpec], *, prefills: bool) -> None:
+def check_jobs(jobs: Sequence[JobSpec], variants: Sequence[VariantSpec], *, prefills: bool, fails: bool) -> None:
     """Raise ValueError if jobs are fewer than two or named alike, or if a variant is in none of them or in several.
 
-    Nor do programs, traces and prefill run beside another job.
+    Nor do programs, traces and prefill run beside another job, and nothing is let fail there.
     """
     if len(jobs) < 2:
         raise ValueError("jobs: a single one shares the WAN with nobody: give two or more, or leave jobs out")
     if prefills:
         raise ValueError("jobs: prefill does not run beside another job: leave prefill or jobs out")
+    if fails:
+        raise ValueError("fail: nothing is let fail beside another job: leave fail or jobs out")
     names = [job.name for job in jobs]
     homes: dict[str, str] = {}
     known = [variant.name for variant in variants]

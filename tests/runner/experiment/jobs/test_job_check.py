@@ -49,6 +49,10 @@ def test_a_program_does_not_run_beside_another_job() -> None:
     assert "variants.1.program: only trainings by a schedule of wanbed's ranks" in refusal(two_jobs(variants=variants))
 
 
+def test_nothing_is_let_fail_beside_another_job() -> None:
+    assert "fail: nothing is let fail beside another job" in refusal(two_jobs(fail=[{"rank": 0, "at": "1s"}]))
+
+
 def test_an_experiment_without_jobs_keeps_its_document_and_hash() -> None:
     document = two_jobs()
     del document["jobs"]

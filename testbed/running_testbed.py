@@ -14,6 +14,7 @@ from testbed.network.address_book import AddressBook
 from testbed.network.gateway_plan import GatewayPlan
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology
+from testbed.substrate.changing_links import ChangingLinks
 from testbed.substrate.substrate import SubstrateFacts
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class RunningTestbed(Protocol):
     @property
     def rack(self) -> "RackTestbed | None":
         """The testbed itself if its hosts are on machines of a rack, None if they are on this machine."""
+
+    @property
+    def changing(self) -> ChangingLinks | None:
+        """What changes the WAN links, None if none changes."""
 
     @property
     def module_parent(self) -> int:

@@ -37,6 +37,7 @@ from testbed.relay.loopback_subnet import LoopbackSubnet
 from testbed.relay.relay_substrate import RelaySubstrate
 from testbed.relay.relayed_stacks import RelayedStacks
 from testbed.relay.relayed_topology import check_can_be_relayed
+from testbed.substrate.changing_links import ChangingLinks
 from testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
 from testbed.substrate.host_kernel import HostKernel
 from testbed.substrate.offer import GUEST, KERNEL, RELAY, Offer
@@ -176,6 +177,11 @@ class Testbed:
         Raise MissingError for a congestion control that the kernel lacks.
         """
         self.stacks.use(settings)
+
+    @property
+    def changing(self) -> ChangingLinks | None:
+        """What changes the WAN links, None if none changes. Until it is told to, all have their first conditions."""
+        return self._substrate.changing() if self.topology.changes else None
 
     def read_qdiscs(self) -> dict[str, Any]:
         """Read every gateway port's qdiscs from the kernel, by ``datacenter interface``."""

@@ -186,6 +186,12 @@ CALIBRATION = _schema(
     ("configured_together_bps", pa.float64(), "payload rate of all of them together"),
     ("measured_together_bps", pa.float64(), "the same, measured, null if not measured"),
     ("burst_bytes", pa.int64(), "what the trunk let go at once beyond its rate after a pause, null if not measured"),
+    (
+        "condition",
+        pa.string(),
+        "of a link that changes, since when in a trial it has what was measured, and down if nothing is to arrive; "
+        "null of a link that does not",
+    ),
 )
 
 LATER_COLUMNS = frozenset(CALIBRATION.names[CALIBRATION.names.index("within_tolerance") + 1 :]) | IMPAIRMENT_COLUMNS
@@ -361,6 +367,7 @@ class CalibrationRow(NamedTuple):
     configured_together_bps: float | None = None
     measured_together_bps: float | None = None
     burst_bytes: int | None = None
+    condition: str | None = None
 
     def in_columns(self) -> tuple[Any, ...]:
         """Return the row in the order of the columns."""

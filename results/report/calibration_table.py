@@ -52,10 +52,14 @@ def _where_measured(text: Callable[[float], str]) -> Callable[[float], str]:
 
 
 _COLUMNS: dict[str, tuple[str, Any, Any]] = {
-    "RTT": ("rtt_ms", milliseconds_text, milliseconds_text),
-    "goodput": ("goodput_bps", _unlimited, rate_text),
+    "RTT": ("rtt_ms", _where_measured(milliseconds_text), _where_measured(milliseconds_text)),
+    "goodput": ("goodput_bps", _unlimited, _where_measured(rate_text)),
     **{
-        each.label: (each.column, partial(impairment_text, each), partial(impairment_text, each))
+        each.label: (
+            each.column,
+            _where_measured(partial(impairment_text, each)),
+            _where_measured(partial(impairment_text, each)),
+        )
         for each in IMPAIRMENTS
     },
     "short transfer": ("short_ms", _where_measured(milliseconds_text), _where_measured(milliseconds_text)),
@@ -67,9 +71,10 @@ _ALWAYS = ("RTT", "goodput")
 
 
 def calibration_table(run: Run) -> CalibrationTable | None:
-    """Return every path measured, with RTT and goodput only where some path has them; None if nothing was measured.
+    """Return every path measured, with what beyond RTT and goodput some path has; None if nothing was measured.
 
-    Of more than ``MAX_ROWS``, those outside tolerance are shown, then those whose RTT is farthest off.
+    A path that changes has a line for each of its conditions that were measured. Of more than ``MAX_ROWS``, those
+    outside tolerance are shown, then those whose RTT is farthest off.
     """
     rows = run.calibration
     if rows.empty:
@@ -94,8 +99,9 @@ def calibration_table(run: Run) -> CalibrationTable | None:
 
 def _line(row: Mapping[Any, Any], shown: Mapping[str, tuple[str, Any, Any]]) -> CalibrationLine:
     inside = " (inside)" if row["scope"] == "intra" else ""
+    since = f", from {row['condition']}" if isinstance(row["condition"], str) else ""
     return CalibrationLine(
-        f"{row['source']} to {row['destination']}{inside}",
+        f"{row['source']} to {row['destination']}{inside}{since}",
         tuple(
             Compared(configured(row[f"configured_{column}"]), measured(row[f"measured_{column}"]))
             for column, configured, measured in shown.values()

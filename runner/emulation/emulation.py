@@ -20,6 +20,7 @@ from runner.runs.progress import Progress
 from runner.runs.recorded.manifest import without_repetition
 from runner.runs.run_folder import Log
 from testbed.measurement.calibration import LinkMeasurement, calibrate
+from testbed.measurement.condition_choice import unmeasured_conditions
 from testbed.rights.hosts_allowed import in_user_namespace
 from testbed.running_testbed import RunningTestbed
 
@@ -107,7 +108,14 @@ def _calibrate(store: RunStore, point: SweepPoint, testbed: RunningTestbed, dila
     small = [said for variant in point.variants for said in small_transfers(variant, bursts)]
     for said in small:
         log(said)
-    read_back = {"burst_bytes": {path_text(ends): size for ends, size in bursts.items()}, "small_transfers": small}
+    unmeasured = unmeasured_conditions(testbed.topology, dilation)
+    for said in unmeasured:
+        log(said)
+    read_back = {
+        "burst_bytes": {path_text(ends): size for ends, size in bursts.items()},
+        "small_transfers": small,
+        **({"unmeasured_conditions": unmeasured} if unmeasured else {}),
+    }
     store.update_manifest(_by_point(store, point, read_back))
 
 
@@ -116,6 +124,10 @@ def _link_text(link: LinkMeasurement) -> str:
         "unlimited" if link.configured_goodput_bps is None else f"{link.configured_goodput_bps / 1e6:.1f}"
     )
     path = f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}"
+    path += f" from {link.condition}" if link.condition else ""
+    outside = "" if link.within_tolerance else "OUTSIDE TOLERANCE: "
+    if link.measured_rtt_ms is None or link.configured_rtt_ms is None or link.measured_goodput_bps is None:
+        return f"{outside}{path}: {link.impairments['loss'].measured:.0%} of echoes lost"
     transfers = [
         f"{what} {measured * scale:.1f} of {asked * scale:.1f} {unit}"
         for what, asked, measured, scale, unit in (
@@ -128,7 +140,7 @@ def _link_text(link: LinkMeasurement) -> str:
     ]
     goodput = f"goodput {link.measured_goodput_bps / 1e6:.1f} of {configured_goodput} Mbit/s"
     rtt = f"RTT {link.measured_rtt_ms:.2f} of {link.configured_rtt_ms:.2f} ms"
-    return f"{'' if link.within_tolerance else 'OUTSIDE TOLERANCE: '}{path}: {', '.join([rtt, goodput, *transfers])}"
+    return f"{outside}{path}: {', '.join([rtt, goodput, *transfers])}"
 
 
 def _row(link: LinkMeasurement) -> CalibrationRow:

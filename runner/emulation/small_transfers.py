@@ -32,7 +32,8 @@ def bursts_of(plan: GatewayPlan, links: list[LinkMeasurement]) -> dict[tuple[str
     trunks = {
         (link.source, link.destination): link.burst_bytes
         for link in links
-        if link.burst_bytes is not None and link.scope == "wan"
+        # Of a link that changes, in its first conditions.
+        if link.burst_bytes is not None and link.scope == "wan" and not link.at_ns
     }
     ports = {
         (gateway.datacenter, gateway.datacenter): shared.rate_bytes_per_s * shared.burst_us // 10**6

@@ -12,8 +12,9 @@ from typing import Any
 from results.records.run_store import TrialRecord
 from results.records.span_log import SpanLogContents, read_span_log
 from results.records.trial_id import TrialId
-from results.records.trial_tables import PREFILL_TABLE
+from results.records.trial_tables import CHANGES_TABLE, PREFILL_TABLE
 from runner.emulation.gpu_provisioning import resolved_device
+from runner.emulation.link_changes import LinkChanges, link_changes
 from runner.emulation.programs.program_trial import ProgramOutcome, run_program
 from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
@@ -110,8 +111,11 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
         with (
             sampling(SAMPLERS, testbed, setting.epoch_ns, trial.dilation) as samples,
             serving(testbed, () if serves is None else serves.processes, folder) as faults,
+            link_changes(testbed, point.topology, setting.epoch_ns, trial.dilation) as changes,
         ):
-            printed = _train(testbed, trial, setting, None if serves is None else serves.gpus, meanwhile)
+            printed = _train(
+                testbed, trial, setting, None if serves is None else serves.gpus, changes=changes, meanwhile=meanwhile
+            )
             if printed is not None:
                 samples.measured_ns = printed.measured_ns
         ranks = range(len(variant.placement.places)) if printed is None else ()
@@ -136,7 +140,11 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
     return TrialRecord(
         trial.id,
         logs,
-        {**samples.tables, PREFILL_TABLE: () if prefill is None else prefill.requests},
+        {
+            **samples.tables,
+            PREFILL_TABLE: () if prefill is None else prefill.requests,
+            **({CHANGES_TABLE: changes.rows} if changes.rows else {}),
+        },
         {
             "warmup_iterations": point.spec.training.warmup,
             "tokens_per_iteration": point.tokens_per_iteration,
@@ -158,6 +166,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             # In virtual time nobody samples it.
             "machine_load": None,
             **samples.facts,
+            **changes.facts,
             **clocks,
             "window_share": variant.tcp.window_share,
             "sysctls": variant.tcp.sysctls(),
@@ -174,13 +183,21 @@ def _train(
     trial: TrialSpec,
     setting: SharedConfig,
     serving_gpus: Mapping[int, GpuServingConfig] | None,
+    *,
+    changes: LinkChanges,
     meanwhile: Callable[[], None],
 ) -> ProgramOutcome | None:
-    """Run what trains until all of it has ended well. Return what a user's program left, None for ranks of ours."""
+    """Run what trains until all of it has ended well. Return what a user's program left, None for ranks of ours.
+
+    Links change from the moment when ranks of ours begin together, or when other processes are started.
+    """
     point, variant, folder = trial.point, trial.variant, setting.folder
     if variant.program is not None:
-        return run_program(testbed, variant, variant.program, setting, failed=trial.failed, meanwhile=meanwhile)
+        return run_program(
+            testbed, variant, variant.program, setting, failed=trial.failed, begin=changes.begin, meanwhile=meanwhile
+        )
     if variant.is_baseline:
+        changes.begin()
         run_ranks(testbed, BASELINE_RANK, configure_baseline(point, variant, setting), folder, meanwhile)
         return None
     program, plans = (
@@ -188,7 +205,7 @@ def _train(
         if variant.trace is None
         else (TRACE_RANK, configure_trace(point, variant, variant.trace, setting))
     )
-    with start_gate(testbed, setting.start_gate, [plan.host for plan in plans]) as gate:
+    with start_gate(testbed, setting.start_gate, [plan.host for plan in plans], begin=changes.begin) as gate:
         run_ranks(testbed, program, plans, folder, meanwhile, gate=gate)
     return None
 

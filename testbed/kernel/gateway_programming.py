@@ -7,12 +7,13 @@ per host, named by ``host_interface``. It creates the WAN links, addresses, rout
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ground.wanbed_error import WanbedError
+from testbed.kernel.changes.changing_ports import ChangingPorts
 from testbed.kernel.link_counters import PortCounters, port_counters
 from testbed.kernel.namespace import open_netlink, write_sysctls
 from testbed.kernel.offloads import read_offloads
 from testbed.kernel.qdiscs.apply import apply_shape, change_netem, read_shape
 from testbed.kernel.qdiscs.port_shape import PortShape, describe, host_port_shape, wan_port_shape
+from testbed.kernel.qdiscs.read_back_error import ReadBackError
 from testbed.kernel.qdiscs.statistics import StatisticsReader
 from testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort, WanPort
 
@@ -26,10 +27,6 @@ GATEWAY_SYSCTLS = {
     "net.ipv4.conf.all.send_redirects": "0",
     "net.ipv4.conf.default.send_redirects": "0",
 }
-
-
-class ReadBackError(WanbedError):
-    """The kernel's state of a port differs from the plan; the message names the port and both states."""
 
 
 def host_interface(host_index: int) -> str:
@@ -57,11 +54,20 @@ class GatewayProgrammer:
         self._netlink = {name: open_netlink(path) for name, path in self._namespaces.items()}
         self._statistics = {name: StatisticsReader(path) for name, path in self._namespaces.items()}
         self._wan_indices: dict[tuple[str, str], int] = {}
+        self._changing: ChangingPorts | None = None
 
     def close(self) -> None:
         """Close the netlink sockets, which releases the namespaces."""
         for opened in (*self._netlink.values(), *self._statistics.values()):
             opened.close()
+        if self._changing is not None:
+            self._changing.close()
+
+    def changing(self) -> ChangingPorts:
+        """Return the ports that change, once they are settled; they are in their first states."""
+        if self._changing is None:
+            self._changing = ChangingPorts(self.plan, self._namespaces, self._wan_index)
+        return self._changing
 
     def program(self) -> None:
         """Create WAN links, addresses, routes and qdiscs. Raise ReadBackError if qdiscs differ from the plan."""

@@ -10,6 +10,9 @@ products: enough to fill the link, too little to overflow its queue. ``transfer_
 after a pause, several node pairs on one trunk, and both directions at once. Over several machines these figures are
 left out, and packets are as small as the machines' cards make them, and datagrams with them.
 
+A link that changes during a trial is measured in its first conditions, and then in each distinct one of both its
+directions together, or in some of many (``condition_choice``). While a direction is down, nothing may arrive.
+
 In virtual time nothing disturbs an echo, so that a few suffice, and goodput is measured over a number of bytes instead
 of seconds (``testbed.measurement.bounded_transfer``).
 """
@@ -20,14 +23,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ground.impairments import IMPAIRMENTS, UNIMPAIRED
+from ground.units import format_duration
 from testbed.hosts.ping import MeasurementError
 from testbed.kernel.inside import in_virtual_time
 from testbed.measurement import bounded_transfer
+from testbed.measurement.condition_choice import choose_conditions
 from testbed.measurement.impairment_measures import MEASURES, UDP_OFFERED, UDP_OVERHEAD_BYTES, compare, udp_goodput_bps
 from testbed.measurement.measurement import UDP_PAYLOAD_BYTES, Flow, measure_goodput
 from testbed.measurement.transfer_calibration import Compared, measure_transfers
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.links.link_conditions import LinkConditions
+from testbed.network.links.wan_link import WanLink
 from testbed.network.shared_rate import MTU_BYTES
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology
@@ -46,13 +52,17 @@ _WINDOW_MIN_BYTES = 256 * 1024
 _WINDOW_UNLIMITED_BYTES = 16 * 2**20
 _RATES_APART = 10
 """Beyond this ratio of the two directions' rates, the acknowledgements of a full TCP flow would fill the slower one."""
-_PINGS, _PINGS_VIRTUAL, _PINGS_IMPAIRED = 100, 5, 1000
+_PINGS, _PINGS_VIRTUAL, _PINGS_IMPAIRED, _PINGS_DOWN = 100, 5, 1000, 20
 _SECONDS, _SECONDS_UNLIMITED, _SECONDS_AGAIN = 2, 1, 4
 
 
 @dataclass(frozen=True)
 class LinkMeasurement:
     """One directed link, configured against measured. ``configured_goodput_bps`` is None for an unlimited rate.
+
+    Of a link that changes during a trial, ``at_ns`` is the time since training began at which it first has the
+    conditions that were measured; it is None of any other. While the link is not ``up`` in both directions, only the
+    loss of echoes is measured.
 
     ``scope`` is ``wan`` between datacenters and ``intra`` inside one; then source and destination are equal.
     ``impairments`` are keyed by their columns in calibration. The remaining fields are None if not measured; see
@@ -64,10 +74,10 @@ class LinkMeasurement:
     source: str
     destination: str
     scope: str
-    configured_rtt_ms: float
-    measured_rtt_ms: float
+    configured_rtt_ms: float | None
+    measured_rtt_ms: float | None
     configured_goodput_bps: float | None
-    measured_goodput_bps: float
+    measured_goodput_bps: float | None
     impairments: Mapping[str, Compared]
     echo_requests: int
     configured_short_ms: float | None = None
@@ -79,13 +89,25 @@ class LinkMeasurement:
     configured_together_bps: float | None = None
     measured_together_bps: float | None = None
     burst_bytes: int | None = None
+    at_ns: int | None = None
+    up: bool = True
+
+    @property
+    def condition(self) -> str | None:
+        """Which conditions of a link that changes were measured, in words; None of a link that does not."""
+        return None if self.at_ns is None else format_duration(self.at_ns) + ("" if self.up else ", down")
 
     @property
     def within_tolerance(self) -> bool:
         """Whether every measured figure is within tolerance of the configured one.
 
         Tolerances: RTT max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), goodputs 3 %; impairments by their measures.
+        While the link is down, nothing may arrive.
         """
+        if not self.up:
+            return all(compared.measured == compared.configured for compared in self.impairments.values())
+        assert self.configured_rtt_ms is not None
+        assert self.measured_rtt_ms is not None
         # The comparison is false for NaN, which a dead link measures.
         rtt = abs(self.measured_rtt_ms - self.configured_rtt_ms) <= max(
             RTT_TOLERANCE_MS, RTT_TOLERANCE * self.configured_rtt_ms
@@ -118,10 +140,11 @@ class LinkMeasurement:
         figures: dict[str, Any] = {name: scaled(name) for name in vars(self) if name.endswith(("_ms", "_bps"))}
         impairments = dict(self.impairments)
         for each in IMPAIRMENTS:
-            if each.is_duration:
+            if each.is_duration and each.column in impairments:
                 dilated = impairments[each.column]
                 impairments[each.column] = Compared(dilated.configured / factor, dilated.measured / factor)
-        return replace(self, impairments=impairments, **figures)
+        at_ns = None if self.at_ns is None else round(self.at_ns / factor)
+        return replace(self, impairments=impairments, at_ns=at_ns, **figures)
 
 
 def _near(configured: float | None, measured: float | None, share: float, least: float = 0.0) -> bool:
@@ -134,17 +157,33 @@ def calibrate(
 ) -> list[LinkMeasurement]:
     """Measure every WAN link in each direction, and the network inside every datacenter of two or more hosts.
 
-    Links are measured one after another, between the first hosts of their datacenters. A link outside tolerance is
-    measured again, for longer, and the second measurement counts. ``report`` is called with each finished measurement.
-    At the end, the hosts have the default ``TcpSettings()``. Raise MeasurementError if a measurement fails.
+    Links are measured one after another, between the first hosts of their datacenters; then those that change in their
+    other conditions, after which all have the first ones again. A link outside tolerance is measured again, for longer,
+    and the second measurement counts. ``report`` is called with each finished measurement. At the end, the hosts have
+    the default ``TcpSettings()``. Raise MeasurementError if a measurement fails, and what changing a link raises.
     """
     measured: list[LinkMeasurement] = []
-    for path in _paths(testbed.topology):
+
+    def measure(path: _Path, at_ns: int | None) -> None:
         link = _measure(testbed, path)
         if not link.within_tolerance:
             link = _measure(testbed, path, _SECONDS_AGAIN)
-        measured.append(link)
-        report(link)
+        measured.append(replace(link, at_ns=at_ns))
+        report(measured[-1])
+
+    changing = testbed.changing
+    for wan_link in testbed.topology.wan:
+        for path in _wan_paths(testbed.topology, wan_link):
+            measure(path, 0 if changing is not None and wan_link.course_by_ends else None)
+    for path in _inner_paths(testbed.topology):
+        measure(path, None)
+    if changing is not None:
+        for wan_link in testbed.topology.wan:
+            for at_ns in choose_conditions(wan_link).measured_ns[1:]:
+                changing.hold(at_ns)
+                for path in _wan_paths(testbed.topology.at(at_ns), wan_link):
+                    measure(path, at_ns)
+        changing.hold(0)
     testbed.use_tcp(TcpSettings())
     return measured
 
@@ -169,12 +208,14 @@ class _Path:
         return narrow or any(way.impairments != UNIMPAIRED for way in (self.conditions, self.back))
 
 
-def _paths(topology: Topology) -> Iterator[_Path]:
-    for link in topology.wan:
-        one, other = (topology.datacenter(name).hosts[0].name for name in link.between)
-        there, back = (_limited_by_port(topology, *ends) for ends, _ in link.directions)
-        yield _Path("wan", link.between, (one, other), there, back)
-        yield _Path("wan", link.between[::-1], (other, one), back, there)
+def _wan_paths(topology: Topology, link: WanLink) -> Iterator[_Path]:
+    one, other = (topology.datacenter(name).hosts[0].name for name in link.between)
+    there, back = (_limited_by_port(topology, *ends) for ends, _ in link.directions)
+    yield _Path("wan", link.between, (one, other), there, back)
+    yield _Path("wan", link.between[::-1], (other, one), back, there)
+
+
+def _inner_paths(topology: Topology) -> Iterator[_Path]:
     for datacenter in topology.datacenters:
         if len(datacenter.hosts) > 1:
             hosts = (datacenter.hosts[0].name, datacenter.hosts[1].name)
@@ -190,6 +231,8 @@ def _limited_by_port(topology: Topology, one: str, other: str) -> LinkConditions
 
 def _measure(testbed: "RunningTestbed", path: _Path, seconds: int | None = None) -> LinkMeasurement:
     conditions = path.conditions
+    if not (conditions.up and path.back.up):
+        return _measure_down(testbed, path)
     # A modelled TCP loses nothing, and its acknowledgements take no rate.
     impaired, rate = path.judged_by_datagrams and not testbed.stacks.modelled, conditions.pair_rate_bps
     if impaired and rate is not None:
@@ -215,6 +258,22 @@ def _measure(testbed: "RunningTestbed", path: _Path, seconds: int | None = None)
     if impaired or rate is None or not testbed.stacks.opens_sockets:
         return link
     return _with_transfers(testbed, path, link)
+
+
+def _measure_down(testbed: "RunningTestbed", path: _Path) -> LinkMeasurement:
+    """Look whether any echo comes back."""
+    echoes = testbed.stacks.echoes(*path.hosts, _PINGS_VIRTUAL if in_virtual_time() else _PINGS_DOWN)
+    return LinkMeasurement(
+        *path.datacenters,
+        path.scope,
+        configured_rtt_ms=None,
+        measured_rtt_ms=echoes.median_ms if echoes.times_ms else None,
+        configured_goodput_bps=0.0,
+        measured_goodput_bps=None,
+        impairments={"loss": Compared(1.0, echoes.lost)},
+        echo_requests=echoes.sent,
+        up=False,
+    )
 
 
 def _with_transfers(testbed: "RunningTestbed", path: _Path, link: LinkMeasurement) -> LinkMeasurement:

@@ -162,10 +162,11 @@ def _grain_bytes(testbed: "RunningTestbed", datacenters: tuple[Datacenter, Datac
     """Return the bytes that a trunk handles in one piece: a packet of each other pair, or its bucket if larger."""
     here, there = (each.name for each in datacenters)
     gateway = next(each for each in testbed.gateway_plan.gateways if each.datacenter == here)
-    trunk = next(port.trunk for port in gateway.wan_ports if port.peer == there)
+    trunks = next(port.trunks for port in gateway.wan_ports if port.peer == there)
     frames = gateway.super_packet_frames
     packet_bytes = _PACKET_MAX_BYTES if frames is None else frames * FRAME_BYTES
-    bucket_bytes = 0 if trunk is None else trunk.rate_bytes_per_s * trunk.burst_us // 10**6
+    buckets_bytes = (trunk.rate_bytes_per_s * trunk.burst_us // 10**6 for trunk in trunks if trunk is not None)
+    bucket_bytes = max(buckets_bytes, default=0)
     return max((pairs - 1) * packet_bytes, bucket_bytes)
 
 

@@ -1,7 +1,12 @@
-"""Turn a topology into the plan of its gateways."""
+"""Turn a topology into the plan of its gateways.
+
+Of a link that changes, everything that cannot change while packets are on their way fits each of its conditions: packet
+limits, sizes of super-packets, and which leaves and classes there are.
+"""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from testbed.network.addressing import (
     GATEWAY_SIDE,
@@ -18,6 +23,8 @@ from testbed.network.gateway_plan import (
     GatewayPlan,
     HostPort,
     NetemPlan,
+    PortCourse,
+    PortState,
     SharedRate,
     WanPort,
 )
@@ -71,7 +78,12 @@ def plan_gateways(
 
     ``mtu_bytes`` is that of the hosts' interfaces and of the links between gateways.
     """
-    exact = any(way.impairments.picks_packets for link in topology.wan for _, way in link.directions)
+    exact = any(
+        conditions.impairments.picks_packets
+        for link in topology.wan
+        for ends, _ in link.directions
+        for conditions in _ever(topology, *ends)
+    )
     layout = _Layout(topology, slot, timers, mtu_bytes + ETHERNET_HEADER_BYTES, exact_packets=exact)
     return GatewayPlan(tuple(layout.gateway(each) for each in topology.datacenters), exact_packets=exact)
 
@@ -124,26 +136,43 @@ class _Layout:
 
     def _far(self, datacenter: Datacenter, peer: Datacenter) -> FarHosts:
         """Plan the leaves for hosts of ``peer``. They have a rate only if the port is slower than the node pair."""
-        conditions, rate_bps = self._topology.conditions(peer.name, datacenter.name), self._topology.intra_rate_bps
+        ever, rate_bps = _ever(self._topology, peer.name, datacenter.name), self._topology.intra_rate_bps
         assert rate_bps is not None
-        slower = conditions.pair_rate_bps is None or rate_bps < conditions.pair_rate_bps
-        rtt_ns = self._topology.rtt_ns(peer.name, datacenter.name)
-        limit = self._limit_packets(rate_bps, conditions.latency_ns, rtt_ns=rtt_ns)
+        slower = any(way.pair_rate_bps is None or rate_bps < way.pair_rate_bps for way in ever)
+        latency_ns = max(conditions.latency_ns for conditions in ever)
+        limit = self._limit_packets(rate_bps, latency_ns, rtt_ns=self._longest_rtt_ns(peer, datacenter))
         return FarHosts(peer.index, len(peer.hosts), NetemPlan(0, limit, _leaf_rate(rate_bps) if slower else None))
 
     def _wan_port(self, datacenter: Datacenter, peer: Datacenter) -> WanPort:
-        conditions = self._topology.conditions(datacenter.name, peer.name)
-        shared = conditions.rate_bps is not None and _trunk_can_bind(conditions, datacenter, peer)
+        ever = _ever(self._topology, datacenter.name, peer.name)
+        limit = self._wan_limit_packets(ever, self._longest_rtt_ns(datacenter, peer))
+        changes = len(ever) > 1
+        states = tuple(
+            PortState(
+                _wan_netem(conditions, limit, changes=changes),
+                self._shared(conditions.rate_bps, [datacenter])
+                if conditions.rate_bps and _trunk_can_bind(conditions, datacenter, peer)
+                else None,
+            )
+            for conditions in ever
+        )
+        course = self._topology.course(datacenter.name, peer.name)
+        port_course = None
+        if course is not None and changes:
+            number = {conditions: position for position, conditions in enumerate(ever)}
+            steps = tuple((change.at_ns, number[change.conditions]) for change in course.changes)
+            port_course = PortCourse(states, steps, course.period_ns)
         return WanPort(
             peer=peer.name,
             peer_gateway=gateway_address(self._slot, peer.index),
             peer_subnet=subnet(self._slot, peer.index),
             mac=wan_link_mac(self._slot, datacenter.index, peer.index),
             peer_mac=wan_link_mac(self._slot, peer.index, datacenter.index),
-            trunk=self._shared(conditions.rate_bps, [datacenter]) if shared and conditions.rate_bps else None,
+            trunk=states[0].trunk,
             sources=tuple(host.name for host in datacenter.hosts),
             destinations=tuple(host.name for host in peer.hosts),
-            netem=self._wan_netem(conditions, self._topology.rtt_ns(datacenter.name, peer.name)),
+            netem=states[0].netem,
+            course=port_course,
         )
 
     def _shared(self, rate_bps: int, sources: Iterable[Datacenter]) -> SharedRate:
@@ -151,10 +180,25 @@ class _Layout:
         frames = max(self._frames[each.name] or 0 for each in sources)
         return shared_rate(rate_bps, self._timers, self._frame_bytes * frames, self._frame_bytes)
 
-    def _wan_netem(self, conditions: LinkConditions, rtt_ns: int) -> NetemPlan:
-        rate_bps, latency_ns, impairments = conditions.pair_rate_bps, conditions.latency_ns, conditions.impairments
-        limit = self._limit_packets(rate_bps, latency_ns, impairments.delay_spread_ns, rtt_ns=rtt_ns)
-        return NetemPlan(latency_ns, limit, _leaf_rate(rate_bps), impairments.rounded())
+    def _wan_limit_packets(self, ever: Sequence[LinkConditions], rtt_ns: int) -> int:
+        """Return the limit of leaves that hold packets of any of these conditions, also of two at once."""
+        rates = [conditions.pair_rate_bps for conditions in ever]
+        fastest_bps = None if None in rates else max(rate for rate in rates if rate is not None)
+        latency_ns = max(conditions.latency_ns for conditions in ever)
+        spread_ns = max(conditions.impairments.delay_spread_ns for conditions in ever)
+        return self._limit_packets(fastest_bps, latency_ns, spread_ns, rtt_ns=rtt_ns)
+
+    def _longest_rtt_ns(self, one: Datacenter, other: Datacenter) -> int:
+        return sum(
+            max(conditions.latency_ns for conditions in _ever(self._topology, *ends))
+            for ends in ((one.name, other.name), (other.name, one.name))
+        )
+
+    def _shortest_rtt_ns(self, one: Datacenter, other: Datacenter) -> int:
+        return sum(
+            min(conditions.latency_ns for conditions in _ever(self._topology, *ends))
+            for ends in ((one.name, other.name), (other.name, one.name))
+        )
 
     def _limit_packets(self, rate_bps: int | None, latency_ns: int, spread_ns: int = 0, *, rtt_ns: int) -> int:
         return queue_limit_packets(
@@ -170,9 +214,11 @@ class _Layout:
         rate_bps = self._topology.intra_rate_bps
         arriving: list[int | None] = [rate_bps] * (len(datacenter.hosts) - 1)
         for peer in self._peers(datacenter):
-            conditions = self._topology.conditions(peer.name, datacenter.name)
-            pairs = [conditions.pair_rate_bps] * len(peer.hosts)
-            arriving += [conditions.rate_bps] if can_bind(conditions.rate_bps, pairs) else pairs
+            together_bps: list[list[int | None]] = []
+            for conditions in _ever(self._topology, peer.name, datacenter.name):
+                pairs = [conditions.pair_rate_bps] * len(peer.hosts)
+                together_bps.append([conditions.rate_bps] if can_bind(conditions.rate_bps, pairs) else pairs)
+            arriving += max(together_bps, key=_sum_bps)
         return can_bind(rate_bps, arriving)
 
     def _super_packet_frames(self, datacenter: Datacenter) -> int | None:
@@ -186,13 +232,33 @@ class _Layout:
             return None
         here = datacenter.name
         frames = [
-            super_packet_frames(rate_bps, self._topology.rtt_ns(here, peer.name) or None)
+            super_packet_frames(conditions.pair_rate_bps, self._shortest_rtt_ns(datacenter, peer) or None)
             for peer in self._peers(datacenter)
-            if (rate_bps := self._topology.conditions(here, peer.name).pair_rate_bps) is not None
+            for conditions in _ever(self._topology, here, peer.name)
+            if conditions.pair_rate_bps is not None
         ]
         if self._topology.intra_rate_bps is not None:
             frames.append(super_packet_frames(self._topology.intra_rate_bps))
         return min(frames, default=None)
+
+
+def _ever(topology: Topology, one: str, other: str) -> tuple[LinkConditions, ...]:
+    """Return every conditions that a direction of a link ever has, each once, beginning with the first."""
+    course = topology.course(one, other)
+    return (topology.conditions(one, other),) if course is None else course.distinct
+
+
+def _wan_netem(conditions: LinkConditions, limit_packets: int, *, changes: bool) -> NetemPlan:
+    """Return the leaf of a node pair, which loses all packets while the link is down, and keeps their order."""
+    impairments, rate = conditions.impairments.rounded(), _leaf_rate(conditions.pair_rate_bps)
+    if not conditions.up:
+        impairments = replace(impairments, loss=1.0)
+    keeps_order = changes and rate is None and not impairments.delay_spread_ns
+    return NetemPlan(conditions.latency_ns, limit_packets, rate, impairments, keeps_order)
+
+
+def _sum_bps(rates_bps: Iterable[int | None]) -> float:
+    return sum(math.inf if rate is None else rate for rate in rates_bps)
 
 
 def _trunk_can_bind(conditions: LinkConditions, datacenter: Datacenter, peer: Datacenter) -> bool:

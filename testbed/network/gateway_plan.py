@@ -15,8 +15,10 @@ Only the standard library is used: the gateway guest loads this plan too and sta
 """
 
 import json
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ground.impairments import UNIMPAIRED, Impairments
@@ -27,13 +29,15 @@ class NetemPlan:
     """One netem leaf: one-way delay, packet limit, rate, and impairments, which are ``rounded``.
 
     A packet leaves the leaf once it has been serialised at ``rate_bytes_per_s`` behind the packets before it; None is
-    no limit.
+    no limit. Packets leave in the order in which they came if there is a rate or a jitter, or if it ``keeps_order``,
+    which only a leaf without either has to be told. Otherwise they overtake each other when the delay becomes shorter.
     """
 
     delay_ns: int
     limit_packets: int
     rate_bytes_per_s: int | None = None
     impairments: Impairments = UNIMPAIRED
+    keeps_order: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return the plan in plain JSON types, as in manifests."""
@@ -42,6 +46,7 @@ class NetemPlan:
             **asdict(self.impairments),
             "limit_packets": self.limit_packets,
             "rate_bytes_per_s": self.rate_bytes_per_s,
+            **({"keeps_order": True} if self.keeps_order else {}),
         }
 
 
@@ -51,6 +56,47 @@ class SharedRate:
 
     rate_bytes_per_s: int
     burst_us: int
+
+
+@dataclass(frozen=True)
+class PortState:
+    """What of a WAN port changes during a trial: the leaves of all its node pairs, and the trunk, None if unlimited."""
+
+    netem: NetemPlan
+    trunk: SharedRate | None
+
+
+@dataclass(frozen=True)
+class PortCourse:
+    """How a WAN port changes: at each of ``steps``, a time since training began, to the state of that number.
+
+    The first step is at 0. The last state holds for ever, or until ``period_ns``, when the course begins anew.
+    """
+
+    states: tuple[PortState, ...]
+    steps: tuple[tuple[int, int], ...]
+    period_ns: int | None = None
+
+    def at(self, time_ns: int) -> PortState:
+        """Return the state at a time since training began."""
+        within_ns = time_ns if self.period_ns is None else time_ns % self.period_ns
+        return self.states[self.steps[bisect_right(self.steps, within_ns, key=lambda step: step[0]) - 1][1]]
+
+    def changes(self) -> Iterator[tuple[int, PortState]]:
+        """Yield every change after the first state: its time and the new state, in order; perhaps for ever."""
+        begin_ns, previous = 0, self.steps[0][1]
+        while True:
+            for at_ns, number in self.steps:
+                if number != previous:
+                    yield begin_ns + at_ns, self.states[number]
+                previous = number
+            if self.period_ns is None or len(self.steps) == 1:
+                return
+            begin_ns += self.period_ns
+
+    def changed(self, change: Callable[[NetemPlan], NetemPlan]) -> "PortCourse":
+        """Return the same course with ``change`` made to the leaves of every state."""
+        return replace(self, states=tuple(replace(each, netem=change(each.netem)) for each in self.states))
 
 
 @dataclass(frozen=True)
@@ -86,7 +132,8 @@ class HostPort:
 class WanPort:
     """A gateway's port to another datacenter, with one class for each node pair, numbered by ``pair_class``.
 
-    ``trunk`` is None if all node pairs together cannot exceed its rate.
+    ``trunk`` is None if all node pairs together cannot exceed its rate. ``trunk`` and ``netem`` are those that hold now
+    of a port that has a ``course``, which is None if the port does not change during a trial.
     """
 
     peer: str
@@ -98,6 +145,16 @@ class WanPort:
     sources: tuple[str, ...]
     destinations: tuple[str, ...]
     netem: NetemPlan
+    course: PortCourse | None = None
+
+    @cached_property
+    def trunks(self) -> tuple[SharedRate | None, ...]:
+        """The trunk of every state that the port is ever in."""
+        return (self.trunk,) if self.course is None else tuple(state.trunk for state in self.course.states)
+
+    def holding(self, state: PortState) -> "WanPort":
+        """Return the same port in a state of its course."""
+        return replace(self, netem=state.netem, trunk=state.trunk)
 
 
 @dataclass(frozen=True)
@@ -130,14 +187,24 @@ class GatewayPlan:
         """Return the same plan with every WAN port's delay reduced by ``trim_ns``, but not below zero."""
         return self._with_wan_netem(lambda netem: replace(netem, delay_ns=max(0, netem.delay_ns - trim_ns)))
 
+    def at(self, time_ns: int) -> "GatewayPlan":
+        """Return the same plan with every port that changes as it is at a time since training began."""
+        return self._with_wan_ports(lambda port: port if port.course is None else port.holding(port.course.at(time_ns)))
+
     def without_impairments(self) -> "GatewayPlan":
         """Return the same plan without impairments on the WAN, so that a few echoes can measure its delay."""
         return self._with_wan_netem(lambda netem: replace(netem, impairments=UNIMPAIRED))
 
     def _with_wan_netem(self, changed: Callable[[NetemPlan], NetemPlan]) -> "GatewayPlan":
+        def with_netem(port: WanPort) -> WanPort:
+            course = None if port.course is None else port.course.changed(changed)
+            return replace(port, netem=changed(port.netem), course=course)
+
+        return self._with_wan_ports(with_netem)
+
+    def _with_wan_ports(self, changed: Callable[[WanPort], WanPort]) -> "GatewayPlan":
         gateways = tuple(
-            replace(gateway, wan_ports=tuple(replace(port, netem=changed(port.netem)) for port in gateway.wan_ports))
-            for gateway in self.gateways
+            replace(gateway, wan_ports=tuple(map(changed, gateway.wan_ports))) for gateway in self.gateways
         )
         return replace(self, gateways=gateways)
 
@@ -169,6 +236,7 @@ def read_gateway(entry: dict[str, Any]) -> Gateway:
                 "netem": _netem(port["netem"]),
                 "sources": tuple(port["sources"]),
                 "destinations": tuple(port["destinations"]),
+                "course": _course(port["course"]),
             }
         )
         for port in entry["wan_ports"]
@@ -178,6 +246,14 @@ def read_gateway(entry: dict[str, Any]) -> Gateway:
 
 def _netem(entry: dict[str, Any]) -> NetemPlan:
     return NetemPlan(**{**entry, "impairments": Impairments(**entry["impairments"])})
+
+
+def _course(entry: dict[str, Any] | None) -> PortCourse | None:
+    if entry is None:
+        return None
+    states = tuple(PortState(_netem(each["netem"]), _shared_rate(each["trunk"])) for each in entry["states"])
+    steps = tuple((at_ns, number) for at_ns, number in entry["steps"])
+    return PortCourse(states, steps, entry["period_ns"])
 
 
 def _shared_rate(entry: dict[str, int] | None) -> SharedRate | None:

@@ -109,6 +109,10 @@ class Topology:
         """Return how the WAN link from one datacenter to the other changes during a trial, None if it does not."""
         return self._course_by_ends.get((one, other))
 
+    def at(self, time_ns: int) -> "Topology":
+        """Return the same network with every link as it is at a time since training began, for ever."""
+        return replace(self, wan=tuple(link.at(time_ns) for link in self.wan))
+
     @property
     def changes(self) -> bool:
         """Whether any WAN link changes during a trial."""
@@ -155,6 +159,16 @@ def check_can_be_emulated(topology: Topology) -> None:
             raise InputError(
                 f"topology.datacenters.{position}.hosts: {len(datacenter.hosts)} hosts, where an emulated datacenter "
                 f"has {MAX_EMULATED_HOSTS_PER_DATACENTER} at most: take fewer, or simulate"
+            )
+
+
+def check_does_not_change(topology: Topology, where: str, what: str, elsewhere: str) -> None:
+    """Raise InputError, which begins with ``where``, if a link changes: ``what`` cannot, use it ``elsewhere``."""
+    for link in topology.wan:
+        for source, destination in link.course_by_ends:
+            raise InputError(
+                f"{where}: the link from {source} to {destination} changes during a trial, which {what} cannot make "
+                f"happen: leave its changes out, or {elsewhere}"
             )
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from testbed.kernel.gateway_programming import (
     GATEWAY_SYSCTLS,
-    ReadBackError,
     attach_host_port,
     host_interface,
     link_index,
@@ -15,6 +14,7 @@ from testbed.kernel.namespace import open_netlink, write_sysctls
 from testbed.kernel.offloads import read_offloads
 from testbed.kernel.qdiscs.apply import apply_shape, change_netem, read_shape
 from testbed.kernel.qdiscs.port_shape import PortShape, describe, host_port_shape, wan_port_shape
+from testbed.kernel.qdiscs.read_back_error import ReadBackError
 from testbed.kernel.qdiscs.statistics import StatisticsReader
 from testbed.network.gateway_plan import WanPort
 from testbed.rack.machine_links import card_index, make_link, planned_state, read_state

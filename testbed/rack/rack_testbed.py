@@ -22,7 +22,7 @@ from testbed.network.address_book import AddressBook
 from testbed.network.addressing import MAX_SLOTS
 from testbed.network.gateway_layout import plan_gateways
 from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology, check_can_be_emulated
+from testbed.network.topology import Topology, check_can_be_emulated, check_does_not_change
 from testbed.rack.driver.inventory import (
     Log,
     ask_all,
@@ -89,6 +89,11 @@ class RackTestbed:
     def rack(self) -> "RackTestbed":
         """This testbed: its hosts are on machines of a rack."""
         return self
+
+    @property
+    def changing(self) -> None:
+        """None: links that change are refused beforehand."""
+        return None
 
     @property
     def module_parent(self) -> int:
@@ -291,6 +296,7 @@ def rack_testbed(
     another wanbed or is leased to another run, and what bringing up a network raises.
     """
     check_can_be_emulated(topology)
+    check_does_not_change(topology, "--rack", "a rack", "run it on one machine")
     used = [each for each in machines if each.name in machine_of.values()]
     found = read_facts(used)
     check_alike(found, log)

@@ -76,6 +76,10 @@ class RelaySubstrate:
         """Let the relay look now where programs listen."""
         self.command({"look": True})
 
+    def changing(self) -> None:
+        """Return None: links that change are refused beforehand."""
+        return
+
     def read_qdiscs(self) -> dict[str, Any]:
         """Return nothing: no kernel queue shapes."""
         return {}

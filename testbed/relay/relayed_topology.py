@@ -2,11 +2,12 @@
 
 from ground.impairments import IMPAIRMENTS, UNIMPAIRED
 from ground.strict_model import InputError
-from testbed.network.topology import Topology
+from testbed.network.topology import Topology, check_does_not_change
 
 
 def check_can_be_relayed(topology: Topology) -> None:
-    """Raise InputError for impairments of links: a relay has no packets that could be lost or overtaken."""
+    """Raise InputError for links that change, and for impairments: a relay has no packets to lose or overtake."""
+    check_does_not_change(topology, "--substrate relay", "a relay", "use netem (--substrate kernel or guest)")
     for link in topology.wan:
         for (source, destination), conditions in link.directions:
             for each in IMPAIRMENTS:

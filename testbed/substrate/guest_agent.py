@@ -9,11 +9,14 @@ import errno
 import json
 import os
 import sys
+import time
 import tty
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from testbed.kernel.changes.course_run import KernelCourses
 from testbed.kernel.gateway_programming import GatewayProgrammer, host_interface
 from testbed.kernel.namespace import anonymous_namespace, open_netlink
 from testbed.network.gateway_plan import GatewayPlan
@@ -39,17 +42,39 @@ def main(folder: Path) -> None:
         answers.send({"error": f"{type(fault).__name__}: {fault}"})
         return
 
-    def settle(trim_ns: str) -> dict[str, Any]:
-        programmer.settle(int(trim_ns))
-        return {}
-
     handlers: dict[str, Callable[[str], object]] = {
+        **_course_handlers(programmer),
         "counters": lambda _: {"counters": _counters(programmer)},
         "offloads": lambda _: programmer.read_offloads(),
         "qdiscs": lambda _: programmer.read_qdiscs(),
-        "settle": settle,
+        "settle": _done(programmer.settle),
     }
     serve(console, handlers, answers.send)
+
+
+def _done(act: Callable[[int], None]) -> Callable[[str], dict[str, Any]]:
+    """Return what handles a request to act on a number of nanoseconds."""
+
+    def handle(argument: str) -> dict[str, Any]:
+        act(int(argument))
+        return {}
+
+    return handle
+
+
+def _course_handlers(programmer: GatewayProgrammer) -> dict[str, Callable[[str], object]]:
+    """Return what handles requests about ports that change. Times are those of this kernel's monotonic clock."""
+
+    @cache
+    def courses() -> KernelCourses:
+        return KernelCourses(programmer.changing())
+
+    return {
+        "clock": lambda _: {"now_ns": time.monotonic_ns()},
+        "hold": _done(lambda time_ns: courses().hold(time_ns)),
+        "begin": _done(lambda begin_ns: courses().begin_at(begin_ns)),
+        "end": lambda _: {"changes": courses().end().changes},
+    }
 
 
 def serve(console: int, handlers: Mapping[str, Callable[[str], object]], send: Callable[[object], None]) -> None:

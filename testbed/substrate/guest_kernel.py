@@ -28,6 +28,7 @@ from testbed.network.gateway_plan import GatewayPlan
 from testbed.network.host_interface import HOST_INTERFACE
 from testbed.substrate.guest_agent import PLAN_FILE
 from testbed.substrate.guest_buffers import enlarge_buffers
+from testbed.substrate.guest_courses import GuestCourses
 from testbed.substrate.guest_device import guest_device, guest_end, host_end
 from testbed.substrate.substrate import GuestFacts, SubstrateError, SubstrateFacts
 from wanbed.own_modules import module_command
@@ -64,6 +65,7 @@ class GuestKernel:
         self._guest: subprocess.Popen[bytes] | None = None
         self._pending = b""
         self._asking = threading.Lock()
+        self._courses = GuestCourses(self._ask)
 
     def start(self, host_namespaces: Mapping[str, str]) -> SubstrateFacts:
         """Boot the guest, wait until its gateways are up, and move each host's device to the host's namespace."""
@@ -108,6 +110,10 @@ class GuestKernel:
     def settle(self, trim_ns: int) -> None:
         """Set the WAN links' configured impairments, and delays ``trim_ns`` below the configured ones."""
         self._ask(f"settle {trim_ns}")
+
+    def changing(self) -> GuestCourses:
+        """Return what changes ports whose links have a course, once they are settled."""
+        return self._courses
 
     def read_qdiscs(self) -> dict[str, Any]:
         """Read every port's qdiscs from the guest's kernel."""

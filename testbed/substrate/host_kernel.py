@@ -4,11 +4,13 @@ import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from testbed.kernel.changes.course_run import KernelCourses
 from testbed.kernel.gateway_programming import GatewayProgrammer, host_interface
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.namespace import open_netlink
 from testbed.network.gateway_plan import GatewayPlan
 from testbed.network.host_interface import HOST_INTERFACE
+from testbed.substrate.changing_links import ChangingLinks
 from testbed.substrate.substrate import SubstrateFacts
 
 
@@ -35,6 +37,7 @@ class HostKernel:
         self._network = network
         self._marker = marker
         self._programmer: GatewayProgrammer | None = None
+        self._courses: KernelCourses | None = None
 
     def start(self, host_namespaces: Mapping[str, str]) -> SubstrateFacts:
         """Build and verify the gateways, and connect every host to its gateway by a veth pair."""
@@ -62,6 +65,13 @@ class HostKernel:
         assert self._programmer is not None
         self._programmer.settle(trim_ns)
 
+    def changing(self) -> ChangingLinks | None:
+        """Return what changes ports whose links have a course, once they are settled."""
+        assert self._programmer is not None
+        if self._courses is None:
+            self._courses = KernelCourses(self._programmer.changing())
+        return self._courses
+
     def read_qdiscs(self) -> dict[str, Any]:
         """Read every port's qdiscs from the kernel."""
         assert self._programmer is not None
@@ -83,5 +93,7 @@ class HostKernel:
 
     def stop(self) -> None:
         """Close the netlink sockets; the gateways' nodes end with the network."""
+        if self._courses is not None:
+            self._courses.close()
         if self._programmer is not None:
             self._programmer.close()

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from ground.wanbed_error import WanbedError
 from testbed.kernel.link_counters import PortCounters
+from testbed.substrate.changing_links import ChangingLinks
 
 
 class SubstrateError(WanbedError):
@@ -51,6 +52,9 @@ class Substrate(Protocol):
 
         The path itself adds ``trim_ns``. Raise SubstrateError or ReadBackError on failure.
         """
+
+    def changing(self) -> ChangingLinks | None:
+        """Return what changes links that have a course, once they are settled; None where nothing changes links."""
 
     def read_qdiscs(self) -> dict[str, Any]:
         """Read every port's qdiscs from the kernel, by ``datacenter interface``. Raise SubstrateError on failure."""

@@ -27,6 +27,10 @@ class UnshapedKernel(HostKernel):
     def settle(self, trim_ns: int) -> None:
         """Do nothing: there is no delay to reduce."""
 
+    def changing(self) -> None:
+        """Return None: no link has conditions that could change."""
+        return
+
     def read_qdiscs(self) -> dict[str, Any]:
         """Return nothing: no port has a qdisc."""
         return {}

@@ -1,6 +1,7 @@
 """``wanbed calibrate``: measure every link of an experiment's network, and print configured against measured."""
 
 import json
+from dataclasses import astuple
 from typing import Any
 
 import typer
@@ -20,6 +21,7 @@ from runner.resolve.experiment import SweepPoint
 from runner.runs.faults import OUTSIDE_TOLERANCE
 from testbed.measurement.calibration import LinkMeasurement
 from testbed.measurement.calibration import calibrate as calibrate_links
+from testbed.measurement.condition_choice import unmeasured_conditions
 from testbed.substrate.offer import RELAY
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
@@ -43,6 +45,8 @@ def calibrate(
 ) -> None:
     """Build the network of every sweep point, measure every link, and print configured against measured.
 
+    A link that changes is measured in each of its conditions, of many in some that are spread evenly.
+
     Exit status 1 if a link is outside tolerance: RTT within max(0.5 ms, 2 %), goodput within 3 %, short transfers after
     a pause and with both directions busy within max(1 ms, 3 %), shares of node pairs that fill a trunk within 3 %.
     """
@@ -65,6 +69,8 @@ def calibrate(
         for point in _distinct(points):
             with network_up(point.topology.dilated(dilation), substrate, file, dilation=dilation) as testbed:
                 links = [link.undilated(dilation) for link in calibrate_links(testbed)]
+                for said in unmeasured_conditions(testbed.topology, dilation):
+                    log(said)
             measured += [(point, link) for link in links]
             values = ", ".join(f"{path}={value}" for path, value in point.values.items())
             console.print(_table(links, values or str(file), dilation))
@@ -96,18 +102,24 @@ def _document(measured: Measured, dilation: float) -> dict[str, Any]:
                 "from": link.source,
                 "to": link.destination,
                 "scope": link.scope,
+                "condition": link.condition,
                 "configured": {
                     "rtt_ms": link.configured_rtt_ms,
                     "goodput_bps": link.configured_goodput_bps,
-                    **{each.column: link.impairments[each.column].configured for each in IMPAIRMENTS},
+                    **{
+                        each.column: link.impairments[each.column].configured
+                        for each in IMPAIRMENTS
+                        if each.column in link.impairments
+                    },
                     **{name: getattr(link, f"configured_{name}") for name in _TRANSFERS},
                 },
                 "measured": {
-                    "rtt_ms": round(link.measured_rtt_ms, 3),
-                    "goodput_bps": round(link.measured_goodput_bps),
+                    "rtt_ms": _rounded(link.measured_rtt_ms),
+                    "goodput_bps": None if link.measured_goodput_bps is None else round(link.measured_goodput_bps),
                     **{
                         each.column: round(link.impairments[each.column].measured, 3 if each.is_duration else 5)
                         for each in IMPAIRMENTS
+                        if each.column in link.impairments
                     },
                     **{name: _rounded(getattr(link, f"measured_{name}")) for name in _TRANSFERS},
                     "burst_bytes": link.burst_bytes,
@@ -125,7 +137,7 @@ def _rounded(value: float | None) -> float | None:
 
 def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
     """Return configured against measured, one row a directed link; columns beyond RTT and goodput only where used."""
-    impaired = any(link.impairments[each.column].configured for link in links for each in IMPAIRMENTS)
+    impaired = any(compared.configured for link in links for compared in link.impairments.values())
     impairments = IMPAIRMENTS if impaired else ()
     table = Table(title=title + (f" (dilation {dilation:g})" if dilation != 1 else ""), title_justify="left")
     table.add_column("link")
@@ -146,17 +158,26 @@ def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
     for link in links:
         configured_bps = link.configured_goodput_bps
         row = [
-            f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}",
-            f"{link.configured_rtt_ms:.2f}",
-            f"{link.measured_rtt_ms:.2f}",
+            _path_text(link),
+            _figure(link.configured_rtt_ms, 1, ".2f"),
+            _figure(link.measured_rtt_ms, 1, ".2f"),
             "unlimited" if configured_bps is None else f"{configured_bps / 1e6:.1f}",
-            f"{link.measured_goodput_bps / 1e6:.1f}",
+            _figure(link.measured_goodput_bps, 1e-6, ".1f"),
         ]
         for each in impairments:
-            compared, digits = link.impairments[each.column], ".2f" if each.is_duration else ".2%"
-            row += [f"{compared.configured:{digits}}", f"{compared.measured:{digits}}"]
+            compared, digits = link.impairments.get(each.column), ".2f" if each.is_duration else ".2%"
+            row += ["", ""] if compared is None else [f"{value:{digits}}" for value in astuple(compared)]
         for name, (_, scale) in transfers.items():
             for value in (getattr(link, f"configured_{name}"), getattr(link, f"measured_{name}")):
-                row.append("" if value is None else f"{value * scale:.1f}")
+                row.append(_figure(value, scale, ".1f"))
         table.add_row(*row, "yes" if link.within_tolerance else "NO")
     return table
+
+
+def _path_text(link: LinkMeasurement) -> str:
+    path = f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}"
+    return f"{path}, from {link.condition}" if link.condition else path
+
+
+def _figure(value: float | None, scale: float, digits: str) -> str:
+    return "" if value is None else f"{value * scale:{digits}}"

@@ -49,8 +49,9 @@ def exec_(
 
     If exactly this network is up already (for example in `wanbed shell`), the program joins it. Otherwise a network is
     brought up while the program runs. Hosts find each other by name. The program starts in the current folder, with
-    this environment. What programs of --also print goes to standard error, each line after its host's name; if one of
-    them fails before the program has ended, so does the command.
+    this environment. Links that change begin to when the program starts, on a network that is up already when that
+    came up. What programs of --also print goes to standard error, each line after its host's name; if one of them fails
+    before the program has ended, so does the command.
     """
     with one_line_errors():
         written = with_clock(overrides, clock)
@@ -80,7 +81,8 @@ def exec_(
             with prefixed(f"{file}: "):
                 gpus = provision_gpus(point)
             with network_up(point.topology, substrate, file, gpus=gpus, shaped=not no_wan) as testbed:
-                status = run_commands(testbed.spawn, main, others, folder)
+                begin = (lambda: None) if no_wan or testbed.changing is None else testbed.changing.begin
+                status = run_commands(testbed.spawn, main, others, folder, begin=begin)
     raise typer.Exit(status)
 
 

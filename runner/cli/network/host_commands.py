@@ -68,8 +68,17 @@ def check_command(command: HostCommand, path: str) -> None:
     fail(f"{command}: not executable: chmod +x, or give the program that reads it", _NOT_EXECUTABLE)
 
 
-def run_commands(spawn: Spawn, command: HostCommand, beside: Iterable[HostCommand], folder: str) -> int:
+def run_commands(
+    spawn: Spawn,
+    command: HostCommand,
+    beside: Iterable[HostCommand],
+    folder: str,
+    *,
+    begin: Callable[[], object] = lambda: None,
+) -> int:
     """Run a program, with others beside it from before its start to its end; return its exit status as a shell does.
+
+    ``begin`` is called just before the program is started, and after the others were.
 
     All start in ``folder``. The output of those beside goes to standard error, each line with its host's name. If one
     of them fails before the program has ended, end the program too, report the failure in one line, and exit with the
@@ -82,6 +91,7 @@ def run_commands(spawn: Spawn, command: HostCommand, beside: Iterable[HostComman
             running.callback(others[-1].end)
             _wait_for_any([others[-1].process], _SETTLED_S)
             _stop_if_failed(others, command)
+        begin()
         process = spawn(command.host, command.argv, cwd=folder)
         running.callback(_end, process)
         try:

@@ -14,7 +14,8 @@ from runner.emulation.network_choice import check_namespaces, first_point, netwo
 def shell(file: ExperimentFile, overrides: Overrides = None, substrate: SubstrateName = "auto") -> None:
     """Bring up the file's network and open Mininet's prompt on it, for commands like `east-0 ping -c 3 west-0`.
 
-    `exit` ends both. `wanbed exec` from another terminal joins this network while it is up.
+    `exit` ends both. `wanbed exec` from another terminal joins this network while it is up. Links that change begin to
+    when the prompt appears.
     """
     with one_line_errors():
         check_namespaces("shell", substrate)
@@ -41,4 +42,6 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
             # Mininet prints the output of hosts through its log, which goes to standard error by default.
             for handler in lg.handlers:
                 handler.setStream(sys.stdout)
+            if testbed.changing is not None:
+                testbed.changing.begin()
             Prompt(testbed.network)

@@ -43,10 +43,12 @@ def run_program(
     setting: SharedConfig,
     *,
     failed: Path | None,
+    begin: Callable[[], None],
     meanwhile: Callable[[], None],
 ) -> ProgramOutcome:
     """Run a variant's program until its iterations are done. What it printed is in the trial's folder.
 
+    ``begin`` is called just before its ranks are started, ``meanwhile`` several times a second.
     If it fails, what it printed is copied to the folder ``failed``, unless that is None. Raise TrialError, one line
     with the process that failed and what it printed last.
     """
@@ -61,7 +63,7 @@ def run_program(
         setting.parent_pid,
         hidden,
     )
-    run = ProgramRun(testbed, shared, meanwhile)
+    run = ProgramRun(testbed, shared, begin, meanwhile)
     try:
         run.run()
         logs = read_ranks(run.span_logs, program, variant.name)

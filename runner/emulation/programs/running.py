@@ -30,12 +30,22 @@ _ENDING_S = GRACE_S + 15.0
 
 
 class ProgramRun:
-    """The processes of one trial on a testbed. ``meanwhile`` is called several times a second."""
+    """The processes of one trial on a testbed.
 
-    def __init__(self, testbed: RunningTestbed, setting: ProgramSetting, meanwhile: Callable[[], None]) -> None:
+    ``begin`` is called just before the ranks are started, ``meanwhile`` several times a second.
+    """
+
+    def __init__(
+        self,
+        testbed: RunningTestbed,
+        setting: ProgramSetting,
+        begin: Callable[[], None],
+        meanwhile: Callable[[], None],
+    ) -> None:
         self._testbed = testbed
         self._setting = setting
         self._program = setting.places.program
+        self._begin = begin
         self._meanwhile = meanwhile
         ranks = range(len(setting.places.placement.places))
         self.span_logs = {rank: setting.span_log(rank) for rank in ranks}
@@ -50,6 +60,7 @@ class ProgramRun:
         with ProcessGroup() as beside, ProcessGroup() as ranks:
             try:
                 others = self._start(beside, also_launches(self._setting))
+                self._begin()
                 trained = self._start(ranks, rank_launches(self._setting))
                 self._follow(ranks, trained, beside, others)
             finally:

@@ -1,7 +1,7 @@
 """Open the gate at which ranks wait for each other: the runner's side of it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -33,25 +33,32 @@ class Gate(Protocol):
         """Let everybody begin, who is there and who is still to come."""
 
 
-def start_gate(testbed: RunningTestbed, folder: Path, hosts: Sequence[str]) -> Gate:
+def start_gate(
+    testbed: RunningTestbed, folder: Path, hosts: Sequence[str], *, begin: Callable[[], None] = lambda: None
+) -> Gate:
     """Return a gate in the new folder ``folder`` for a rank on each of these hosts, on their machines if those differ.
 
-    A host may be named several times.
+    A host may be named several times. ``begin`` is called when all ranks have come, just before the gate is opened for
+    them; over several machines, where nothing has to begin with them, it is not.
     """
     if testbed.rack is not None:
         return testbed.rack.gate(folder, hosts, (MET, BEGIN))
-    return StartGate(folder, len(hosts))
+    return StartGate(folder, len(hosts), begin)
 
 
 class StartGate:
-    """A gate for so many ranks in a folder of its own; ``with`` opens it at the latest when it ends."""
+    """A gate for so many ranks in a folder of its own; ``with`` opens it at the latest when it ends.
 
-    def __init__(self, folder: Path, ranks: int) -> None:
+    ``begin`` is called just before it is opened because all have come.
+    """
+
+    def __init__(self, folder: Path, ranks: int, begin: Callable[[], None] = lambda: None) -> None:
         folder.mkdir()
         for name in (MET, BEGIN):
             os.mkfifo(folder / name, 0o600)
         self.is_open = False
         self._missing = ranks
+        self._all_have_come = begin
         # With a writer of its own neither pipe ends before all have come, and opening one never waits.
         self._met = os.open(folder / MET, os.O_RDWR | os.O_NONBLOCK)
         try:
@@ -80,6 +87,7 @@ class StartGate:
         except BlockingIOError:
             return
         if self._missing <= 0:
+            self._all_have_come()
             self.open()
 
     def open(self) -> None:

@@ -15,18 +15,10 @@ _MAJOR = HTB_MAJOR << 16
 def apply_shape(netlink: Any, index: int, shape: PortShape) -> None:
     """Shape the interface of that index, which must have no qdisc yet. Raise NetlinkError if the kernel refuses."""
     netlink.tc("add", "htb", index, _MAJOR, default=DEFAULT_CLASS)
-    rate = shape.trunk.rate_bytes_per_s
-    _add_class(netlink, index, TRUNK_CLASS, shape, parent=_MAJOR, rate=rate, ceiling=rate)
+    netlink.tc("add-class", "htb", index, _MAJOR | TRUNK_CLASS, parent=_MAJOR, **trunk_parameters(shape))
     for each in shape.classes:
-        _add_class(
-            netlink,
-            index,
-            each.minor,
-            shape,
-            parent=_MAJOR | TRUNK_CLASS,
-            rate=each.guaranteed_bytes_per_s,
-            ceiling=each.ceiling_bytes_per_s,
-        )
+        parameters = _class_parameters(shape, each.guaranteed_bytes_per_s, each.ceiling_bytes_per_s)
+        netlink.tc("add-class", "htb", index, _MAJOR | each.minor, parent=_MAJOR | TRUNK_CLASS, **parameters)
         if each.netem is not None:
             _netem(netlink, "add", index, each)
     netlink.tc("add-filter", "bpf", index, parent=_MAJOR, **node_pair_classifier.filter_request(shape.classifier))
@@ -45,19 +37,19 @@ def _netem(netlink: Any, command: str, index: int, below: ShapedClass) -> None:
     netlink.tc(command, "netem", index, below.minor << 16, parent=_MAJOR | below.minor, options=options)
 
 
-def _add_class(netlink: Any, index: int, minor: int, shape: PortShape, *, parent: int, rate: int, ceiling: int) -> None:
-    netlink.tc(
-        "add-class",
-        "htb",
-        index,
-        _MAJOR | minor,
-        parent=parent,
-        rate=rate,
-        ceil=ceiling,
-        burst=_sent_in(shape.trunk.burst_us, rate),
-        cburst=_sent_in(shape.trunk.burst_us, ceiling),
-        quantum=shape.quantum_bytes,
-    )
+def trunk_parameters(shape: PortShape) -> dict[str, Any]:
+    """Return pyroute2's parameters of the port's trunk class."""
+    return _class_parameters(shape, shape.trunk.rate_bytes_per_s, shape.trunk.rate_bytes_per_s)
+
+
+def _class_parameters(shape: PortShape, rate: int, ceiling: int) -> dict[str, Any]:
+    return {
+        "rate": rate,
+        "ceil": ceiling,
+        "burst": _sent_in(shape.trunk.burst_us, rate),
+        "cburst": _sent_in(shape.trunk.burst_us, ceiling),
+        "quantum": shape.quantum_bytes,
+    }
 
 
 def _sent_in(microseconds: int, rate_bytes_per_s: int) -> float:
@@ -78,13 +70,14 @@ def read_shape(netlink: Any, index: int) -> PortShape:
         raise LookupError("no HTB trunk class on this interface")
     trunk = classes.pop(TRUNK_CLASS)
     return PortShape(
-        SharedRate(_rates(trunk)[0], _burst_us(trunk)),
-        tuple(ShapedClass(minor, *_rates(classes[minor]), leaves.get(minor)) for minor in sorted(classes)),
+        trunk_rate(trunk),
+        tuple(ShapedClass(minor, *class_rates(classes[minor]), leaves.get(minor)) for minor in sorted(classes)),
         b"".join(programs),
     )
 
 
-def _rates(class_message: Any) -> tuple[int, int]:
+def class_rates(class_message: Any) -> tuple[int, int]:
+    """Return the guaranteed rate and the ceiling of a dumped class, in bytes per second."""
     options = class_message.get_attr("TCA_OPTIONS")
     parameters = options.get_attr("TCA_HTB_PARMS")
     return (
@@ -93,6 +86,7 @@ def _rates(class_message: Any) -> tuple[int, int]:
     )
 
 
-def _burst_us(class_message: Any) -> int:
+def trunk_rate(class_message: Any) -> SharedRate:
+    """Return a dumped trunk class as planned."""
     ticks = int(class_message.get_attr("TCA_OPTIONS").get_attr("TCA_HTB_PARMS")["buffer"])
-    return round(ticks / float(time2tick(1)))
+    return SharedRate(class_rates(class_message)[0], round(ticks / float(time2tick(1))))

@@ -80,7 +80,8 @@ def netem_options(plan: NetemPlan) -> dict[str, Any]:
 
     They are complete, so that no earlier option remains after a change.
     """
-    unlimited = ORDER_KEEPING_RATE_BYTES_PER_S if plan.impairments.delay_spread_ns else 0
+    ordered = plan.keeps_order or plan.impairments.delay_spread_ns
+    unlimited = ORDER_KEEPING_RATE_BYTES_PER_S if ordered else 0
     rate = unlimited if plan.rate_bytes_per_s is None else plan.rate_bytes_per_s
     encoded: dict[str, Any] = {}
     for each, value in plan.impairments.items():
@@ -110,11 +111,14 @@ def read_back(qdisc: Any) -> NetemPlan:
     values = qdisc.get_attr("TCA_OPTIONS")
     # The kernel dumps the 64-bit attribute only for a rate that needs it.
     rate = values.get_attr("TCA_NETEM_RATE64") or values.get_attr("TCA_NETEM_RATE")["rate"]
+    impairments = Impairments(**{field: encoding.read(values) for field, encoding in ENCODINGS.items()})
     return NetemPlan(
         delay_ns=values.get_attr("TCA_NETEM_LATENCY64"),
         limit_packets=values["limit"],
         rate_bytes_per_s=None if rate in {0, ORDER_KEEPING_RATE_BYTES_PER_S} else rate,
-        impairments=Impairments(**{field: encoding.read(values) for field, encoding in ENCODINGS.items()}),
+        impairments=impairments,
+        # A jitter has that rate too.
+        keeps_order=rate == ORDER_KEEPING_RATE_BYTES_PER_S and not impairments.delay_spread_ns,
     )
 
 

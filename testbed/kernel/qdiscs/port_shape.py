@@ -5,8 +5,8 @@ classes in turns of ``quantum_bytes``. So no class accumulates tokens, and packe
 of the leaf and of the port.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -46,11 +46,17 @@ class PortShape:
     trunk: SharedRate
     classes: tuple[ShapedClass, ...]
     classifier: bytes
+    fastest: SharedRate | None = field(default=None, compare=False)
+    """Of a trunk that changes, the largest of its rates that can bind. The kernel does not know of it."""
 
     @property
     def quantum_bytes(self) -> int:
-        """The bytes that a class sends in its turn: as many as the bucket, but one frame to 60,000 bytes."""
-        burst_bytes = self.trunk.rate_bytes_per_s * self.trunk.burst_us // 10**6
+        """The bytes that a class sends in its turn: as many as the bucket, but one frame to 60,000 bytes.
+
+        It is that of the fastest trunk, so that a class is not set anew when the trunk changes.
+        """
+        trunk = self.fastest or self.trunk
+        burst_bytes = trunk.rate_bytes_per_s * trunk.burst_us // 10**6
         return max(FRAME_BYTES, min(_QUANTUM_MAX_BYTES, burst_bytes))
 
 
@@ -61,11 +67,11 @@ def host_port_shape(gateway: Gateway, port: HostPort) -> PortShape:
     """
     if port.intra.rate_bytes_per_s is None:
         leaves: dict[int, NetemPlan | None] = {DEFAULT_CLASS: None, INTRA_CLASS: port.intra}
-        return _shape(None, leaves, same_datacenter_program(gateway.subnet))
+        return _shape([None], leaves, same_datacenter_program(gateway.subnet))
     near = {source_class(port.datacenter_index, each.host_index): port.intra for each in gateway.host_ports}
     del near[source_class(port.datacenter_index, port.host_index)]
     far = {source_class(each.datacenter_index, host): each.netem for each in port.far for host in range(each.hosts)}
-    return _shape(port.shared, {DEFAULT_CLASS: None, **near, **far}, source_host_program(gateway.subnet))
+    return _shape([port.shared], {DEFAULT_CLASS: None, **near, **far}, source_host_program(gateway.subnet))
 
 
 def wan_port_shape(gateway: Gateway, port: WanPort, senders: Collection[str] | None = None) -> PortShape:
@@ -82,14 +88,20 @@ def wan_port_shape(gateway: Gateway, port: WanPort, senders: Collection[str] | N
         for destination in range(destinations)
     }
     program = node_pair_program(gateway.subnet, sources, port.peer_subnet, destinations)
-    return _shape(port.trunk, {DEFAULT_CLASS: port.netem, **pairs}, program)
+    return _shape([port.trunk, *port.trunks], {DEFAULT_CLASS: port.netem, **pairs}, program)
 
 
-def _shape(shared: SharedRate | None, leaves: Mapping[int, NetemPlan | None], program: bytes) -> PortShape:
-    trunk = shared or UNSHAPED
-    guaranteed = MIN_BYTES_PER_S if shared else UNSHAPED_BYTES_PER_S
-    classes = (ShapedClass(minor, guaranteed, trunk.rate_bytes_per_s, leaves[minor]) for minor in sorted(leaves))
-    return PortShape(trunk, tuple(classes), program)
+def _shape(trunks: Sequence[SharedRate | None], leaves: Mapping[int, NetemPlan | None], program: bytes) -> PortShape:
+    """Return the shape of a port whose trunk is the first of ``trunks`` now, and all of them in the course of time.
+
+    The classes are fit for all of them: only the trunk's own class has to change.
+    """
+    binding = [trunk for trunk in trunks if trunk is not None]
+    guaranteed = MIN_BYTES_PER_S if binding else UNSHAPED_BYTES_PER_S
+    ceiling = max((trunk or UNSHAPED).rate_bytes_per_s for trunk in trunks)
+    classes = (ShapedClass(minor, guaranteed, ceiling, leaves[minor]) for minor in sorted(leaves))
+    fastest = max(binding, key=lambda trunk: trunk.rate_bytes_per_s, default=None)
+    return PortShape(trunks[0] or UNSHAPED, tuple(classes), program, fastest)
 
 
 def describe(shape: PortShape) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from testbed.kernel.netlink_dump import NetlinkDump, split_attributes
 
-_RTM_GETQDISC, _RTM_GETTCLASS = 38, 42
+RTM_GETQDISC, RTM_GETTCLASS = 38, 42
 _TCA_KIND, _TCA_STATS2 = 1, 7
 _TCA_STATS_BASIC, _TCA_STATS_QUEUE, _TCA_STATS_PKT64 = 1, 3, 8
 
@@ -46,15 +46,19 @@ class StatisticsReader:
 
     def qdiscs(self) -> list[Statistic]:
         """Return the statistics of every qdisc of every interface. Raise OSError if the dump fails."""
-        return self._dump(_RTM_GETQDISC, 0)
+        return self._dump(RTM_GETQDISC, 0)
 
     def classes(self, index: int) -> list[Statistic]:
         """Return the statistics of the classes of one interface. Raise OSError if the dump fails."""
-        return self._dump(_RTM_GETTCLASS, index)
+        return self._dump(RTM_GETTCLASS, index)
 
     def _dump(self, kind: int, index: int) -> list[Statistic]:
-        body = _TCMSG.pack(socket.AF_UNSPEC, index, 0, 0, 0)
-        return [parse_statistic(payload) for payload in self._netlink.ask(kind, body)]
+        return [parse_statistic(payload) for payload in self._netlink.ask(kind, request_body(index))]
+
+
+def request_body(index: int) -> bytes:
+    """Return the body of a request for the qdiscs or classes of one interface; the kernel gives all for 0."""
+    return _TCMSG.pack(socket.AF_UNSPEC, index, 0, 0, 0)
 
 
 def parse_statistic(payload: memoryview) -> Statistic:

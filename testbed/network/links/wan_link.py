@@ -45,6 +45,14 @@ class WanLink:
             for change in courses[ends].changes:
                 yield ends, change.conditions, change.at_ns
 
+    def at(self, time_ns: int) -> "WanLink":
+        """Return the same link as it is at a time since training began, for ever."""
+        there, back = (
+            conditions if course is None else course.at(time_ns)
+            for (_, conditions), course in zip(self.directions, self.courses, strict=True)
+        )
+        return link_of(self.between, there, back)
+
     def changed(self, change: Callable[[LinkConditions], LinkConditions]) -> "WanLink":
         """Return the same link with ``change`` made to each direction, at every time of its course."""
         (_, there), (_, back) = self.directions

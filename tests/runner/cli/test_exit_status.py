@@ -22,8 +22,8 @@ from runner.runs.faults import (
 )
 from testbed.claims.cleaning import CleaningError
 from testbed.hosts.ping import MeasurementError
-from testbed.kernel.gateway_programming import ReadBackError
 from testbed.kernel.missing import MissingError
+from testbed.kernel.qdiscs.read_back_error import ReadBackError
 from testbed.substrate.substrate import SubstrateError
 
 STATUS = [

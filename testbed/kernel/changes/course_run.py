@@ -1,0 +1,162 @@
+"""Change ports when their courses say so, and note when that was done."""
+
+import ctypes
+import heapq
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from testbed.kernel.changes.changing_ports import ChangingPort, ChangingPorts
+from testbed.network.gateway_plan import PortState
+
+_PR_SET_TIMERSLACK, _SLACK_NS = 29, 1
+_SWITCH_S = 0.0005
+"""How long another thread of this process may compute before the one that changes ports goes on."""
+
+
+class AppliedChange(NamedTuple):
+    """A change of the port from one datacenter to another, in nanoseconds since its course began.
+
+    It was due at ``due_ns`` and the kernel had made it at ``applied_ns``: None if the next one came first.
+    """
+
+    source: str
+    destination: str
+    due_ns: int
+    applied_ns: int | None
+
+
+@dataclass(frozen=True)
+class CourseRecord:
+    """What was changed while courses ran, which began at ``begin_ns`` of this process's monotonic clock.
+
+    Times are known within ``clock_error_ns``.
+    """
+
+    begin_ns: int
+    changes: tuple[AppliedChange, ...]
+    clock_error_ns: int = 0
+
+
+class _Due(NamedTuple):
+    due_ns: int
+    number: int
+    state: PortState
+
+
+class CourseRun:
+    """Change ``ports`` from ``begin_ns`` on, a time of the monotonic clock, in a thread of its own until ``stop``.
+
+    Changes that are due at the same time are made at once, and then read back. If a port's next change is due before
+    the last one could be made, only the next one is made.
+    """
+
+    def __init__(self, ports: Sequence[ChangingPort], begin_ns: int) -> None:
+        self._ports = ports
+        self._begin_ns = begin_ns
+        self._made: list[AppliedChange] = []
+        self._stopped = threading.Event()
+        self._fault: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="CourseRun", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> tuple[AppliedChange, ...]:
+        """End the thread, and return what it has changed. Raise its error."""
+        self._stopped.set()
+        self._thread.join()
+        if self._fault is not None:
+            raise self._fault
+        return tuple(self._made)
+
+    def _run(self) -> None:
+        # Otherwise the kernel may wake this thread 50 us late.
+        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, _SLACK_NS, 0, 0, 0)
+        switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_S)
+        try:
+            self._follow()
+        except Exception as fault:
+            # Raised again in stop.
+            self._fault = fault
+        finally:
+            sys.setswitchinterval(switch_s)
+
+    def _follow(self) -> None:
+        events = heapq.merge(*(_course_of(number, port) for number, port in enumerate(self._ports)))
+        following = next(events, None)
+        while following is not None:
+            self._ports[following.number].prepare(following.state)
+            if self._stopped.wait((self._begin_ns + following.due_ns - time.monotonic_ns()) / 1e9):
+                return
+            now_ns = time.monotonic_ns() - self._begin_ns
+            due: dict[int, _Due] = {}
+            while following is not None and following.due_ns <= now_ns:
+                if (missed := due.get(following.number)) is not None:
+                    self._note(missed, None)
+                due[following.number] = following
+                following = next(events, None)
+            self._make(list(due.values()))
+
+    def _make(self, due: Sequence[_Due]) -> None:
+        for each in due:
+            self._ports[each.number].put(each.state)
+            self._note(each, time.monotonic_ns() - self._begin_ns)
+        for each in due:
+            self._ports[each.number].check(each.state)
+
+    def _note(self, change: _Due, applied_ns: int | None) -> None:
+        port = self._ports[change.number]
+        self._made.append(AppliedChange(port.source, port.destination, change.due_ns, applied_ns))
+
+
+def _course_of(number: int, port: ChangingPort) -> Iterator[_Due]:
+    return (_Due(due_ns, number, state) for due_ns, state in port.course.changes())
+
+
+class KernelCourses:
+    """The courses of all ports that this process's kernel shapes."""
+
+    def __init__(self, ports: ChangingPorts) -> None:
+        self._ports = ports
+        self._begin_ns = 0
+        self._running: CourseRun | None = None
+
+    def hold(self, time_ns: int) -> None:
+        """Put every port in its state at a time since training began. Raise ReadBackError if one has another then."""
+        self._ports.hold(time_ns)
+
+    def begin(self) -> int:
+        """Let every course begin now, and return the time of the monotonic clock."""
+        now_ns = time.monotonic_ns()
+        self.begin_at(now_ns)
+        return now_ns
+
+    def begin_at(self, begin_ns: int) -> None:
+        """Let every course begin at a time of the monotonic clock, in place of those that run."""
+        self._stop()
+        self._begin_ns = begin_ns
+        self._running = CourseRun(self._ports.ports, begin_ns)
+
+    def end(self) -> CourseRecord:
+        """End the courses, put every port in its first state, and return what was changed.
+
+        Raise ReadBackError, also for a change while the courses ran.
+        """
+        try:
+            changes = self._stop()
+        finally:
+            self.hold(0)
+        return CourseRecord(self._begin_ns, changes)
+
+    def close(self) -> None:
+        """End the courses, of ports that are about to go."""
+        with suppress(Exception):
+            self._stop()
+
+    def _stop(self) -> tuple[AppliedChange, ...]:
+        running, self._running = self._running, None
+        return () if running is None else running.stop()

@@ -1,0 +1,7 @@
+"""Say that the kernel does not hold what it was told to."""
+
+from ground.wanbed_error import WanbedError
+
+
+class ReadBackError(WanbedError):
+    """The kernel's state of a port differs from the plan; the message names the port and both states."""

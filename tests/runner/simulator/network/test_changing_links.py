@@ -1,6 +1,5 @@
 """Simulations of links that change keep what holds for all simulations, and agree with those of constant links."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.bound.lower_bound import lower_bound
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.equal_parts import equal_parts
 from runner.simulator.simulation import KIND_CODES, Simulation
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import IDEAL, TcpEffects

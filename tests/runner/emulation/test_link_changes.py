@@ -41,7 +41,7 @@ class Changing:
         return self.record
 
 
-def testbed_of(changing: Changing | None) -> Any:
+def network_of(changing: Changing | None) -> Any:
     return SimpleNamespace(changing=changing)
 
 
@@ -71,7 +71,7 @@ def test_every_change_has_the_conditions_that_it_made_at_any_dilation(dilation: 
 
 def test_links_begin_with_their_first_conditions_and_end_with_them() -> None:
     changing = Changing(CourseRecord(2 * S, (), 1000))
-    with link_changes(testbed_of(changing), TOPOLOGY, 0, 2.0) as changes:
+    with link_changes(network_of(changing), TOPOLOGY, 0, 2.0) as changes:
         changes.begin()
         assert changing.told == ["hold 0", "begin"]
     assert changing.told[2:] == ["end"]
@@ -86,12 +86,12 @@ def test_a_failed_trial_ends_them_too_and_its_own_fault_is_told() -> None:
         raise SubstrateError("the gateway guest ended")
 
     changing.ends = fail
-    with pytest.raises(TrialError, match="rank 3"), link_changes(testbed_of(changing), TOPOLOGY, 0, 1.0):
+    with pytest.raises(TrialError, match="rank 3"), link_changes(network_of(changing), TOPOLOGY, 0, 1.0):
         raise TrialError("rank 3 failed")
     assert changing.told == ["hold 0", "end"]
 
 
 def test_where_no_link_changes_nothing_is_written() -> None:
-    with link_changes(testbed_of(None), TOPOLOGY, 0, 1.0) as changes:
+    with link_changes(network_of(None), TOPOLOGY, 0, 1.0) as changes:
         changes.begin()
     assert (list(changes.rows), changes.facts) == ([], {})

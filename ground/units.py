@@ -19,12 +19,15 @@ from ground.shown_text import MAX_DIGITS, shown
 
 _QUANTITY = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-zµ%/]+)\s*$", re.ASCII)
 
-_DURATION_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
+_DURATION_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 _RATE_BPS = {
     f"{prefix}{suffix}": factor
     for prefix, factor in {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}.items()
     for suffix in ("bit", "bit/s", "bps")
 }
+_NEVER_WRITTEN = {"µs", "min", "h"}
+"""Units of durations that are understood and not used in texts: documents of earlier runs stay the same."""
+
 _SIZE_BYTES = {
     "B": 1,
     "kB": 10**3,
@@ -132,7 +135,7 @@ def _shortest(value: int, units: dict[str, int]) -> str:
 
 def format_duration(duration_ns: int) -> str:
     """Return the shortest exact text of a duration; ``parse_duration_ns`` parses it to the same value."""
-    return _shortest(duration_ns, {unit: factor for unit, factor in _DURATION_NS.items() if unit != "µs"})
+    return _shortest(duration_ns, {unit: factor for unit, factor in _DURATION_NS.items() if unit not in _NEVER_WRITTEN})
 
 
 def format_rate(rate_bps: int | None) -> str:

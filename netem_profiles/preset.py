@@ -18,8 +18,9 @@ from ground.nearest_name import did_you_mean
 from ground.shown_text import one_line
 from ground.strict_model import InputError, StrictModel, parse_model
 from ground.yaml_document import parse_document, read_text
+from testbed.network.links.figures_spec import FiguresSpec
 from testbed.network.links.link_conditions import LinkConditions, conditions_of
-from testbed.network.topology_spec import Name, PairSpec, WanSpec
+from testbed.network.topology_spec import Name, PairSpec
 
 ENTRY_POINT_GROUP = "wanbed.profiles"
 
@@ -45,7 +46,7 @@ class PresetSpec(StrictModel):
     title: str = Field(min_length=1)
     source: tuple[SourceSpec, ...] = Field(min_length=1)
     regions: tuple[Name, ...] = ()
-    default: WanSpec | None = None
+    default: FiguresSpec | None = None
     pairs: tuple[PairSpec, ...] = ()
 
     @model_validator(mode="after")
@@ -72,7 +73,7 @@ class PresetSpec(StrictModel):
         found = next((pair for pair in self.pairs if set(pair.between) == {one, other}), None)
         if found is None and self.default is None:
             raise KeyError((one, other))
-        default = conditions_of(self.default or WanSpec())
+        default = conditions_of(self.default or FiguresSpec())
         return default if found is None else conditions_of(found, default)
 
 

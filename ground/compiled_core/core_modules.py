@@ -9,6 +9,7 @@ from pathlib import Path
 CORE_MODULES = (
     "runner.simulator.event_queue",
     "runner.simulator.network.alike",
+    "runner.simulator.network.changing.changing_channel",
     "runner.simulator.network.shared_capacity",
     "runner.simulator.network.shared_channel",
     "runner.simulator.network.stream",

@@ -4,7 +4,7 @@ These are the resources of the simulator: across the WAN the cap of the node pai
 the port of the host where the bytes arrive, which WAN and LAN share, and the windows of the TCP connections.
 Connections have at most ``connections x window`` in flight, and let as much out again in each round trip. So n bytes
 take them at least ``(n / (connections x window) - 1)`` round trips. The window is the configured one, of which kernels
-give a part.
+give a part. A link that changes counts with the least latency and the highest rates that it ever has.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from runner.bound.pipeline_chains import Way
 from runner.resolve.placement import Pair
 from runner.resolve.resolved_variant import ResolvedVariant
+from testbed.network.course_extremes import at_best
 from testbed.network.topology import Topology
 
 
@@ -35,7 +36,7 @@ class Resources:
     def __init__(
         self, topology: Topology, variant: ResolvedVariant, connections: Mapping[tuple[str, str], int]
     ) -> None:
-        self._topology, self._connections = topology, connections
+        self._topology, self._connections = at_best(topology), connections
         self._window_bits = None if variant.transport.model == "ideal" else 8.0 * variant.transport.window
         self._found: dict[tuple[str, ...], Resource] = {}
 

@@ -18,7 +18,8 @@ from runner.experiment.prefill_spec import PrefillSpec
 from runner.experiment.quantities import AUTO, Dilation, PrintableName, whole_number
 from runner.experiment.training_spec import TrainingSpec
 from runner.experiment.variant_spec import VariantSpec
-from testbed.network.topology_spec import TopologySpec
+from testbed.network.links.figures_spec import FIGURES
+from testbed.network.topology_spec import TopologySpec, WanSpec
 
 MAX_REPEATS = 1000
 MAX_VARIANTS = 100
@@ -43,6 +44,12 @@ class ExperimentSpec(StrictModel):
                 "wan": {"latency": "20ms", "rate": "1Gbit"},
             }
         ],
+    )
+    traces: dict[str, str] = Field(
+        default_factory=dict,
+        description="The text of traces that links name, by their path, in place of the files. A run keeps here what "
+        "it has read from files.",
+        examples=[{"drift.csv": "t_s,rate\n0,1Gbit\n30,500Mbit\n"}],
     )
     model: WrittenModel | None = Field(
         default=None,
@@ -184,12 +191,23 @@ class ExperimentSpec(StrictModel):
 
         Reading the document gives an equal experiment. Links keep only the fields that were written, because the
         others follow ``wan``, which a sweep may change. Values that are derived from others (a backward of twice the
-        forward) stay null for the same reason. Without ``scale`` there is no such key: hashes stay the same.
+        forward) stay null for the same reason. Without ``scale``, ``traces`` or changes of links there are no such
+        keys: hashes stay the same.
         """
         document = self.model_dump(mode="json")
         document["topology"]["links"] = [
             link.model_dump(mode="json", by_alias=True, exclude_unset=True) for link in self.topology.links
         ]
+        if self.topology.wan is not None:
+            document["topology"]["wan"] = _written_link(self.topology.wan)
         if self.topology.scale is None:
             del document["topology"]["scale"]
+        if not self.traces:
+            del document["traces"]
         return document
+
+
+def _written_link(wan: WanSpec) -> dict[str, Any]:
+    """Return ``wan`` with every default filled in, but without keys of changes that there are not."""
+    document = wan.model_dump(mode="json")
+    return {name: value for name, value in document.items() if name in FIGURES or getattr(wan, name)}

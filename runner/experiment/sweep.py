@@ -13,7 +13,7 @@ MAX_SWEEP_POINTS = 1000
 MAX_TRIALS = 100_000
 """The most trials in one run. Each trial is a folder."""
 
-ONE_FOR_THE_RUN = {"name", "sweep", "repeats", "seed", "engine", "clock", "dilation", "variants"}
+ONE_FOR_THE_RUN = {"name", "traces", "sweep", "repeats", "seed", "engine", "clock", "dilation", "variants"}
 
 
 def value_text(value: Any) -> str:

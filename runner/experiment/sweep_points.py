@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ from ground.shown_text import one_line, shortened, shown
 from ground.strict_model import InputError, parse_model, prefixed
 from ground.yaml_document import read_document
 from netem_profiles.preset import load_preset
+from netem_profiles.traces.load_trace import load_trace, named_traces, trace_text
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.field_path import override_source, with_override, with_value
 from runner.experiment.sweep import combinations, swept_paths, value_text
 from testbed.network.links.link_conditions import LinkConditions
+from testbed.network.links.over_time.condition_trace import ConditionTrace
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 
@@ -22,7 +25,8 @@ from testbed.network.topology_spec import TopologySpec
 class SweepPointSpec:
     """One combination of swept values and its network.
 
-    ``values`` holds the swept values as text by path. ``source`` starts error messages.
+    ``values`` holds the swept values as text by path. ``source`` starts error messages. ``traces`` has the text of each
+    trace that a link names, by its path as written.
     """
 
     index: int
@@ -30,6 +34,7 @@ class SweepPointSpec:
     spec: ExperimentSpec
     topology: Topology
     source: str
+    traces: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Mapping[str, Any], str]:
@@ -86,12 +91,13 @@ def sweep_point_specs(
             with prefixed(f"{source}: sweep: {path}: "):
                 swept = with_value(swept, paths[path], value)
         own = parse_model(ExperimentSpec, with_topology_inline(swept, directory, here), here) if texts else spec
-        earlier = seen.setdefault(json.dumps(own.document(), sort_keys=True), texts)
+        content = json.dumps(own.document(), sort_keys=True).encode()
+        earlier = seen.setdefault(sha256(content).hexdigest(), texts)
         if earlier is not texts:
             raise InputError(f"{source}: sweep: {_same_values(earlier, texts)}")
         with prefixed(f"{here}: "):
-            topology = _resolve_wan(own.topology, directory)
-        yield SweepPointSpec(index, texts, own, topology, here)
+            topology, traces = _resolve_wan(own, directory)
+        yield SweepPointSpec(index, texts, own, topology, here, traces)
 
 
 def _same_values(earlier: Mapping[str, str], texts: Mapping[str, str]) -> str:
@@ -104,18 +110,26 @@ def _file_name(path: Path) -> str:
     return path.stem if path.stem.isprintable() and len(path.stem) <= 80 else "experiment"
 
 
-def _resolve_wan(spec: TopologySpec, directory: Path) -> Topology:
+def _resolve_wan(experiment: ExperimentSpec, directory: Path) -> tuple[Topology, dict[str, str]]:
+    """Return the network, and the text of each trace that its links name."""
+    spec = experiment.topology
     names = [datacenter.name for datacenter in spec.datacenters]
     linked = {ends for link in spec.links for ends in ((link.ends, link.ends[::-1]) if link.between else (link.ends,))}
-    for field in ("wan", "profile", "scale"):
-        if len(names) == 1 and getattr(spec, field) is not None:
-            raise InputError(f"topology.{field}: one datacenter has no WAN: leave {field} out or add a datacenter")
+    for name in ("wan", "profile", "scale"):
+        if len(names) == 1 and getattr(spec, name) is not None:
+            raise InputError(f"topology.{name}: one datacenter has no WAN: leave {name} out or add a datacenter")
     if spec.wan is None and spec.profile is None and len(linked) < len(names) * (len(names) - 1):
         raise InputError(
             "topology.wan: no network between the datacenters is given: give wan, like "
             "{latency: 40ms, rate: 10Gbit}, or a profile"
         )
-    return resolve_topology(spec, _profile(spec, names, directory))
+    texts: dict[str, str] = {}
+    traces: dict[str, ConditionTrace] = {}
+    for each in named_traces(spec):
+        texts[each.file] = trace_text(each, experiment.traces, directory)
+        traces[each.key] = load_trace(each, texts[each.file], experiment.traces, directory)
+    preset = _profile(spec, names, directory)
+    return resolve_topology(spec, preset, traces, experiment.seed), texts
 
 
 def _profile(

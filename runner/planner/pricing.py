@@ -15,6 +15,7 @@ from runner.simulator.simulation import Simulation
 from runner.simulator.training.training import Pulse
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import TcpEffects
+from testbed.network.course_extremes import as_begun
 from testbed.network.topology import Topology
 
 _MOST_ITERATIONS = 3
@@ -49,13 +50,15 @@ class Pricer:
 
     def price(self, variant: ResolvedVariant, pulse: Pulse | None = None) -> Price:
         """Simulate a variant and return its price. ``pulse`` is told how far it is, and may end it by raising."""
+        # A plan is for the network as it is when training begins: how long it will run is not known.
+        topology = as_begun(self.topology)
         simulation = simulate_variant(
-            self.topology, variant, self.iterations.iterations, effects=self.effects, one_part=True, pulse=pulse
+            topology, variant, self.iterations.iterations, effects=self.effects, one_part=True, pulse=pulse
         )
         price = price_of(simulation, variant, self.context, self.iterations.warmup)
         if not self.explained:
             return price
-        return replace(price, bottleneck=bottleneck_of(self.topology, variant, simulation, self.iterations.warmup))
+        return replace(price, bottleneck=bottleneck_of(topology, variant, simulation, self.iterations.warmup))
 
 
 class AheadPricing(Protocol):

@@ -14,6 +14,7 @@ from results.records.trial_id import TrialId
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.sweep import MAX_TRIALS
 from runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs, with_topology_inline
+from runner.resolve.checks.changing_links import check_changes, check_changing_links_train
 from runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from runner.resolve.demand import NetworkDemand, network_demand
 from runner.resolve.resolved_variant import ResolvedVariant
@@ -24,6 +25,9 @@ from workloads.profiles.measured_conditions import MeasuredConditions
 
 MAX_PLACES = 10_000_000
 """The most hosts and placed stages, each a few hundred bytes, in all sweep points and variants of a run together."""
+
+MAX_TRACE_CHARACTERS = 16 * 2**20
+"""The longest traces of links of all sweep points together: a run's manifest has them."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,7 @@ def resolve_experiment(
     document = _with_run_located(with_topology_inline(document, directory, source), directory)
     spec = parse_model(ExperimentSpec, document, source)
     points: list[SweepPoint] = []
+    traces: dict[str, str] = {}
     places = 0
     for point in sweep_point_specs(spec, document, source, directory):
         places += len(point.topology.hosts)
@@ -156,13 +161,15 @@ def resolve_experiment(
         places += sum(len(variant.placement.places) for variant in resolved.variants)
         _check_places(places, f"{source}: training.stages")
         points.append(resolved)
+        traces |= point.traces
+        _check_traces(traces, source)
     trials = len(points) * len(spec.variants) * spec.repeats
     if trials > MAX_TRIALS:
         raise InputError(
             f"{source}: repeats: {trials} trials at all points of all variants, more than the {MAX_TRIALS} of one "
             "run: give fewer repeats, or split the run"
         )
-    return Experiment(spec, tuple(points))
+    return Experiment(spec.model_copy(update={"traces": traces}), tuple(points))
 
 
 def _with_run_located(document: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
@@ -174,6 +181,14 @@ def _with_run_located(document: Mapping[str, Any], directory: Path) -> Mapping[s
     if not isinstance(run, str) or not run.strip():
         return document
     return {**document, "compute": {**compute, "from": str((directory / run).resolve())}}
+
+
+def _check_traces(traces: Mapping[str, str], source: str) -> None:
+    if sum(map(len, traces.values())) > MAX_TRACE_CHARACTERS:
+        raise InputError(
+            f"{source}: topology: the traces of all links and sweep points together have more than "
+            f"{MAX_TRACE_CHARACTERS >> 20} MiB, which every run keeps: give shorter ones, or split the sweep"
+        )
 
 
 def _check_places(places: int, field: str) -> None:
@@ -188,6 +203,8 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
     spec, training = point.spec, point.spec.training
     if trains:
         check_packets_arrive(spec.topology, point.topology)
+        check_changing_links_train(point.topology)
+        check_changes(spec, point.topology)
     if training.iterations <= training.warmup:
         raise InputError(
             f"training.iterations: {training.iterations}, of which {training.warmup} warm up, leaves none to "

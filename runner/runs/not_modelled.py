@@ -16,12 +16,15 @@ from runner.experiment.sweep_points import SweepPointSpec
 from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
+from testbed.network.links.link_conditions import LinkConditions
+from testbed.network.links.wan_link import WanLink
 from testbed.network.topology import Topology
 
 MODELLED_CONGESTION_CONTROLS = frozenset({"cubic", "reno"})
 """The two differ only after a loss, which the simulator does not have. It treats any other control like them."""
 
 _TAKEN_EARLY = 2
+_OVER_TIME = "over time"
 
 
 def links_without(topology: Topology) -> tuple[NotModelled, ...]:
@@ -32,13 +35,35 @@ def links_without(topology: Topology) -> tuple[NotModelled, ...]:
     found = []
     for link in topology.wan:
         for each in NOT_SIMULATED:
-            values = [getattr(conditions.impairments, each.field) for _, conditions in link.directions]
+            values = [max(getattr(conditions.impairments, each.field) for conditions in every) for every in _ever(link)]
             alike = len(set(values)) == 1
             for (ends, _), value in zip(link.directions[: 1 if alike else 2], values, strict=False):
                 if value:
                     configured = format_duration(value) if each.is_duration else format_fraction(value)
                     where: Any = {"links": (ends,)} if alike else {"directions": (ends,)}
                     found.append(NotModelled(f"topology.wan.{each.name}", configured, **where))
+    return gathered(found)
+
+
+def _ever(link: WanLink) -> list[Collection[LinkConditions]]:
+    """Return all the conditions that each direction of a link ever has."""
+    return [
+        (conditions,) if course is None else course.distinct
+        for (_, conditions), course in zip(link.directions, link.courses, strict=True)
+    ]
+
+
+def links_that_change(topology: Topology) -> tuple[NotModelled, ...]:
+    """Return the links that change while training runs, which a plan takes as they are when it begins."""
+    found = []
+    for link in topology.wan:
+        there, back = link.courses
+        if there is not None and back is not None:
+            found.append(NotModelled("topology.wan.changes", _OVER_TIME, links=(link.between,)))
+        else:
+            found += [
+                NotModelled("topology.wan.changes", _OVER_TIME, directions=(ends,)) for ends in link.course_by_ends
+            ]
     return gathered(found)
 
 
@@ -104,7 +129,12 @@ def planned_without(spec: ExperimentSpec, topology: Topology) -> tuple[NotModell
     if not planned:
         return ()
     drawn = [NotModelled(*drawn_times(spec), variants=tuple(planned))] if spec.compute.varies else []
-    return gathered([*simulated_without(spec, topology, planned), *drawn])
+    return gathered([*simulated_without(spec, topology, planned), *drawn, *links_that_change(topology)])
+
+
+def planned_for_begin(spec: ExperimentSpec, topology: Topology) -> tuple[NotModelled, ...]:
+    """Return what a simulation models and the planner that placed its stages did not; () if it placed none."""
+    return links_that_change(topology) if any(variant.placement == AUTO for variant in spec.variants) else ()
 
 
 def drawn_times(spec: ExperimentSpec) -> tuple[str, str]:
@@ -136,3 +166,5 @@ def left_out_of_plan(points: Sequence[SweepPointSpec]) -> Iterator[str]:
         yield "a plan is of training alone: prefill has no part in it"
     if any(point.spec.compute.varies for point in points):
         yield "a plan takes compute times as they usually are: none is drawn"
+    if any(point.topology.changes for point in points):
+        yield "a plan takes links as they are when training begins: none changes"

@@ -10,7 +10,7 @@ from results.text.number_text import count_text
 from runner.experiment.quantities import AUTO
 from runner.resolve.experiment import Experiment
 from runner.runs.cut_connections import cut_lines
-from runner.runs.not_modelled import left_to_times, simulated_without
+from runner.runs.not_modelled import left_to_times, planned_for_begin, simulated_without
 from runner.runs.progress import Progress
 from runner.runs.recorded.placement_searches import cut_off_lines
 from runner.runs.recorded.profile_record import deterministic_profile_lines
@@ -65,3 +65,5 @@ def _left_out(experiment: Experiment) -> Iterator[str]:
         yield f"dilation {spec.dilation:g} is for a machine that cannot keep up: a simulation needs none"
     if without := not_modelled_text(each for point in points for each in simulated_without(point.spec, point.topology)):
         yield f"not modelled: {without}: the figures are those without"
+    if any(planned_for_begin(point.spec, point.topology) for point in points):
+        yield "placement auto: the planner takes links as they are when training begins"

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from results.records.run_store import TrialRecord, write_trial
+from results.records.run_store import Rows, TrialRecord, write_trial
 from results.records.schema import PrefillRequest
 from results.records.span_log import SpanLogHeader
 from results.records.trial_columns import TrialCounters, TrialSpans
 from results.records.trial_id import TrialId
-from results.records.trial_tables import LINK_TABLE, PREFILL_TABLE
+from results.records.trial_tables import CHANGES_TABLE, LINK_TABLE, PREFILL_TABLE, TrialTable
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
@@ -23,6 +23,7 @@ from runner.runs.recorded.bound_record import bound_facts
 from runner.runs.recorded.plan_record import plan_facts
 from runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
 from runner.runs.recorded.variation_record import variation_facts
+from runner.simulated_runs.simulated_changes import link_changes
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import Simulate, Simulation
 from runner.tcp.effects import effects_of
@@ -97,10 +98,16 @@ def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:
         for rank, place in enumerate(variant.placement.places)
     ]
     owners += _pool_owners(variant, len(owners))
+    tables: dict[TrialTable, Rows] = {
+        LINK_TABLE: link_counters(trial.topology, simulation),
+        PREFILL_TABLE: requests,
+    }
+    if trial.topology.changes:
+        tables[CHANGES_TABLE] = link_changes(trial.topology, int(simulation.spans.end_ns.max(initial=0)))
     return TrialRecord(
         trial.id,
         TrialSpans(owners, simulation.spans),
-        {LINK_TABLE: link_counters(trial.topology, simulation), PREFILL_TABLE: requests},
+        tables,
         facts={
             "warmup_iterations": trial.warmup,
             "tokens_per_iteration": trial.tokens_per_iteration,

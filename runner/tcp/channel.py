@@ -19,12 +19,18 @@ not the sender."""
 class Channel(Protocol):
     """A channel. Transfers leave one after the other in the order in which they are queued, each once it is available.
 
-    A byte arrives ``line.latency_ns`` after it has left. ``history`` has three numbers for each stretch in which bytes
+    ``line`` is the line as it is now. ``history`` has three numbers for each stretch in which bytes
     left at a constant rate: start (ns), end (ns) and payload bytes.
     """
 
     line: Line
     history: "array[int]"
+
+    def arrival_ns(self, left_ns: int) -> int:
+        """Return when a byte arrives that has left at that time."""
+
+    def report_ns(self, now_ns: int) -> int:
+        """Return when the sender knows what the receiver reports now."""
 
     def queue(
         self,
@@ -72,6 +78,14 @@ class PrivateChannel:
         copied.history.extend(self.history)
         copied._free_ns, copied.accepted_ns = self._free_ns, self.accepted_ns
         return copied
+
+    def arrival_ns(self, left_ns: int) -> int:
+        """Return what ``Channel.arrival_ns`` describes."""
+        return left_ns + self.line.latency_ns
+
+    def report_ns(self, now_ns: int) -> int:
+        """Return what ``Channel.report_ns`` describes."""
+        return now_ns + self.line.return_ns
 
     @property
     def free_ns(self) -> int:

@@ -12,6 +12,7 @@ from ground.strict_model import InputError
 from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.links.link_course import LinkCourse
 from testbed.network.links.link_resolution import resolve_links
+from testbed.network.links.over_time.condition_trace import ConditionTrace
 from testbed.network.links.wan_link import WanLink
 from testbed.network.topology_spec import TopologySpec
 
@@ -179,17 +180,23 @@ def check_does_not_change(topology: Topology, where: str, what: str, elsewhere: 
             )
 
 
-def resolve_topology(spec: TopologySpec, preset: Mapping[frozenset[str], LinkConditions] | None = None) -> Topology:
+def resolve_topology(
+    spec: TopologySpec,
+    preset: Mapping[frozenset[str], LinkConditions] | None = None,
+    traces: Mapping[str, ConditionTrace] | None = None,
+    seed: int = 0,
+) -> Topology:
     """Fill in every default.
 
-    ``preset`` has the link of each pair of datacenters and is given if and only if ``spec.profile`` is set. Raise
-    InputError for names that clash, and for links that ``resolve_links`` refuses.
+    ``preset`` has the link of each pair of datacenters and is given if and only if ``spec.profile`` is set; ``traces``
+    and ``seed`` are those of ``resolve_links``. Raise InputError for names that clash, and for links that
+    ``resolve_links`` refuses.
     """
     names = [datacenter.name for datacenter in spec.datacenters]
     for position, name in enumerate(names):
         if name in names[:position]:
             raise InputError(f"topology.datacenters.{position}.name: {name!r} is given twice, give each its own name")
-    links = resolve_links(spec, preset)
+    links = resolve_links(spec, preset, traces, seed)
     datacenters = tuple(
         Datacenter(
             entry.name,

@@ -1,27 +1,28 @@
 """Define the section ``topology`` of the experiment file. Latencies are one-way."""
 
 import re
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
     WithJsonSchema,
-    create_model,
     field_validator,
     model_validator,
 )
 
-from ground.impairments import UNIMPAIRED
 from ground.shown_text import shown
-from ground.strict_model import Model, StrictModel
-from ground.units import DurationNs, Fraction, RateBps, format_duration
+from ground.strict_model import StrictModel
+from ground.units import RateBps
+from testbed.network.links.figures_spec import DelayNs, FiguresSpec, without_defaults
+from testbed.network.links.over_time.course_spec import EventSpec, Loop, WrittenTrace
+from testbed.network.links.over_time.generate_spec import GenerateSpec
 
-MAX_DELAY_NS = 60 * 10**9
 MAX_HOSTS_PER_DATACENTER = 65_536
 MAX_DATACENTERS = 250
 MAX_SCALE = 1000
+MAX_EVENTS = 1000
 MAX_HOSTS = 2**20
 """Limit of all datacenters together."""
 
@@ -37,18 +38,9 @@ def _check_name(name: str) -> str:
     return name
 
 
-def _check_delay(delay_ns: int) -> int:
-    if delay_ns > MAX_DELAY_NS:
-        raise ValueError(
-            f"{format_duration(delay_ns)} is above the {format_duration(MAX_DELAY_NS)} that a link may have"
-        )
-    return delay_ns
-
-
 Name = Annotated[
     str, AfterValidator(_check_name), WithJsonSchema({"title": "name", "type": "string", "pattern": f"^{_NAME}$"})
 ]
-DelayNs = Annotated[DurationNs, AfterValidator(_check_delay)]
 
 
 class DatacenterSpec(StrictModel):
@@ -94,43 +86,37 @@ class IntraSpec(StrictModel):
     )
 
 
-def _with_impairments(model: type[Model]) -> type[Model]:
-    """Add a field for each impairment to a model."""
-    fields: dict[str, Any] = {
-        each.name: (
-            DelayNs if each.is_duration else Fraction,
-            Field(default=none, description=each.description, examples=[each.example]),
-        )
-        for each, none in UNIMPAIRED.items()
-    }
-    return create_model(model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields)
+class WanSpec(FiguresSpec):
+    """Latency, rates and impairments of a WAN link, and how they change while training runs."""
 
-
-@_with_impairments
-class WanSpec(StrictModel):
-    """Latency, rates and impairments of a WAN link."""
-
-    latency: DelayNs = Field(
-        default=0, description="One-way latency between two datacenters, 60s at most.", examples=["40ms"]
-    )
-    rate: RateBps = Field(
+    trace: WrittenTrace | None = Field(
         default=None,
-        description="Rate of the trunk between two datacenters, in each direction.",
-        examples=["10Gbit", "unlimited"],
+        description="How the link changes: the path of a CSV file, relative to the experiment file, with the column "
+        "`t_s` and any of `latency`, `rate`, `node_pair_rate`, `jitter`, `loss` and `up`. A column left out and an "
+        "empty cell keep the constant value. The last row holds.",
+        examples=["drift.csv", {"mahimahi": "driving.down"}],
     )
-    node_pair_rate: RateBps = Field(
+    loop: Loop = Field(
+        default=False,
+        description="Whether `trace` or `generate` of the same entry begins anew: a duration is the period, and `true` "
+        "takes the time of the last row, or the length.",
+        examples=[True, "10min"],
+    )
+    events: tuple[EventSpec, ...] = Field(
+        default=(),
+        max_length=MAX_EVENTS,
+        description="Changes at given times, above those of `trace` and `generate`.",
+        examples=[[{"at": "30s", "for": "5s", "down": True}, {"at": "60s", "rate": "1Gbit"}]],
+    )
+    generate: GenerateSpec | None = Field(
         default=None,
-        description="Cap on what each pair of hosts sends across the trunk, in each direction.",
-        examples=["5Gbit"],
+        description="Changes that are drawn from `seed` and the names of the link's ends: synthetic, and called so in "
+        "reports.",
+        examples=[{"length": "120s", "outages": {"mtbf": "40s", "mttr": "2s"}}],
     )
 
 
-def _without_defaults(schema: dict[str, Any]) -> None:
-    for field in schema["properties"].values():
-        field.pop("default", None)
-
-
-class PairSpec(WanSpec):
+class PairSpec(FiguresSpec):
     """The link of one pair of datacenters, alike in both directions."""
 
     between: tuple[str, str] = Field(
@@ -143,10 +129,11 @@ class LinkSpec(WanSpec):
     """What differs on one link: in both directions with ``between``, in one of them with ``from`` and ``to``.
 
     Fields left out keep their value: that of ``wan`` or the network preset and, for one direction, that of the entry of
-    both. The order of the entries does not matter.
+    both. A figure that an entry gives is no longer changed by the ``trace``, ``generate`` or ``events`` of those. The
+    order of the entries does not matter.
     """
 
-    model_config = ConfigDict(json_schema_extra=_without_defaults)
+    model_config = ConfigDict(json_schema_extra=without_defaults)
 
     between: tuple[str, str] | None = Field(
         default=None,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.resolve.experiment import Experiment, SweepPoint
-from runner.runs.not_modelled import as_written, planned_without, simulated_without
+from runner.runs.not_modelled import as_written, planned_for_begin, planned_without, simulated_without
 from runner.runs.recorded.machine_facts import machine_facts
 from runner.runs.recorded.placement_searches import search_facts
 from runner.runs.recorded.profile_record import profile_facts
@@ -69,9 +69,10 @@ def gather_manifest(
 def _without(point: SweepPoint) -> dict[str, Any]:
     """Return what the simulation of a sweep point, or the planner that placed its stages, does not model."""
     simulated = point.spec.engine == "simulate"
+    planned = planned_for_begin if simulated else planned_without
     return {
         "not_modelled": as_written(simulated_without(point.spec, point.topology) if simulated else ()),
-        "planned_without": as_written(() if simulated else planned_without(point.spec, point.topology)),
+        "planned_without": as_written(planned(point.spec, point.topology)),
     }
 
 

@@ -7,6 +7,16 @@ from dataclasses import dataclass, replace
 from runner.resolve.placement import StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.event_queue import EventQueue
+from runner.simulator.network.changing.changing_channel import ChangingChannel
+from runner.simulator.network.changing.changing_links import (
+    changing_path,
+    follow_pair,
+    follow_trunk,
+    pair_range_bps,
+    trunk_range_bps,
+)
+from runner.simulator.network.changing.changing_path import ChangingPath, pair_bps, trunk_bps
+from runner.simulator.network.changing.retransmission import Retransmission
 from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
 from runner.simulator.network.shared_channel import SharedChannel
 from runner.tcp.channel import Channel, PrivateChannel
@@ -110,15 +120,22 @@ class Network:
             ports={numbers[resource] for resource in binding if resource[0] == "port" and resource not in alone},
         )
         opposites = self._opposites(ends)
+        paths = {pair: path for pair in ends if (path := self._path(pair)) is not None}
         flows: dict[_Hosts, NodePairFlow] = {}
         channels: dict[Ends, Channel] = {}
         for pair in ends:
             own = [resource for resource in crossed[pair] if resource in binding]
             hosts = _hosts(pair)
-            if any(users[resource] > 1 for resource in own) or hosts in opposites:
+            if any(users[resource] > 1 for resource in own) or hosts in opposites or pair in paths:
                 if hosts not in flows:
                     flows[hosts] = NodePairFlow(len(flows), sorted(numbers[resource] for resource in own))
                 # A large ring inside a datacenter has millions of stretches, of which nothing is reported.
+                if pair in paths:
+                    retransmission = Retransmission(paths[pair], self.dilation) if self._has_tcp else None
+                    channels[pair] = ChangingChannel(
+                        paths[pair], self.window(pair), flows[hosts], capacity, retransmission
+                    )
+                    continue
                 keeps = pair[0].datacenter != pair[1].datacenter or self.arrival_host(pair) in watched
                 channels[pair] = SharedChannel(
                     self.line(pair), self.window(pair), flows[hosts], capacity, keeps_history=keeps
@@ -129,7 +146,40 @@ class Network:
                 channels[pair] = PrivateChannel(line, self.window(pair), whole)
         for hosts, opposite in opposites.items():
             flows[hosts].opposite = flows[opposite]
+        self._follow(paths, events, capacity, flows, numbers)
         return channels
+
+    def _path(self, ends: Ends) -> ChangingPath | None:
+        """Return the path between two places if its link changes."""
+        return changing_path(self.topology, ends, headers=self.effects.headers) if self.topology.changes else None
+
+    @property
+    def _has_tcp(self) -> bool:
+        return self.effects.window or self.effects.slow_start
+
+    def _follow(
+        self,
+        paths: Mapping[Ends, ChangingPath],
+        events: EventQueue,
+        capacity: SharedCapacity,
+        flows: Mapping[_Hosts, NodePairFlow],
+        numbers: Mapping[Resource, int],
+    ) -> None:
+        """Let capacities change as the links do."""
+        crossing: dict[Resource, dict[NodePairFlow, None]] = {}
+        own = {resource: path for pair, path in paths.items() for resource in self._resources(pair)}
+        for pair in paths:
+            for resource in self._resources(pair):
+                crossing.setdefault(resource, {})[flows[_hosts(pair)]] = None
+        for resource, crossed in crossing.items():
+            number, path = numbers.get(resource), own[resource]
+            if number is None or resource[0] == "port":
+                continue
+            if resource[0] == "node_pair":
+                (flow,) = crossed
+                follow_pair(events, capacity, path, number, flow)
+            else:
+                follow_trunk(events, capacity, path, number, list(crossed), parts=self.equal_parts)
 
     def _opposites(self, wanted: Iterable[Ends]) -> dict[_Hosts, _Hosts]:
         """Return the node pairs whose acknowledgements may wait noticeably, each with the opposite pair.
@@ -174,10 +224,24 @@ class Network:
         if one.datacenter == other.datacenter:
             return found
         conditions = self.topology.conditions(one.datacenter, other.datacenter)
-        if conditions.pair_rate_bps is not None:
-            found["node_pair", one.host.name, other.host.name] = conditions.pair_rate_bps
-        if conditions.rate_bps is not None:
-            found["trunk", one.datacenter, other.datacenter] = max(conditions.rate_bps // self.equal_parts, 1)
+        changes = self._path(ends) is not None
+        if conditions.pair_rate_bps is not None or changes:
+            found["node_pair", one.host.name, other.host.name] = pair_bps(conditions)
+        if conditions.rate_bps is not None or (changes and self._ranges(ends).get(("trunk", *_datacenters(ends)))):
+            found["trunk", one.datacenter, other.datacenter] = max(trunk_bps(conditions) // self.equal_parts, 1)
+        return found
+
+    def _ranges(self, ends: Ends) -> dict[Resource, tuple[int, int]]:
+        """Return the least and the largest capacity of each resource that a channel crosses and that changes."""
+        path = self._path(ends)
+        if path is None:
+            return {}
+        found: dict[Resource, tuple[int, int]] = {
+            ("node_pair", ends[0].host.name, ends[1].host.name): pair_range_bps(path)
+        }
+        if (trunk := trunk_range_bps(path)) is not None:
+            least_bps, most_bps = (max(bps // self.equal_parts, 1) for bps in trunk)
+            found["trunk", *_datacenters(ends)] = least_bps, most_bps
         return found
 
     def _in_first_part(self, place: StagePlace) -> StagePlace:
@@ -188,17 +252,27 @@ class Network:
     def _binding(self, crossed: Mapping[Ends, Mapping[Resource, int]]) -> dict[Resource, int]:
         """Return the resources that can be a bottleneck, without those that can carry all their node pairs at once."""
         capacities = {resource: bps for resources in crossed.values() for resource, bps in resources.items()}
+        ranges = {resource: each for ends in crossed for resource, each in self._ranges(ends).items()}
         most_bps: dict[Resource, dict[tuple[str, str], int]] = {}
         for (one, other), resources in crossed.items():
             hosts = one.host.name, other.host.name
             for resource in resources:
-                narrower = [bps for each, bps in resources.items() if _RESOURCES[each[0]] < _RESOURCES[resource[0]]]
+                narrower = [
+                    ranges[each][1] if each in ranges else bps
+                    for each, bps in resources.items()
+                    if _RESOURCES[each[0]] < _RESOURCES[resource[0]]
+                ]
                 most_bps.setdefault(resource, {})[hosts] = min(narrower, default=capacities[resource] + 1)
         return {
             resource: bps
             for resource, bps in capacities.items()
-            if resource[0] == "node_pair" or sum(most_bps[resource].values()) > bps
+            if resource[0] == "node_pair"
+            or sum(most_bps[resource].values()) > (ranges[resource][0] if resource in ranges else bps)
         }
+
+
+def _datacenters(ends: Ends) -> tuple[str, str]:
+    return ends[0].datacenter, ends[1].datacenter
 
 
 def _hosts(ends: Ends) -> _Hosts:

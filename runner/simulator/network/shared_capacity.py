@@ -3,13 +3,15 @@
 A resource is a node pair, a trunk or a host's port. It is shared between node pairs, as by the testbed's queues. A node
 pair's rate is split evenly between its channels that send; bursts that windows have let out at once are served first
 come, first served. Whenever node pairs begin or stop sending, the rates of all affected node pairs are recomputed, once
-for all changes of one instant. Node pairs that are alike are recomputed together.
+for all changes of one instant. Node pairs that are alike are recomputed together. The capacity of a resource may change
+at any time (``SharedCapacity.change``).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.network.alike import Group, Groups, Hub, Path, Port, StreamKey, part_bps, share_fairly
+from runner.simulator.network.changing.capacity_course import CapacityCourse
 from runner.simulator.network.stream import Sender, Stream
 
 
@@ -22,6 +24,7 @@ class NodePairFlow:
 
     __slots__ = (
         "channels",
+        "courses",
         "fixed_bps",
         "group",
         "hubs_most_bps",
@@ -40,6 +43,8 @@ class NodePairFlow:
         self.channels = 0
         self.sending: dict[Sender, None] = {}
         self.opposite: NodePairFlow | None = None
+        self.courses: list[CapacityCourse] = []
+        """Those of the resources on its path whose capacities change."""
         self.path: Path | None = None
         self.hubs_most_bps: tuple[int, ...] = ()
         self.port: _HostPort | None = None
@@ -96,7 +101,7 @@ class SharedCapacity:
         ports: Collection[int] = (),
     ) -> None:
         self.events = events
-        self._capacities_bps = capacities_bps
+        self._capacities_bps = dict(capacities_bps)
         self._own = frozenset(own)
         self._ports = {number: _HostPort(capacities_bps[number]) for number in ports}
         self._hubs = {
@@ -128,19 +133,41 @@ class SharedCapacity:
         """Let ``channel`` of ``flow`` send from now on. It gets its rate at the same instant."""
         flow.sending[channel] = None
         self._touch(flow, now_ns)
+        for course in flow.courses:
+            course.wake(now_ns)
+
+    def change(self, number: int, capacity_bps: int, flows: Iterable[NodePairFlow], now_ns: int) -> None:
+        """Let a resource, which all of ``flows`` cross and no other flow, have another capacity from now on."""
+        if capacity_bps == self._capacities_bps[number]:
+            return
+        self._capacities_bps[number] = capacity_bps
+        if number in self._hubs:
+            self._hubs[number].capacity_bps = capacity_bps
+        for flow in flows:
+            for channel in flow.sending:
+                if channel.stream is not None:
+                    channel.leave()
+            self._release(flow)
+            flow.path = None
+            if flow.sending:
+                self._touch(flow, now_ns)
 
     def stop(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
         """Handle that ``channel`` of ``flow`` has stopped sending."""
         del flow.sending[channel]
         if not flow.sending:
             flow.fixed_bps = 0
-            if flow.group is not None:
-                flow.group.remove()
-                flow.group = None
-                self._configure(flow, -1)
-                if flow.port is not None:
-                    del flow.port.sending[flow]
+            self._release(flow)
         self._touch(flow, now_ns)
+
+    def _release(self, flow: NodePairFlow) -> None:
+        """Take a flow from those that limit each other."""
+        if flow.group is not None:
+            flow.group.remove()
+            flow.group = None
+            self._configure(flow, -1)
+            if flow.port is not None:
+                del flow.port.sending[flow]
 
     def _touch(self, flow: NodePairFlow, now_ns: int) -> None:
         if not self._touched:

@@ -57,6 +57,14 @@ class SharedChannel(Sender):
         self._part_ns: int | None = None
         self._carried_bits_ns = 0
 
+    def arrival_ns(self, left_ns: int) -> int:
+        """Return what ``Channel.arrival_ns`` describes."""
+        return left_ns + self.line.latency_ns
+
+    def report_ns(self, now_ns: int) -> int:
+        """Return what ``Channel.report_ns`` describes."""
+        return now_ns + self.line.return_ns
+
     def queue(
         self,
         available_ns: int,

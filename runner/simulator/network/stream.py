@@ -134,6 +134,20 @@ class Sender:
         remaining_ns = -(-self.left_bits_ns(now_ns) // rate_bps)
         self.events.at_turn(now_ns + remaining_ns if remaining_ns > 0 else now_ns, turn, self._end, turn)
 
+    def cut(self, now_ns: int) -> None:
+        """End the stretch now: it is what has left of it."""
+        if self.stream is not None:
+            self.leave()
+        left_bits_ns = self._left_bits_ns - self._rate_bps * self.payload_share * (now_ns - self._since_ns)
+        if now_ns > self._since_ns:
+            self._note(now_ns, left_bits_ns)
+            self._since_ns = now_ns
+        unsent_bytes = max(-(-left_bits_ns // self.bits_ns_per_byte), 0)
+        self._left_bits_ns = left_bits_ns - unsent_bytes * self.bits_ns_per_byte
+        self.part_bytes -= unsent_bytes
+        self._sends, self._turn, self._added_turn = False, _NEVER, _NEVER
+        self.ends(now_ns)
+
     def turn(self) -> int:
         """Return the turn of its end: that of the last change of its rate."""
         stream = self.stream

@@ -55,10 +55,10 @@ class OwnTransfers:
         self, now_ns: int, pipeline: int, microbatch: int, arrived: Arrived, released: Released | None = None
     ) -> None:
         """Queue a transfer."""
-        latency_ns = self._channel.line.latency_ns
+        channel = self._channel
 
         def left(start_ns: int, end_ns: int) -> None:
-            arrived(start_ns, end_ns, start_ns + latency_ns, end_ns + latency_ns)
+            arrived(start_ns, end_ns, channel.arrival_ns(start_ns), channel.arrival_ns(end_ns))
             if released is not None:
                 released(end_ns)
 
@@ -134,11 +134,11 @@ class SharedTransfers:
         self.channels[part.mate].queue(available_ns, part.size_bytes, part.left, striping)
 
     def _leaving(self, owner: int, mate: int, offer: _Offer, whole_ns: int) -> Callable[[int, int], None]:
-        line = self.channels[mate].line
+        channel = self.channels[mate]
 
         def left(start_ns: int, end_ns: int) -> None:
             end_ns = max(end_ns, whole_ns)
-            first_ns, last_ns = start_ns + line.latency_ns, end_ns + line.latency_ns
+            first_ns, last_ns = channel.arrival_ns(start_ns), channel.arrival_ns(end_ns)
             if mate != owner:
                 chunk_ns = self.gather.latency_ns + self.gather.duration_ns(self.chunk_bytes)
                 first_ns, last_ns = first_ns + chunk_ns, last_ns + chunk_ns

@@ -7,6 +7,7 @@ duration of a step is known only when it has left.
 from collections.abc import Callable, Sequence
 
 from runner.simulator.event_queue import EventQueue
+from runner.simulator.network.changing.changing_channel import ChangingChannel
 from runner.simulator.rings.ring_all_reduce import RingCut
 from runner.tcp.channel import Channel
 from testbed.network.flow_model.line import Line
@@ -36,7 +37,9 @@ class SharedRing:
         self.cut = cut
         self.stripings = [cut.stripings(count) for count in connections]
         self.events = events
-        self.awaits_room = awaits_room([channel.line for channel in channels], cut)
+        # Where latencies change, data may take longer around at some time.
+        changes = any(isinstance(channel, ChangingChannel) for channel in channels)
+        self.awaits_room = cut.window_holds_all if changes else awaits_room([channel.line for channel in channels], cut)
         self.awaited = [cut.awaited(step) for step in range(cut.steps)] if self.awaits_room else []
         self._rounds: dict[int, _Round] = {}
 
@@ -86,7 +89,7 @@ class _Round:
         if ring.awaits_room and self._ready_ns[position] >= 0:
             before = (position - 1) % self._count
             used = before, self._first_arrived[position], self._whole_arrived[position]
-            ring.events.at(now_ns + ring.channels[before].line.return_ns, self._used_reported, used)
+            ring.events.at(ring.channels[before].report_ns(now_ns), self._used_reported, used)
 
     def _used_reported(self, now_ns: int, what: tuple[int, int, int]) -> None:
         position, self._first_used[what[0]], self._whole_used[what[0]] = what
@@ -118,8 +121,8 @@ class _Round:
         ] >= step - 1:
             self._complete[position] = step
             self._left[position].remove(step)
-            latency_ns = self._ring.channels[position].line.latency_ns
-            self._ring.events.at(now_ns + latency_ns, self._segment_arrived, ((position + 1) % self._count, step))
+            arrival_ns = self._ring.channels[position].arrival_ns(now_ns)
+            self._ring.events.at(arrival_ns, self._segment_arrived, ((position + 1) % self._count, step))
         done = self._done[position]
         if done is not None and self._accepted[position] and self._whole_arrived[position] == steps - 1:
             self._done[position] = None
@@ -130,14 +133,15 @@ class _Round:
         events, channel = self._ring.events, self._ring.channels[position]
         first_bytes, rest_bytes = self._ring.cut.parts_bytes
         first, rest = self._ring.stripings[position]
-        latency_ns = channel.line.latency_ns
         chunk_left_ns = 0
 
         def chunk_left(_: int, end_ns: int) -> None:
             nonlocal chunk_left_ns
             chunk_left_ns = end_ns
             events.at(
-                max(end_ns, events.now_ns) + latency_ns, self._chunk_arrived, ((position + 1) % self._count, step)
+                channel.arrival_ns(max(end_ns, events.now_ns)),
+                self._chunk_arrived,
+                ((position + 1) % self._count, step),
             )
             if not rest_bytes:
                 rest_left(_, end_ns)

@@ -46,7 +46,7 @@ class SparseRing:
     def give_credit(self, position: int, segments: int, now_ns: int) -> None:
         """Report to the previous position that ``segments`` segments have been used at this one."""
         before = (position - 1) % len(self.channels)
-        self.events.at(now_ns + self.channels[before].line.return_ns, self._credited, (before, segments))
+        self.events.at(self.channels[before].report_ns(now_ns), self._credited, (before, segments))
 
     def _credited(self, now_ns: int, what: tuple[int, int]) -> None:
         position, segments = what
@@ -60,7 +60,7 @@ class SparseRing:
             ring_round, step = unsent.popleft()
 
             def left(_: int, end_ns: int, ring_round: "_Round" = ring_round, step: int = step) -> None:
-                arrival_ns = max(end_ns, events.now_ns) + channel.line.latency_ns
+                arrival_ns = channel.arrival_ns(max(end_ns, events.now_ns))
                 events.at(arrival_ns, ring_round.arrived, ((position + 1) % len(self.channels), step))
 
             channel.queue(now_ns, 1, left)

@@ -18,6 +18,9 @@
 - After an idle time of more than one retransmission timeout the window is halved for every whole timeout, down to 10
   segments (RFC 2861; Linux: ``tcp_cwnd_restart``). A window that had left slow start returns to its former size by slow
   start.
+- After an outage, the only loss here, a window is a segment (or 0.7 of what it was, if the timeout proves needless). It
+  returns to 0.7 of its former size by slow start. Then it grows like cubic's: ``C (t - K)^3 + W_max``, but no slower
+  than Reno's with the same losses (RFC 9438, sections 4.2 and 4.3; Linux: ``bictcp_update``).
 """
 
 from typing import Final
@@ -35,6 +38,12 @@ _TRAIN_SEGMENTS: Final = 2
 """Acknowledgements, each for two segments, form a train if they follow each other within 2 ms."""
 _TICK_NS: Final = 10_000_000
 """The tick of a kernel's clock at 100 Hz, as in virtual time."""
+_KEPT_PERCENT: Final = 70
+_US: Final = 1_000_000
+_RENO_SEGMENTS_OF_17: Final = 9
+"""Reno's window with cubic's decrease grows by 3 (1 - 0.7) / (1 + 0.7) = 9 / 17 segments a round (RFC 9438, 4.3)."""
+_MOST_GROWTH: Final = 2
+"""Cubic grows by at most half of its window a round."""
 _ALL: Final = 1 << 20
 """The fixed-point representation of all connections of a group; a part of them is a whole number up to this."""
 
@@ -43,6 +52,16 @@ def halvings(idle_ns: int, timeout_ns: int) -> int:
     """Return how often an idle time halves a window, as the kernel counts: in ticks, timeouts rounded up, idle down."""
     timeout_ticks = timeout_ns // _TICK_NS + 1
     return max(-(-(idle_ns // _TICK_NS) // timeout_ticks) - 1, 0)
+
+
+def _cube_root(value: int) -> int:
+    """Return the cube root, rounded down."""
+    root = 1 << -(-value.bit_length() // 3)
+    while True:
+        nearer = (2 * root + value // (root * root)) // 3
+        if nearer >= root:
+            return root
+        root = nearer
 
 
 class CongestionWindow:
@@ -58,6 +77,8 @@ class CongestionWindow:
         "_delay_ns",
         "_held",
         "_initial",
+        "_least_rtt_ns",
+        "_most",
         "_opening",
         "_part_opening",
         "_piecewise",
@@ -65,6 +86,7 @@ class CongestionWindow:
         "_round_left",
         "_rtt_ns",
         "_settled",
+        "_since_us",
         "_threshold",
     )
 
@@ -78,7 +100,9 @@ class CongestionWindow:
         self._connections = connections
         self._held = held_bytes
         self._delay_ns = min(max(rtt_ns // _DELAY_PART, _LEAST_DELAY_NS), _MOST_DELAY_NS)
-        self._rtt_ns = max(rtt_ns, 1)
+        self._rtt_ns = self._least_rtt_ns = max(rtt_ns, 1)
+        # After a loss: the window of a connection before it, in segments, and the time since slow start ended.
+        self._most = self._since_us = 0
         self._piecewise = piecewise
         self._round_left = self._round_acknowledged = 0
 
@@ -87,6 +111,7 @@ class CongestionWindow:
         copied = CongestionWindow(self._connections, self._initial, self._rtt_ns, self._held, piecewise=self._piecewise)
         copied._opening, copied._settled, copied._threshold = self._opening, self._settled, self._threshold
         copied._part_opening, copied._delay_ns = self._part_opening, self._delay_ns
+        copied._least_rtt_ns, copied._most, copied._since_us = self._least_rtt_ns, self._most, self._since_us
         copied._round_left, copied._round_acknowledged = self._round_left, self._round_acknowledged
         return copied
 
@@ -119,7 +144,7 @@ class CongestionWindow:
         opening = acknowledged_bytes * self._opening // size_bytes
         settled = acknowledged_bytes - opening
         back = min(settled, max(self._threshold - self._settled, 0))
-        settled = back + (settled - back) // _SETTLED_PART
+        settled = back + (self._regrown(settled - back) if self._most else (settled - back) // _SETTLED_PART)
         room = most_bytes - size_bytes
         opening = min(opening, room)
         leaves = self._held is not None and self._opening > 0 and self._judges(flown_bytes)
@@ -138,6 +163,52 @@ class CongestionWindow:
         least_opening = self._initial * self._part_opening // _ALL
         self._opening = max(self._opening // 2, least_opening)
         self._settled = max(self._settled // 2, self._initial - least_opening)
+
+    def lose(self, *, needless: bool) -> None:
+        """Handle a timeout after a loss: begin with a segment, or if it proved ``needless``, with 0.7 of the window."""
+        segment_bytes = self._connections * self._segment_bytes
+        size_bytes = self.size_bytes
+        # A window that is smaller than before its last loss makes room for others ("fast convergence").
+        before = self._most
+        self._most = max(size_bytes // segment_bytes, 1)
+        if self._most < before:
+            self._most = max(self._most * (100 + _KEPT_PERCENT) // 200, 1)
+        self._threshold = max(size_bytes * _KEPT_PERCENT // 100, 2 * segment_bytes)
+        self._opening, self._settled = 0, self._threshold if needless else segment_bytes
+        self._part_opening = self._since_us = 0
+
+    def path_changes(self, rtt_ns: int, held_bytes: int | None) -> None:
+        """Handle that a round trip lasts ``rtt_ns`` from now on, and what the line carries in it.
+
+        If it lasts longer by so much that acknowledgements look late, slow start ends: HyStart compares with the
+        shortest round trip ever.
+        """
+        self._rtt_ns, self._least_rtt_ns = max(rtt_ns, 1), min(self._least_rtt_ns, max(rtt_ns, 1))
+        self._delay_ns = min(max(self._least_rtt_ns // _DELAY_PART, _LEAST_DELAY_NS), _MOST_DELAY_NS)
+        if self._held is None:
+            return
+        self._held = held_bytes
+        late = rtt_ns - self._least_rtt_ns > self._delay_ns
+        if late and self._opening and self._judges(self.size_bytes):
+            self._settle(self._opening, 0)
+
+    @property
+    def _segment_bytes(self) -> int:
+        return self._initial // (self._connections * INITIAL_SEGMENTS)
+
+    def _regrown(self, acknowledged_bytes: int) -> int:
+        """Return by how much acknowledged bytes let the window grow after a loss, in congestion avoidance."""
+        connections, segment_bytes = self._connections, self._segment_bytes
+        size_bytes = max(self.size_bytes, 1)
+        self._since_us += self._rtt_ns * acknowledged_bytes // (size_bytes * 1000)
+        least = self._threshold // (connections * segment_bytes)
+        k_us = _cube_root(max(self._most - least, 0) * 10 * _US**3 // 4)
+        later_us = self._since_us + self._rtt_ns // 1000 - k_us
+        cubic_bytes = (4 * segment_bytes * later_us**3 // (10 * _US**3) + self._most * segment_bytes) * connections
+        reno_bytes = connections * segment_bytes * _RENO_SEGMENTS_OF_17 // 17
+        reno_bytes = self._threshold + self._since_us * 1000 * reno_bytes // self._rtt_ns
+        round_bytes = min(max(cubic_bytes, reno_bytes, size_bytes) - size_bytes, size_bytes // _MOST_GROWTH)
+        return round_bytes * acknowledged_bytes // size_bytes
 
     @property
     def is_initial(self) -> bool:

@@ -17,7 +17,8 @@ carries whole chunks, which ``testbed.network.flow_model.striping`` models.
   restart, like BBR. A timeout is RTT + 200 ms, the least that Linux adds. For a new connection it is three RTT if that
   is more, and decreases with every round (``tcp_rtt_estimator``).
 
-There is no loss: queues hold all bytes that windows let out.
+There is no loss but in outages: queues hold all bytes that windows let out. If latencies change, what has left before
+is acknowledged when it was to be (``TcpWindow.path_changes``).
 """
 
 from collections import deque
@@ -230,6 +231,55 @@ class TcpWindow:
             last.limited = last.limited or limited
         else:
             self._runs.append(_Run(start_ns, end_ns, size_bytes, delay or _NO_DELAY, limited))
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """The bytes that are not acknowledged, as of the last ``allowance``, but for those sent openly."""
+        return self._in_flight
+
+    @property
+    def timeout_ns(self) -> int:
+        """The retransmission timeout."""
+        return self._rtt_ns + self._variation_ns + self._waited_ns
+
+    @property
+    def open_bytes(self) -> int:
+        """The bytes that windows allow in flight; ``BOUNDED`` or more if none limits them."""
+        return self._allowed
+
+    def flights(self) -> list[tuple[int, int]]:
+        """Return of all that is in flight, in order, when it began to leave and when it is to be acknowledged."""
+        return [(run.start_ns, run.start_ns + self._rtt_ns + run.delay.later_ns) for run in self._runs]
+
+    def path_changes(self, rtt_ns: int, held_bytes: int, before_ns: int) -> None:
+        """Handle that a round trip lasts ``rtt_ns`` for all that leaves at ``before_ns`` or later.
+
+        The line carries ``held_bytes`` of payload in it, 0 without a rate.
+        """
+        earlier_ns = self._rtt_ns - rtt_ns
+        for run in self._runs:
+            if run.start_ns < before_ns:
+                run.start_ns += earlier_ns
+                run.end_ns += earlier_ns
+        self._rtt_ns = rtt_ns
+        if self._congestion is not None:
+            self._congestion.path_changes(rtt_ns, held_bytes or None)
+
+    def lose(self, now_ns: int, *, needless: bool) -> None:
+        """Handle a timeout that ends at ``now_ns``: nothing is in flight any more, and the window is narrower.
+
+        It is ``needless`` if bytes had arrived and only their acknowledgements were lost: then the window is halved
+        less (F-RTO: RFC 5682; Linux: ``tcp_process_loss``).
+        """
+        self.answered(now_ns)
+        if self._congestion is not None:
+            self._congestion.lose(needless=needless)
+
+    def answered(self, now_ns: int) -> None:
+        """Handle that all that is in flight is acknowledged at once."""
+        self._runs.clear()
+        self._in_flight = 0
+        self._last_sent_ns = max(self._last_sent_ns, now_ns)
 
     def _restart_if_idle(self, now_ns: int) -> None:
         congestion = self._congestion

@@ -1,10 +1,14 @@
 """Define the conditions of a link in one direction. Latencies are one-way."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ground.impairments import IMPAIRMENTS, UNIMPAIRED, Impairments
-from testbed.network.topology_spec import WanSpec
+from testbed.network.links.figures_spec import FIGURES, FiguresSpec
+
+Values = Mapping[str, Any]
+"""Some conditions of a link: values by the name of the field in an experiment file, or ``up``."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,17 @@ class LinkConditions:
     node_pair_rate_bps: int | None = None
     impairments: Impairments = UNIMPAIRED
     up: bool = True
+
+    @property
+    def arrives(self) -> bool:
+        """Whether anything that is sent arrives at all."""
+        return self.up and not any(each.if_all and value >= 1 for each, value in self.impairments.items())
+
+    def with_values(self, values: Values) -> "LinkConditions":
+        """Return the same with other values of some fields."""
+        own = {attribute: values[name] for name, attribute in _ATTRIBUTES.items() if name in values}
+        impairments = {each.field: values[each.name] for each in IMPAIRMENTS if each.name in values}
+        return replace(self, **own, impairments=replace(self.impairments, **impairments))
 
     def document(self) -> dict[str, Any]:
         """Return latency, rates and impairments in plain JSON types, all at one level, as in manifests."""
@@ -47,13 +62,10 @@ class LinkConditions:
         return min(rates, default=None)
 
 
-def conditions_of(spec: WanSpec, base: LinkConditions = LinkConditions()) -> LinkConditions:
+_ATTRIBUTES = {"latency": "latency_ns", "rate": "rate_bps", "node_pair_rate": "node_pair_rate_bps", "up": "up"}
+"""The attributes of a link's conditions, but its impairments, by the name of the field."""
+
+
+def conditions_of(spec: FiguresSpec, base: LinkConditions = LinkConditions()) -> LinkConditions:
     """Return a link as written; fields that are not written come from ``base``."""
-    written = spec.model_fields_set
-    impairments = {each.field: getattr(spec, each.name) for each in IMPAIRMENTS if each.name in written}
-    return LinkConditions(
-        latency_ns=spec.latency if "latency" in written else base.latency_ns,
-        rate_bps=spec.rate if "rate" in written else base.rate_bps,
-        node_pair_rate_bps=spec.node_pair_rate if "node_pair_rate" in written else base.node_pair_rate_bps,
-        impairments=replace(base.impairments, **impairments),
-    )
+    return base.with_values({name: getattr(spec, name) for name in FIGURES if name in spec.model_fields_set})

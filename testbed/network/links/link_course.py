@@ -1,12 +1,18 @@
 """Define how the conditions of one direction of a link change during a trial."""
 
+import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
 from testbed.network.links.link_conditions import LinkConditions
+
+MAX_CHANGES = 100_000
+"""The most changes of one course."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +95,27 @@ class LinkCourse:
             period_ns=None if self.period_ns is None else round(self.period_ns * factor),
         )
 
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over all changes and the period, hexadecimal."""
+        digest = sha256(str(self.period_ns).encode())
+        for change in self.changes:
+            digest.update(json.dumps([change.at_ns, change.conditions.document()], sort_keys=True).encode())
+        return digest.hexdigest()
+
     def document(self) -> dict[str, Any]:
-        """Return the course in plain JSON types, as in manifests."""
+        """Return what tells the course from others in plain JSON types, as in manifests.
+
+        A course may have ``MAX_CHANGES`` changes, so they stand for themselves in the experiment's document (its
+        events, generators and traces), from which the same course follows, and here as their number and digest.
+        """
         return {
             "source": self.source,
             "synthetic": self.synthetic,
             "period_ns": self.period_ns,
-            "changes": [{"at_ns": each.at_ns, **each.conditions.document()} for each in self.changes],
+            "changes": len(self.changes) - 1,
+            "last_change_ns": self.changes[-1].at_ns,
+            "sha256": self.digest,
         }
 
 

@@ -7,21 +7,31 @@ from itertools import combinations
 
 from ground.strict_model import InputError
 from ground.units import MAX_RATE_BPS, format_duration, format_rate
+from testbed.network.links.figures_spec import MAX_DELAY_NS
 from testbed.network.links.link_conditions import LinkConditions, conditions_of
+from testbed.network.links.link_course import LinkCourse
+from testbed.network.links.over_time.condition_trace import ConditionTrace
+from testbed.network.links.over_time.course_resolution import Courses, Level
 from testbed.network.links.wan_link import WanLink, link_of
-from testbed.network.topology_spec import MAX_DELAY_NS, LinkSpec, ScaleSpec, TopologySpec, WanSpec
+from testbed.network.topology_spec import LinkSpec, ScaleSpec, TopologySpec, WanSpec
 
 _Ends = frozenset[str] | tuple[str, str]
 """Both directions of a pair of datacenters, or the direction from the first to the second."""
 
 
-def resolve_links(spec: TopologySpec, preset: Mapping[frozenset[str], LinkConditions] | None) -> tuple[WanLink, ...]:
+def resolve_links(
+    spec: TopologySpec,
+    preset: Mapping[frozenset[str], LinkConditions] | None,
+    traces: Mapping[str, ConditionTrace] | None = None,
+    seed: int = 0,
+) -> tuple[WanLink, ...]:
     """Return the link of every two datacenters.
 
     ``preset`` or ``wan`` gives the first figures. Then come the entries of ``links`` for both directions, those for one
-    direction, and last ``scale``. Raise InputError for links between unknown datacenters, two entries for one pair or
-    direction, pairs that the preset does not cover, a jitter above the latency, and a scale without effect or beyond
-    the limits of a link.
+    direction, and last ``scale``. ``traces`` has the trace of every ``TraceSpec.key``, ``seed`` is that of drawn
+    changes. Raise InputError for links between unknown datacenters, two entries for one pair or direction, pairs that
+    the preset does not cover, changes that ``course_by_levels`` refuses, a jitter above the latency at any time, and a
+    scale without effect or beyond the limits of a link.
     """
     names = [datacenter.name for datacenter in spec.datacenters]
     default = conditions_of(spec.wan or WanSpec())
@@ -29,18 +39,30 @@ def resolve_links(spec: TopologySpec, preset: Mapping[frozenset[str], LinkCondit
     if preset is not None and spec.wan is not None:
         raise InputError("topology.profile: a network preset replaces wan, leave one of them out")
 
-    def resolved(one: str, other: str) -> LinkConditions:
+    courses = Courses(traces or {}, seed)
+
+    def resolved(one: str, other: str) -> tuple[LinkConditions, LinkCourse | None]:
         base = default if preset is None else preset.get(frozenset((one, other)))
         if base is None:
             raise InputError(
                 f"topology.datacenters: the network preset {spec.profile!r} has no figures for {one} and {other}, "
                 "name the datacenters after its regions"
             )
-        for ends in (frozenset((one, other)), (one, other)):
-            base = conditions_of(entries[ends], base) if ends in entries else base
-        return base
+        link = " - ".join(sorted((one, other)))
+        levels = [] if spec.wan is None else [Level(spec.wan, "topology.wan", link)]
+        for ends, name in ((frozenset((one, other)), link), ((one, other), f"{one} to {other}")):
+            if ends in entries:
+                position, entry = entries[ends]
+                base = conditions_of(entry, base)
+                levels.append(Level(entry, f"topology.links.{position}", name))
+        course = courses.course(base, levels)
+        return (base, None) if course is None else (course.first, course)
 
-    links = tuple(link_of((one, other), resolved(one, other), resolved(other, one)) for one, other in pairs)
+    def resolved_link(one: str, other: str) -> WanLink:
+        (there, course_there), (back, course_back) = resolved(one, other), resolved(other, one)
+        return link_of((one, other), there, back, (course_there, course_back))
+
+    links = tuple(resolved_link(one, other) for one, other in pairs)
     if spec.scale is not None:
         links = _scaled(links, spec.scale)
     for link in links:
@@ -48,9 +70,9 @@ def resolve_links(spec: TopologySpec, preset: Mapping[frozenset[str], LinkCondit
     return links
 
 
-def _entries(spec: TopologySpec, names: list[str]) -> dict[_Ends, LinkSpec]:
-    """Return the entries of ``links`` by what they are about."""
-    entries: dict[_Ends, LinkSpec] = {}
+def _entries(spec: TopologySpec, names: list[str]) -> dict[_Ends, tuple[int, LinkSpec]]:
+    """Return the entries of ``links``, with their positions, by what they are about."""
+    entries: dict[_Ends, tuple[int, LinkSpec]] = {}
     for position, link in enumerate(spec.links):
         directed = link.between is None
         where = f"topology.links.{position}"
@@ -64,16 +86,16 @@ def _entries(spec: TopologySpec, names: list[str]) -> dict[_Ends, LinkSpec]:
         if about in entries:
             what = "direction" if directed else "pair"
             raise InputError(f"{where}: this {what} has an entry already, merge the two")
-        entries[about] = link
+        entries[about] = position, link
     return entries
 
 
 def _scaled(links: tuple[WanLink, ...], scale: ScaleSpec) -> tuple[WanLink, ...]:
     scaled = tuple(link.changed(partial(_scaled_conditions, scale=scale)) for link in links)
-    directions = [conditions for link in links for _, conditions in link.directions]
+    every = [conditions for link in links for _, conditions, _ in link.every_conditions()]
     for name, factor, configured in (
-        ("latency", scale.latency, any(conditions.latency_ns for conditions in directions)),
-        ("rate", scale.rate, any(conditions.pair_rate_bps is not None for conditions in directions)),
+        ("latency", scale.latency, any(conditions.latency_ns for conditions in every)),
+        ("rate", scale.rate, any(conditions.pair_rate_bps is not None for conditions in every)),
     ):
         if factor != 1 and not configured:
             raise InputError(f"topology.scale.{name}: no WAN link has a {name} to scale: give one, or leave it out")
@@ -107,11 +129,12 @@ def _scaled_conditions(conditions: LinkConditions, scale: ScaleSpec) -> LinkCond
 
 
 def _check_jitter(link: WanLink) -> None:
-    for (one, other), conditions in link.directions:
+    for (one, other), conditions, at_ns in link.every_conditions():
         way = f"between {one} and {other}" if link.back is None else f"from {one} to {other}"
+        when = "" if at_ns is None else f" at {format_duration(at_ns)}"
         for each, value in conditions.impairments.items():
             if each.is_duration and value > conditions.latency_ns:
                 raise InputError(
-                    f"topology: the {each.label} {way}, {format_duration(value)}, is above their latency of "
+                    f"topology: the {each.label} {way}{when}, {format_duration(value)}, is above their latency of "
                     f"{format_duration(conditions.latency_ns)}: no packet arrives before it was sent"
                 )

@@ -1,6 +1,6 @@
 """Define the WAN link between two datacenters: the conditions of both directions, and how they change."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,16 @@ class WanLink:
             for (_, conditions), course in zip(self.directions, self.courses, strict=True)
         )
         return link_of(self.between, there, back)
+
+    def every_conditions(self) -> Iterator[tuple[tuple[str, str], LinkConditions, int | None]]:
+        """Yield the conditions of each direction, with when they begin; None of a direction that does not change."""
+        courses = self.course_by_ends
+        for ends, conditions in self.directions:
+            if ends not in courses:
+                yield ends, conditions, None
+                continue
+            for change in courses[ends].changes:
+                yield ends, change.conditions, change.at_ns
 
     def changed(self, change: Callable[[LinkConditions], LinkConditions]) -> "WanLink":
         """Return the same link with ``change`` made to each direction, at every time of its course."""

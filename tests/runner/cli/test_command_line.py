@@ -102,8 +102,8 @@ BAD_FILES: dict[str, tuple[object, str]] = {
     ),
     "wrong unit": (
         topology(wan={"latency": "40Mbit"}),
-        "exp.yaml: topology.wan.latency: '40Mbit' has the unit 'Mbit', not one of a duration (ns, us, µs, ms, s): "
-        "write it like 40ms, 50us or 2s",
+        "exp.yaml: topology.wan.latency: '40Mbit' has the unit 'Mbit', not one of a duration (ns, us, µs, ms, s, min, "
+        "h): write it like 40ms, 50us or 2s",
     ),
     "bare number": (
         topology(wan={"latency": 40}),

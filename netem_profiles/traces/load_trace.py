@@ -1,0 +1,44 @@
+"""Load the traces that a topology names, from their files or from texts that are known already."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ground.shown_text import one_line
+from ground.units import format_duration
+from netem_profiles.traces.csv_trace import csv_trace
+from netem_profiles.traces.mahimahi_trace import mahimahi_trace
+from netem_profiles.traces.trace_text import checked_text, read_trace_text
+from testbed.network.links.over_time.condition_trace import ConditionTrace
+from testbed.network.links.over_time.course_spec import TraceSpec
+from testbed.network.topology_spec import TopologySpec
+
+
+def named_traces(spec: TopologySpec) -> Iterator[TraceSpec]:
+    """Yield every trace that a topology names."""
+    for link in (spec.wan, *spec.links):
+        if link is not None and link.trace is not None:
+            yield link.trace
+
+
+def trace_text(spec: TraceSpec, texts: Mapping[str, str], directory: Path) -> str:
+    """Return the text of a trace: of ``texts``, by its path as written, or of its file below ``directory``.
+
+    Raise LocatedError, one line with file and line.
+    """
+    text = texts.get(spec.file)
+    if text is None:
+        return read_trace_text(directory / spec.file)
+    return checked_text(text.encode(), _file(spec, texts, directory))
+
+
+def load_trace(spec: TraceSpec, text: str, texts: Mapping[str, str], directory: Path) -> ConditionTrace:
+    """Return the trace in its text, which ``trace_text`` gives. Raise LocatedError, one line with file and line."""
+    file = _file(spec, texts, directory)
+    if spec.mahimahi is not None:
+        return mahimahi_trace(text, file, f"{spec.file} (Mahimahi, {format_duration(spec.window)})", spec.window)
+    return csv_trace(text, file, spec.file)
+
+
+def _file(spec: TraceSpec, texts: Mapping[str, str], directory: Path) -> str:
+    """Return how messages name a trace."""
+    return one_line(f"traces.{spec.file}" if spec.file in texts else str(directory / spec.file))

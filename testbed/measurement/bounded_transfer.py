@@ -11,12 +11,13 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.measurement.namespace_buffers import namespace_buffers
+from testbed.network.links.link_conditions import LinkConditions
 from testbed.rights.large_buffers import large_buffers_allowed
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ class StalledError(Exception):
     """Nothing or almost nothing arrived; the message is one line with the two hosts."""
 
 
+def _longest_ns(ever: Iterable[LinkConditions]) -> int:
+    return max(conditions.latency_ns + conditions.impairments.delay_spread_ns for conditions in ever)
+
+
 @dataclass(frozen=True)
 class Ends:
     """The hosts at the two ends of a path."""
@@ -68,11 +73,12 @@ class Ends:
 
     @property
     def rtt_s(self) -> float:
-        """The longest RTT of the path between them, as configured, in seconds."""
+        """The longest RTT of the path between them, as configured, in seconds; that of all times if it changes."""
         topology = self.testbed.topology
         one, other = (topology.host(name).datacenter for name in (self.source, self.destination))
-        ways = topology.path(one, other), topology.path(other, one)
-        return sum(way.latency_ns + way.impairments.delay_spread_ns for way in ways) / 1e9
+        if one == other:
+            return 2 * topology.intra_latency_ns / 1e9
+        return sum(_longest_ns(topology.ever(*ends)) for ends in ((one, other), (other, one))) / 1e9
 
     @property
     def namespaces(self) -> tuple[str, str]:

@@ -82,7 +82,7 @@ def plan_gateways(
         conditions.impairments.picks_packets
         for link in topology.wan
         for ends, _ in link.directions
-        for conditions in _ever(topology, *ends)
+        for conditions in topology.ever(*ends)
     )
     layout = _Layout(topology, slot, timers, mtu_bytes + ETHERNET_HEADER_BYTES, exact_packets=exact)
     return GatewayPlan(tuple(layout.gateway(each) for each in topology.datacenters), exact_packets=exact)
@@ -136,7 +136,7 @@ class _Layout:
 
     def _far(self, datacenter: Datacenter, peer: Datacenter) -> FarHosts:
         """Plan the leaves for hosts of ``peer``. They have a rate only if the port is slower than the node pair."""
-        ever, rate_bps = _ever(self._topology, peer.name, datacenter.name), self._topology.intra_rate_bps
+        ever, rate_bps = self._topology.ever(peer.name, datacenter.name), self._topology.intra_rate_bps
         assert rate_bps is not None
         slower = any(way.pair_rate_bps is None or rate_bps < way.pair_rate_bps for way in ever)
         latency_ns = max(conditions.latency_ns for conditions in ever)
@@ -144,7 +144,7 @@ class _Layout:
         return FarHosts(peer.index, len(peer.hosts), NetemPlan(0, limit, _leaf_rate(rate_bps) if slower else None))
 
     def _wan_port(self, datacenter: Datacenter, peer: Datacenter) -> WanPort:
-        ever = _ever(self._topology, datacenter.name, peer.name)
+        ever = self._topology.ever(datacenter.name, peer.name)
         limit = self._wan_limit_packets(ever, self._longest_rtt_ns(datacenter, peer))
         changes = len(ever) > 1
         states = tuple(
@@ -190,13 +190,13 @@ class _Layout:
 
     def _longest_rtt_ns(self, one: Datacenter, other: Datacenter) -> int:
         return sum(
-            max(conditions.latency_ns for conditions in _ever(self._topology, *ends))
+            max(conditions.latency_ns for conditions in self._topology.ever(*ends))
             for ends in ((one.name, other.name), (other.name, one.name))
         )
 
     def _shortest_rtt_ns(self, one: Datacenter, other: Datacenter) -> int:
         return sum(
-            min(conditions.latency_ns for conditions in _ever(self._topology, *ends))
+            min(conditions.latency_ns for conditions in self._topology.ever(*ends))
             for ends in ((one.name, other.name), (other.name, one.name))
         )
 
@@ -215,7 +215,7 @@ class _Layout:
         arriving: list[int | None] = [rate_bps] * (len(datacenter.hosts) - 1)
         for peer in self._peers(datacenter):
             together_bps: list[list[int | None]] = []
-            for conditions in _ever(self._topology, peer.name, datacenter.name):
+            for conditions in self._topology.ever(peer.name, datacenter.name):
                 pairs = [conditions.pair_rate_bps] * len(peer.hosts)
                 together_bps.append([conditions.rate_bps] if can_bind(conditions.rate_bps, pairs) else pairs)
             arriving += max(together_bps, key=_sum_bps)
@@ -234,18 +234,12 @@ class _Layout:
         frames = [
             super_packet_frames(conditions.pair_rate_bps, self._shortest_rtt_ns(datacenter, peer) or None)
             for peer in self._peers(datacenter)
-            for conditions in _ever(self._topology, here, peer.name)
+            for conditions in self._topology.ever(here, peer.name)
             if conditions.pair_rate_bps is not None
         ]
         if self._topology.intra_rate_bps is not None:
             frames.append(super_packet_frames(self._topology.intra_rate_bps))
         return min(frames, default=None)
-
-
-def _ever(topology: Topology, one: str, other: str) -> tuple[LinkConditions, ...]:
-    """Return every conditions that a direction of a link ever has, each once, beginning with the first."""
-    course = topology.course(one, other)
-    return (topology.conditions(one, other),) if course is None else course.distinct
 
 
 def _wan_netem(conditions: LinkConditions, limit_packets: int, *, changes: bool) -> NetemPlan:

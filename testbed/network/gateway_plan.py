@@ -90,7 +90,7 @@ class PortCourse:
                 if number != previous:
                     yield begin_ns + at_ns, self.states[number]
                 previous = number
-            if self.period_ns is None or len(self.steps) == 1:
+            if self.period_ns is None or all(number == previous for _, number in self.steps):
                 return
             begin_ns += self.period_ns
 

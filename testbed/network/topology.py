@@ -109,6 +109,14 @@ class Topology:
         """Return how the WAN link from one datacenter to the other changes during a trial, None if it does not."""
         return self._course_by_ends.get((one, other))
 
+    def ever(self, one: str, other: str) -> tuple[LinkConditions, ...]:
+        """Return every conditions that the WAN link from one datacenter to the other has, each once, the first first.
+
+        Raise KeyError if they are the same.
+        """
+        course = self.course(one, other)
+        return (self.conditions(one, other),) if course is None else course.distinct
+
     def at(self, time_ns: int) -> "Topology":
         """Return the same network with every link as it is at a time since training began, for ever."""
         return replace(self, wan=tuple(link.at(time_ns) for link in self.wan))

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from fractions import Fraction
 from ipaddress import IPv4Network
 
@@ -14,8 +15,9 @@ from testbed.network.gateway_layout import (
     plan_gateways,
     queue_limit_packets,
 )
-from testbed.network.gateway_plan import GatewayPlan, WanPort, pair_class
+from testbed.network.gateway_plan import GatewayPlan, PortState, WanPort, pair_class
 from testbed.network.links.link_conditions import LinkConditions
+from testbed.network.links.link_course import course_of
 from testbed.network.links.wan_link import WanLink
 from testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s
 from testbed.network.topology import Datacenter, Host, Topology, resolve_topology
@@ -302,3 +304,77 @@ def test_loss_falls_on_single_packets_on_either_clock() -> None:
     for timers in Timers:
         for gateway in plan_gateways(topology, 1, timers).gateways:
             assert gateway.super_packet_frames == 1
+
+
+def changing(*conditions: LinkConditions, hosts: int = 2) -> Topology:
+    """Two datacenters whose link has these conditions in both directions, for a second each."""
+    constant = two_datacenters({}, hosts=(hosts, hosts))
+    course = course_of((number * 10**9, each) for number, each in enumerate(conditions))
+    return replace(constant, wan=(WanLink(("east", "west"), conditions[0], courses=(course, course)),))
+
+
+def states(topology: Topology, timers: Timers = Timers.KERNEL) -> tuple[PortState, ...]:
+    course = wan_ports(plan_gateways(topology, 1, timers))["east", "west"].course
+    assert course is not None
+    return course.states
+
+
+FAR = LinkConditions(40_000_000, 10**10, 10**9)
+
+
+def test_a_port_has_a_state_for_each_distinct_condition_and_a_step_for_each_change() -> None:
+    near = replace(FAR, latency_ns=1_000_000)
+    port = wan_ports(plan_gateways(changing(FAR, near, FAR), 1))["east", "west"]
+    assert port.course is not None
+    assert port.course.steps == ((0, 0), (10**9, 1), (2 * 10**9, 0))
+    assert [state.netem.delay_ns for state in port.course.states] == [40_000_000, 1_000_000]
+    assert PortState(port.netem, port.trunk) == port.course.states[0]
+
+
+def test_a_trunk_that_binds_later_is_planned_from_the_start() -> None:
+    trunks = [state.trunk for state in states(changing(FAR, replace(FAR, rate_bps=10**9)))]
+    assert trunks[0] is None
+    assert trunks[1] is not None
+    assert trunks[1].rate_bytes_per_s == 125_000_000
+
+
+@given(st.lists(CONDITIONS, min_size=2, max_size=4, unique=True))
+def test_a_queue_has_one_limit_that_suits_all_conditions(conditions: list[LinkConditions]) -> None:
+    limits = {state.netem.limit_packets for state in states(changing(*conditions))}
+    constant = [
+        wan_ports(plan_gateways(replace(changing(each, FAR), wan=(WanLink(("east", "west"), each),)), 1))[
+            "east", "west"
+        ]
+        for each in conditions
+    ]
+    assert len(limits) == 1
+    assert limits.pop() >= max(port.netem.limit_packets for port in constant)
+
+
+def test_every_leaf_of_a_link_that_changes_keeps_packets_in_order() -> None:
+    unlimited = LinkConditions(40_000_000)
+    jittery = LinkConditions(40_000_000, impairments=Impairments(jitter_ns=1_000_000))
+    for state in states(changing(unlimited, FAR, jittery)):
+        netem = state.netem
+        assert netem.rate_bytes_per_s or netem.impairments.jitter_ns or netem.keeps_order
+    constant = wan_ports(plan_gateways(two_datacenters({"latency": "40ms"}), 1))["east", "west"]
+    assert not constant.netem.keeps_order
+
+
+def test_a_link_that_is_down_loses_everything_without_any_packet_being_picked() -> None:
+    topology = changing(FAR, replace(FAR, up=False))
+    assert [state.netem.impairments.loss for state in states(topology)] == [0, 1]
+    assert not plan_gateways(topology, 1).exact_packets
+
+
+def test_impairments_that_come_later_count_from_the_start() -> None:
+    assert plan_gateways(changing(FAR, replace(FAR, impairments=Impairments(loss=0.01))), 1).exact_packets
+
+
+def test_super_packets_suit_the_slowest_rate_and_the_shortest_way() -> None:
+    slow, near = replace(FAR, node_pair_rate_bps=10**8), replace(FAR, latency_ns=0)
+    frames = [
+        plan_gateways(changing(*conditions), 1, Timers.VIRTUAL).gateways[0].super_packet_frames
+        for conditions in ((FAR, near), (FAR, slow))
+    ]
+    assert frames == [20, 2]

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from itertools import islice
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,8 @@ from testbed.network.gateway_plan import (
     GatewayPlan,
     HostPort,
     NetemPlan,
+    PortCourse,
+    PortState,
     SharedRate,
     WanPort,
     pair_class,
@@ -32,17 +35,30 @@ INDICES = st.integers(0, 249)
 FAR = st.lists(st.builds(FarHosts, INDICES, st.integers(1, 250), NETEMS), max_size=2).map(tuple)
 HOST_PORTS = st.builds(HostPort, NAMES, INDICES, NAMES, NAMES, NAMES, INDICES, NETEMS, FAR, SHARED)
 NAME_TUPLES = st.lists(NAMES, max_size=3).map(tuple)
-WAN_PORTS = st.builds(WanPort, NAMES, NAMES, NAMES, NAMES, NAMES, SHARED, NAME_TUPLES, NAME_TUPLES, NETEMS)
-GATEWAYS = st.builds(
-    Gateway,
-    NAMES,
-    NAMES,
-    NAMES,
-    st.lists(HOST_PORTS, max_size=2).map(tuple),
-    st.lists(WAN_PORTS, max_size=2).map(tuple),
-    st.none() | st.integers(1, 45),
-)
-PLANS = st.builds(GatewayPlan, st.lists(GATEWAYS, max_size=3).map(tuple), st.booleans())
+STATES = st.lists(st.builds(PortState, NETEMS, SHARED), min_size=2, max_size=3).map(tuple)
+
+
+@st.composite
+def port_courses(draw: st.DrawFn) -> PortCourse:
+    states = draw(STATES)
+    times_ns = [0, *sorted(draw(st.sets(st.integers(1, 1000), max_size=5)))]
+    steps = tuple((at_ns, draw(st.integers(0, len(states) - 1))) for at_ns in times_ns)
+    return PortCourse(states, steps, draw(st.none() | st.integers(1001, 2000)))
+
+
+PORT = (NAMES, NAMES, NAMES, NAMES, NAMES, SHARED, NAME_TUPLES, NAME_TUPLES, NETEMS)
+WAN_PORTS = st.builds(WanPort, *PORT)
+CHANGING_PORTS = st.builds(WanPort, *PORT, port_courses())
+
+
+def plans(wan_ports: st.SearchStrategy[WanPort]) -> st.SearchStrategy[GatewayPlan]:
+    ports = (st.lists(HOST_PORTS, max_size=2).map(tuple), st.lists(wan_ports, max_size=2).map(tuple))
+    gateways = st.builds(Gateway, NAMES, NAMES, NAMES, *ports, st.none() | st.integers(1, 45))
+    return st.builds(GatewayPlan, st.lists(gateways, max_size=3).map(tuple), st.booleans())
+
+
+PLANS = plans(WAN_PORTS)
+CHANGING_PLANS = plans(WAN_PORTS | CHANGING_PORTS)
 
 
 def with_delays(plan: GatewayPlan, delays_ns: list[int]) -> GatewayPlan:
@@ -65,7 +81,7 @@ def wan_netems(plan: GatewayPlan) -> list[NetemPlan]:
     return [port.netem for gateway in plan.gateways for port in gateway.wan_ports]
 
 
-@given(PLANS)
+@given(CHANGING_PLANS)
 def test_a_plan_written_as_json_reads_back_as_the_same_plan(plan: GatewayPlan) -> None:
     assert GatewayPlan.from_json(plan.to_json()) == plan
 
@@ -110,3 +126,32 @@ def test_pair_classes_are_consecutive_and_fit_a_minor_number(sources: int, desti
 def test_every_host_of_a_testbed_has_a_source_class_of_its_own(one: int, host: int, other: int, peer: int) -> None:
     assert (source_class(one, host) == source_class(other, peer)) == ((one, host) == (other, peer))
     assert FIRST_PAIR_CLASS <= source_class(one, host) < 0xFFFF
+
+
+@given(port_courses())
+def test_a_course_yields_what_it_changes_to_and_nothing_twice(course: PortCourse) -> None:
+    previous_ns, previous = 0, course.at(0)
+    for at_ns, state in islice(course.changes(), 20):
+        assert at_ns > previous_ns
+        assert course.at(at_ns - 1) == previous
+        assert course.at(at_ns) == state
+        previous_ns, previous = at_ns, state
+
+
+@given(CHANGING_PLANS, st.integers(0, 5000))
+def test_a_plan_at_a_time_has_the_ports_as_they_are_then_and_keeps_their_courses(plan: GatewayPlan, at_ns: int) -> None:
+    then = plan.at(at_ns)
+    for gateway, before in zip(then.gateways, plan.gateways, strict=True):
+        for port, as_planned in zip(gateway.wan_ports, before.wan_ports, strict=True):
+            assert port.course == as_planned.course
+            state = PortState(as_planned.netem, as_planned.trunk) if port.course is None else port.course.at(at_ns)
+            assert PortState(port.netem, port.trunk) == state
+
+
+def test_the_trim_applies_to_every_state_of_a_course() -> None:
+    states = tuple(PortState(NetemPlan(delay_ns, 1000), None) for delay_ns in (40, 10, 2))
+    port = WanPort("west", "", "", "", "", None, (), (), states[0].netem, PortCourse(states, ((0, 0), (5, 1), (9, 2))))
+    plan = GatewayPlan((Gateway("east", "", "", (), (port,)),), exact_packets=False).with_less_wan_delay(3)
+    course = plan.gateways[0].wan_ports[0].course
+    assert course is not None
+    assert [state.netem.delay_ns for state in course.states] == [37, 7, 0]

@@ -1,8 +1,10 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ground.strict_model import InputError, parse_model
+from testbed.network.links.link_course import course_of
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 from testbed.relay.relay_config import RelayConfig
@@ -31,3 +33,12 @@ def test_a_configuration_is_the_same_after_it_was_written_and_read(tmp_path: Any
     config = RelayConfig(topology(rate="1Gbit"), {"east-0": "127.2.0.2"}, {"east-0": "127.3.0.2"}, 1.5)
     config.write(tmp_path / "relay.json")
     assert RelayConfig.read(tmp_path / "relay.json") == config
+
+
+def test_a_link_that_changes_is_refused_by_its_ends_with_a_remedy() -> None:
+    constant = topology()
+    (link,) = constant.wan
+    course = course_of([(0, link.conditions), (1, replace(link.conditions, latency_ns=0))])
+    changing = replace(constant, wan=(replace(link, courses=(None, course)),))
+    with pytest.raises(InputError, match=r"^--substrate relay: the link from west to east changes .*, or use netem"):
+        check_can_be_relayed(changing)

@@ -94,3 +94,23 @@ def test_a_gate_of_which_one_pipe_cannot_be_opened_keeps_none(tmp_path: Path, mo
         StartGate(tmp_path / "gate", 1)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(opened[0])
+
+
+def test_what_is_to_begin_with_the_ranks_begins_once_when_all_have_come(tmp_path: Path) -> None:
+    ranks, begun = Ranks(tmp_path / "start"), []
+    with StartGate(tmp_path / "start", 2, lambda: begun.append(ranks.nobody_has_begun())) as gate:
+        ranks.come(0)
+        look_when_somebody_comes(gate)
+        assert begun == []
+        ranks.come(1)
+        look_when_somebody_comes(gate)
+        assert begun == [True]
+    assert ranks.begun(2) == {0, 1}
+    assert len(begun) == 1
+
+
+def test_what_is_to_begin_with_the_ranks_does_not_begin_where_one_never_comes(tmp_path: Path) -> None:
+    begun: list[int] = []
+    with StartGate(tmp_path / "start", 2, lambda: begun.append(1)):
+        pass
+    assert begun == []

@@ -1,0 +1,126 @@
+"""Links that change while packets are on them: calibration of every condition, order, queues, and times.
+
+In virtual time nothing that is asserted depends on luck: an echo crosses in exactly its latency.
+"""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from testbed.testbed import bring_up
+from tests.system.changing_links import BURST, END_NS, MS, PHASES, S, network, probed, rtt_ms
+from tests.system.inside_virtual_time import kernel_or_skip, printed_inside
+
+SEEN_NS = 8_000
+"""A small frame takes 5 us at 100 Mbit/s and 12 us at 40 Mbit/s: so much later or earlier it meets other conditions."""
+DOWN = next(at_ns for at_ns, conditions in PHASES.items() if not conditions.up)
+FALLS = 1 * S
+EVERYTHING_UP = DOWN + S
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    return json.loads(printed_inside("tests.system.changing_links", kernel_or_skip()))
+
+
+def changes_due_ns() -> list[int]:
+    """When each direction is to change, one after the other."""
+    return sorted((*PHASES,)[1:] * 2)
+
+
+def test_every_condition_of_both_directions_is_calibrated_within_tolerance(found: Any) -> None:
+    links = [link for link in found["calibrated"] if link["scope"] == "wan"]
+    assert {(link["source"], link["condition"]) for link in links} == {
+        (name, condition) for name in ("east", "west") for condition in ("0ns", "1s", "2s", "3s", "4s, down", "5s")
+    }
+    assert [link for link in links if not link["within"]] == []
+    for link in links:
+        conditions = PHASES[link["at_ns"]]
+        if conditions.up:
+            assert link["measured_rtt_ms"] == pytest.approx(2 * conditions.latency_ns / MS, abs=0.2)
+        else:
+            assert link["impairments"]["loss"]["measured"] == 1
+        # Only the trunk of 50 Mbit/s can be filled by node pairs.
+        assert (link["measured_together_bps"] is not None) == (link["at_ns"] == 3 * S)
+
+
+def test_changes_are_made_within_a_tenth_of_a_millisecond(found: Any) -> None:
+    changes = found["probed"]["changes"]
+    assert [change["due_ns"] for change in changes] == changes_due_ns()
+    assert all(0 <= change["applied_ns"] - change["due_ns"] <= 100_000 for change in changes)
+
+
+def test_packets_meet_a_change_within_a_tenth_of_a_millisecond(found: Any) -> None:
+    """Small datagrams are sent every 50 us around a change. Before one, those of the burst wait in the queue."""
+    sent = found["probed"]["sent"]
+    for at_ns in (FALLS, DOWN, EVERYTHING_UP):
+        near = [(sent_ns, arrived_ns) for sent_ns, arrived_ns in sent if abs(sent_ns - at_ns) <= MS]
+        before_ns = _delay_ns(*near[0])
+        for sent_ns, arrived_ns in near:
+            delay_ns = _delay_ns(sent_ns, arrived_ns)
+            alike = (delay_ns is None) == (before_ns is None) if at_ns == DOWN else _alike(delay_ns, before_ns)
+            if sent_ns < at_ns or sent_ns > at_ns + 100_000:
+                assert alike == (sent_ns < at_ns), (at_ns, sent_ns, delay_ns, before_ns)
+
+
+def test_packets_stay_in_order_and_none_is_lost_but_while_the_link_is_down(found: Any) -> None:
+    order = found["probed"]["order"]
+    assert all(earlier < later for earlier, later in pairwise(order))
+    lost = [sent_ns for sent_ns, arrived_ns in found["probed"]["sent"] if arrived_ns is None]
+    assert len(lost) > (EVERYTHING_UP - DOWN) // (5 * MS)
+    assert all(DOWN <= sent_ns <= EVERYTHING_UP + 100_000 for sent_ns in lost)
+
+
+def test_packets_that_wait_when_the_rate_falls_or_the_link_goes_down_all_arrive(found: Any) -> None:
+    for at_s, flows in found["probed"]["bursts"].items():
+        for flow in flows:
+            assert len(flow) == BURST
+            assert all(arrived_ns is not None for _, arrived_ns in flow)
+            assert all(earlier < later for (_, earlier), (_, later) in pairwise(flow))
+            # The last of them had not even left when the link changed.
+            latency_ns = PHASES[int(at_s) * S - S].latency_ns
+            assert flow[-1][1] > int(at_s) * S + latency_ns
+
+
+def test_links_have_their_first_conditions_again_afterwards(found: Any) -> None:
+    assert found["rtt_afterwards_ms"] == pytest.approx(2 * PHASES[0].latency_ns / MS, abs=0.2)
+
+
+def _delay_ns(sent_ns: int, arrived_ns: int | None) -> int | None:
+    return None if arrived_ns is None else arrived_ns - sent_ns
+
+
+def _alike(one_ns: int | None, other_ns: int | None) -> bool:
+    return one_ns == other_ns if one_ns is None or other_ns is None else abs(one_ns - other_ns) <= SEEN_NS
+
+
+@pytest.mark.measures
+def test_on_the_real_clock_changes_are_made_within_ten_milliseconds(substrate: str) -> None:
+    with bring_up(network(), substrate=substrate) as testbed:
+        found = probed(testbed, spacing_ns=5 * MS, near_ns=200_000)
+        afterwards_ms = rtt_ms(testbed)
+    late_ms = [(change["applied_ns"] - change["due_ns"]) / MS for change in found["changes"]]
+    print(
+        f"{substrate}: late by at most {max(late_ms):.2f} ms, clock known within {found['clock_error_ns'] / MS:.2f} ms"
+    )
+    assert [change["due_ns"] for change in found["changes"]] == changes_due_ns()
+    assert 0 <= min(late_ms) <= max(late_ms) + found["clock_error_ns"] / MS <= 10
+    assert all(earlier < later for earlier, later in pairwise(found["order"]))
+    lost = [sent_ns for sent_ns, arrived_ns in found["sent"] if arrived_ns is None]
+    assert lost
+    assert all(DOWN - MS <= sent_ns <= EVERYTHING_UP + 10 * MS for sent_ns in lost)
+    for flows in found["bursts"].values():
+        assert all(arrived_ns is not None for flow in flows for _, arrived_ns in flow)
+    for at_ns, conditions in PHASES.items():
+        if conditions.up:
+            # After the packets that were sent before the change.
+            settled_ns = at_ns + 100 * MS
+            delays_ns = sorted(
+                arrived_ns - sent_ns
+                for sent_ns, arrived_ns in found["sent"]
+                if settled_ns <= sent_ns < min(at_ns + S - 30 * MS, END_NS) and arrived_ns is not None
+            )
+            assert delays_ns[len(delays_ns) // 2] == pytest.approx(conditions.latency_ns, abs=0.5 * MS)
+    assert afterwards_ms == pytest.approx(2 * PHASES[0].latency_ns / MS, abs=1.6)

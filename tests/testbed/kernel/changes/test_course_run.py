@@ -1,0 +1,116 @@
+"""When changes are made, with ports that only remember theirs."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from testbed.kernel.changes.course_run import CourseRun, KernelCourses
+from testbed.kernel.qdiscs.read_back_error import ReadBackError
+from testbed.network.gateway_plan import NetemPlan, PortCourse, PortState
+
+MS = 10**6
+NEAR, FAR = (PortState(NetemPlan(delay_ns, 1000), None) for delay_ns in (10 * MS, 40 * MS))
+
+
+class Port:
+    """A port that remembers its states; changing it takes ``takes_s``."""
+
+    def __init__(self, *steps_ns: int, period_ns: int | None = None, takes_s: float = 0.0) -> None:
+        numbered = tuple((at_ns, number % 2) for number, at_ns in enumerate(steps_ns))
+        self.course = PortCourse((NEAR, FAR), numbered, period_ns)
+        self.source, self.destination = "east", "west"
+        self.states: list[PortState] = []
+        self.prepared: list[PortState] = []
+        self.takes_s = takes_s
+        self.held: Callable[[], PortState] = lambda: self.states[-1]
+
+    def prepare(self, state: PortState) -> None:
+        self.prepared.append(state)
+
+    def put(self, state: PortState) -> None:
+        time.sleep(self.takes_s)
+        self.states.append(state)
+
+    def check(self, state: PortState) -> None:
+        if self.held() != state:
+            raise ReadBackError("east to west: the kernel holds something else")
+
+
+class Ports:
+    def __init__(self, *ports: Port) -> None:
+        self.ports: Any = list(ports)
+
+    def hold(self, time_ns: int) -> None:
+        for port in self.ports:
+            port.put(port.course.at(time_ns))
+
+
+def run_until(run: CourseRun, holds: Callable[[], bool]) -> Any:
+    deadline = time.monotonic() + 30
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert holds()
+    return run.stop()
+
+
+def test_every_change_is_made_when_it_is_due_and_never_before() -> None:
+    port: Any = Port(0, 20 * MS, 30 * MS, 50 * MS)
+    changes = run_until(CourseRun([port], time.monotonic_ns()), lambda: len(port.states) == 3)
+    assert [change.due_ns for change in changes] == [20 * MS, 30 * MS, 50 * MS]
+    assert all(change.applied_ns is not None and change.applied_ns >= change.due_ns for change in changes)
+    assert port.states == [FAR, NEAR, FAR]
+    assert port.prepared[:1] == [FAR]
+
+
+def test_a_course_that_repeats_goes_on_until_it_is_stopped() -> None:
+    port: Any = Port(0, 2 * MS, period_ns=4 * MS)
+    changes = run_until(CourseRun([port], time.monotonic_ns()), lambda: len(port.states) >= 4)
+    assert [change.due_ns // MS for change in changes[:4]] == [2, 4, 6, 8]
+
+
+def test_a_change_that_is_overtaken_by_the_next_is_noted_as_never_made() -> None:
+    port: Any = Port(0, 1 * MS, 2 * MS, 3 * MS)
+    begun_long_ago_ns = time.monotonic_ns() - 10 * MS
+    changes = run_until(CourseRun([port], begun_long_ago_ns), lambda: bool(port.states))
+    assert [change.applied_ns is None for change in changes] == [True, True, False]
+    assert port.states == [FAR]
+
+
+def test_ports_that_change_at_the_same_time_are_all_changed_before_any_is_read_back() -> None:
+    one: Any = Port(0, 1 * MS)
+    other: Any = Port(0, 1 * MS)
+    seen: list[int] = []
+
+    def held() -> PortState:
+        seen.append(len(other.states))
+        return FAR
+
+    one.held = held
+    run_until(CourseRun([one, other], time.monotonic_ns()), lambda: bool(seen))
+    assert seen == [1]
+
+
+def test_what_is_read_back_as_something_else_is_raised_when_the_courses_end() -> None:
+    port: Any = Port(0, 1 * MS)
+    port.held = lambda: NEAR
+    courses = KernelCourses(Ports(port))  # type: ignore[arg-type]
+    courses.begin()
+    while not port.states:
+        time.sleep(0.001)
+    with pytest.raises(ReadBackError, match="something else"):
+        courses.end()
+    assert port.states[-1] == NEAR, "the first state, all the same"
+
+
+def test_courses_that_end_leave_every_port_in_its_first_state() -> None:
+    port: Any = Port(0, 1 * MS, 3600 * 1000 * MS)
+    courses = KernelCourses(Ports(port))  # type: ignore[arg-type]
+    begin_ns = courses.begin()
+    while not port.states:
+        time.sleep(0.001)
+    record = courses.end()
+    assert record.begin_ns == begin_ns
+    assert [change.due_ns for change in record.changes] == [1 * MS]
+    assert port.states == [FAR, NEAR]

@@ -92,7 +92,9 @@ def check_trials(path: Path) -> None:
     failed = [trial for trial in trials if trial.failed_unplanned]
     if failed:
         first = failed[0]
-        raise TrialError(f"{len(failed)} of {len(trials)} trials failed, first {first.title}: {first.facts['faults']['reason']}")
+        raise TrialError(
+            f"{len(failed)} of {len(trials)} trials failed, first {first.title}: {first.facts['faults']['reason']}"
+        )
 
 
 def _console() -> Console:

@@ -98,9 +98,7 @@ class _Trial:
     restart: _Restart
 
 
-def _attempt_setting(
-    point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, number: int
-) -> SharedConfig:
+def _attempt_setting(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, number: int) -> SharedConfig:
     """Return the setting of an attempt: its own folder, and a token that keeps an earlier attempt's bytes out."""
     folder = setting.folder / f"attempt-{number}"
     folder.mkdir()
@@ -157,9 +155,7 @@ def _configured(trial: _Trial) -> list[RankConfig]:
     ]
 
 
-def _next_restart(
-    point: SweepPoint, attempt: Attempt, setting: SharedConfig, before: _Restart
-) -> _Restart:
+def _next_restart(point: SweepPoint, attempt: Attempt, setting: SharedConfig, before: _Restart) -> _Restart:
     """Return where training begins again: at the last checkpoint that all have reached, of this attempt or before."""
     stages, saves = attempt.variant.placement.stages, point.spec.compute.backend.saves_state
 
@@ -177,5 +173,3 @@ def _log(plan: RankConfig) -> SpanLogContents:
         return read_span_log(path)
     owner = SpanLogHeader(plan.rank, plan.host, plan.datacenter, plan.gpu, plan.pipeline, plan.stage)
     return SpanLogContents(owner, (), complete=False)
-
-

@@ -59,9 +59,7 @@ def resolve_faults(
         _check_variant(f"variants.{position}", variant)
     for position, entry in enumerate(spec.fail):
         _check_fault(f"fail.{position}", entry, topology, variants)
-    faults = tuple(
-        sorted((PlannedFault.of(entry, topology) for entry in spec.fail), key=lambda fault: fault.at_ns)
-    )
+    faults = tuple(sorted((PlannedFault.of(entry, topology) for entry in spec.fail), key=lambda fault: fault.at_ns))
     plan = FaultPlan(faults, spec.recovery, spec.checkpoint_every)
     if spec.recovery == "none":
         return plan
@@ -126,11 +124,15 @@ def _check_fault(where: str, fault: FaultSpec, topology: Topology, variants: Seq
     if fault.host is not None:
         names = [host.name for host in topology.hosts]
         if fault.host not in names:
-            raise InputError(f"{where}.host: no host {fault.host!r}: {did_you_mean(fault.host, names, f'there are {list_text(names[:20])}')}")
+            raise InputError(
+                f"{where}.host: no host {fault.host!r}: {did_you_mean(fault.host, names, f'there are {list_text(names[:20])}')}"
+            )
     if fault.gateway is not None:
         names = [datacenter.name for datacenter in topology.datacenters]
         if fault.gateway not in names:
-            raise InputError(f"{where}.gateway: no datacenter {fault.gateway!r}: {did_you_mean(fault.gateway, names, f'there are {list_text(names)}')}")
+            raise InputError(
+                f"{where}.gateway: no datacenter {fault.gateway!r}: {did_you_mean(fault.gateway, names, f'there are {list_text(names)}')}"
+            )
     for variant in variants if fault.rank is not None else ():
         ranks = len(variant.placement.places)
         if fault.rank is not None and fault.rank >= ranks:

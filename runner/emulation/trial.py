@@ -124,7 +124,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             faulted, printed = None, None
             if point.faults or (trial.keeps_going and trial.of_ranks):
                 faulted = train_through_faults(
-                    testbed, point, variant, trial.id.repeat, setting, meanwhile, unplanned=trial.keeps_going
+                    testbed, point, trial.id, setting, meanwhile, unplanned=trial.keeps_going
                 )
             else:
                 printed = _train(testbed, trial, setting, None if serves is None else serves.gpus, meanwhile)

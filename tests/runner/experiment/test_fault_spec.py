@@ -22,7 +22,7 @@ TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "host
             "like {at: 5s, for: 3s, down: true}",
         ),
         ({"host": "east-0", "at": "5s", "for": "3s"}, "for: what fails here does not come back: leave for out"),
-        ({"host": "east-0"}, "at: missing"),
+        ({"host": "east-0"}, "at: this field is required"),
         ({"rank": -1, "at": "1s"}, "rank: -1 is not a whole number from 0 to 1048575"),
         ({"gateway": "west", "at": 5}, "at: 5 has no unit"),
     ],

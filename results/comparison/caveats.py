@@ -1,18 +1,21 @@
 """Find caveats of a comparison: differences that do not forbid it, such as another machine or other versions."""
 
+from collections import Counter
 from collections.abc import Iterable
+from statistics import median
 from typing import Any
 
 from results.comparison.differences import NOT_SET, Difference, differing
 from results.comparison.manifest_fields import flattened
-from results.comparison.pairing import Pair
+from results.comparison.pairing import Pair, Side
 from results.comparison.run_description import first_point
 from results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
 from results.reading.modelled_tcp import tcp_is_modelled
 from results.reading.not_modelled import not_modelled_text, of_variant, simulated_without
 from results.reading.run import Run
 from results.reading.summaries.saturation import MachineLoad
-from results.text.number_text import count_text, list_text, shortened
+from results.reading.trial_faults import TrialFaults
+from results.text.number_text import count_text, list_text, percent_text, shortened
 
 MAX_LISTED = 3
 """The most fields of one section that are listed; the rest are only counted."""
@@ -39,6 +42,7 @@ def caveats(a: Run, b: Run, pairs: Iterable[Pair]) -> list[str]:
     """
     pairs = list(pairs)
     found = _modelled_tcp(a, b) + _not_modelled(a, b, pairs) + _few_repeats(pairs) + _overloaded(a, b, pairs)
+    found += _faulted(a, b, pairs)
     if a is not b and a.manifest.get("run_id") and a.manifest.get("run_id") == b.manifest.get("run_id"):
         found.append("A and B are copies of one run: that they agree shows nothing.")
     for name, run in (("A", a), ("B", b))[: 1 if a is b else 2]:
@@ -103,6 +107,36 @@ def _overloaded(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
             variant, load = loads[0]
             found.append(f"{name} was overloaded in {len(loads)} of its trials, first with {variant}: {load.sentence}.")
     return found
+
+
+def _faulted(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
+    """Return a sentence for each pair with failures: iteration times tell nothing of what failures cost."""
+    found = []
+    for pair in pairs:
+        texts = [
+            f"{count_text(len(own), 'repeat')} in {name}, {_outcomes_text(own)}"
+            for name, run, side in (("A", a, pair.a), ("B", b, pair.b))
+            if (own := _faults_of(run, side))
+        ]
+        if texts:
+            where = f"{pair.variant_text}{f' at {pair.point_text}' if pair.point_text else ''}"
+            found.append(
+                f"{where} had failures ({'; '.join(texts)}): its times are of the iterations that count, and a repeat "
+                "that failed has fewer."
+            )
+    return found
+
+
+def _faults_of(run: Run, side: Side) -> list[TrialFaults]:
+    trials = [trial for trial in run.trials if (trial.point, trial.variant) == (side.point, side.variant)]
+    return [faults for trial in trials if (faults := TrialFaults.of(trial.facts)).outcome is not None]
+
+
+def _outcomes_text(found: list[TrialFaults]) -> str:
+    counts = Counter(str(faults.outcome) for faults in found)
+    goodputs = [faults.training_goodput for faults in found if faults.training_goodput is not None]
+    counted = list_text([f"{count} {outcome}" for outcome, count in counts.items()])
+    return f"{counted}{f', training goodput {percent_text(median(goodputs))}' if goodputs else ''}"
 
 
 def _modelled_tcp(a: Run, b: Run) -> list[str]:

@@ -71,16 +71,6 @@ class StoredTrial:
         return faults
 
     @property
-    def failed(self) -> bool:
-        """Whether the trial ended before its last iteration."""
-        return self.faults is not None and self.faults["outcome"] == "failed"
-
-    @property
-    def failed_unplanned(self) -> bool:
-        """Whether it did so although the experiment lets nothing fail that explains it."""
-        return self.failed and not (self.faults or {}).get("planned", True)
-
-    @property
     def sends_block(self) -> bool:
         """Return whether its GPUs computed nothing while they sent."""
         return bool(self.facts.get("sends_block"))

@@ -20,6 +20,7 @@ from results.report.charts.figure_options import FigureOptions
 from results.report.charts.paper import draw_figures, save_figures
 from results.report.chosen_trials import chosen_trials
 from results.report.device_table import DeviceTable, device_table
+from results.report.fault_table import fault_table, fault_warnings
 from results.report.jobs.job_table import JobTable, job_table
 from results.report.page_templates import page_environment
 from results.report.plan_outcome import PlanTable, plan_outcomes, plan_table, plan_warnings
@@ -53,6 +54,7 @@ class _Section:
     total_wan_bytes: int | None
     charts: Sequence[Chart]
     programs: ProgramSection | None
+    faults: PlanTable | None
     plans: PlanTable | None
     jobs: JobTable | None
     devices: DeviceTable | None
@@ -180,10 +182,11 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         label=label,
         simulated=run.simulated,
         description=what_was_run(run),
-        warnings=[*warnings(run), *cut_warnings(run), *plan_warnings(plans)],
+        warnings=[*warnings(run), *fault_warnings(run), *cut_warnings(run), *plan_warnings(plans)],
         total_wan_bytes=int(wan_bytes.sum()) if len(wan_bytes) else None,
         charts=charts.own[label],
         programs=program_section(run),
+        faults=fault_table(run),
         plans=plan_table(plans),
         jobs=job_table(run),
         devices=device_table(run),

@@ -14,6 +14,8 @@ from results.reading.divided_trunks import divided_trunks_text
 from results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from results.reading.not_modelled import NotModelled, not_modelled_text, of_links
 from results.reading.summaries.saturation import MachineLoad
+from results.reading.trial_faults import TrialFaults
+from results.text.number_text import count_text
 from runner.cli.link_listing import link_documents, print_links
 from runner.resolve.experiment import Experiment
 from runner.runs.faults import TrialError
@@ -94,12 +96,10 @@ def check_trials(path: Path) -> None:
     from results.reading.run import load_run  # noqa: PLC0415
 
     trials = load_run(path, coded=True).trials
-    failed = [trial for trial in trials if trial.failed_unplanned]
+    failed = [trial for trial in trials if TrialFaults.of(trial.facts).failed_unplanned]
     if failed:
-        first = failed[0]
-        raise TrialError(
-            f"{len(failed)} of {len(trials)} trials failed, first {first.title}: {first.facts['faults']['reason']}"
-        )
+        first, reason = failed[0].title, TrialFaults.of(failed[0].facts).reason
+        raise TrialError(f"{len(failed)} of {count_text(len(trials), 'trial')} failed, first {first}: {reason}")
 
 
 def _console() -> Console:

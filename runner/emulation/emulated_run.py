@@ -35,8 +35,8 @@ def emulated_run(
 
     ``source`` names the experiment in messages and in the testbed's record; ``directory`` is where its relative paths
     begin. ``log`` gets lines on what happens, ``stream`` (default: standard error) the progress, and
-    ``standard_error`` (default: this process's) what a run in virtual time prints. With ``keep_going`` a trial that fails
-    does not end the run. Raise InsideError if that one fails.
+    ``standard_error`` (default: this process's) what a run in virtual time prints. With ``keep_going`` a trial that
+    fails does not end the run. Raise InsideError if the run in virtual time fails.
     """
     tell_beforehand(experiment.points(), keep_gradients=keep_gradients, log=log)
     if wants_guest(experiment.spec, substrate):

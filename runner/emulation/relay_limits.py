@@ -19,6 +19,10 @@ def check_relay(points: Sequence[SweepPoint], substrate: str) -> None:
         return
     for point in points:
         check_can_be_relayed(point.topology)
+        if point.faults:
+            raise InputError(
+                f"--substrate relay: fail: hosts of a relay have no interface to lose: leave it out, {_ELSEWHERE}"
+            )
         for variant in point.variants:
             _check_variant(variant)
 

@@ -217,9 +217,8 @@ def _trained(
         until_ns = train_at_once(testbed, point, variant, setting, begin=begin, meanwhile=meanwhile)
         return _Trained(while_all_ran_ns=until_ns)
     if point.faults or (trial.keeps_going and trial.of_ranks):
-        unplanned, repeat = trial.keeps_going, trial.id.repeat
         return _Trained(
-            train_through_faults(testbed, point, variant, repeat, setting, meanwhile, begin=begin, unplanned=unplanned)
+            train_through_faults(testbed, point, trial.id, setting, meanwhile, begin=begin, unplanned=trial.keeps_going)
         )
     return _Trained(printed=_train(testbed, trial, setting, serving_gpus, changes=changes, meanwhile=meanwhile))
 

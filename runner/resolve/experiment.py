@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -48,7 +48,7 @@ class SweepPoint:
     variants: tuple[ResolvedVariant, ...]
     text: Path | None
     profile_conditions: MeasuredConditions | None = None
-    faults: FaultPlan = FaultPlan()
+    faults: FaultPlan = field(default_factory=FaultPlan)
 
     @property
     def tokens_per_iteration(self) -> int | None:
@@ -246,7 +246,7 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
         variants,
         _text(spec, directory),
         profile_conditions(spec, directory),
-        resolve_faults(spec, point.topology, variants, directory, choose, point.values),
+        resolve_faults(point, variants, directory, choose),
     )
 
 

@@ -11,6 +11,7 @@ from results.reading.stored_trial import StoredTrial
 from results.reading.summaries.counted_windows import counted_windows
 from results.reading.summaries.saturation import MachineLoad
 from results.reading.summaries.swept_columns import swept_columns
+from results.reading.trial_faults import TrialFaults
 from results.reading.trial_rows import rows_by_trial
 from results.records.documents import SIMULATE
 
@@ -36,6 +37,11 @@ FIELDS = (
     "engine",
     "clock",
     "not_modelled",
+    "outcome",
+    "training_goodput",
+    "iterations_lost",
+    "time_to_detect_s",
+    "time_to_recover_s",
 )
 """The columns that every summary has. Those of the swept paths follow ``sweep_point``."""
 
@@ -54,6 +60,10 @@ _TYPES = {
     "saturated": "bool",
     "cores_saturated_fraction": "float64",
     "network_core_busy_fraction": "float64",
+    "training_goodput": "float64",
+    "iterations_lost": "Int64",
+    "time_to_detect_s": "float64",
+    "time_to_recover_s": "float64",
 }
 
 
@@ -80,7 +90,7 @@ def summarize(
     for trial in trials:
         without = simulated_without(manifest, trial.point)
         settings = trial.settings
-        load = MachineLoad.of(trial.facts)
+        load, faults = MachineLoad.of(trial.facts), TrialFaults.of(trial.facts)
         figures = _figures(trial, spans_of.get(trial.id, spans[:0]), samples_of.get(trial.id, link_samples[:0]))
         rows.append(
             {
@@ -97,6 +107,11 @@ def summarize(
                 "engine": settings.get("engine"),
                 "clock": settings.get("clock"),
                 "not_modelled": [each.text_of_one for each in of_variant(without, trial.variant)],
+                "outcome": faults.outcome,
+                "training_goodput": faults.training_goodput,
+                "iterations_lost": faults.iterations_lost,
+                "time_to_detect_s": faults.time_to_detect_s,
+                "time_to_recover_s": faults.time_to_recover_s,
             }
         )
     first, *others = FIELDS

@@ -1,5 +1,6 @@
 """``wanbed run``: run an experiment, emulated or simulated as its file selects."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -57,8 +58,8 @@ def run(
 
     With `engine: simulate` in the file, this is `wanbed simulate`. With `clock: virtual` the trials run in virtual
     time, inside a guest kernel that `make virtual` builds. With --rack the hosts are spread over the machines of a Ray
-    cluster. Exit status 1 if a link was outside tolerance; the run is then marked, and the last line says which links. What the file lets fail (`fail`)
-    ends no run; another failure of a trial does, unless --keep-going is given.
+    cluster. Exit status 1 if a link was outside tolerance; the run is then marked, and the last line says which links.
+    What the file lets fail ends no run; another failure of a trial does, unless --keep-going is given.
     """
     with one_line_errors():
         shortcuts = [f"{name}={value}" for name, value in (("engine", engine), ("clock", clock)) if value is not None]
@@ -71,13 +72,12 @@ def run(
         simulated, on_rack = experiment.spec.engine == "simulate", experiment.spec.engine == RACK
         if on_rack and substrate != "auto":
             raise InputError("--substrate: the machines of a rack use their own kernels: leave it out")
-        if simulated and (keep_gradients or substrate != "auto"):
-            option = "--keep-gradients" if keep_gradients else "--substrate"
-            raise InputError(f"{option}: a simulation has none: leave it out, or give engine: emulate")
-        if not simulated and jobs is not None:
-            raise InputError("--jobs: an emulation runs one trial at a time: leave it out, or give engine: simulate")
-        if keep_going and (simulated or on_rack):
-            raise InputError(f"--keep-going: for engine: emulate, not {experiment.spec.engine}: leave it out")
+        emulated_only = {
+            "--keep-gradients": keep_gradients,
+            "--substrate": substrate != "auto",
+            "--keep-going": keep_going,
+        }
+        _check_options(experiment.spec.engine, emulated_only, jobs)
         if dry_run:
             list_trials(experiment, as_json)
             return
@@ -122,3 +122,14 @@ def run(
             check_trials(path)
     if not as_configured:
         raise typer.Exit(OUTSIDE_TOLERANCE)
+
+
+def _check_options(engine: str, emulated_only: Mapping[str, bool], jobs: int | None) -> None:
+    """Raise InputError for an option that the engine does not have. ``emulated_only`` are those that are given."""
+    for option, given in emulated_only.items():
+        if given and engine == "simulate":
+            raise InputError(f"{option}: a simulation has none: leave it out, or give engine: emulate")
+    if emulated_only["--keep-going"] and engine == RACK:
+        raise InputError("--keep-going: a rack ends with the trial that fails: leave it out, or give engine: emulate")
+    if engine != "simulate" and jobs is not None:
+        raise InputError("--jobs: an emulation runs one trial at a time: leave it out, or give engine: simulate")

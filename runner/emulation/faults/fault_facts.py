@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+from results.reading.trial_faults import FAILED, RECOVERED, UNDISTURBED
 from runner.emulation.faults.attempt import Attempt, covered_ns, iteration_windows_ns, kept
 from runner.emulation.faults.injection import InjectedFault
 from runner.emulation.ranks.rank_configs import SharedConfig
 from runner.resolve.faults.fault_resolution import FaultPlan
 
-UNDISTURBED, RECOVERED, FAILED = "undisturbed", "recovered", "failed"
-
 
 def fault_facts(
-    plan: FaultPlan,
-    iterations: int,
+    planned: tuple[FaultPlan, int],
     attempts: Sequence[Attempt],
     injected: Sequence[InjectedFault],
     setting: SharedConfig,
@@ -21,9 +19,10 @@ def fault_facts(
 ) -> dict[str, Any]:
     """Return the entry ``faults`` of a trial's record: times in undilated ns since the trial's start.
 
+    ``planned`` is what was to fail, and the number of iterations.
     ``ended_by`` is why there was no other attempt although training was to begin again, None otherwise.
     """
-    last = attempts[-1]
+    (plan, iterations), last = planned, attempts[-1]
     failed = bool(last.ends)
 
     def on_line(time_ns: int | None) -> int | None:

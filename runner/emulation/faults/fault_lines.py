@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runner.emulation.faults.fault_facts import FAILED
+from results.reading.trial_faults import FAILED
 
 
 def fault_lines(faults: Mapping[str, Any] | None) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from results.records.span_log import SpanLogContents, SpanLogHeader, read_span_log
+from results.records.trial_id import TrialId
 from runner.emulation.faults.attempt import Attempt, kept
 from runner.emulation.faults.fault_facts import fault_facts
 from runner.emulation.faults.injection import FaultInjector, injecting
@@ -25,10 +26,10 @@ RANK = "workloads.rank"
 
 @dataclass(frozen=True)
 class FaultedTraining:
-    """What is left of a training through faults: the iterations that count, each once, and ``facts`` of its record, None
-    if nothing was to fail and nothing has.
+    """What is left of a training through faults: the iterations that count, each once, and ``facts`` of its record.
 
-    ``logs`` has a log for each rank of each attempt, on the testbed's clock. ``setting`` is that of the last attempt.
+    ``logs`` has a log for each rank of each attempt, on the testbed's clock. ``facts`` is None if nothing was to fail
+    and nothing has. ``setting`` is that of the last attempt.
     """
 
     logs: tuple[SpanLogContents, ...]
@@ -47,8 +48,7 @@ class _Restart:
 def train_through_faults(
     testbed: RunningTestbed,
     point: SweepPoint,
-    variant: ResolvedVariant,
-    repeat: int,
+    trial: TrialId,
     setting: SharedConfig,
     meanwhile: Callable[[], None],
     *,
@@ -61,17 +61,18 @@ def train_through_faults(
     with ``unplanned`` the trial ends there, and that is no error either. ``begin`` is called when training begins for
     the first time.
     """
+    variant = point.variant(trial.variant)
     plan, iterations = point.faults, point.iterations(variant)
     attempts: list[Attempt] = []
     counted: list[SpanLogContents] = []
     ended_by: str | None = None
-    restart, running = _Restart(), variant
+    restart, running = _Restart(), variant.in_repeat(trial.repeat)
     with injecting(testbed, plan.faults, setting.dilation) as faults:
         while True:
             own = _attempt_setting(point, running, setting, len(attempts))
             first = begin if not attempts else lambda: None
-            trial = _Trial(point, running, own, restart)
-            attempt = _attempt(testbed, trial, faults, meanwhile, begin=first, unplanned=unplanned)
+            of_attempt = _Trial(point, running, own, restart)
+            attempt = _attempt(testbed, of_attempt, faults, meanwhile, begin=first, unplanned=unplanned)
             attempts.append(attempt)
             # What falls due while nothing runs is lost too.
             faults.look()
@@ -86,11 +87,11 @@ def train_through_faults(
             counted += kept(attempt.logs, attempt.first_iteration, end)
             if not goes_on or isinstance(left, str):
                 break
-            running = left.in_repeat(repeat)
+            running = left.in_repeat(trial.repeat)
         injected = tuple(faults.injected)
     if not plan and not attempts[-1].ends:
         return FaultedTraining(tuple(counted), None, own)
-    facts = fault_facts(plan, iterations, attempts, injected, setting, ended_by)
+    facts = fault_facts((plan, iterations), attempts, injected, setting, ended_by)
     return FaultedTraining(tuple(counted), facts, own)
 
 

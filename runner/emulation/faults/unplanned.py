@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from results.reading.trial_faults import FAILED
 from results.records.run_store import TrialRecord
-from runner.emulation.faults.fault_facts import FAILED
 
 if TYPE_CHECKING:
     from runner.emulation.trial import TrialSpec

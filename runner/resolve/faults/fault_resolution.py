@@ -9,11 +9,14 @@ from ground.strict_model import InputError
 from results.text.number_text import list_text
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.fault_spec import FaultSpec, Recovery
+from runner.experiment.sweep_points import SweepPointSpec
 from runner.resolve.faults.planned_fault import PlannedFault
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.variant_resolution import Choose, resolve_variant
 from runner.resolve.written_variant import WrittenVariant
 from testbed.network.topology import Topology
+
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -39,18 +42,14 @@ class FaultPlan:
 
 
 def resolve_faults(
-    spec: ExperimentSpec,
-    topology: Topology,
-    variants: Sequence[ResolvedVariant],
-    directory: Path,
-    choose: Choose,
-    values: Mapping[str, str],
+    point: SweepPointSpec, variants: Sequence[ResolvedVariant], directory: Path, choose: Choose
 ) -> FaultPlan:
-    """Return what fails at a sweep point. ``directory``, ``choose`` and ``values`` are as for ``resolve_variants``.
+    """Return what fails at a sweep point. ``directory`` and ``choose`` are as for ``resolve_variants``.
 
     Raise InputError for what is not in the topology, for an engine that nothing fails in, and for a variant that does
     not know failures.
     """
+    spec, topology, values = point.spec, point.topology, point.values
     if not spec.fail:
         _check_unused(spec)
         return FaultPlan()
@@ -121,18 +120,11 @@ def _check_variant(where: str, variant: ResolvedVariant) -> None:
 
 
 def _check_fault(where: str, fault: FaultSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> None:
-    if fault.host is not None:
-        names = [host.name for host in topology.hosts]
-        if fault.host not in names:
-            raise InputError(
-                f"{where}.host: no host {fault.host!r}: {did_you_mean(fault.host, names, f'there are {list_text(names[:20])}')}"
-            )
-    if fault.gateway is not None:
-        names = [datacenter.name for datacenter in topology.datacenters]
-        if fault.gateway not in names:
-            raise InputError(
-                f"{where}.gateway: no datacenter {fault.gateway!r}: {did_you_mean(fault.gateway, names, f'there are {list_text(names)}')}"
-            )
+    hosts, datacenters = [host.name for host in topology.hosts], [each.name for each in topology.datacenters]
+    for kind, name, names in (("host", fault.host, hosts), ("gateway", fault.gateway, datacenters)):
+        if name is not None and name not in names:
+            remedy = did_you_mean(name, names, f"there are {list_text(names[:_MOST_NAMED])}")
+            raise InputError(f"{where}.{kind}: {name!r} is none, {remedy}")
     for variant in variants if fault.rank is not None else ():
         ranks = len(variant.placement.places)
         if fault.rank is not None and fault.rank >= ranks:

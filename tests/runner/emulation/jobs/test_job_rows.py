@@ -13,7 +13,9 @@ from tests.support.runner.two_jobs import two_jobs
 OURS = {"east-0", "east-1", "west-0", "west-1"}
 
 
-def row(time_ns: int, scope: str, source: str, destination: str, wire_bytes: int, packets: int | None = 1) -> LinkSample:
+def row(
+    time_ns: int, scope: str, source: str, destination: str, wire_bytes: int, packets: int | None = 1
+) -> LinkSample:
     return LinkSample(time_ns, scope, source, destination, wire_bytes, packets, 0, 0)
 
 

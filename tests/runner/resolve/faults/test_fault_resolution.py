@@ -1,0 +1,96 @@
+"""What fails is checked while the file is read, and every variant is placed anew on the hosts that would be left."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ground.strict_model import InputError
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.experiment import SweepPoint
+from runner.resolve.resolved_variant import ResolvedVariant
+
+DOCUMENT: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+        "wan": {"latency": "5ms"},
+    },
+    "compute": {"forward": "1ms", "backward": "2ms", "activation": "1KiB"},
+    "training": {"microbatches": 2},
+    "variants": [{"name": "gpipe", "schedule": "gpipe"}],
+}
+RANK_1 = [{"rank": 1, "at": "1s"}]
+
+
+def point(**changes: Any) -> SweepPoint:
+    (only,) = parse_experiment({**DOCUMENT, **changes}, "exp.yaml", Path()).points()
+    return only
+
+
+def hosts(variant: ResolvedVariant | str) -> list[str]:
+    assert isinstance(variant, ResolvedVariant)
+    return [place.host.name for place in variant.placement.places]
+
+
+def test_faults_are_in_order_of_time() -> None:
+    plan = point(fail=[{"host": "east-1", "at": "2s"}, {"gateway": "west", "at": "1s"}]).faults
+    assert [str(fault) for fault in plan.faults] == ["gateway of west", "host east-1"]
+    assert [fault.hosts for fault in plan.faults] == [("west-0", "west-1"), ("east-1",)]
+
+
+def test_a_variant_goes_on_without_the_hosts_that_are_lost_by_then() -> None:
+    faults = [{"host": "east-1", "at": "2s"}, {"rank": 0, "at": "1s"}, {"gateway": "west", "at": "3s"}]
+    found = point(fail=faults, recovery="restart")
+    (variant,), plan = found.variants, found.faults
+    assert plan.variant_left(variant, frozenset()) is variant
+    assert hosts(plan.variant_left(variant, frozenset({"east-1"}))) == ["east-0", "west-0", "west-1"]
+    assert hosts(plan.variant_left(variant, frozenset({"east-1", "west-0", "west-1"}))) == ["east-0"]
+
+
+def test_a_variant_that_does_not_fit_on_the_hosts_left_has_a_reason() -> None:
+    training = {"microbatches": 2, "stages": 4}
+    found = point(fail=[{"host": "east-1", "at": "2s"}], recovery="restart", training=training)
+    reason = found.faults.variant_left(found.variants[0], frozenset({"east-1"}))
+    assert isinstance(reason, str)
+    assert reason.startswith("training.stages: ")
+
+
+def test_where_all_hosts_fail_none_is_left() -> None:
+    faults = [{"gateway": "west", "at": "1s"}, {"gateway": "east", "at": "2s"}]
+    found = point(fail=faults, recovery="restart")
+    everybody = frozenset({"east-0", "east-1", "west-0", "west-1"})
+    assert found.faults.variant_left(found.variants[0], everybody) == "no host is left"
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        ({"fail": [{"host": "east-7", "at": "1s"}]}, "fail.0.host: 'east-7' is none, did you mean 'east-0'?"),
+        ({"fail": [{"gateway": "mars", "at": "1s"}]}, "fail.0.gateway: 'mars' is none, there are east and west"),
+        ({"fail": [{"rank": 4, "at": "1s"}]}, "fail.0.rank: 4, and 'gpipe' has ranks 0 to 3"),
+        (
+            {"fail": RANK_1, "engine": "simulate"},
+            "fail: a simulation has no failures: leave fail out, or give engine: emulate (clock: virtual)",
+        ),
+        (
+            {"fail": RANK_1, "engine": "rack"},
+            "fail: hosts on a rack do not fail as planned: leave fail out, or give engine: emulate",
+        ),
+        (
+            {"recovery": "restart"},
+            "recovery: nothing fails: give fail, like [{host: east-1, at: 20s}], or leave recovery out",
+        ),
+        (
+            {"fail": RANK_1, "checkpoint_every": 2},
+            "checkpoint_every: nothing is restored from checkpoints: give recovery: restart",
+        ),
+        (
+            {"fail": [{"rank": 0, "at": "1s"}], "variants": [{"name": "own", "program": {"command": ["true"]}}]},
+            "variants.0.program: fail knows ranks of schedules only: leave fail out, or the variant",
+        ),
+    ],
+)
+def test_what_cannot_fail_is_refused_in_one_line(changes: dict[str, Any], refusal: str) -> None:
+    with pytest.raises(InputError) as refused:
+        point(**changes)
+    assert str(refused.value) == f"exp.yaml: {refusal}"

@@ -10,7 +10,7 @@ A link whose conditions change is no FIFO queue that is shared with others, so i
 Which one fits the log's own traffic is decided by replaying the fitted part with each.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -39,6 +39,7 @@ Floats = npt.NDArray[np.float64]
 _RATE_DIGITS = 4
 _LATENCY_STEP_NS = 1000
 _LOSS_DECIMALS = 4
+_WRONG_LOSS = 0.01
 
 
 class Form(StrEnum):
@@ -75,11 +76,20 @@ class ConditionTrace:
             before = now
 
 
-def condition_trace(link: FittedLink, log: PacketLog, seed: int) -> ConditionTrace:
-    """Return the conditions that reproduce best the log to which the link was fitted."""
-    truth, model = outcome_of(log), LinkModel.of(link)
-    forms = [_form(form, link, seed) for form in Form]
-    return min(forms, key=lambda each: each.replay(model, log, seed).error_ns(truth))
+def condition_trace(links: Sequence[FittedLink], log: PacketLog, seed: int) -> ConditionTrace:
+    """Return the conditions that reproduce best the log to which the links were fitted, of any link and form.
+
+    The links may differ in their cross traffic only.
+
+    One whose loss is wrong is taken only if that of the other is as well; then delays decide.
+    """
+    truth, model = outcome_of(log), LinkModel.of(links[0])
+
+    def misfit(trace: ConditionTrace) -> tuple[bool, float]:
+        replayed = trace.replay(model, log, seed)
+        return abs(replayed.loss - truth.loss) > _WRONG_LOSS, replayed.error_ns(truth)
+
+    return min((_form(form, each, seed) for each in links for form in Form), key=misfit)
 
 
 def write_trace(trace: ConditionTrace, path: Path) -> None:

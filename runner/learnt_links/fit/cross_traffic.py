@@ -72,13 +72,10 @@ def fit_cross_traffic(log: PacketLog, seen: Backlogs, piece_ns: int) -> CrossTra
     piece = np.clip((seen.at_ns[1:] // piece_ns).astype(np.int64), 0, pieces - 1)
     looks = np.bincount(piece[~exact], minlength=pieces)
     occupied = np.bincount(piece[~exact & (seen.found_bytes[1:] > seen.tolerance_bytes)], minlength=pieces)
-    rest_ns = piece_ns - known_ns
-    known_bps = np.divide(known_bytes * 8e9, known_ns, out=np.full(pieces, np.nan), where=known_ns > 0)
     looked_bps = np.divide(occupied * rate_bps, looks, out=np.full(pieces, np.nan), where=looks >= _LEAST_LOOKS)
-    known_bps = np.where(np.isnan(known_bps), looked_bps, known_bps)
-    looked_bps = np.where(np.isnan(looked_bps), known_bps, looked_bps)
-    mixed = (known_bps * known_ns + looked_bps * rest_ns) / piece_ns
-    let_in_bps = np.clip(_filled(mixed), 0.0, None)
+    mean_bps = 8e9 * float(known_bytes.sum()) / max(1.0, float(known_ns.sum()))
+    unknown_ns = np.maximum(piece_ns - known_ns, 0.0)
+    let_in_bps = (known_bytes * 8e9 + _filled(looked_bps, mean_bps) * unknown_ns) / piece_ns
     offered_bps = let_in_bps / (1 - _lost_alone(log, seen, piece_ns, pieces))
     return CrossTraffic(piece_ns, offered_bps, float(known_ns.sum() / span_ns))
 
@@ -99,10 +96,10 @@ def _by_time(edges_ns: Floats, at_ns: Floats, sums: Floats) -> Floats:
     return np.asarray(np.interp(edges_ns, at_ns, np.concatenate([np.zeros(1), sums])))
 
 
-def _filled(values: Floats) -> Floats:
-    """Return the series with what is unknown replaced by its neighbours; zero if nothing is known."""
+def _filled(values: Floats, without_any: float) -> Floats:
+    """Return the series with what is unknown replaced by its neighbours, by ``without_any`` if nothing is known."""
     known = ~np.isnan(values)
     if not known.any():
-        return np.zeros(len(values))
+        return np.full(len(values), without_any)
     places = np.arange(len(values))
     return np.asarray(np.interp(places, places[known], values[known]))

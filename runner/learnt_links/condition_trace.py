@@ -28,6 +28,7 @@ from runner.learnt_links.replay.fifo import ServiceRate, serve
 from runner.learnt_links.replay.link_models import (
     CROSS_PACKET_BYTES,
     LEAST_SHARE,
+    Conditions,
     LinkModel,
     cross_packets_ns,
     with_conditions,
@@ -51,28 +52,25 @@ class Form(StrEnum):
 
 @dataclass(frozen=True)
 class ConditionTrace:
-    """Conditions of one direction of a link: one value of each for every ``piece_ns`` from 0 on."""
+    """Conditions of one direction of a link, and what they show of others' traffic."""
 
     form: Form
-    piece_ns: int
-    latency_ns: Floats
-    rate_bps: Floats
-    loss: Floats
+    conditions: Conditions
 
     def replay(self, model: LinkModel, log: PacketLog, seed: int) -> Outcome:
         """Replay a log's packets over a link with these conditions, which start again at their end."""
-        return with_conditions(model, log, self.rate_bps, self.latency_ns, self.loss, self.piece_ns, seed)
+        return with_conditions(model, log, self.conditions, seed)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the file. A line that would repeat the conditions before it is left out."""
         yield "t_s,latency,rate,loss"
-        before = ""
+        each, before = self.conditions, ""
         for number, (latency_ns, rate_bps, loss) in enumerate(
-            zip(self.latency_ns.tolist(), self.rate_bps.tolist(), self.loss.tolist(), strict=True)
+            zip(each.latency_ns.tolist(), each.rate_bps.tolist(), each.loss.tolist(), strict=True)
         ):
             now = f"{format_duration(round(latency_ns))},{format_rate(round(rate_bps))},{format_fraction(loss)}"
             if now != before:
-                yield f"{_seconds(number * self.piece_ns)},{now}"
+                yield f"{_seconds(number * each.piece_ns)},{now}"
             before = now
 
 
@@ -114,11 +112,12 @@ def _form(form: Form, link: FittedLink, seed: int) -> ConditionTrace:
     if form is Form.RATE:
         left_bps = np.maximum(link.rate_bps - cross.rate_bps, LEAST_SHARE * link.rate_bps)
         rates = np.array([_rounded(each) for each in left_bps.tolist()])
-        return ConditionTrace(form, cross.piece_ns, base_ns, rates, random_loss)
+        return ConditionTrace(form, Conditions(cross.piece_ns, rates, base_ns, random_loss))
     wait_ns, dropped = _queue_of_others(link, seed)
     wait_ns = np.round(wait_ns / _LATENCY_STEP_NS) * _LATENCY_STEP_NS
     loss = np.round(random_loss + (1 - random_loss) * dropped, _LOSS_DECIMALS)
-    return ConditionTrace(form, cross.piece_ns, base_ns + wait_ns, np.full(pieces, _rounded(link.rate_bps)), loss)
+    full_bps = np.full(pieces, _rounded(link.rate_bps))
+    return ConditionTrace(form, Conditions(cross.piece_ns, full_bps, base_ns + wait_ns, loss))
 
 
 def _queue_of_others(link: FittedLink, seed: int) -> tuple[Floats, Floats]:

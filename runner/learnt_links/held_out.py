@@ -1,4 +1,4 @@
-"""Fit models to the first part of a log, replay the rest of its packets through each, and compare with what happened."""
+"""Fit models to the first part of a log, replay the rest of its packets through each, and compare."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

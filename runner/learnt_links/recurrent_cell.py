@@ -3,8 +3,8 @@
 After RBU (Anshumaan et al., "Simulating Network Paths with Recurrent Buffering Units", arXiv 2202.13870): a cell for
 windows of time infers the hidden cross traffic, and a layer for packets turns it into delays by Lindley's recursion,
 with the base delay and the rate as weights. Both are trained together on the delays, with the cross traffic that was
-estimated as a guide. This is a small reading of that design, not its code, which is not public: a window's cross traffic
-is drawn from a few levels whose odds a GRU gives, so that the replay varies as the traffic did.
+estimated as a guide. This is a small reading of that design, not its code, which is not public: a window's cross
+traffic is drawn from a few levels whose odds a GRU gives, so that the replay varies as the traffic did.
 
 torch is an optional dependency, loaded with this module only.
 """
@@ -23,7 +23,7 @@ from runner.learnt_links.replay.outcome import Outcome
 
 _LEVELS = 16
 _HIDDEN = 24
-_EPOCHS = 150
+_EPOCHS = 100
 _LEARNING_RATE = 0.01
 _GUIDE_WEIGHT = 0.3
 """Of the estimated cross traffic in the loss, beside the delays."""
@@ -48,7 +48,7 @@ class CellLink:
 
 
 class _Cell(nn.Module):
-    """A GRU over windows, and the FIFO queue over packets. Work is in bytes, time in units of the base delay's error."""
+    """A GRU over windows of time, and the FIFO queue over packets."""
 
     def __init__(self, rate_bps: float, base_delay_ns: float) -> None:
         super().__init__()
@@ -165,7 +165,11 @@ def _drawn(cell: _Cell, levels_bps: Tensor, windows: int) -> Floats:
 
 
 def replay_cell(link: FittedLink, fitted_log: PacketLog, held_out: PacketLog, seed: int) -> Outcome:
-    """Train the cell on a fitted link and its log, and replay the packets held out through what it has learnt."""
+    """Train the cell on a fitted link and its log, and replay the packets held out through what it has learnt.
+
+    torch has one thread from then on: more make a network of this size slower.
+    """
+    torch.set_num_threads(1)
     piece_ns = link.cross_traffic.piece_ns
     windows = max(1, -(-max(1, held_out.span_ns) // piece_ns))
     learnt = learn_cell(link, fitted_log, windows, seed)

@@ -58,8 +58,8 @@ def fit_bottleneck(log: PacketLog) -> Bottleneck:
             found.append((share, mode, spans))
     if not found:
         raise InputError(
-            f"only {int(queued.sum())} of {len(log)} packets queued behind the one before, and {LEAST_SPANS} are needed "
-            "to see the bottleneck's rate: send trains of packets faster than it, like those of wanbed probe"
+            f"only {int(queued.sum())} of {len(log)} packets queued behind the one before, and {LEAST_SPANS} are "
+            "needed to see the bottleneck's rate: send trains of packets faster than it, like those of wanbed probe"
         )
     _, mode, spans = max(found, key=lambda each: each[0])
     pairs = _times_per_byte(arrival_ns, size_bytes, queued, 1)

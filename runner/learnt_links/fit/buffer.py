@@ -59,7 +59,7 @@ def _level_of_loss(around: Floats, lost: npt.NDArray[np.bool_]) -> float:
     Of two rates of loss, one below and one from the level on, the likelihood of what was lost is largest there.
     """
     order = np.argsort(around, kind="stable")
-    lost_below = np.cumsum(lost[order])[:-1]
+    lost_below = np.cumsum(lost[order].astype(np.int64))[:-1]
     below = np.arange(1, len(around))
     lost_from = lost.sum() - lost_below
     likelihood = _log_likelihood(lost_below, below) + _log_likelihood(lost_from, len(around) - below)

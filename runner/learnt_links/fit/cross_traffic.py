@@ -43,7 +43,7 @@ class CrossTraffic:
     @property
     def start_ns(self) -> Floats:
         """When each piece starts."""
-        return np.arange(len(self.rate_bps)) * float(self.piece_ns)
+        return np.asarray(np.arange(len(self.rate_bps)) * float(self.piece_ns), dtype=np.float64)
 
 
 def chosen_piece_ns(packets: int, span_ns: int) -> int:
@@ -60,7 +60,7 @@ def fit_cross_traffic(log: PacketLog, seen: Backlogs, piece_ns: int) -> CrossTra
     """
     span_ns = max(1, log.span_ns)
     pieces = -(-span_ns // piece_ns)
-    edges_ns = np.arange(pieces + 1) * float(piece_ns)
+    edges_ns: Floats = np.asarray(np.arange(pieces + 1) * float(piece_ns), dtype=np.float64)
     rate_bps = 8e9 / seen.ns_per_byte
     gap_ns = np.diff(seen.at_ns)
     own_left = seen.left_bytes[:-1] - gap_ns / seen.ns_per_byte  # If nothing else came.

@@ -7,7 +7,7 @@ last digits. Lines are read in blocks, so ten million of them take some 20 s and
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +69,7 @@ def _blocks(path: Path) -> Iterator[pa.Table]:
     """Yield the rows in blocks, every cell as text. A line with more or fewer cells is refused."""
     broken: list[Any] = []
 
-    def refuse(row: Any) -> str:
+    def refuse(row: Any) -> Literal["skip", "error"]:
         broken.append(row)
         return "error"
 
@@ -112,13 +112,14 @@ def _check_forms(path: Path, table: pa.Table, line: int) -> None:
         raise InputError(f"{path}:{line + row}: {name}: {what}: give {remedy}")
 
 
-def _nanoseconds(column: pa.ChunkedArray) -> Integers:
+def _nanoseconds(column: "pa.ChunkedArray[Any]") -> Integers:
     """Return texts of seconds as whole nanoseconds, ``LOST_NS`` for an empty one."""
-    filled = pc.if_else(pc.equal(column, ""), None, column)
+    filled = pc.if_else(pc.equal(column, pa.scalar("")), pa.scalar(None, pa.string()), column)
     exact = pc.cast(filled, pa.decimal128(19, 9))
     scaled = pc.multiply(exact, pa.scalar(10**9, pa.decimal128(10, 0)))
-    return np.asarray(pc.fill_null(pc.cast(scaled, pa.int64()), LOST_NS), dtype=np.int64)
+    whole: pa.ChunkedArray[Any] = pc.cast(scaled, pa.int64())
+    return np.asarray(whole.fill_null(LOST_NS), dtype=np.int64)
 
 
-def _whole(column: pa.ChunkedArray) -> Integers:
+def _whole(column: "pa.ChunkedArray[Any]") -> Integers:
     return np.asarray(pc.cast(column, pa.int64()), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Define a log of packets over one direction of a link: when each was sent, its size, and when it arrived, if it did."""
+"""Define a log of packets over one direction of a link: when each was sent, its size, and when it arrived."""
 
 from dataclasses import dataclass
 

@@ -62,9 +62,7 @@ class Served:
     departure_ns: Floats
 
 
-def serve(
-    arrival_ns: Floats, size_bytes: Floats, rate: ServiceRate, buffer_bytes: Floats | float = np.inf
-) -> Served:
+def serve(arrival_ns: Floats, size_bytes: Floats, rate: ServiceRate, buffer_bytes: Floats | float = np.inf) -> Served:
     """Serve packets in the order given, whose arrival times never decrease.
 
     A packet is let in if the backlog with it is at most ``buffer_bytes``, one number or one for each packet. The one in

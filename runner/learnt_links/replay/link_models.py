@@ -55,33 +55,42 @@ def with_cross_traffic(model: LinkModel, log: PacketLog, cross_bps: Floats, piec
     return _outcome(served.let_in[own], delay_ns, model.random_loss, draw)
 
 
-def with_conditions(
-    model: LinkModel, log: PacketLog, rate_bps: Floats, latency_ns: Floats, loss: Floats, piece_ns: float, seed: int
-) -> Outcome:
-    """Replay a log alone over a link whose rate, latency and random loss change piece by piece, looped.
+@dataclass(frozen=True)
+class Conditions:
+    """A link's conditions over time: one rate, latency and random loss for every ``piece_ns`` from 0 on."""
+
+    piece_ns: int
+    rate_bps: Floats
+    latency_ns: Floats
+    loss: Floats
+
+
+def with_conditions(model: LinkModel, log: PacketLog, conditions: Conditions, seed: int) -> Outcome:
+    """Replay a log alone over a link whose conditions change, and start again at their end.
 
     The buffer holds as much time as that of the bottleneck does at its full rate.
     """
     send_ns = _from_start(log)
-    series = _looped(rate_bps, piece_ns, float(send_ns[-1]))
-    rate = ServiceRate(np.arange(len(series)) * piece_ns, series)
+    series = _looped(conditions.rate_bps, conditions.piece_ns, float(send_ns[-1]))
+    starts_ns: Floats = np.asarray(np.arange(len(series)) * float(conditions.piece_ns), dtype=np.float64)
+    rate = ServiceRate(starts_ns, series)
     buffers = model.buffer_bytes * rate.at(send_ns) / model.rate_bps
     served = serve(send_ns, log.size_bytes.astype(np.float64), rate, np.maximum(buffers, log.size_bytes))
-    piece = (send_ns // piece_ns).astype(np.int64) % len(latency_ns)
-    delay_ns = served.departure_ns - send_ns + latency_ns[piece]
-    return _outcome(served.let_in, delay_ns, loss[piece], np.random.default_rng(seed))
+    piece = (send_ns // conditions.piece_ns).astype(np.int64) % len(conditions.rate_bps)
+    delay_ns = served.departure_ns - send_ns + conditions.latency_ns[piece]
+    return _outcome(served.let_in, delay_ns, conditions.loss[piece], np.random.default_rng(seed))
 
 
 def constant(model: LinkModel, log: PacketLog, mean_cross_bps: float, seed: int) -> Outcome:
     """Replay a log over a link that is always the same: what the cross traffic leaves of the rate on average."""
     left_bps = max(model.rate_bps - mean_cross_bps, LEAST_SHARE * model.rate_bps)
-    one_piece = (np.full(1, each) for each in (left_bps, model.base_delay_ns, model.random_loss))
-    return with_conditions(model, log, *one_piece, 1e9, seed)
+    always = Conditions(10**9, np.full(1, left_bps), np.full(1, model.base_delay_ns), np.full(1, model.random_loss))
+    return with_conditions(model, log, always, seed)
 
 
 def _looped(series: Floats, piece_ns: float, span_ns: float) -> Floats:
     """Return a series of pieces, repeated until it covers ``span_ns``."""
-    return np.resize(series, max(1, int(np.ceil((span_ns + 1) / piece_ns))))
+    return np.asarray(np.resize(series, max(1, int(np.ceil((span_ns + 1) / piece_ns)))), dtype=np.float64)
 
 
 def _from_start(log: PacketLog) -> Floats:

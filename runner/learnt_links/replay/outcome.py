@@ -24,7 +24,7 @@ class Outcome:
 
 
 def outcome(delay_ns: npt.NDArray[np.float64], sent: int) -> Outcome:
-    """Return the outcome of ``sent`` packets of which those arrived that have a delay; quantiles of none are infinite."""
+    """Return the outcome of ``sent`` packets, of which those arrived that have a delay. Without any, it is infinite."""
     quantiles = np.quantile(delay_ns, QUANTILES) if len(delay_ns) else np.full(len(QUANTILES), np.inf)
     return Outcome(tuple(float(each) for each in quantiles), 1 - len(delay_ns) / sent)
 

@@ -22,8 +22,6 @@ from ground.strict_model import InputError
 from runner.learnt_links.logs.csv_log import HEADER
 from runner.learnt_links.logs.probe_packet import FRAME_HEADER_BYTES, PROBE_BYTES, pack_probe, unpack_probe
 
-DEFAULT_PORT = 9753
-
 _SO_TIMESTAMPNS = 35
 _TIMESPEC = struct.Struct("@qq")
 _ARRIVAL = struct.Struct("!IQ")

@@ -117,7 +117,7 @@ def _nanoseconds(column: "pa.ChunkedArray[Any]") -> Integers:
     filled = pc.if_else(pc.equal(column, pa.scalar("")), pa.scalar(None, pa.string()), column)
     exact = pc.cast(filled, pa.decimal128(19, 9))
     scaled = pc.multiply(exact, pa.scalar(10**9, pa.decimal128(10, 0)))
-    whole: pa.ChunkedArray[Any] = pc.cast(scaled, pa.int64())
+    whole: Any = pc.cast(scaled, pa.int64())
     return np.asarray(whole.fill_null(LOST_NS), dtype=np.int64)
 
 

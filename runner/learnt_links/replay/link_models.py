@@ -94,7 +94,7 @@ def _looped(series: Floats, piece_ns: float, span_ns: float) -> Floats:
 
 
 def _from_start(log: PacketLog) -> Floats:
-    return (log.send_ns - log.send_ns[0]).astype(np.float64)
+    return np.asarray(log.send_ns - log.send_ns[0], dtype=np.float64)
 
 
 def _outcome(

@@ -62,7 +62,7 @@ def test_without_torch_the_fit_works_and_one_line_says_what_is_left_out(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--piece", "100"], "wanbed: --piece: '100' has no unit"),
+        (["--piece", "100"], "wanbed: --piece: '100' is not a duration"),
         (["--piece", "1us"], "wanbed: --piece: 1us is below 1ms"),
         (["--receiver", "nowhere.pcap"], "is no capture: with --receiver"),
     ],

@@ -48,7 +48,7 @@ def test_the_mean_of_the_cross_traffic_is_right_and_its_bursts_stand_out() -> No
     bursts = fit_link(known_log(KnownLink(busy_s=5, idle_s=5))).cross_traffic.rate_bps
     assert np.quantile(bursts, 0.1) < 2e6
     assert np.quantile(bursts, 0.9) > 13e6
-    assert not fit_link(known_log(LINKS["nobody else"])).cross_traffic.rate_bps.any()
+    assert fit_link(known_log(LINKS["nobody else"])).cross_traffic.rate_bps.max() < 1
 
 
 def test_a_log_without_trains_does_not_show_a_rate() -> None:

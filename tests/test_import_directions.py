@@ -47,7 +47,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runner.simulator",),
     ("runner.planner", "runner.runs"),
     ("runner.emulation", "runner.profiling", "runner.simulated_runs"),
-    ("runner.gpu_kit", "runner.rack", "runner.validation"),
+    ("runner.gpu_kit", "runner.learnt_links", "runner.rack", "runner.validation"),
     ("runner.cli", "wanbed.api"),
     ("runner.paper", "wanbed"),
 )

@@ -23,6 +23,14 @@ COMMANDS = {
         "Run a program on a host of the file's network, and pass its output and exit status through.",
         {"ignore_unknown_options": True},
     ),
+    "probe": LazyCommand(
+        "runner.cli.network.probe:probe",
+        "Send UDP packets to a host and log when each was sent and arrived, for `wanbed learn-link`.",
+    ),
+    "learn-link": LazyCommand(
+        "runner.cli.network.learn_link:learn_link",
+        "Fit base delay, bottleneck rate, buffer and cross traffic to a log of packets, as a trace that links replay.",
+    ),
     "shell": LazyCommand(
         "runner.cli.network.shell:shell",
         "Bring up the file's network and open Mininet's prompt on it, for commands like `east-0 ping -c 3 west-0`.",

@@ -7,7 +7,7 @@ PAGE = DOCS / "commands.md"
 
 
 def test_every_command_has_its_line() -> None:
-    listed = re.findall(r"^\| `wanbed (\w+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(r"^\| `wanbed ([\w-]+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(COMMANDS)
 
 

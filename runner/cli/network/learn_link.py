@@ -1,0 +1,128 @@
+"""``wanbed learn-link``: fit a link to a log of packets, and write it as a condition trace and a page."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ground.strict_model import InputError, prefixed
+from ground.units import parse_duration_ns
+from results.text.number_text import percent_text, seconds_text
+from runner.cli.arguments import AsJson, path_of
+from runner.cli.exit_status import one_line_errors
+from runner.cli.outcome import log as log_line
+
+if TYPE_CHECKING:
+    from runner.learnt_links.held_out import LearntLink
+
+TRACE_FILE, CROSS_FILE, PAGE_FILE, DOCUMENT_FILE = "trace.csv", "cross-traffic.csv", "link.html", "link.json"
+_WIDTH = 120
+_LEAST_PIECE_NS = 1_000_000
+_NO_TORCH = "torch is not installed, so the recurrent cell was left out: pip install 'wanbed[torch]', or give --no-cell"
+
+
+def learn_link(
+    log: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LOG",
+            help="CSV (send_s,size_bytes,arrival_s; no arrival: lost), or a capture (pcap, pcapng): of the sending "
+            "end with --receiver, or of a wanbed probe's receiving end.",
+        ),
+    ],
+    *,
+    receiver: Annotated[
+        Path | None,
+        typer.Option(metavar="CAPTURE", parser=path_of("--receiver"), help="The receiving end's capture."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", parser=path_of("--output"), help="The folder to write (default: LOG's name-link)."),
+    ] = None,
+    split: Annotated[
+        float, typer.Option(metavar="PART", min=0.05, max=1, help="Fit to this part of the time; the rest judges.")
+    ] = 0.5,
+    piece: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Duration of one condition, like 100ms (default: by the log).")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the replays and of the recurrent cell.")] = 1,
+    no_cell: Annotated[
+        bool, typer.Option("--no-cell", help="Leave the recurrent cell out, which needs torch.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fit base delay, bottleneck rate, buffer and cross traffic to a log of packets, as a trace that links replay.
+
+    The packets after --split are replayed through what was learnt, through a constant link and through a recurrent
+    cell that keeps the FIFO queue, and their delays and losses compared.
+    """
+    # Imported here to keep other commands fast.
+    from runner.learnt_links.condition_trace import write_cross_traffic, write_trace  # noqa: PLC0415
+    from runner.learnt_links.held_out import learn  # noqa: PLC0415
+    from runner.learnt_links.logs.log_file import read_log  # noqa: PLC0415
+    from runner.learnt_links.page.link_document import link_document, write_document  # noqa: PLC0415
+    from runner.learnt_links.page.link_page import write_link_page  # noqa: PLC0415
+
+    with one_line_errors():
+        piece_ns = None if piece is None else _piece_ns(piece)
+        packets = read_log(log, receiver)
+        remarks = [] if no_cell or find_spec("torch") is not None else [_NO_TORCH]
+        cell = None
+        if not no_cell and not remarks:
+            from runner.learnt_links.recurrent_cell import replay_cell  # noqa: PLC0415
+
+            cell = replay_cell
+        with prefixed(f"{log}: "):
+            learnt = learn(packets, split, seed, piece_ns, cell)
+        folder = output or log.with_name(f"{log.stem}-link")
+        folder.mkdir(parents=True, exist_ok=True)
+        names = {"trace": TRACE_FILE, "cross_traffic": CROSS_FILE, "page": PAGE_FILE, "document": DOCUMENT_FILE}
+        document = link_document(learnt, log.name, {key: str(folder / name) for key, name in names.items()}, remarks)
+        write_trace(learnt.trace, folder / TRACE_FILE)
+        write_cross_traffic(learnt.link.cross_traffic, folder / CROSS_FILE)
+        write_link_page(learnt, log.name, document["remarks"], folder / PAGE_FILE)
+        write_document(document, folder / DOCUMENT_FILE)
+        for remark in document["remarks"]:
+            log_line(remark)
+        if as_json:
+            print(json.dumps(document, indent=2))
+        else:
+            _show(learnt)
+            for name in names.values():
+                print(folder / name)
+
+
+def _piece_ns(text: str) -> int:
+    with prefixed("--piece: "):
+        try:
+            piece_ns = parse_duration_ns(text)
+        except ValueError as fault:
+            raise InputError(str(fault)) from None
+        if piece_ns < _LEAST_PIECE_NS:
+            raise InputError(f"{text} is below 1ms, and no link follows that fast: give more")
+    return piece_ns
+
+
+def _show(learnt: "LearntLink") -> None:
+    from runner.learnt_links.page.link_document import facts, rows  # noqa: PLC0415
+    from runner.learnt_links.replay.outcome import QUANTILES  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
+    for term, text in facts(learnt):
+        console.print(Text(f"{term}: {text}"))
+    if learnt.truth is None:
+        return
+    table = Table(caption="the packets held out, replayed", caption_justify="left")
+    table.add_column("model")
+    for heading in (*(f"delay p{round(100 * each)}" for each in QUANTILES), "lost", "mean error\nof the delays"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, delays_s, loss, error_s in rows(learnt):
+        texts = [*map(seconds_text, delays_s), percent_text(loss), "" if error_s is None else seconds_text(error_s)]
+        table.add_row(name, *map(Text, texts))
+    console.print(table)

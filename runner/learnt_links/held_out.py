@@ -1,0 +1,60 @@
+"""Fit models to the first part of a log, replay the rest of its packets through each, and compare."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from runner.learnt_links.condition_trace import ConditionTrace, condition_trace
+from runner.learnt_links.fit.fitted_link import FittedLink, fit_link
+from runner.learnt_links.logs.packet_log import PacketLog
+from runner.learnt_links.replay.link_models import LinkModel, constant, with_cross_traffic
+from runner.learnt_links.replay.outcome import Outcome, outcome_of
+from runner.learnt_links.replay.sampling_noise import without_sampling_noise
+
+LEARNT = "learnt link"
+TRACE = "condition trace"
+CONSTANT = "constant link"
+CELL = "recurrent cell"
+
+LEAST_HELD_OUT = 50
+"""The fewest packets that are held out, if any are."""
+
+Cell = Callable[[FittedLink, PacketLog, PacketLog, int], Outcome]
+"""Train the recurrent cell on a fitted link and its log, and return its outcome on the packets held out, by a seed."""
+
+
+@dataclass(frozen=True)
+class LearntLink:
+    """What was learnt from a log.
+
+    ``held_out`` has the outcome of each model by its name on the packets held out, and ``truth`` what became of them;
+    both are empty and None if nothing was held out.
+    """
+
+    fitted_log: PacketLog
+    held_out_log: PacketLog
+    link: FittedLink
+    trace: ConditionTrace
+    truth: Outcome | None
+    held_out: dict[str, Outcome]
+
+
+def learn(log: PacketLog, split: float, seed: int, piece_ns: int | None = None, cell: Cell | None = None) -> LearntLink:
+    """Fit a link to the part of a log before ``split`` of its time, and judge it by the rest.
+
+    Raise InputError, with one line, if that part does not show a link.
+    """
+    fitted_log, rest = log.split(split)
+    fitted = fit_link(fitted_log, piece_ns)
+    link = without_sampling_noise(fitted, fitted_log, seed)
+    trace = condition_trace([fitted, link], fitted_log, seed)
+    if len(rest) < LEAST_HELD_OUT or not rest.arrived.any():
+        return LearntLink(fitted_log, rest, link, trace, None, {})
+    model, cross = LinkModel.of(link), link.cross_traffic
+    held_out = {
+        LEARNT: with_cross_traffic(model, rest, cross.rate_bps, cross.piece_ns, seed),
+        TRACE: trace.replay(model, rest, seed),
+        CONSTANT: constant(model, rest, float(cross.rate_bps.mean()), seed),
+    }
+    if cell is not None:
+        held_out[CELL] = cell(link, fitted_log, rest, seed)
+    return LearntLink(fitted_log, rest, link, trace, outcome_of(rest), held_out)

@@ -1,0 +1,1 @@
+"""Read logs of packets: CSV files, and captures of one or both ends."""

@@ -1,0 +1,29 @@
+"""Read a log of packets from whatever file it is in: CSV, or captures of one or both ends."""
+
+from pathlib import Path
+
+from ground.regular_file import regular_file
+from ground.strict_model import InputError
+from runner.learnt_links.logs.capture_file import is_capture
+from runner.learnt_links.logs.capture_log import read_both_captures, read_probe_capture
+from runner.learnt_links.logs.csv_log import read_csv_log
+from runner.learnt_links.logs.packet_log import PacketLog
+
+
+def read_log(path: Path, receiver: Path | None = None) -> PacketLog:
+    """Return the log in a file; ``receiver`` is the receiving end's capture where ``path`` is the sending end's.
+
+    Raise InputError with one line, and OSError if a file cannot be read.
+    """
+    capture = is_capture(_beginning(path))
+    if receiver is None:
+        return read_probe_capture(path) if capture else read_csv_log(path)
+    for end in (path, receiver):
+        if not is_capture(_beginning(end)):
+            raise InputError(f"{end}: is no capture: with --receiver, give the captures of both ends")
+    return read_both_captures(path, receiver)
+
+
+def _beginning(path: Path) -> bytes:
+    with regular_file(path).open("rb") as file:
+        return file.read(4)

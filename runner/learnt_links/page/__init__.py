@@ -1,0 +1,1 @@
+"""Show a learnt link on one self-contained page."""

@@ -1,0 +1,104 @@
+"""Replay a log's packets through models of its link: with the cross traffic learnt, as a condition trace, constant."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from runner.learnt_links.fit.fitted_link import FittedLink
+from runner.learnt_links.logs.packet_log import PacketLog
+from runner.learnt_links.replay.fifo import ServiceRate, serve
+from runner.learnt_links.replay.outcome import Outcome, outcome
+
+Floats = npt.NDArray[np.float64]
+
+CROSS_PACKET_BYTES = 1500
+"""The size of the packets of others: that of most packets of bulk traffic."""
+
+LEAST_SHARE = 0.02
+"""The least fraction of the bottleneck's rate that a condition leaves: a link of rate zero would be an outage."""
+
+
+@dataclass(frozen=True)
+class LinkModel:
+    """What every model has in common: base delay, bottleneck rate, buffer and random loss."""
+
+    base_delay_ns: float
+    rate_bps: float
+    buffer_bytes: float
+    random_loss: float
+
+    @classmethod
+    def of(cls, link: FittedLink) -> "LinkModel":
+        """Return that of a fitted link."""
+        return cls(link.base_delay_ns, link.rate_bps, link.buffer_bytes, link.buffer.random_loss)
+
+
+def cross_packets_ns(cross_bps: Floats, piece_ns: float, draw: np.random.Generator) -> Floats:
+    """Return the times of others' packets in order: Poisson arrivals whose rate follows the pieces."""
+    counts = draw.poisson(cross_bps * piece_ns / (8e9 * CROSS_PACKET_BYTES))
+    of_piece = np.repeat(np.arange(len(cross_bps)), counts)
+    return np.asarray(np.sort((of_piece + draw.random(len(of_piece))) * piece_ns))
+
+
+def with_cross_traffic(model: LinkModel, log: PacketLog, cross_bps: Floats, piece_ns: float, seed: int) -> Outcome:
+    """Replay a log in one FIFO queue with packets of others, whose rate is ``cross_bps``, piece by piece and looped."""
+    draw = np.random.default_rng(seed)
+    send_ns = _from_start(log)
+    cross_ns = cross_packets_ns(_looped(cross_bps, piece_ns, float(send_ns[-1])), piece_ns, draw)
+    at_ns = np.concatenate([send_ns, cross_ns])
+    size_bytes = np.concatenate([log.size_bytes, np.full(len(cross_ns), CROSS_PACKET_BYTES)]).astype(np.float64)
+    order = np.argsort(at_ns, kind="stable")
+    served = serve(at_ns[order], size_bytes[order], ServiceRate.constant(model.rate_bps), model.buffer_bytes)
+    own = order < len(log)
+    delay_ns = (served.departure_ns - at_ns[order])[own] + model.base_delay_ns
+    return _outcome(served.let_in[own], delay_ns, model.random_loss, draw)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """A link's conditions over time: one rate, latency and random loss for every ``piece_ns`` from 0 on."""
+
+    piece_ns: int
+    rate_bps: Floats
+    latency_ns: Floats
+    loss: Floats
+
+
+def with_conditions(model: LinkModel, log: PacketLog, conditions: Conditions, seed: int) -> Outcome:
+    """Replay a log alone over a link whose conditions change, and start again at their end.
+
+    The buffer holds as much time as that of the bottleneck does at its full rate.
+    """
+    send_ns = _from_start(log)
+    series = _looped(conditions.rate_bps, conditions.piece_ns, float(send_ns[-1]))
+    starts_ns: Floats = np.asarray(np.arange(len(series)) * float(conditions.piece_ns), dtype=np.float64)
+    rate = ServiceRate(starts_ns, series)
+    buffers = model.buffer_bytes * rate.at(send_ns) / model.rate_bps
+    served = serve(send_ns, log.size_bytes.astype(np.float64), rate, np.maximum(buffers, log.size_bytes))
+    piece = (send_ns // conditions.piece_ns).astype(np.int64) % len(conditions.rate_bps)
+    delay_ns = served.departure_ns - send_ns + conditions.latency_ns[piece]
+    return _outcome(served.let_in, delay_ns, conditions.loss[piece], np.random.default_rng(seed))
+
+
+def constant(model: LinkModel, log: PacketLog, mean_cross_bps: float, seed: int) -> Outcome:
+    """Replay a log over a link that is always the same: what the cross traffic leaves of the rate on average."""
+    left_bps = max(model.rate_bps - mean_cross_bps, LEAST_SHARE * model.rate_bps)
+    always = Conditions(10**9, np.full(1, left_bps), np.full(1, model.base_delay_ns), np.full(1, model.random_loss))
+    return with_conditions(model, log, always, seed)
+
+
+def _looped(series: Floats, piece_ns: float, span_ns: float) -> Floats:
+    """Return a series of pieces, repeated until it covers ``span_ns``."""
+    return np.asarray(np.resize(series, max(1, int(np.ceil((span_ns + 1) / piece_ns)))), dtype=np.float64)
+
+
+def _from_start(log: PacketLog) -> Floats:
+    return np.asarray(log.send_ns - log.send_ns[0], dtype=np.float64)
+
+
+def _outcome(
+    let_in: npt.NDArray[np.bool_], delay_ns: Floats, random_loss: Floats | float, draw: np.random.Generator
+) -> Outcome:
+    kept = let_in & (draw.random(len(let_in)) >= random_loss)
+    return outcome(delay_ns[kept], len(let_in))

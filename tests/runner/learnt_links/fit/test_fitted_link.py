@@ -1,0 +1,66 @@
+"""What is fitted to a log of a known link is that link."""
+
+import numpy as np
+import pytest
+
+from ground.strict_model import InputError
+from runner.learnt_links.fit.fitted_link import fit_link
+from runner.learnt_links.logs.packet_log import LOST_NS, PacketLog
+from tests.support.runner.known_links import KnownLink, known_log
+
+LINKS = {
+    "bursts of others": KnownLink(),
+    "more than the link carries": KnownLink(cross_bps=24e6),
+    "steady others": KnownLink(cross_bps=10e6, busy_s=1e6),
+    "nobody else": KnownLink(cross_bps=0.0),
+    "noise of 50 us": KnownLink(noise_s=50e-6),
+    "random loss": KnownLink(random_loss=0.01),
+    "fast and far": KnownLink(base_delay_s=0.080, rate_bps=100e6, cross_bps=90e6, buffer_bytes=100_000),
+    "slow and near": KnownLink(base_delay_s=0.005, rate_bps=2e6, cross_bps=1e6, buffer_bytes=20_000),
+}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
+def test_delay_rate_and_buffer_are_those_of_the_link(link: KnownLink, seed: int) -> None:
+    found = fit_link(known_log(link, seed=seed))
+    assert found.base_delay_ns == pytest.approx(link.base_delay_s * 1e9, rel=0.01)
+    assert found.rate_bps == pytest.approx(link.rate_bps, rel=0.03)
+    if found.buffer.buffer_bytes is not None:
+        assert found.buffer.buffer_bytes == pytest.approx(link.buffer_bytes, rel=0.10)
+    assert found.buffer.largest_backlog_bytes <= link.buffer_bytes * 1.01
+
+
+@pytest.mark.parametrize("name", ["bursts of others", "more than the link carries", "random loss", "slow and near"])
+def test_a_buffer_that_overflows_is_found(name: str) -> None:
+    assert fit_link(known_log(LINKS[name])).buffer.buffer_bytes is not None
+
+
+def test_losses_at_random_show_no_buffer() -> None:
+    found = fit_link(known_log(KnownLink(random_loss=0.02, cross_bps=0.0, buffer_bytes=10**9)))
+    assert found.buffer.buffer_bytes is None
+    assert found.buffer.random_loss == pytest.approx(0.02, rel=0.2)
+
+
+def test_the_mean_of_the_cross_traffic_is_right_and_its_bursts_stand_out() -> None:
+    steady = fit_link(known_log(LINKS["steady others"])).cross_traffic.rate_bps
+    assert steady.mean() == pytest.approx(10e6, rel=0.03)
+    bursts = fit_link(known_log(KnownLink(busy_s=5, idle_s=5))).cross_traffic.rate_bps
+    assert np.quantile(bursts, 0.1) < 2e6
+    assert np.quantile(bursts, 0.9) > 13e6
+    assert fit_link(known_log(LINKS["nobody else"])).cross_traffic.rate_bps.max() < 1
+
+
+def test_a_log_without_trains_does_not_show_a_rate() -> None:
+    send_ns = np.arange(1000) * 10**8
+    log = PacketLog(send_ns, np.full(1000, 1200), send_ns + 30_000_000)
+    with pytest.raises(InputError, match=r"only 0 of 1000 packets queued behind the one before, and 20 are needed"):
+        fit_link(log)
+
+
+def test_a_log_that_is_too_short_or_lost_is_refused() -> None:
+    send_ns = np.arange(200) * 10**6
+    with pytest.raises(InputError, match=r"99 packets to fit a link to, and 100 are needed"):
+        fit_link(PacketLog(send_ns[:99], np.full(99, 1200), send_ns[:99] + 1))
+    with pytest.raises(InputError, match=r"only 0 of 200 packets arrived"):
+        fit_link(PacketLog(send_ns, np.full(200, 1200), np.full(200, LOST_NS)))

@@ -1,0 +1,78 @@
+"""A log in CSV is read exactly, and the first mistake in it is one line with the file and the line's number."""
+
+from pathlib import Path
+
+import pytest
+
+from ground.strict_model import InputError
+from runner.learnt_links.logs.csv_log import HEADER, read_csv_log
+from runner.learnt_links.logs.packet_log import LOST_NS
+
+
+def written(folder: Path, *lines: str, header: str = HEADER) -> Path:
+    path = folder / "log.csv"
+    path.write_text("\n".join([header, *lines]) + "\n")
+    return path
+
+
+def test_times_since_1970_keep_their_nanoseconds(tmp_path: Path) -> None:
+    log = read_csv_log(
+        written(
+            tmp_path, "1700000000.123456789,1200,1700000000.163456790", "1700000000.2,80,", "1700000001,80,1700000002"
+        )
+    )
+    assert log.send_ns.tolist() == [0, 76_543_211, 876_543_211]
+    assert log.size_bytes.tolist() == [1200, 80, 80]
+    assert log.arrival_ns.tolist() == [40_000_001, LOST_NS, 1_876_543_211]
+    assert log.loss == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        (["1,1200,2", "0.5,1200,2"], ":3: this packet was sent before the one of the line above"),
+        (["1,1200,0.9"], ":2: this packet arrives before it is sent"),
+        (["1,1200,2", "-1,1200,2"], ":3: send_s: is negative"),
+        (["1,1200,nan"], ":2: arrival_s: 'nan' is wrong"),
+        (["inf,1200,"], ":2: send_s: 'inf' is wrong"),
+        (["1,1200,2", "", "2,1200,3"], ":3: send_s: is empty"),
+        (["1,1.5,2"], ":2: size_bytes: '1.5' is wrong"),
+        (["1,0,2"], ":2: this packet has a size"),
+        (["1,1200"], ":2: '1,1200' has 2 of 3 cells"),
+        (["1,1200,2", "1,1200,2,3"], ":3: '1,1200,2,3' has 4 of 3 cells"),
+        (["1.1234567891,1200,2"], ":2: send_s: '1.1234567891' is wrong"),
+        (["9999999999,1200,"], ":2: send_s: '9999999999' is wrong"),
+        ([], ": holds no packet"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, lines: list[str], place: str) -> None:
+    path = written(tmp_path, *lines)
+    with pytest.raises(InputError) as refused:
+        read_csv_log(path)
+    assert str(refused.value).startswith(f"{path}{place}")
+    assert "\n" not in str(refused.value)
+
+
+def test_another_header_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"log.csv:1: 't,size' is no log of packets: its first line is send_s,size"):
+        read_csv_log(written(tmp_path, "1,2", header="t,size"))
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_bytes(b"")
+    with pytest.raises(InputError, match=r"log.csv: is empty"):
+        read_csv_log(tmp_path / "log.csv")
+
+
+def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_bytes(HEADER.encode() + b"\n1,1200,2\n\xff\xfe,1200,2\n")
+    with pytest.raises(InputError, match=r"log.csv: .*as UTF-8 text"):
+        read_csv_log(tmp_path / "log.csv")
+
+
+def test_a_mistake_beyond_the_first_block_has_its_line(tmp_path: Path) -> None:
+    lines = [f"{number},1250,{number}.040000001" for number in range(500_000)]
+    path = written(tmp_path, *lines, "400000,1250,x")
+    assert path.stat().st_size > 10_000_000
+    with pytest.raises(InputError, match=rf":{500_000 + 2}: arrival_s: 'x' is wrong"):
+        read_csv_log(path)

@@ -12,6 +12,8 @@ from testbed.rack.machine_handle import MachineLostError
 _ASK_AFTER_S = 5.0
 _SILENCE_LIMIT_S = 15.0
 _MOST_CHARACTERS = 200
+_NODE_ENDED = ("node died", "node has died", "node was terminated", "nodeaffinityschedulingstrategy doesn't exist")
+"""What Ray says, in small letters, where a node has gone; the last one before anything of a run was on it."""
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - it carries a traceback's text, as that of multiprocessing does
@@ -112,6 +114,6 @@ def answer_of(machine: str, reference: Any, timeout_s: float | None = None) -> A
 def _reason(fault: BaseException) -> str:
     """Return in a few words what Ray says, in many, of a machine or a process that has gone."""
     text = " ".join(str(fault).split())
-    if any(sign in text.lower() for sign in ("node died", "node has died", "node was terminated")):
+    if any(sign in text.lower() for sign in _NODE_ENDED):
         return "its Ray node has ended, or the network to it is cut"
     return "its agent has ended" if "actor" in text.lower() else text[:_MOST_CHARACTERS]

@@ -123,6 +123,7 @@ def _bring_up(
             placed.machine_of,
             source=source,
             overlay=overlay,
+            gateways=placed.gateways,
             gpus=gpus,
             shaped=shaped,
             log=log,

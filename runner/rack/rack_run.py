@@ -10,8 +10,7 @@ from runner.emulation.emulation import BringUp
 from runner.emulation.trials import run_trials
 from runner.experiment.quantities import AUTO
 from runner.rack.agents import agents_on, holder_text
-from runner.rack.point_placement import PointPlacement, place_point, used_nodes
-from runner.rack.rack_gpus import assigned_gpus
+from runner.rack.point_placement import PointPlacement, check_memory, gpus_of, place_point, used_nodes
 from runner.rack.ray_handle import RayHandle
 from runner.rack.same_sources import rack_at
 from runner.resolve.checks.all_reduce_check import check_collective_gpus
@@ -88,6 +87,8 @@ def _check_machines(placements: Iterable[PointPlacement], handles: Mapping[str, 
     }
     for (machine, backend_path), options in wanted.items():
         handles[machine].check_computes(backend_path, options)
+    for placed in placements:
+        check_memory(placed, handles)
 
 
 def dilation_of(points: Sequence[SweepPoint]) -> float:
@@ -112,10 +113,7 @@ def _bring_up(
     @contextmanager
     def up(point: SweepPoint, dilation: float) -> Iterator[RunningTestbed]:
         placed = placements[point.index]
-        gpus = None
-        if placed.sharing is not None:
-            visible = {name: handles[name].gpus() for name in dict.fromkeys(placed.machine_of.values())}
-            gpus = assigned_gpus(point.topology, placed.machine_of, visible, placed.sharing)
+        gpus = gpus_of(placed, handles)
         check_collective_gpus(point.variants, gpus)
         with rack_testbed(
             point.topology.dilated(dilation),

@@ -35,6 +35,7 @@ from testbed.rack.driver.inventory import (
 )
 from testbed.rack.driver.merging import merged_counters
 from testbed.rack.driver.rack_gate import RackGate
+from testbed.rack.driver.rack_gpus import RackGpus
 from testbed.rack.driver.rack_machine import RackMachine
 from testbed.rack.driver.rack_stacks import RackStacks
 from testbed.rack.driver.remote_process import RemoteProcess, RemoteProgram
@@ -184,6 +185,15 @@ class RackTestbed:
     def cpu_times(self) -> dict[str, CpuTimes]:
         """Read the CPU times of every machine."""
         return dict(zip(self._machines, self._call_all("cpu_times"), strict=True))
+
+    def gpu_reader(self) -> RackGpus:
+        """Return a reader of the GPUs that hosts own, each on its machine."""
+        uuids: dict[str, dict[str, None]] = {}
+        for seat in () if self.gpus is None else self.gpus.seats():
+            uuids.setdefault(self.machine_of[seat.host], {})[seat.uuid] = None
+        return RackGpus(
+            [each.handle for each in self._machines.values()], {name: [*own] for name, own in uuids.items()}
+        )
 
     def check(self) -> None:
         """Raise MachineLostError if a machine has gone."""

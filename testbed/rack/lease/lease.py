@@ -14,6 +14,7 @@ from ground.strict_model import InputError
 from testbed.claims.cleaning import end_processes
 from testbed.claims.registry import Claim, claim, claims
 from testbed.claims.supervisor import Supervisor
+from testbed.gpus.gpu_reader import GpuReader, GpuReadings
 from testbed.host_kinds import host_network
 from testbed.hosts.host import HostNetwork, NetworkHost
 from testbed.hosts.host_attachment import attach_host
@@ -50,6 +51,7 @@ class Lease:
         self._hosts: dict[str, NetworkHost] = {}
         self._gates: dict[str, MachineGate] = {}
         self._tcp_states: TcpStateReader | None = None
+        self._gpus: dict[tuple[str, ...], GpuReader] = {}
         self._network: HostNetwork
         self._substrate: MachineNetwork
         self._files: LeaseFiles
@@ -77,6 +79,7 @@ class Lease:
         self._ending.callback(self.processes.close)
         self._ending.callback(end_processes, self._identifier)
         self._ending.callback(self._close_tcp_states)
+        self._ending.callback(self._close_gpus)
         files = folder / "files"
         files.mkdir()
         self._files = LeaseFiles(files)
@@ -173,12 +176,23 @@ class Lease:
             self._tcp_states = TcpStateReader(node.namespace for node in self._hosts.values())
         return [bytes(message) for message in self._tcp_states.read()]
 
+    def read_gpus(self, uuids: tuple[str, ...]) -> tuple[GpuReadings, tuple[str, ...]]:
+        """Read these GPUs of this machine. Return the readings, and why some of them are not read any more."""
+        if uuids not in self._gpus:
+            self._gpus[uuids] = GpuReader(uuids)
+        reader = self._gpus[uuids]
+        return reader.read(), tuple(reader.faults)
+
     def _on_netlink(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         return self._netlink.submit(function, *arguments, **named).result()
 
     def _close_tcp_states(self) -> None:
         if self._tcp_states is not None:
             self._tcp_states.close()
+
+    def _close_gpus(self) -> None:
+        for reader in self._gpus.values():
+            reader.close()
 
     def _close_gates(self) -> None:
         for gate in self._gates.values():

@@ -1,7 +1,7 @@
 """Call the methods of one machine of a rack through its agent, an actor of Ray."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.rack.on_machine import RAISED
@@ -74,6 +74,12 @@ class RayHandle:
     def start_call(self, method: str, *arguments: Any) -> RayPending:
         """Send a call and return without waiting for it."""
         return RayPending(self._name, self._agent, self._agent.call.remote(method, arguments))
+
+    def load_modules(self, archive: bytes, schedules: Sequence[str], backends: Sequence[str]) -> None:
+        """Give the machine a user's modules. Raise MissingError if it cannot import a class of them."""
+        fault = answer_of(self._name, self._agent.load_modules.remote(archive, [*schedules], [*backends]))
+        if fault is not None:
+            raise MissingError(f"machine {self._name}: {fault}: install what is missing there")
 
     def check_computes(self, backend_path: str, options: Mapping[str, Any]) -> None:
         """Raise MissingError if the machine lacks something for a compute back end."""

@@ -27,7 +27,9 @@ class GpuReader:
     def read(self) -> GpuReadings:
         """Read every GPU that has answered so far."""
         found: GpuReadings = []
-        for uuid in [*self._uuids] if self._nvml is not None else ():
+        if self._nvml is None:
+            return found
+        for uuid in [*self._uuids]:
             try:
                 found.append((uuid, self._nvml.reading(uuid)))
             except NvmlError as fault:

@@ -289,6 +289,7 @@ def rack_testbed(
     source: str = "",
     overlay: str = VXLAN,
     gateways: Mapping[str, str] = MappingProxyType({}),
+    modules: bytes = b"",
     gpus: GpuAssignment | None = None,
     shaped: bool = True,
     log: Log = lambda _: None,
@@ -298,7 +299,7 @@ def rack_testbed(
 
     ``machine_of`` has the machine of each host, ``gateways`` the gateway machine of each datacenter that has one; other
     machines are left alone. ``source`` describes the testbed's purpose to people, ``overlay`` is what carries packets
-    between machines. Programs on a host see the real
+    between machines. Processes of hosts import from the zip file ``modules`` first. Programs on a host see the real
     GPUs, of its machine, that ``gpus`` assigns to it. If ``shaped`` is false, no link has a delay, a loss or a rate.
     ``log`` gets a line for each way in which the machines differ. However this process ends, every machine ends its
     part, at the latest when this process has been silent for its ``lease_s``.
@@ -322,7 +323,7 @@ def rack_testbed(
                 topology, slot, first_vni(slot), machine_of, underlays, tag=tag, gateways=dict(gateways)
             )
             orders = {
-                name: MachineOrder(source, slot, plan, hosts_file, _environments(plan, gpus), shaped)
+                name: MachineOrder(source, slot, plan, hosts_file, _environments(plan, gpus), shaped, modules)
                 for name, plan in plans.items()
             }
             with _leased(used, orders) as leased:

@@ -32,6 +32,7 @@ from testbed.rack.machine_network import MachineNetwork
 from testbed.rack.orders import LeaseFacts, MachineOrder, Program
 
 _RECORD = "lease.json"
+_MODULES = "modules.zip"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class Lease:
         self._hosts: dict[str, NetworkHost] = {}
         self._gates: dict[str, MachineGate] = {}
         self._tcp_states: TcpStateReader | None = None
+        self._imports: dict[str, str] = {}
         self._gpus: dict[tuple[str, ...], GpuReader] = {}
         self._network: HostNetwork
         self._substrate: MachineNetwork
@@ -83,6 +85,10 @@ class Lease:
         files = folder / "files"
         files.mkdir()
         self._files = LeaseFiles(files)
+        if order.modules:
+            (folder / _MODULES).write_bytes(order.modules)
+            theirs = os.environ.get("PYTHONPATH")
+            self._imports = {"PYTHONPATH": os.pathsep.join([str(folder / _MODULES), *([theirs] if theirs else [])])}
         etc = write_host_files(folder / "etc", order.hosts_file)
         for port in order.plan.host_ports:
             node = self._network.add(port.host, self._identifier)
@@ -117,7 +123,7 @@ class Lease:
             raise InputError(f"host {host!r} is not on this machine, which has {', '.join(self._hosts)}")
         node, files = self._hosts[host], self._files
         files.write(what.files)
-        environment = {**self.order.environments.get(host, {}), **what.environment}
+        environment = {**self._imports, **self.order.environments.get(host, {}), **what.environment}
         if what.module is None:
             spawn = partial(node.spawn, list(what.argv), env={**os.environ, **environment})
             return self.processes.start(lambda output: spawn(stdin=subprocess.DEVNULL, stdout=output, stderr=output))

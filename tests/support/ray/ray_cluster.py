@@ -140,13 +140,16 @@ class RayCluster:
 
 
 @contextmanager
-def ray_cluster(*nodes: RayNode, head_cpus: int = 0) -> Iterator[RayCluster]:
-    """Start a cluster of these nodes, all at once, and yield it when all have joined."""
+def ray_cluster(*nodes: RayNode, head_cpus: int = 0, **head_variables: str) -> Iterator[RayCluster]:
+    """Start a cluster of these nodes, all at once, and yield it when all have joined.
+
+    ``head_variables`` are further environment variables of the head, and of the nodes.
+    """
     with switch() as network, ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="wb"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         address = f"{network.address}:{_free_port()}"
-        environment = {**_SMALL, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        environment = {**_SMALL, "RAY_AUTH_TOKEN": secrets.token_hex(32), **head_variables}
         stack.enter_context(_head(address, head_cpus, folder, environment))
         cluster = RayCluster(address, environment, folder, network)
         cluster.add(*nodes)

@@ -81,24 +81,19 @@ class MachineAgent:
         """Return the GPUs that Ray has given to this process, as in CUDA_VISIBLE_DEVICES."""
         return os.environ.get("CUDA_VISIBLE_DEVICES")
 
-    def load_modules(self, archive: bytes, schedules: list[str], backends: list[str]) -> str | None:
-        """Import the classes of a user, from a zip file of their modules. Return why one cannot be, None if all can."""
-        if archive:
+    def load_modules(self, modules: Any) -> str | None:
+        """Import a user's classes, from the zip file of their modules. Return what is lacking for it, None if nothing.
+
+        ``modules`` is a ``runner.rack.shipped.user_modules.UserModules``.
+        """
+        if modules.archive:
             # It has no name that could outlive this process.
             descriptor = os.memfd_create("modules")
             with open(descriptor, "wb", closefd=False) as file:
-                file.write(archive)
+                file.write(modules.archive)
             sys.path.insert(0, f"/proc/self/fd/{descriptor}")
-        schedule = import_module("workloads.schedules.schedule")
-        backend = import_module("workloads.compute.backends.backend")
-        try:
-            for path in schedules:
-                schedule.load_schedule(path)
-            for path in backends:
-                backend.load_backend(path)
-        except ValueError as fault:
-            return str(fault)
-        return None
+        lacking: str | None = import_module("runner.rack.shipped.user_modules").lacking_module(modules)
+        return lacking
 
     def lacking_for(self, backend_path: str, options: dict[str, Any]) -> str | None:
         """Return what this machine lacks for a compute back end, with the remedy, None if nothing."""

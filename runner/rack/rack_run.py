@@ -13,7 +13,7 @@ from runner.rack.agents import agents_on, holder_text
 from runner.rack.point_placement import PointPlacement, check_memory, gpus_of, place_point, used_nodes
 from runner.rack.ray_handle import RayHandle
 from runner.rack.same_sources import rack_at
-from runner.rack.shipped.user_modules import packed_modules, user_class_paths
+from runner.rack.shipped.user_modules import user_modules
 from runner.resolve.checks.all_reduce_check import check_collective_gpus
 from runner.resolve.dilation import choose_dilation
 from runner.resolve.experiment import Experiment, SweepPoint
@@ -61,21 +61,20 @@ def rack_run(
             return store.path
         check_same_substrate(store, RACK)
     check_runs_folder(runs)
-    schedules, backends = user_class_paths(points)
-    modules = packed_modules([*schedules, *backends])
+    modules = user_modules(points)
     with rack_at(address, log) as rack:
         with prefixed(f"{source}: "):
             placements = {point.index: place_point(point, rack.nodes, hosts_per_machine) for point in points}
         nodes, gpus = used_nodes(rack.nodes, placements.values())
         with agents_on(nodes, holder_text(source), sent=rack.sent, gpus=gpus, queue=queue, log=log) as handles:
             for handle in handles.values():
-                handle.load_modules(modules, schedules, backends)
+                handle.load_modules(modules)
             _check_machines(placements.values(), handles, shaped=shaped)
             if store is None:
                 factor = dilation_of(points)
                 facts = {"dilation": factor, "capacity_bps": None, "cluster": rack.document()}
                 store = begin_run(experiment, runs, facts)
-            bring_up = _bring_up(placements, handles, source, overlay, log, modules=modules, shaped=shaped)
+            bring_up = _bring_up(placements, handles, source, overlay, log, modules=modules.archive, shaped=shaped)
             with kept_trials(experiment, store), exclusively(store.path):
                 run_trials(experiment, store, bring_up=bring_up, log=log, keep_gradients=keep_gradients, stream=stream)
     return store.path

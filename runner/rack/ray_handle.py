@@ -1,10 +1,11 @@
 """Call the methods of one machine of a rack through its agent, an actor of Ray."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from runner.rack.on_machine import RAISED
+from runner.rack.shipped.user_modules import UserModules
 from testbed.gpus.gpus import Gpu, visible_gpus
 from testbed.kernel.missing import MissingError
 from testbed.rack.machine_handle import MachineLostError
@@ -75,11 +76,11 @@ class RayHandle:
         """Send a call and return without waiting for it."""
         return RayPending(self._name, self._agent, self._agent.call.remote(method, arguments))
 
-    def load_modules(self, archive: bytes, schedules: Sequence[str], backends: Sequence[str]) -> None:
+    def load_modules(self, modules: UserModules) -> None:
         """Give the machine a user's modules. Raise MissingError if it cannot import a class of them."""
-        fault = answer_of(self._name, self._agent.load_modules.remote(archive, [*schedules], [*backends]))
-        if fault is not None:
-            raise MissingError(f"machine {self._name}: {fault}: install what is missing there")
+        lacking = answer_of(self._name, self._agent.load_modules.remote(modules))
+        if lacking is not None:
+            raise MissingError(f"machine {self._name}: {lacking}")
 
     def check_computes(self, backend_path: str, options: Mapping[str, Any]) -> None:
         """Raise MissingError if the machine lacks something for a compute back end."""

@@ -1,68 +1,98 @@
-"""Pack the modules of a user's schedules and compute back ends, so that the machines of a rack can import them.
+"""Pack the modules of a user's schedules and compute back ends, so that the machines of a rack import the same.
 
 What is packed, as a zip file that Python imports from: the package or module of each class, and of a module that is not
-installed also those beside it that it has imported. The machines import exactly these files, whatever they have.
+installed also those beside it that it has imported. What Python cannot import from a zip file, because it has compiled
+parts, or what is large, stays: it has to be on the machines already, byte for byte.
 """
 
 import io
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
+from ground.class_path import load_subclass
 from ground.strict_model import InputError
 from runner.resolve.experiment import SweepPoint
 from wanbed.own_modules import OWN_PACKAGES
+from workloads.compute.backends.backend import ComputeBackend
+from workloads.schedules.schedule import Schedule
 
-MOST_BYTES = 16 * 2**20
-"""The largest size of all files together: they are code, and each machine gets them in one message."""
+MOST_BYTES = 4 * 2**20
+"""The largest size of a module's files: more than that is more than code."""
 
 _INSTALLED = ("site-packages", "dist-packages")
 _LEFT_OUT = ("__pycache__", ".git")
 
 
-def user_class_paths(points: Iterable[SweepPoint]) -> tuple[list[str], list[str]]:
-    """Return the paths of the schedules and of the back ends of these sweep points that are not wanbed's own."""
-    points = list(points)
-    schedules = (variant.schedule for point in points for variant in point.variants)
-    backends = (point.spec.compute.backend_path for point in points)
-    return _users(schedules), _users(backends)
+@dataclass(frozen=True)
+class UserModules:
+    """The classes of a user, by their paths, and their modules: a zip file, and hashes of those that stay by name."""
+
+    schedules: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    archive: bytes = b""
+    staying: Mapping[str, str] = field(default_factory=dict)
 
 
-def packed_modules(class_paths: Iterable[str]) -> bytes:
-    """Return a zip file of the modules of these classes, which have been loaded; no bytes if there is none.
+def user_modules(points: Iterable[SweepPoint]) -> UserModules:
+    """Return the modules of the classes that these sweep points name and that are not wanbed's own.
 
-    A package with compiled modules is left out: Python imports none of these from a zip file, so that it has to be
-    installed on the machines. Raise InputError for a module without files, and for too many bytes.
+    Raise InputError for a module without files.
     """
+    points = list(points)
+    schedules = _users(variant.schedule for point in points for variant in point.variants)
+    backends = _users(point.spec.compute.backend_path for point in points)
+    return packed_modules(schedules, backends)
+
+
+def packed_modules(schedules: tuple[str, ...], backends: tuple[str, ...]) -> UserModules:
+    """Return the modules of these classes. Raise InputError for a module without files."""
     files: dict[str, Path] = {}
-    for path in class_paths:
-        for name in _names(path.partition(":")[0].partition(".")[0]):
-            files.update(_files(name))
-    size = sum(file.stat().st_size for file in files.values())
-    if size > MOST_BYTES:
-        raise InputError(
-            f"the modules of {', '.join(class_paths)} have {size / 2**20:.0f} MiB, and at most "
-            f"{MOST_BYTES / 2**20:.0f} are sent to the machines: install them there, or keep data apart from code"
-        )
-    if not files:
-        return b""
+    staying: dict[str, str] = {}
+    for class_path in (*schedules, *backends):
+        for module in _with_those_beside(class_path.partition(":")[0].partition(".")[0]):
+            found = _files(module)
+            size = sum(file.stat().st_size for file in found.values())
+            if size > MOST_BYTES or any(file.suffix == ".so" for file in found.values()):
+                staying[module] = _digest(found)
+            else:
+                files.update(found)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, file in sorted(files.items()):
             # Without the file's times, the same files are the same bytes.
             archive.writestr(zipfile.ZipInfo(name), file.read_bytes())
-    return packed.getvalue()
+    return UserModules(schedules, backends, packed.getvalue() if files else b"", staying)
 
 
-def _users(class_paths: Iterable[str]) -> list[str]:
+def lacking_module(modules: UserModules) -> str | None:
+    """Return which module this machine lacks, or what keeps a class from being imported here, None if nothing does."""
+    for module, digest in modules.staying.items():
+        if find_spec(module) is None:
+            return f"no module {module}, which is not sent because it is large or compiled: install it there"
+        if _digest(_files(module)) != digest:
+            return f"another {module} than on the machine that drives: install the same"
+    try:
+        for path in modules.schedules:
+            load_subclass(path, Schedule)
+        for path in modules.backends:
+            load_subclass(path, ComputeBackend)
+    except ValueError as fault:
+        return f"{fault}: install what is missing there"
+    return None
+
+
+def _users(class_paths: Iterable[str]) -> tuple[str, ...]:
     """Return the paths that lead out of wanbed's packages, each once. The name of a baseline of torch has no colon."""
     found = dict.fromkeys(class_paths)
-    return [path for path in found if ":" in path and path.partition(":")[0].partition(".")[0] not in OWN_PACKAGES]
+    return tuple(path for path in found if ":" in path and path.partition(":")[0].partition(".")[0] not in OWN_PACKAGES)
 
 
-def _names(module: str) -> Iterator[str]:
+def _with_those_beside(module: str) -> Iterator[str]:
     """Yield a top-level module, and those loaded from the same folder unless that is one of installed packages."""
     yield module
     folder = _place(module).parent
@@ -87,10 +117,15 @@ def _place(module: str) -> Path:
 
 
 def _files(module: str) -> dict[str, Path]:
-    """Return the files of a top-level module by their names in the zip file, none of one with compiled parts."""
+    """Return the files of a top-level module by their names in a zip file."""
     place = _place(module)
-    found = [place] if place.is_file() else sorted(file for file in place.rglob("*") if file.is_file())
-    found = [file for file in found if not {*file.relative_to(place.parent).parts} & {*_LEFT_OUT}]
-    if any(file.suffix == ".so" for file in found):
-        return {}
-    return {str(file.relative_to(place.parent)): file for file in found}
+    found = [place] if place.is_file() else (file for file in place.rglob("*") if file.is_file())
+    by_name = {str(file.relative_to(place.parent)): file for file in found}
+    return {name: file for name, file in sorted(by_name.items()) if not {*Path(name).parts} & {*_LEFT_OUT}}
+
+
+def _digest(files: Mapping[str, Path]) -> str:
+    digest = sha256()
+    for name, file in files.items():
+        digest.update(f"{name}\0{sha256(file.read_bytes()).hexdigest()}\0".encode())
+    return digest.hexdigest()

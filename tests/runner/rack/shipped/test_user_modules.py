@@ -1,3 +1,5 @@
+import os
+import shutil
 import sys
 import zipfile
 from importlib import import_module, invalidate_caches
@@ -5,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
 from runner.planner.experiment_file import parse_experiment
-from runner.rack.shipped import user_modules
-from runner.rack.shipped.user_modules import packed_modules, user_class_paths
+from runner.rack.shipped import user_modules as shipped
+from runner.rack.shipped.user_modules import UserModules, lacking_module, packed_modules, user_modules
 
 MODULES = {
     "rackmine.py": "import rackbeside\nfrom workloads.schedules.gpipe import GPipe\nclass Mine(GPipe): pass\n",
@@ -37,13 +38,17 @@ def names_in(archive: bytes, tmp_path: Path) -> list[str]:
     return zipfile.ZipFile(file).namelist()
 
 
+def packed(class_path: str) -> UserModules:
+    return packed_modules((class_path,), ())
+
+
 def test_a_module_goes_with_those_beside_it_that_it_imports(tmp_path: Path) -> None:
     import_module("rackmine")
-    assert names_in(packed_modules(["rackmine:Mine"]), tmp_path) == ["rackbeside.py", "rackmine.py"]
+    assert names_in(packed("rackmine:Mine").archive, tmp_path) == ["rackbeside.py", "rackmine.py"]
 
 
 def test_a_package_goes_with_all_its_files(tmp_path: Path) -> None:
-    assert names_in(packed_modules(["rackpack.inner.deep:Deep"]), tmp_path) == [
+    assert names_in(packed("rackpack.inner.deep:Deep").archive, tmp_path) == [
         "rackpack/__init__.py",
         "rackpack/inner/deep.py",
         "rackpack/table.txt",
@@ -51,21 +56,38 @@ def test_a_package_goes_with_all_its_files(tmp_path: Path) -> None:
 
 
 def test_the_same_files_are_the_same_bytes(tmp_path: Path) -> None:
-    one = packed_modules(["rackpack:X"])
-    (tmp_path / "rackpack/__init__.py").touch()
-    assert packed_modules(["rackpack:X"]) == one
+    one = packed("rackpack:X")
+    os.utime(tmp_path / "rackpack/__init__.py", (0, 0))
+    assert packed("rackpack:X") == one
 
 
-def test_a_package_with_compiled_modules_is_left_to_the_machines(tmp_path: Path) -> None:
+def test_what_is_compiled_has_to_be_on_the_machine_byte_for_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "rackpack/fast.so").write_bytes(b"")
-    assert packed_modules(["rackpack:X"]) == b""
-    assert packed_modules([]) == b""
+    (tmp_path / "rackpack/__init__.py").write_text(MODULES["rackmine.py"].replace("import rackbeside\n", ""))
+    modules = packed("rackpack:Mine")
+    assert (modules.archive, [*modules.staying]) == (b"", ["rackpack"])
+    assert lacking_module(modules) is None
+    (tmp_path / "rackpack/fast.so").write_bytes(b"another")
+    assert lacking_module(modules) == "another rackpack than on the machine that drives: install the same"
+    shutil.rmtree(tmp_path / "rackpack")
+    monkeypatch.delitem(sys.modules, "rackpack")
+    invalidate_caches()
+    assert str(lacking_module(modules)).startswith("no module rackpack, which is not sent because")
 
 
-def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_modules, "MOST_BYTES", 10)
-    with pytest.raises(InputError, match=r"^the modules of rackpack:X have 0 MiB, and at most 0 are sent"):
-        packed_modules(["rackpack:X"])
+def test_what_is_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "MOST_BYTES", 10)
+    modules = packed("rackpack:X")
+    assert (modules.archive, [*modules.staying]) == (b"", ["rackpack"])
+
+
+def test_a_class_that_cannot_be_imported_is_told_with_the_fault(tmp_path: Path) -> None:
+    modules = packed("rackmine:Mine")
+    (tmp_path / "rackbeside.py").unlink()
+    invalidate_caches()
+    assert lacking_module(modules) == ("rackmine:Mine: No module named 'rackbeside': install what is missing there")
 
 
 def test_only_a_users_classes_are_packed() -> None:
@@ -76,5 +98,5 @@ def test_only_a_users_classes_are_packed() -> None:
         "variants": [{"name": "own", "schedule": "rackmine:Mine"}, {"name": "stock", "schedule": "gpipe"}],
         "engine": "rack",
     }
-    points = parse_experiment(document, "x.yaml", Path()).points()
-    assert user_class_paths(points) == (["rackmine:Mine"], [])
+    modules = user_modules(parse_experiment(document, "x.yaml", Path()).points())
+    assert (modules.schedules, modules.backends) == (("rackmine:Mine",), ())

@@ -1,6 +1,6 @@
 """Emulate an experiment over the machines of a Ray cluster, into a run's folder."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -80,7 +80,7 @@ def rack_run(
     return store.path
 
 
-def _check_machines(placements: Iterable[PointPlacement], handles: Mapping[str, RayHandle], *, shaped: bool) -> None:
+def _check_machines(placements: Collection[PointPlacement], handles: Mapping[str, RayHandle], *, shaped: bool) -> None:
     """Raise MissingError for what a machine lacks, before the run's folder is there."""
     if shaped:
         check_lacks_nothing(read_facts([*handles.values()]))

@@ -7,8 +7,9 @@ from runner.resolve.checks.device_memory import DeviceMemory, check_device_memor
 from runner.resolve.experiment import Experiment, SweepPoint
 from runner.resolve.prefill.computed_prefill import check_memory_for_weights
 from testbed.gpus.gpu_assignment import VISIBLE_DEVICES, GpuAssignment, assign_gpus
+from testbed.gpus.gpu_reader import GpuMemory, gpu_memories
 from testbed.gpus.gpus import Gpu, device_files, machine_gpus, visible_gpus
-from testbed.gpus.nvml import BINDING_INSTALL, NvmlError, open_nvml
+from testbed.gpus.nvml import BINDING_INSTALL
 from testbed.kernel.missing import MissingError
 
 _CPU = "cpu"
@@ -57,12 +58,19 @@ def check_gpus(experiment: Experiment) -> None:
         if device is None:
             continue
         if gpus is not None:
-            check_device_memory(point, gpus.uuid, _gpu_memories(gpus))
+            memories = gpu_memories(sorted({seat.uuid for seat in gpus.seats()}))
+            check_device_memory(point, gpus.uuid, {uuid: device_memory(uuid, each) for uuid, each in memories.items()})
         else:
             check_memory_for_weights(variant.service for variant in point.variants if variant.service is not None)
             total_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
             machine = DeviceMemory("the CPU", total_bytes, total_bytes, context_bytes=0)
             check_device_memory(point, lambda *_: _CPU, {_CPU: machine}, prefill=False)
+
+
+def device_memory(uuid: str, memory: GpuMemory, machine: str | None = None) -> DeviceMemory:
+    """Return the memory of a GPU as it is checked; ``machine`` is that of a rack's GPU."""
+    where = "" if machine is None else f" of {machine}"
+    return DeviceMemory(f"{memory.model} ({uuid}){where}", memory.total_bytes, memory.free_bytes)
 
 
 def _visible(point: SweepPoint) -> tuple[Gpu, ...]:
@@ -89,19 +97,3 @@ def _visible(point: SweepPoint) -> tuple[Gpu, ...]:
             "container may lack them): bring one, or give device: cpu"
         )
     return ()
-
-
-def _gpu_memories(gpus: GpuAssignment) -> dict[str, DeviceMemory]:
-    """Return the memory of the assigned GPUs, of those that report it."""
-    models = {gpu.uuid: gpu for gpu in machine_gpus()}
-    memories = {}
-    try:
-        with open_nvml() as nvml:
-            for uuid in {seat.uuid for seat in gpus.seats()}:
-                gpu, free_bytes = models[uuid], nvml.reading(uuid).memory_free_bytes
-                if gpu.memory_bytes is not None and free_bytes is not None:
-                    memories[uuid] = DeviceMemory(f"{gpu.model} ({uuid})", gpu.memory_bytes, free_bytes)
-    except NvmlError:
-        # Without NVML nothing is known of any GPU's memory.
-        return {}
-    return memories

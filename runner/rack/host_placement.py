@@ -15,6 +15,9 @@ from testbed.network.topology import Datacenter, Host, Topology
 DATACENTER_LABEL = "wanbed.datacenter"
 """The label of a Ray node that names the datacenter whose hosts its machine carries."""
 
+GATEWAY_LABEL = "wanbed.gateway"
+"""The label of a Ray node that names the datacenter whose trunks go through its machine, which carries no hosts."""
+
 
 @dataclass(frozen=True)
 class Node:
@@ -33,9 +36,19 @@ class Node:
         return self.labels.get(DATACENTER_LABEL) or None
 
     @property
+    def gateway_of(self) -> str | None:
+        """The datacenter whose gateway machine this is, None if it is none."""
+        return self.labels.get(GATEWAY_LABEL) or None
+
+    @property
     def carries_hosts(self) -> bool:
-        """Whether hosts may be placed on the machine: one that was started with ``--num-cpus=0`` only drives."""
+        """Whether a run may use the machine: one that was started with ``--num-cpus=0`` only drives."""
         return self.cpus > 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether hosts may be placed on the machine."""
+        return self.carries_hosts and self.gateway_of is None
 
 
 def in_order(nodes: Sequence[Node]) -> list[Node]:
@@ -62,7 +75,7 @@ def _placed(
     topology: Topology, nodes: Sequence[Node], hosts_per_machine: int, gpu_sharing: int | None
 ) -> tuple[dict[str, str], Datacenter | None]:
     """Return the machines of hosts, and the first datacenter whose hosts do not fit, None if all do."""
-    carrying = [node for node in in_order(nodes) if node.carries_hosts]
+    carrying = [node for node in in_order(nodes) if node.has_room]
     taken: set[str] = set()
     machine_of: dict[str, str] = {}
     # A machine with many GPUs can take the place of one with few, not the other way round.
@@ -79,6 +92,24 @@ def _placed(
     return machine_of, None
 
 
+def gateway_machines(topology: Topology, nodes: Sequence[Node]) -> dict[str, str]:
+    """Return the name of the gateway machine of each datacenter that has one.
+
+    Raise InputError if a datacenter has several.
+    """
+    found: dict[str, str] = {}
+    for datacenter in topology.datacenters:
+        named = [node.name for node in in_order(nodes) if node.carries_hosts and node.gateway_of == datacenter.name]
+        if len(named) > 1:
+            raise InputError(
+                f"{list_text(named)} are labelled {GATEWAY_LABEL}={datacenter.name}, and a trunk goes through one "
+                "machine: leave one of the labels"
+            )
+        if named:
+            found[datacenter.name] = named[0]
+    return found
+
+
 def gpus_wanted(hosts: Sequence[Host], gpu_sharing: int | None) -> int:
     """Return how many real GPUs hosts take of their machine, 0 if nothing computes on GPUs."""
     return 0 if gpu_sharing is None else -(-sum(host.gpus + host.serving_gpus for host in hosts) // gpu_sharing)
@@ -89,10 +120,12 @@ def unknown_labels(topology: Topology, nodes: Sequence[Node]) -> list[str]:
     names = [each.name for each in topology.datacenters]
     lines = []
     for node in in_order(nodes):
-        if node.carries_hosts and node.datacenter is not None and node.datacenter not in names:
-            near = nearest_name(node.datacenter, names)
-            meant = f", did you mean {near}?" if near else f": there are {list_text(names)}"
-            lines.append(f"{node.name} is labelled {DATACENTER_LABEL}={node.datacenter}, no datacenter here{meant}")
+        for label in (DATACENTER_LABEL, GATEWAY_LABEL):
+            named = node.labels.get(label)
+            if node.carries_hosts and named and named not in names:
+                near = nearest_name(named, names)
+                meant = f", did you mean {near}?" if near else f": there are {list_text(names)}"
+                lines.append(f"{node.name} is labelled {label}={named}, no datacenter here{meant}")
     return lines
 
 
@@ -111,7 +144,7 @@ def _most_gpus(datacenter: Datacenter, gpu_sharing: int | None) -> int:
 def _refusal(
     topology: Topology, short: Datacenter, nodes: Sequence[Node], hosts_per_machine: int, gpu_sharing: int | None
 ) -> str:
-    carrying = [node for node in nodes if node.carries_hosts]
+    carrying = [node for node in nodes if node.has_room]
     wanted = sum(-(-len(each.hosts) // hosts_per_machine) for each in topology.datacenters)
     held = [node for node in carrying if node.datacenter not in {None, short.name}]
     facts = [
@@ -124,7 +157,9 @@ def _refusal(
     if each_wants := _most_gpus(short, gpu_sharing):
         there = list_text([f"{node.gpus:g}" for node in in_order(carrying)]) if carrying else "none"
         facts.append(f"a host of {short.name} wants {count_text(each_wants, 'GPU')}, and Ray counts {there} on them")
-    if driving := len(nodes) - len(carrying):
+    if gateways := [node.name for node in in_order(nodes) if node.carries_hosts and not node.has_room]:
+        facts.append(f"{list_text(gateways)} more only {'forwards' if len(gateways) == 1 else 'forward'}, as a gateway")
+    if driving := sum(not node.carries_hosts for node in nodes):
         facts.append(f"{count_text(driving, 'machine')} more without CPUs in Ray only drive")
     largest = max(len(each.hosts) for each in topology.datacenters)
     enough = next(

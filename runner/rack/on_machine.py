@@ -81,6 +81,20 @@ class MachineAgent:
         """Return the GPUs that Ray has given to this process, as in CUDA_VISIBLE_DEVICES."""
         return os.environ.get("CUDA_VISIBLE_DEVICES")
 
+    def load_modules(self, modules: Any) -> str | None:
+        """Import a user's classes, from the zip file of their modules. Return what is lacking for it, None if nothing.
+
+        ``modules`` is a ``runner.rack.shipped.user_modules.UserModules``.
+        """
+        if modules.archive:
+            # It has no name that could outlive this process.
+            descriptor = os.memfd_create("modules")
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(modules.archive)
+            sys.path.insert(0, f"/proc/self/fd/{descriptor}")
+        lacking: str | None = import_module("runner.rack.shipped.user_modules").lacking_module(modules)
+        return lacking
+
     def lacking_for(self, backend_path: str, options: dict[str, Any]) -> str | None:
         """Return what this machine lacks for a compute back end, with the remedy, None if nothing."""
         backend = import_module("workloads.compute.backends.backend").create_backend(backend_path, options)

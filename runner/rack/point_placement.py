@@ -1,20 +1,35 @@
-"""Decide where the hosts of a sweep point are, and which machines a run takes."""
+"""Decide where the hosts of a sweep point are, which machines a run takes, and which GPUs of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
-from runner.rack.host_placement import Node, gpus_wanted, place_hosts
-from runner.rack.rack_gpus import gpu_sharing
+from runner.emulation.gpu_provisioning import device_memory, resolved_device
+from runner.rack.host_placement import Node, gateway_machines, gpus_wanted, place_hosts
+from runner.rack.rack_gpus import assigned_gpus, gpu_sharing
+from runner.resolve.checks.device_memory import DeviceMemory, check_device_memory
 from runner.resolve.experiment import SweepPoint
+from testbed.gpus.gpu_assignment import GpuAssignment
+from testbed.gpus.gpus import Gpu
+from testbed.rack.machine_handle import MachineHandle
 
 
 @dataclass(frozen=True)
 class PointPlacement:
-    """Where the hosts of a sweep point are. ``sharing`` is None if nothing computes on GPUs."""
+    """Where the hosts of a sweep point are. ``sharing`` is None if nothing computes on GPUs.
+
+    ``gateways`` are the gateway machines of datacenters that have one.
+    """
 
     point: SweepPoint
     machine_of: Mapping[str, str]
     sharing: int | None
+    gateways: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The machines that carry hosts or are gateways."""
+        return tuple(dict.fromkeys([*self.machine_of.values(), *self.gateways.values()]))
 
     def gpus(self, machine: str) -> int:
         """Return how many real GPUs the hosts on a machine take."""
@@ -23,13 +38,45 @@ class PointPlacement:
 
 
 def place_point(point: SweepPoint, nodes: Sequence[Node], hosts_per_machine: int) -> PointPlacement:
-    """Return where the hosts of a sweep point are. Raise InputError if they do not fit."""
+    """Return where the hosts of a sweep point are. Raise InputError if they do not fit, or of unclear gateways."""
     sharing = gpu_sharing(point, nodes)
-    return PointPlacement(point, place_hosts(point.topology, nodes, hosts_per_machine, sharing), sharing)
+    machine_of = place_hosts(point.topology, nodes, hosts_per_machine, sharing)
+    return PointPlacement(point, machine_of, sharing, gateway_machines(point.topology, nodes))
 
 
 def used_nodes(nodes: Sequence[Node], placements: Iterable[PointPlacement]) -> tuple[list[Node], dict[str, int]]:
     """Return the machines that any of the placements uses, and how many GPUs a run takes of each."""
     placements = list(placements)
-    used = [node for node in nodes if any(node.name in each.machine_of.values() for each in placements)]
+    used = [node for node in nodes if any(node.name in each.machines for each in placements)]
     return used, {node.name: max(each.gpus(node.name) for each in placements) for node in used}
+
+
+class GpuMachine(MachineHandle, Protocol):
+    """A machine of which Ray gives GPUs to the run."""
+
+    def gpus(self) -> Sequence[Gpu]:
+        """Return the GPUs that Ray has given to the run on this machine."""
+
+
+def gpus_of(placed: PointPlacement, machines: Mapping[str, GpuMachine]) -> GpuAssignment | None:
+    """Return the real GPUs of every host, None if nothing computes on GPUs. Raise what ``assigned_gpus`` raises."""
+    if placed.sharing is None:
+        return None
+    visible = {name: machines[name].gpus() for name in dict.fromkeys(placed.machine_of.values())}
+    return assigned_gpus(placed.point.topology, placed.machine_of, visible, placed.sharing)
+
+
+def check_memory(placed: PointPlacement, machines: Mapping[str, GpuMachine]) -> None:
+    """Raise InputError if what torch computes does not fit into the GPUs that its hosts would get.
+
+    A GPU whose memory is not known is not checked.
+    """
+    gpus = gpus_of(placed, machines)
+    if gpus is None or resolved_device(placed.point, gpus) is None:
+        return
+    memories: dict[str, DeviceMemory] = {}
+    for machine in dict.fromkeys(placed.machine_of.values()):
+        own = sorted({seat.uuid for seat in gpus.seats() if placed.machine_of[seat.host] == machine})
+        for uuid, memory in machines[machine].call("gpu_memories", own).items():
+            memories[uuid] = device_memory(uuid, memory, machine)
+    check_device_memory(placed.point, gpus.uuid, memories)

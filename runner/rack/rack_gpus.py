@@ -20,7 +20,7 @@ def gpu_sharing(point: SweepPoint, nodes: Sequence[Node]) -> int | None:
     compute, programs = point.spec.compute, any(variant.program is not None for variant in point.variants)
     if not (compute.backend.on_device or programs) or compute.device == "cpu":
         return None
-    if any(node.gpus for node in nodes if node.carries_hosts):
+    if any(node.gpus for node in nodes if node.has_room):
         return compute.sharing or 1
     if compute.device == "cuda":
         raise MissingError(

@@ -1,6 +1,6 @@
 """Emulate an experiment over the machines of a Ray cluster, into a run's folder."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -10,10 +10,10 @@ from runner.emulation.emulation import BringUp
 from runner.emulation.trials import run_trials
 from runner.experiment.quantities import AUTO
 from runner.rack.agents import agents_on, holder_text
-from runner.rack.point_placement import PointPlacement, place_point, used_nodes
-from runner.rack.rack_gpus import assigned_gpus
+from runner.rack.point_placement import PointPlacement, check_memory, gpus_of, place_point, used_nodes
 from runner.rack.ray_handle import RayHandle
 from runner.rack.same_sources import rack_at
+from runner.rack.shipped.user_modules import user_modules
 from runner.resolve.checks.all_reduce_check import check_collective_gpus
 from runner.resolve.dilation import choose_dilation
 from runner.resolve.experiment import Experiment, SweepPoint
@@ -61,23 +61,26 @@ def rack_run(
             return store.path
         check_same_substrate(store, RACK)
     check_runs_folder(runs)
+    modules = user_modules(points)
     with rack_at(address, log) as rack:
         with prefixed(f"{source}: "):
             placements = {point.index: place_point(point, rack.nodes, hosts_per_machine) for point in points}
         nodes, gpus = used_nodes(rack.nodes, placements.values())
         with agents_on(nodes, holder_text(source), sent=rack.sent, gpus=gpus, queue=queue, log=log) as handles:
+            for handle in handles.values():
+                handle.load_modules(modules)
             _check_machines(placements.values(), handles, shaped=shaped)
             if store is None:
                 factor = dilation_of(points)
                 facts = {"dilation": factor, "capacity_bps": None, "cluster": rack.document()}
                 store = begin_run(experiment, runs, facts)
-            bring_up = _bring_up(placements, handles, source, overlay, log, shaped=shaped)
+            bring_up = _bring_up(placements, handles, source, overlay, log, modules=modules.archive, shaped=shaped)
             with kept_trials(experiment, store), exclusively(store.path):
                 run_trials(experiment, store, bring_up=bring_up, log=log, keep_gradients=keep_gradients, stream=stream)
     return store.path
 
 
-def _check_machines(placements: Iterable[PointPlacement], handles: Mapping[str, RayHandle], *, shaped: bool) -> None:
+def _check_machines(placements: Collection[PointPlacement], handles: Mapping[str, RayHandle], *, shaped: bool) -> None:
     """Raise MissingError for what a machine lacks, before the run's folder is there."""
     if shaped:
         check_lacks_nothing(read_facts([*handles.values()]))
@@ -88,6 +91,8 @@ def _check_machines(placements: Iterable[PointPlacement], handles: Mapping[str, 
     }
     for (machine, backend_path), options in wanted.items():
         handles[machine].check_computes(backend_path, options)
+    for placed in placements:
+        check_memory(placed, handles)
 
 
 def dilation_of(points: Sequence[SweepPoint]) -> float:
@@ -105,6 +110,7 @@ def _bring_up(
     overlay: str,
     log: Log,
     *,
+    modules: bytes,
     shaped: bool,
 ) -> BringUp:
     """Return what brings a sweep point up over the rack's machines."""
@@ -112,10 +118,7 @@ def _bring_up(
     @contextmanager
     def up(point: SweepPoint, dilation: float) -> Iterator[RunningTestbed]:
         placed = placements[point.index]
-        gpus = None
-        if placed.sharing is not None:
-            visible = {name: handles[name].gpus() for name in dict.fromkeys(placed.machine_of.values())}
-            gpus = assigned_gpus(point.topology, placed.machine_of, visible, placed.sharing)
+        gpus = gpus_of(placed, handles)
         check_collective_gpus(point.variants, gpus)
         with rack_testbed(
             point.topology.dilated(dilation),
@@ -123,6 +126,8 @@ def _bring_up(
             placed.machine_of,
             source=source,
             overlay=overlay,
+            gateways=placed.gateways,
+            modules=modules,
             gpus=gpus,
             shaped=shaped,
             log=log,

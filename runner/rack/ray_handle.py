@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.rack.on_machine import RAISED
+from runner.rack.shipped.user_modules import UserModules
 from testbed.gpus.gpus import Gpu, visible_gpus
 from testbed.kernel.missing import MissingError
 from testbed.rack.machine_handle import MachineLostError
@@ -12,6 +13,8 @@ from testbed.rack.machine_handle import MachineLostError
 _ASK_AFTER_S = 5.0
 _SILENCE_LIMIT_S = 15.0
 _MOST_CHARACTERS = 200
+_NODE_ENDED = ("node died", "node has died", "node was terminated", "nodeaffinityschedulingstrategy doesn't exist")
+"""What Ray says, in small letters, where a node has gone; the last one before anything of a run was on it."""
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - it carries a traceback's text, as that of multiprocessing does
@@ -73,6 +76,12 @@ class RayHandle:
         """Send a call and return without waiting for it."""
         return RayPending(self._name, self._agent, self._agent.call.remote(method, arguments))
 
+    def load_modules(self, modules: UserModules) -> None:
+        """Give the machine a user's modules. Raise MissingError if it cannot import a class of them."""
+        lacking = answer_of(self._name, self._agent.load_modules.remote(modules))
+        if lacking is not None:
+            raise MissingError(f"machine {self._name}: {lacking}")
+
     def check_computes(self, backend_path: str, options: Mapping[str, Any]) -> None:
         """Raise MissingError if the machine lacks something for a compute back end."""
         lacking = answer_of(self._name, self._agent.lacking_for.remote(backend_path, dict(options)))
@@ -112,6 +121,6 @@ def answer_of(machine: str, reference: Any, timeout_s: float | None = None) -> A
 def _reason(fault: BaseException) -> str:
     """Return in a few words what Ray says, in many, of a machine or a process that has gone."""
     text = " ".join(str(fault).split())
-    if any(sign in text.lower() for sign in ("node died", "node has died", "node was terminated")):
+    if any(sign in text.lower() for sign in _NODE_ENDED):
         return "its Ray node has ended, or the network to it is cut"
     return "its agent has ended" if "actor" in text.lower() else text[:_MOST_CHARACTERS]

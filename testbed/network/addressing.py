@@ -38,12 +38,12 @@ def wan_link_mac(slot: int, datacenter: int, peer: int) -> str:
     return f"02:03:{slot:02x}:{datacenter:02x}:{peer:02x}:00"
 
 
-def machine_link_mac(slot: int, datacenter: int, peer: int, machine: int) -> str:
-    """Return the MAC address of one machine's interface of ``datacenter`` towards the machines of ``peer``.
+def machine_link_mac(rack: int, device: int) -> str:
+    """Return the MAC address of device number ``device`` of a rack, on which its machines reach each other.
 
-    ``machine`` is its number among those that carry hosts of ``datacenter``; ``peer`` may be the same datacenter.
+    ``rack`` is a number of 24 bits that other racks on the same switch do not have.
     """
-    return f"02:04:{slot:02x}:{datacenter:02x}:{peer:02x}:{machine:02x}"
+    return ":".join(f"{octet:02x}" for octet in (0x02, *rack.to_bytes(3), *device.to_bytes(2)))
 
 
 def loopback_address(subnet_number: int, datacenter: int, host: int, *, reached: bool) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ground.wanbed_error import WanbedError
 from testbed.claims.registry import STATE_ROOT, claims
+from testbed.gpus.gpu_reader import GpuMemory, GpuReadings, gpu_memories
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.machine_load import CpuTimes, read_cpu_times
 from testbed.network.tcp_settings import TcpSettings
@@ -52,6 +53,10 @@ class Machine:
     def used_slots(self) -> set[int]:
         """Return the address slots that testbeds of this machine have."""
         return {held.record.slot for held in claims(self._root)}
+
+    def gpu_memories(self, uuids: Sequence[str]) -> dict[str, GpuMemory]:
+        """Return the memory of those of these GPUs that report it."""
+        return gpu_memories(uuids)
 
     def bring_up(self, order: MachineOrder) -> LeaseFacts:
         """Lease this machine to a run, and create its hosts and its part of the network.
@@ -161,6 +166,11 @@ class Machine:
         """Read the state of every connection of every host, as the kernel's messages."""
         with self._leased() as lease:
             return lease.read_tcp_states()
+
+    def read_gpus(self, uuids: tuple[str, ...]) -> tuple[GpuReadings, tuple[str, ...]]:
+        """Read these GPUs of this machine. Return the readings, and why some of them are not read any more."""
+        with self._leased() as lease:
+            return lease.read_gpus(uuids)
 
     def cpu_times(self) -> CpuTimes:
         """Read the CPU times of this machine's cores."""

@@ -67,7 +67,7 @@ class MachineNetwork:
         return self._running.read_offloads()
 
     def read_counters(self) -> list[PortCounters]:
-        """Read the counters of every WAN port, which count this machine's hosts as sources only."""
+        """Read the counters of every WAN port, which count the hosts that send through it as sources only."""
         return self._running.read_counters() if self._shaped else []
 
     def cpu_time_s(self) -> float | None:

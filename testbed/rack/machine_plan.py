@@ -13,12 +13,17 @@ machines of its own, without qdiscs: the port to the receiving host delays and s
 Machines do not know of each other's traffic. So a trunk whose node pairs start on several machines and can together
 exceed it is divided: each machine gets an equal part, also while the others send nothing. Such a ``TrunkSplit`` is
 recorded, because a trunk in one place would let one machine have what the others leave.
+
+A datacenter may have a gateway machine instead: whatever its machines send to other datacenters goes to that machine
+first, over the device for the own datacenter, and its WAN ports hold the whole trunks. What comes from other
+datacenters goes to the receiving machine directly.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from ipaddress import IPv4Address
+from types import MappingProxyType
 from typing import Any
 
 from ground.strict_model import InputError
@@ -36,6 +41,7 @@ OWN_DATACENTER_INTERFACE = "lan"
 """The name, in the gateway's namespace, of the device for the other machines of the same datacenter."""
 
 _VNI_BITS, _SLOT_VNI_BITS = 24, 16
+_MOST_DEVICES = 2**16
 
 
 @dataclass(frozen=True)
@@ -84,13 +90,15 @@ class MachinePlan:
     """Everything that one machine needs to carry its ``hosts``.
 
     ``gateway`` has the ports to all hosts of the datacenter, so that classes are numbered as in the whole datacenter,
-    and this machine's parts of the trunks. ``mtu_bytes`` is that of every emulated interface.
+    and this machine's parts of the trunks; it has no WAN ports if the datacenter has another gateway machine.
+    ``senders`` are the hosts whose packets leave by its WAN ports. ``mtu_bytes`` is that of every emulated interface.
     """
 
     machine: str
     underlay: Underlay
     mtu_bytes: int
     hosts: tuple[str, ...]
+    senders: tuple[str, ...]
     gateway: Gateway
     links: tuple[MachineLink, ...]
     trunk_splits: tuple[TrunkSplit, ...]
@@ -126,6 +134,7 @@ class MachinePlan:
                 **entry,
                 "underlay": Underlay(**entry["underlay"]),
                 "hosts": tuple(entry["hosts"]),
+                "senders": tuple(entry["senders"]),
                 "gateway": read_gateway(entry["gateway"]),
                 "links": tuple(
                     MachineLink(**{**link, "far": tuple(machines)})
@@ -152,17 +161,21 @@ def plan_machines(
     machine_of: Mapping[str, str],
     underlays: Mapping[str, Underlay],
     *,
+    tag: int = 0,
+    gateways: Mapping[str, str] = MappingProxyType({}),
     timers: Timers = Timers.KERNEL,
 ) -> dict[str, MachinePlan]:
     """Plan every machine that carries hosts: ``machine_of`` has the machine of each host, ``underlays`` their cards.
 
-    ``vni`` is the first VXLAN number to use. Raise InputError for machines that cannot carry this network.
+    ``vni`` is the first VXLAN number to use, ``tag`` a number of 24 bits that tells this rack's MAC addresses from
+    those of others. ``gateways`` are the gateway machines of datacenters that have one; it may carry hosts of that
+    datacenter, or none. Raise InputError for machines that cannot carry this network.
     """
-    rack = _Rack(topology, slot, vni, machine_of, underlays, timers=timers)
+    rack = _Rack(topology, slot, vni, machine_of, underlays, tag=tag, gateways=gateways, timers=timers)
     return {
-        machine: rack.plan(machine, datacenter, number)
+        machine: rack.plan(machine, datacenter)
         for datacenter in topology.datacenters
-        for number, machine in enumerate(rack.machines[datacenter.name])
+        for machine in rack.machines[datacenter.name]
     }
 
 
@@ -177,16 +190,23 @@ class _Rack:
         machine_of: Mapping[str, str],
         underlays: Mapping[str, Underlay],
         *,
+        tag: int,
+        gateways: Mapping[str, str],
         timers: Timers,
     ) -> None:
         self._topology, self._slot, self._vni, self._timers = topology, slot, vni, timers
-        self._machine_of, self._underlays = machine_of, underlays
+        self._machine_of, self._underlays, self._tag, self._gateway_machines = machine_of, underlays, tag, gateways
         self.machines = {
-            each.name: tuple(dict.fromkeys(machine_of[host.name] for host in each.hosts))
+            each.name: tuple(
+                dict.fromkeys(
+                    [*(machine_of[host.name] for host in each.hosts), *filter(None, [gateways.get(each.name)])]
+                )
+            )
             for each in topology.datacenters
         }
         used = [machine for machines in self.machines.values() for machine in machines]
         self._check(used)
+        self._number = {machine: number for number, machine in enumerate(used)}
         self._mtu_bytes = min(underlays[each].mtu - HEADER_BYTES[underlays[each].kind] for each in used)
         plan = plan_gateways(topology, slot, timers, self._mtu_bytes)
         self._exact_packets = plan.exact_packets
@@ -204,27 +224,41 @@ class _Rack:
         kinds = sorted({self._underlays[machine].kind for machine in used})
         if len(kinds) > 1:
             raise InputError(f"underlay: {' and '.join(kinds)} on one rack do not reach each other: take one of them")
+        if len(used) * len(self._topology.datacenters) > _MOST_DEVICES:
+            raise InputError(
+                f"hosts: {len(used)} machines in {len(self._topology.datacenters)} datacenters want more than "
+                f"{_MOST_DEVICES} devices between them: put several hosts on a machine"
+            )
         if self._vni + len(self._topology.datacenters) ** 2 > 2**_VNI_BITS:
             raise InputError(f"underlay: VXLAN numbers from {self._vni} exceed {_VNI_BITS} bits: take a smaller one")
 
-    def plan(self, machine: str, datacenter: Datacenter, number: int) -> MachinePlan:
-        """Plan one machine, which is ``number`` of those of its datacenter."""
+    def plan(self, machine: str, datacenter: Datacenter) -> MachinePlan:
+        """Plan one machine of a datacenter."""
         hosts = tuple(host.name for host in datacenter.hosts if self._machine_of[host.name] == machine)
-        gateway = self._gateways[datacenter.name]
-        splits = {port.peer: self._trunk_split(datacenter, port) for port in gateway.wan_ports}
-        ports = tuple(self._own_part(port, len(hosts), splits[port.peer]) for port in gateway.wan_ports)
+        gateway, through = self._gateways[datacenter.name], self._gateway_machines.get(datacenter.name)
+        splits: list[TrunkSplit] = []
+        senders, ports = hosts, gateway.wan_ports
+        if through is None:
+            found = {port.peer: self._trunk_split(datacenter, port) for port in gateway.wan_ports}
+            splits = [split for split in found.values() if split is not None]
+            ports = tuple(self._own_part(port, len(hosts), found[port.peer]) for port in gateway.wan_ports)
+        elif through == machine:
+            senders = tuple(host.name for host in datacenter.hosts)
+        else:
+            senders, ports = (), ()
         return MachinePlan(
             machine=machine,
             underlay=self._underlays[machine],
             mtu_bytes=self._mtu_bytes,
             hosts=hosts,
+            senders=senders,
             gateway=replace(gateway, wan_ports=ports),
             links=tuple(
-                self._link(machine, datacenter, peer, number)
+                self._link(machine, datacenter, peer)
                 for peer in self._topology.datacenters
                 if self.machines[peer.name] != (machine,)
             ),
-            trunk_splits=tuple(split for split in splits.values() if split is not None),
+            trunk_splits=tuple(splits),
             exact_packets=self._exact_packets,
         )
 
@@ -248,28 +282,40 @@ class _Rack:
             trunk = shared_rate(split.rate_bps, self._timers, 0, self._mtu_bytes + ETHERNET_HEADER_BYTES)
         return replace(port, trunk=trunk, netem=replace(port.netem, rate_bytes_per_s=min(rates)))
 
-    def _link(self, machine: str, datacenter: Datacenter, peer: Datacenter, number: int) -> MachineLink:
+    def _link(self, machine: str, datacenter: Datacenter, peer: Datacenter) -> MachineLink:
         low, high = sorted((datacenter.index, peer.index))
         return MachineLink(
             datacenter=peer.name,
             interface=OWN_DATACENTER_INTERFACE if peer == datacenter else f"wan{peer.index}",
-            mac=machine_link_mac(self._slot, datacenter.index, peer.index, number),
+            mac=self._mac(machine, peer),
             vni=self._vni + low * len(self._topology.datacenters) + high,
             far=tuple(
                 FarMachine(
                     other,
                     self._underlays[other].address,
-                    machine_link_mac(self._slot, peer.index, datacenter.index, position),
-                    tuple(
-                        host_address(self._slot, peer.index, host.index)
-                        for host in peer.hosts
-                        if self._machine_of[host.name] == other
-                    ),
+                    self._mac(other, datacenter),
+                    tuple(self._reached(machine, datacenter, other, peer)),
                 )
-                for position, other in enumerate(self.machines[peer.name])
+                for other in self.machines[peer.name]
                 if other != machine
             ),
         )
+
+    def _mac(self, machine: str, peer: Datacenter) -> str:
+        """Return the MAC address of a machine's device for the machines of ``peer``."""
+        return machine_link_mac(self._tag, self._number[machine] * len(self._topology.datacenters) + peer.index)
+
+    def _reached(self, machine: str, datacenter: Datacenter, other: str, peer: Datacenter) -> Iterator[str]:
+        """Yield the addresses of the hosts to which a machine sends by way of ``other``, a machine of ``peer``."""
+        through = self._gateway_machines.get(datacenter.name, machine)
+        for each in self._topology.datacenters:
+            for host in each.hosts:
+                if each == datacenter or through == machine:
+                    sends = self._machine_of[host.name] == other
+                else:
+                    sends = through == other
+                if sends:
+                    yield host_address(self._slot, each.index, host.index)
 
 
 def _check_underlay(machine: str, underlay: Underlay) -> None:

@@ -58,6 +58,9 @@ class MachineProgrammer:
         self._netlink.link("set", index=_LOOPBACK_INDEX, state="up")
         for port in self.plan.host_ports:
             attach_host_port(self._netlink, self.plan.gateway, port)
+        if not self.plan.host_ports:
+            # A machine that only forwards has the gateway's address nowhere else.
+            self._netlink.addr("add", index=_LOOPBACK_INDEX, address=self.plan.gateway.address, prefixlen=32)
         own = open_netlink(OWN_NAMESPACE)
         try:
             for link in self.plan.links:
@@ -101,15 +104,15 @@ class MachineProgrammer:
         return {f"{self.plan.machine} {interface}": facts for interface, facts in held.items()}
 
     def read_counters(self) -> list[PortCounters]:
-        """Read the counters of every WAN port, for this machine's hosts as sources."""
+        """Read the counters of every WAN port, for the hosts that send through this machine as sources."""
         qdiscs = self._statistics.qdiscs() if self.plan.gateway.wan_ports else []
         counters = []
         for port in self.plan.gateway.wan_ports:
             index = self._wan_index(port)
             of_port = [qdisc for qdisc in qdiscs if qdisc.interface == index]
             classes = self._statistics.classes(index)
-            here = self.plan.hosts
-            counters.append(port_counters(self.plan.gateway.datacenter, port, classes, of_port, here))
+            senders = self.plan.senders
+            counters.append(port_counters(self.plan.gateway.datacenter, port, classes, of_port, senders))
         return counters
 
     def _wan_index(self, port: WanPort) -> int:
@@ -128,4 +131,4 @@ class MachineProgrammer:
             yield self._interfaces[wan_port.peer], self._wan_shape(wan_port)
 
     def _wan_shape(self, port: WanPort) -> PortShape:
-        return wan_port_shape(self.plan.gateway, port, self.plan.hosts)
+        return wan_port_shape(self.plan.gateway, port, self.plan.senders)

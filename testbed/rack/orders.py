@@ -14,7 +14,8 @@ class MachineOrder:
 
     ``run`` is the run's name, shown to people; ``slot`` the address slot, the same on all machines. ``hosts_file`` is
     the text of /etc/hosts on each host, ``environments`` what programs of a host have in addition to the machine's
-    environment. Without ``shaped`` the network has no qdiscs, so that the machine needs no netem.
+    environment. Without ``shaped`` the network has no qdiscs, so that the machine needs no netem. ``modules`` is a zip
+    file that Python modules of the hosts' processes are imported from first, empty for none.
     """
 
     run: str
@@ -23,6 +24,7 @@ class MachineOrder:
     hosts_file: str
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     shaped: bool = True
+    modules: bytes = b""
 
 
 @dataclass(frozen=True)

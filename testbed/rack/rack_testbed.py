@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Unpack
 
 from testbed.claims.registry import STATE_ROOT, Claim, claim
@@ -34,6 +35,7 @@ from testbed.rack.driver.inventory import (
 )
 from testbed.rack.driver.merging import merged_counters
 from testbed.rack.driver.rack_gate import RackGate
+from testbed.rack.driver.rack_gpus import RackGpus
 from testbed.rack.driver.rack_machine import RackMachine
 from testbed.rack.driver.rack_stacks import RackStacks
 from testbed.rack.driver.remote_process import RemoteProcess, RemoteProgram
@@ -189,6 +191,15 @@ class RackTestbed:
         """Read the CPU times of every machine."""
         return dict(zip(self._machines, self._call_all("cpu_times"), strict=True))
 
+    def gpu_reader(self) -> RackGpus:
+        """Return a reader of the GPUs that hosts own, each on its machine."""
+        uuids: dict[str, dict[str, None]] = {}
+        for seat in () if self.gpus is None else self.gpus.seats():
+            uuids.setdefault(self.machine_of[seat.host], {})[seat.uuid] = None
+        return RackGpus(
+            [each.handle for each in self._machines.values()], {name: [*own] for name, own in uuids.items()}
+        )
+
     def check(self) -> None:
         """Raise MachineLostError if a machine has gone."""
         for machine in self._machines.values():
@@ -220,6 +231,9 @@ class RackTestbed:
             "overlay": next(iter(self._plans.values())).underlay.kind,
             "mtu_bytes": self.mtu_bytes,
             "machines": {name: self._found[name].document() for name in self._machines},
+            "gateways": {
+                plan.gateway.datacenter: name for name, plan in self._plans.items() if {*plan.senders} - {*plan.hosts}
+            },
             "not_measured": NOT_MEASURED,
         }
 
@@ -279,6 +293,8 @@ def rack_testbed(
     *,
     source: str = "",
     overlay: str = VXLAN,
+    gateways: Mapping[str, str] = MappingProxyType({}),
+    modules: bytes = b"",
     gpus: GpuAssignment | None = None,
     shaped: bool = True,
     log: Log = lambda _: None,
@@ -286,8 +302,9 @@ def rack_testbed(
 ) -> Iterator[RackTestbed]:
     """Bring a topology up over machines, yield it as a testbed, and take it down on every machine.
 
-    ``machine_of`` has the machine of each host; machines without a host are left alone. ``source`` describes the
-    testbed's purpose to people, ``overlay`` is what carries packets between machines. Programs on a host see the real
+    ``machine_of`` has the machine of each host, ``gateways`` the gateway machine of each datacenter that has one; other
+    machines are left alone. ``source`` describes the testbed's purpose to people, ``overlay`` is what carries packets
+    between machines. Processes of hosts import from the zip file ``modules`` first. Programs on a host see the real
     GPUs, of its machine, that ``gpus`` assigns to it. If ``shaped`` is false, no link has a delay, a loss or a rate.
     ``log`` gets a line for each way in which the machines differ. However this process ends, every machine ends its
     part, at the latest when this process has been silent for its ``lease_s``.
@@ -297,21 +314,24 @@ def rack_testbed(
     """
     check_can_be_emulated(topology)
     check_does_not_change(topology, "--rack", "a rack", "run it on one machine")
-    used = [each for each in machines if each.name in machine_of.values()]
+    used = [each for each in machines if each.name in {*machine_of.values(), *gateways.values()}]
     found = read_facts(used)
     check_alike(found, log)
     if shaped:
         check_lacks_nothing(found)
-    slot = _free_slot(used)
-    plans = plan_machines(topology, slot, first_vni(slot), machine_of, underlays_of(found, overlay))
+    slot, underlays = _free_slot(used), underlays_of(found, overlay)
     hosts_file = AddressBook(topology, slot).hosts_file()
-    orders = {
-        name: MachineOrder(source, slot, plan, hosts_file, _environments(plan, gpus), shaped)
-        for name, plan in plans.items()
-    }
     ours = claim(source, root)
     with Supervisor(ours.record.identifier, root=root) as supervisor:
         try:
+            tag = int(ours.record.identifier[-6:], 16)
+            plans = plan_machines(
+                topology, slot, first_vni(slot), machine_of, underlays, tag=tag, gateways=dict(gateways)
+            )
+            orders = {
+                name: MachineOrder(source, slot, plan, hosts_file, _environments(plan, gpus), shaped, modules)
+                for name, plan in plans.items()
+            }
             with _leased(used, orders) as leased:
                 testbed = RackTestbed(topology, ours, leased, plans, found, slot=slot, gpus=gpus)
                 if shaped:

@@ -1,14 +1,21 @@
 """Machines that are namespaces of this kernel carry a network together, without qdiscs, and leave their cards alone."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ground.strict_model import parse_model
+from testbed.kernel.gateway_programming import link_index
 from testbed.kernel.namespace import inside, open_netlink
+from testbed.kernel.qdiscs.apply import apply_shape
+from testbed.kernel.qdiscs.port_shape import wan_port_shape
+from testbed.kernel.qdiscs.statistics import StatisticsReader
 from testbed.network.address_book import AddressBook
+from testbed.network.gateway_plan import pair_class
 from testbed.network.topology import resolve_topology
 from testbed.network.topology_spec import TopologySpec
 from testbed.rack.machine_links import VXLAN_PORT
@@ -34,6 +41,7 @@ TOPOLOGY = resolve_topology(
 MACHINE_OF = {"east-0": "space0", "east-1": "space1", "west-0": "space2", "west-1": "space2"}
 ADDRESSES = AddressBook(TOPOLOGY, SLOT)
 PATIENCE_S = 20.0
+TRUNK_BPS, SECONDS = 100e6, 3
 
 _CHANGES_BY_ITSELF = {"TCA_STATS", "TCA_STATS2", "RTA_CACHEINFO", "IFA_CACHEINFO"}
 
@@ -102,6 +110,58 @@ def test_hosts_reach_each_other_wherever_they_are_and_the_cards_are_left_alone(
         assert {receiving_sockets(each) for each in machines} == {int(kind == VXLAN)}
     until_within(PATIENCE_S, lambda: {receiving_sockets(each) for each in machines} == {0})
     assert [kernel_state(each) for each in machines] == before
+
+
+def test_the_whole_trunk_is_at_the_gateway_machine_for_whoever_sends(machines: list[NamespaceMachine]) -> None:
+    """The kernel may lack netem, so that only the trunk's HTB is set: leaves would delay and not share."""
+    with ExitStack() as up:
+        gateway = up.enter_context(NamespaceMachine(machines[0].wire, len(machines)))
+        rack = [*machines, gateway]
+        underlays = {each.name: Underlay(each.address, CARD, 1500) for each in rack}
+        plans = plan_machines(TOPOLOGY, SLOT, first_vni(SLOT), MACHINE_OF, underlays, gateways={"east": gateway.name})
+        parts = {each.name: up.enter_context(EmulatedPart(each, plans[each.name], shaped=False)) for each in rack}
+        for part in parts.values():
+            part.wait_up()
+        plan = plans[gateway.name]
+        (port,) = plan.gateway.wan_ports
+        netlink = open_netlink(parts[gateway.name].namespace("east-gateway"))
+        up.callback(netlink.close)
+        shape = wan_port_shape(plan.gateway, port, plan.senders)
+        bare = replace(shape, classes=tuple(replace(each, netem=None) for each in shape.classes))
+        apply_shape(netlink, link_index(netlink, "wan1"), bare)
+        alone = goodput_bps(parts, ["east-0"])
+        both = goodput_bps(parts, ["east-0", "east-1"])
+        counted = StatisticsReader(parts[gateway.name].namespace("east-gateway"))
+        up.callback(counted.close)
+        sent = {each.minor: each.wire_bytes for each in counted.classes(link_index(netlink, "wan1"))}
+    # Divided among the machines, half of it would be left idle.
+    assert 0.75 * TRUNK_BPS < sum(alone.values()) < TRUNK_BPS
+    assert 0.75 * TRUNK_BPS < sum(both.values()) < TRUNK_BPS
+    assert min(both.values()) > 0.25 * TRUNK_BPS
+    pairs = [pair_class(source, source, len(port.destinations)) for source in (0, 1)]
+    assert sent[pairs[0]] > sent[pairs[1]] > SECONDS * 0.25 * TRUNK_BPS / 8
+
+
+def goodput_bps(parts: Mapping[str, EmulatedPart], sources: Sequence[str]) -> dict[str, float]:
+    """Let hosts of the east send to those of the west at the same time. Return what each gets through."""
+    running = {}
+    with ExitStack() as up:
+        for source in sources:
+            target = source.replace("east", "west")
+            server = parts[MACHINE_OF[target]].start(target, ["iperf3", "--server", "--one-off", "--forceflush"])
+            up.callback(server.kill)
+            until_within(PATIENCE_S, lambda server=server: "listening" in server.output())  # type: ignore[misc]
+        for source in sources:
+            client = ["iperf3", "--json", "--time", str(SECONDS), "--client"]
+            target = ADDRESSES.address(TOPOLOGY.host(source.replace("east", "west")))
+            running[source] = parts[MACHINE_OF[source]].start(source, [*client, target])
+            up.callback(running[source].kill)
+        for each in running.values():
+            each.wait(PATIENCE_S)
+        return {
+            source: json.loads(each.output())["end"]["sum_received"]["bits_per_second"]
+            for source, each in running.items()
+        }
 
 
 def test_nothing_is_left_of_a_machine_whose_process_is_killed(machines: list[NamespaceMachine]) -> None:

@@ -34,23 +34,26 @@ EXPERIMENT = {
     "engine": "rack",
 }
 
-RUN = """
-import json, sys, typer
-from pathlib import Path
-from runner.cli.exit_status import one_line_errors
-from runner.planner.experiment_file import parse_experiment
-from runner.rack.rack_run import rack_run
-address, folder, document = sys.argv[1:4]
-experiment = parse_experiment(json.loads(document), "two.yaml", Path(folder))
-try:
-    with one_line_errors():
-        path = rack_run(
-            experiment, "two.yaml", Path(folder), address=address, resume=False, keep_gradients=False,
-            log=lambda line: print("log:", line, flush=True), shaped=False, queue="queue" in sys.argv,
-        )
-        print(path)
-except typer.Exit as end:
-    sys.exit(end.exit_code)
+RUN = ("-m", "tests.support.ray.unshaped_run")
+
+OTHER_VERSION = """
+import json, sys
+from ray._raylet import GcsClient
+key, space = b"CLUSTER_METADATA", b"cluster"
+client = GcsClient(address=sys.argv[1])
+held = json.loads(client.internal_kv_get(key, namespace=space))
+before, held[sys.argv[2]] = held[sys.argv[2]], sys.argv[3]
+client.internal_kv_put(key, json.dumps(held).encode(), True, namespace=space)
+print(before)
+"""
+
+MINE = """
+from rackbeside import reverse
+from workloads.schedules.gpipe import GPipe
+
+class Mine(GPipe):
+    def order(self, stage):
+        return reverse(reverse([*super().order(stage)]))
 """
 
 HOLD = """
@@ -162,7 +165,7 @@ def test_a_run_over_the_cluster_leaves_a_run_like_any_other(
     two_nodes: RayCluster,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    done = two_nodes.run_driver("-c", RUN, two_nodes.address, str(tmp_path), json.dumps(EXPERIMENT))
+    done = two_nodes.run_driver(*RUN, two_nodes.address, str(tmp_path), json.dumps(EXPERIMENT))
     assert done.returncode == 0, done.stderr
     manifest = json.loads(Path(done.stdout.splitlines()[-1], "manifest.json").read_text())
     assert manifest["complete"]
@@ -179,10 +182,10 @@ def test_a_second_run_is_told_whose_machine_it_is_or_waits(
 ) -> None:
     run = (two_nodes.address, str(tmp_path), json.dumps(EXPERIMENT))
     with holding(two_nodes) as first:
-        refused = two_nodes.run_driver("-c", RUN, *run)
+        refused = two_nodes.run_driver(*RUN, *run)
         assert refused.returncode == 5
         assert refused.stderr == "wanbed: east carries first.yaml: wait for its end with --queue, or end it\n"
-        waiting = two_nodes.start_driver("-c", RUN, *run, "queue", stdout=subprocess.PIPE)
+        waiting = two_nodes.start_driver(*RUN, *run, "queue", stdout=subprocess.PIPE)
         assert waiting.stdout is not None
         assert waiting.stdout.readline() == "log: east carries first.yaml: waiting for its end\n"
         first.kill()
@@ -240,12 +243,72 @@ def test_a_machine_without_this_wanbed_is_sent_it(two_nodes: RayCluster) -> None
     assert output == "west has another wanbed or none: sending this one\nheld\n['east', 'west']\n"
 
 
+def test_a_schedule_of_the_users_goes_to_the_machines_with_what_is_beside_it(
+    two_nodes: RayCluster,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "rackmine.py").write_text(MINE)
+    (own / "rackbeside.py").write_text("def reverse(actions):\n    return actions[::-1]\n")
+    document = json.dumps({**EXPERIMENT, "variants": [{"name": "mine", "schedule": "rackmine:Mine"}]})
+    run = [sys.executable, *RUN, two_nodes.address, str(tmp_path / "runs"), document]
+
+    def called() -> "subprocess.CompletedProcess[str]":
+        environment = {**os.environ, **two_nodes.environment, "PYTHONPATH": f"{own}:{ROOT}"}
+        return subprocess.run(run, env=environment, check=False, capture_output=True, text=True, timeout=120)
+
+    done = called()
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads(Path(done.stdout.splitlines()[-1], "manifest.json").read_text())
+    assert manifest["complete"]
+    # What only this computer has loaded when it packs: the machines miss it, and say so before a run begins.
+    (own / "rackmine.py").write_text(f"import os\nassert os.uname().nodename not in ('east', 'west')\n{MINE}")
+    refused = called()
+    assert refused.returncode == 5, refused.stderr
+    (line,) = [line for line in refused.stderr.splitlines() if line.startswith("wanbed: ")]
+    assert line.startswith("wanbed: machine east: rackmine:Mine: ")
+    assert len([*(tmp_path / "runs").iterdir()]) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "version", "said"),
+    [
+        ("ray_version", "2.1.0", "the cluster runs Ray 2.1.0 and this process "),
+        ("python_version", "3.9.1", "the cluster runs Python 3.9.1 and this process "),
+    ],
+)
+def test_a_cluster_of_another_version_is_refused_in_one_line(
+    two_nodes: RayCluster,  # noqa: F811
+    field: str,
+    version: str,
+    said: str,
+) -> None:
+    changed = two_nodes.run_driver("-c", OTHER_VERSION, two_nodes.address, field, version)
+    try:
+        done = wanbed(two_nodes, "clean", "--rack", two_nodes.address)
+    finally:
+        two_nodes.run_driver("-c", OTHER_VERSION, two_nodes.address, field, changed.stdout.strip())
+    assert done.returncode == 5
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"wanbed: --rack {two_nodes.address}: {said}")
+
+
+def test_a_cluster_that_lets_in_everybody_is_refused_in_one_line() -> None:
+    with ray_cluster(RAY_AUTH_MODE="disabled") as open_to_all:
+        done = with_environment(open_to_all, RAY_AUTH_MODE="token")
+        assert done.returncode == 5
+        assert done.stderr.splitlines() == [
+            f"wanbed: --rack {open_to_all.address}: the cluster lets in everybody who reaches it: call `ray start` "
+            f"with RAY_AUTH_MODE=token on its machines; {WITHOUT_AUTH}=1 goes without"
+        ]
+
+
 def test_a_machine_that_leaves_ends_the_run_in_one_line(tmp_path: Path) -> None:
     longer = {**EXPERIMENT, "training": {"microbatches": 4, "iterations": 1000, "warmup": 1}}
     with ray_cluster(RayNode("east", {"wanbed.datacenter": "east"}), RayNode("west")) as cluster:
         driver = cluster.start_driver(
-            "-c",
-            RUN,
+            *RUN,
             cluster.address,
             str(tmp_path),
             json.dumps(longer),
@@ -278,7 +341,7 @@ def test_of_a_driver_that_is_killed_nothing_is_left_on_any_machine(
     tmp_path: Path,
 ) -> None:
     longer = {**EXPERIMENT, "training": {"microbatches": 4, "iterations": 1000, "warmup": 1}}
-    run = ("-c", RUN, two_nodes.address, str(tmp_path), json.dumps(longer))
+    run = (*RUN, two_nodes.address, str(tmp_path), json.dumps(longer))
     with two_nodes.start_driver(*run, stdout=subprocess.PIPE) as driver:
         until_within(120, lambda: len(_testbeds_of_ranks()) == 2)
         held = _testbeds_of_ranks()

@@ -35,13 +35,14 @@ def carried_point(
     ``missing`` is what each machine lacks.
     """
     try:
-        machine_of = place_point(point, nodes, hosts_per_machine).machine_of
+        placed = place_point(point, nodes, hosts_per_machine)
     except InputError as refusal:
         return CarriedPoint(point.values, reasons=refusal.mistakes)
     except WanbedError as refusal:
         return CarriedPoint(point.values, reasons=(str(refusal),))
-    lacking = [f"{name}: {line}" for name in dict.fromkeys(machine_of.values()) for line in missing.get(name, ())]
-    return CarriedPoint(point.values, machine_of, (*lacking, *slower_paths(point.topology, machine_of, paths)))
+    lacking = [f"{name}: {line}" for name in placed.machines for line in missing.get(name, ())]
+    slower = slower_paths(point.topology, placed.machine_of, paths)
+    return CarriedPoint(point.values, placed.machine_of, (*lacking, *slower))
 
 
 def slower_paths(topology: Topology, machine_of: Mapping[str, str], paths: Sequence[PlainPath]) -> list[str]:

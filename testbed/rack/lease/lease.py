@@ -14,6 +14,7 @@ from ground.strict_model import InputError
 from testbed.claims.cleaning import end_processes
 from testbed.claims.registry import Claim, claim, claims
 from testbed.claims.supervisor import Supervisor
+from testbed.gpus.gpu_reader import GpuReader, GpuReadings
 from testbed.host_kinds import host_network
 from testbed.hosts.host import HostNetwork, NetworkHost
 from testbed.hosts.host_attachment import attach_host
@@ -31,6 +32,7 @@ from testbed.rack.machine_network import MachineNetwork
 from testbed.rack.orders import LeaseFacts, MachineOrder, Program
 
 _RECORD = "lease.json"
+_MODULES = "modules.zip"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,6 +52,8 @@ class Lease:
         self._hosts: dict[str, NetworkHost] = {}
         self._gates: dict[str, MachineGate] = {}
         self._tcp_states: TcpStateReader | None = None
+        self._imports: dict[str, str] = {}
+        self._gpus: dict[tuple[str, ...], GpuReader] = {}
         self._network: HostNetwork
         self._substrate: MachineNetwork
         self._files: LeaseFiles
@@ -77,9 +81,14 @@ class Lease:
         self._ending.callback(self.processes.close)
         self._ending.callback(end_processes, self._identifier)
         self._ending.callback(self._close_tcp_states)
+        self._ending.callback(self._close_gpus)
         files = folder / "files"
         files.mkdir()
         self._files = LeaseFiles(files)
+        if order.modules:
+            (folder / _MODULES).write_bytes(order.modules)
+            theirs = os.environ.get("PYTHONPATH")
+            self._imports = {"PYTHONPATH": os.pathsep.join([str(folder / _MODULES), *([theirs] if theirs else [])])}
         etc = write_host_files(folder / "etc", order.hosts_file)
         for port in order.plan.host_ports:
             node = self._network.add(port.host, self._identifier)
@@ -114,7 +123,7 @@ class Lease:
             raise InputError(f"host {host!r} is not on this machine, which has {', '.join(self._hosts)}")
         node, files = self._hosts[host], self._files
         files.write(what.files)
-        environment = {**self.order.environments.get(host, {}), **what.environment}
+        environment = {**self._imports, **self.order.environments.get(host, {}), **what.environment}
         if what.module is None:
             spawn = partial(node.spawn, list(what.argv), env={**os.environ, **environment})
             return self.processes.start(lambda output: spawn(stdin=subprocess.DEVNULL, stdout=output, stderr=output))
@@ -173,12 +182,23 @@ class Lease:
             self._tcp_states = TcpStateReader(node.namespace for node in self._hosts.values())
         return [bytes(message) for message in self._tcp_states.read()]
 
+    def read_gpus(self, uuids: tuple[str, ...]) -> tuple[GpuReadings, tuple[str, ...]]:
+        """Read these GPUs of this machine. Return the readings, and why some of them are not read any more."""
+        if uuids not in self._gpus:
+            self._gpus[uuids] = GpuReader(uuids)
+        reader = self._gpus[uuids]
+        return reader.read(), tuple(reader.faults)
+
     def _on_netlink(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         return self._netlink.submit(function, *arguments, **named).result()
 
     def _close_tcp_states(self) -> None:
         if self._tcp_states is not None:
             self._tcp_states.close()
+
+    def _close_gpus(self) -> None:
+        for reader in self._gpus.values():
+            reader.close()
 
     def _close_gates(self) -> None:
         for gate in self._gates.values():

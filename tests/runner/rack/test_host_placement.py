@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ground.strict_model import InputError
-from runner.rack.host_placement import DATACENTER_LABEL, Node, gpus_wanted, in_order, place_hosts, unknown_labels
+from runner.rack.host_placement import (
+    DATACENTER_LABEL,
+    GATEWAY_LABEL,
+    Node,
+    gateway_machines,
+    gpus_wanted,
+    in_order,
+    place_hosts,
+    unknown_labels,
+)
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 
@@ -110,6 +119,27 @@ def test_a_machine_for_another_experiments_datacenter_is_left_alone() -> None:
     assert unknown_labels(network(east=1, west=1), nodes) == [
         "a is labelled wanbed.datacenter=north, no datacenter here: there are east and west"
     ]
+
+
+def gateway(name: str, datacenter: str) -> Node:
+    return Node(name, f"id-of-{name}", "10.0.0.99", {GATEWAY_LABEL: datacenter}, 4)
+
+
+def test_a_gateway_machine_is_that_of_its_datacenter_and_carries_no_hosts() -> None:
+    topology = network(east=2, west=1)
+    nodes = [gateway("a", "east"), node("b"), node("c"), node("d"), gateway("e", "north")]
+    assert gateway_machines(topology, nodes) == {"east": "a"}
+    assert set(place_hosts(topology, nodes).values()) == {"b", "c", "d"}
+    with pytest.raises(InputError, match=r"the rack has 2; .*; a and e more only forward, as a gateway: add machines"):
+        place_hosts(topology, nodes[:3] + nodes[4:])
+
+
+def test_a_datacenter_with_two_gateway_machines_is_refused() -> None:
+    nodes = [*RACK, gateway("one", "east"), gateway("two", "east")]
+    said = "one and two are labelled wanbed.gateway=east, and a trunk goes through one machine: leave one of the labels"
+    with pytest.raises(InputError) as refusal:
+        gateway_machines(network(east=1, west=1), nodes)
+    assert str(refusal.value) == said
 
 
 def test_a_datacenter_with_many_gpus_a_host_gets_the_machines_that_have_them() -> None:

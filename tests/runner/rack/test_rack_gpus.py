@@ -6,9 +6,10 @@ import pytest
 from ground.strict_model import InputError
 from runner.planner.experiment_file import parse_experiment
 from runner.rack.host_placement import Node
-from runner.rack.point_placement import place_point, used_nodes
+from runner.rack.point_placement import check_memory, gpus_of, place_point, used_nodes
 from runner.rack.rack_gpus import assigned_gpus, gpu_sharing
 from runner.resolve.experiment import SweepPoint
+from testbed.gpus.gpu_reader import GpuMemory
 from testbed.gpus.gpus import Gpu
 from testbed.kernel.missing import MissingError
 
@@ -79,3 +80,38 @@ def test_a_gpu_without_uuid_cannot_be_given_to_a_host() -> None:
     topology = point_of(TORCH, MODEL).topology
     with pytest.raises(MissingError, match="machine a: hosts get their GPUs by UUID"):
         assigned_gpus(topology, {"east-0": "a", "west-0": "b"}, {"a": [Gpu("H200", "570")], "b": [gpu("B")]}, 1)
+
+
+class GpuMachine:
+    """A machine with one GPU, which it names after itself; ``free_bytes`` is None where NVML says nothing of it."""
+
+    def __init__(self, name: str, free_bytes: int | None) -> None:
+        self.name = name
+        self._free_bytes = free_bytes
+
+    def gpus(self) -> list[Gpu]:
+        return [gpu(f"GPU-of-{self.name}")]
+
+    def call(self, method: str, uuids: list[str]) -> dict[str, GpuMemory]:
+        assert method == "gpu_memories"
+        return {} if self._free_bytes is None else {uuid: GpuMemory("H200", 2**37, self._free_bytes) for uuid in uuids}
+
+    def start_call(self, method: str, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("east_bytes", [2**36, None])
+def test_what_fits_or_is_not_known_is_let_through(east_bytes: int | None) -> None:
+    placed = place_point(point_of({**TORCH, "device": "cuda"}, MODEL), nodes(1, 1), 1)
+    machines = {"rack0": GpuMachine("rack0", east_bytes), "rack1": GpuMachine("rack1", 2**36)}
+    check_memory(placed, machines)
+    assigned = gpus_of(placed, machines)
+    assert assigned is not None
+    assert dict(assigned.uuids) == {"east-0": ("GPU-of-rack0",), "west-0": ("GPU-of-rack1",)}
+
+
+def test_a_gpu_of_a_machine_that_others_fill_is_named_before_the_run() -> None:
+    placed = place_point(point_of({**TORCH, "device": "cuda"}, MODEL), nodes(1, 1), 1)
+    machines = {"rack0": GpuMachine("rack0", 2**36), "rack1": GpuMachine("rack1", 2**20)}
+    with pytest.raises(InputError, match=r"H200 \(GPU-of-rack1\) of rack1"):
+        check_memory(placed, machines)

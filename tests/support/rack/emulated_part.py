@@ -58,6 +58,10 @@ class EmulatedPart:
         except ValueError:
             raise RuntimeError(f"{self.machine.name}: {self.running.output()[-3000:]}") from None
 
+    def namespace(self, node: str) -> str:
+        """Return the path of the network namespace of a host or the gateway, of a machine that a namespace plays."""
+        return f"/proc/{self._pids[node]}/ns/net"
+
     def start(self, node: str, argv: Sequence[str]) -> Command:
         """Start a program on a host or the gateway."""
         return self.machine.start(["nsenter", f"--target={self._pids[node]}", "--net", "--", *argv])

@@ -45,7 +45,7 @@ class NamespaceMachine(HeldNamespace):
     def __init__(self, wire: GuestWire, number: int) -> None:
         self.name = f"space{number}"
         self.address = f"{PREFIX}.{_FIRST_OCTET + number}"
-        self._wire = wire
+        self.wire = wire
         self._number = number
 
     def __enter__(self) -> Self:
@@ -54,7 +54,7 @@ class NamespaceMachine(HeldNamespace):
         write_sysctls(
             self.namespace, {"net.ipv6.conf.default.disable_ipv6": "1", "net.ipv6.conf.all.disable_ipv6": "1"}
         )
-        wire = self._wire.open_netlink()
+        wire = self.wire.open_netlink()
         own = self.open_netlink()
         try:
             with open(self.namespace, "rb") as namespace:

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from testbed.kernel.congestion_control import allow_congestion_control
+from testbed.network.tcp_settings import TcpSettings
 from tests.support.rack.guest_machine import GuestMachine
 from tests.support.rack.guest_wire import GuestWire
 from tests.support.rack.machine_process import ProcessHandle
@@ -39,6 +41,8 @@ class RackMachine:
 @contextmanager
 def namespace_machines(count: int, folder: Path, *, lease_s: float = 20.0) -> Iterator[list[RackMachine]]:
     """Yield machines on namespaces of this kernel. ``folder`` receives their claims."""
+    # Only the initial namespace may; a machine that is played by another one cannot do it for itself.
+    allow_congestion_control(TcpSettings().congestion)
     with ExitStack() as up:
         wire = up.enter_context(GuestWire())
         played = [up.enter_context(NamespaceMachine(wire, number)) for number in range(count)]

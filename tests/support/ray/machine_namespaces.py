@@ -14,6 +14,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from testbed.kernel.congestion_control import allow_congestion_control
+from testbed.network.tcp_settings import TcpSettings
 from tests.support.until import until_within
 
 CARD = "eth0"
@@ -124,6 +126,8 @@ class Switch:
 @contextmanager
 def switch() -> Iterator[Switch]:
     """Yield a network that no other process of this machine uses, until the end of the block."""
+    # Only the initial namespace may; a machine that is played by another one cannot do it for itself.
+    allow_congestion_control(TcpSettings().congestion)
     with ExitStack() as stack:
         taken = subprocess.run(["ip", "-4", "-br", "address"], check=True, capture_output=True, text=True).stdout
         free = [net for net in _SUBNETS.subnets(new_prefix=24) if f" {str(net.network_address)[:-1]}" not in taken]

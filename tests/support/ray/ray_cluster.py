@@ -7,6 +7,7 @@ has no CPUs, so that work goes to the nodes; drivers run beside the head, as on 
 import json
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -39,19 +40,27 @@ _PORTS = range(20_000, 30_000)
 _UNTIL_JOINED = """
 import sys, time, ray
 ray.init(sys.argv[1], log_to_driver=False, logging_level="error")
-while sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[2]):
+wanted = int(sys.argv[2])
+while True:
+    alive = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
+    if len(alive) >= wanted and len(set(alive)) == len(alive):
+        break
     time.sleep(0.05)
 """
 
 
 @dataclass(frozen=True)
 class RayNode:
-    """A node to start: the name of its machine, its labels, and what it says to have."""
+    """A node to start: the name of its machine, its labels, and what it says to have.
+
+    The machine of a ``lasting`` one goes on when Ray has ended there, as a real one does.
+    """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     cpus: int = 1
     resources: Mapping[str, float] = field(default_factory=dict)
+    lasting: bool = False
 
 
 class RayCluster:
@@ -84,16 +93,37 @@ class RayCluster:
     def add(self, *nodes: RayNode) -> None:
         """Start more nodes, all at once, and wait until they have joined."""
         self.machines.update({node.name: self._started(node) for node in nodes})
-        self._wait_for(1 + sum(machine.first.poll() is None for machine in self.machines.values()))
+        self.wait_for(1 + sum(machine.first.poll() is None for machine in self.machines.values()))
 
     def _started(self, node: RayNode) -> NamespaceMachine:
+        command = self._joining(node)
+        if node.lasting:
+            command = ["sh", "-c", f"{shlex.join(command)}; exec sleep infinity"]
+        return self._switch.machine(node.name, command, self._folder / f"{node.name}.log", self.environment)
+
+    def start_again(self, node: RayNode) -> None:
+        """Start Ray on a lasting machine where it has ended, and wait until the cluster is as it was before."""
+        machine = self.machines[node.name]
+        command = [word.replace("{address}", machine.address) for word in self._joining(node)]
+        with (self._folder / f"{node.name}-again.log").open("ab") as log:
+            # It ends with the machine, whose first process is the first of its process namespace.
+            subprocess.Popen(
+                machine.inside(*command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.environment},
+            )
+        self.wait_for(1 + len(self.machines))
+
+    def _joining(self, node: RayNode) -> list[str]:
         joining = [f"--address={self.address}", "--node-ip-address={address}", f"--num-cpus={node.cpus}"]
         saying = [f"--labels={_pairs(node.labels)}"] if node.labels else []
         saying += [f"--resources={json.dumps(node.resources)}"] if node.resources else []
-        command = [*_ray_start(), *joining, *saying, "--temp-dir=/run/ray"]
-        return self._switch.machine(node.name, command, self._folder / f"{node.name}.log", self.environment)
+        return [*_ray_start(), *joining, *saying, "--temp-dir=/run/ray"]
 
-    def _wait_for(self, nodes: int) -> None:
+    def wait_for(self, nodes: int) -> None:
+        """Wait until Ray counts so many nodes, each at an address of its own: one that has died is counted for long."""
         with self.start_driver("-c", _UNTIL_JOINED, self.address, str(nodes), stderr=subprocess.DEVNULL) as driver:
             try:
                 until_within(_PATIENCE_S, lambda: driver.poll() is not None or self._lacks_a_machine())
@@ -110,13 +140,16 @@ class RayCluster:
 
 
 @contextmanager
-def ray_cluster(*nodes: RayNode, head_cpus: int = 0) -> Iterator[RayCluster]:
-    """Start a cluster of these nodes, all at once, and yield it when all have joined."""
+def ray_cluster(*nodes: RayNode, head_cpus: int = 0, **head_variables: str) -> Iterator[RayCluster]:
+    """Start a cluster of these nodes, all at once, and yield it when all have joined.
+
+    ``head_variables`` are further environment variables of the head, and of the nodes.
+    """
     with switch() as network, ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="wb"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         address = f"{network.address}:{_free_port()}"
-        environment = {**_SMALL, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        environment = {**_SMALL, "RAY_AUTH_TOKEN": secrets.token_hex(32), **head_variables}
         stack.enter_context(_head(address, head_cpus, folder, environment))
         cluster = RayCluster(address, environment, folder, network)
         cluster.add(*nodes)

@@ -177,6 +177,79 @@ def test_machines_together_never_exceed_a_trunk(rack: tuple[Topology, dict[str, 
         assert trunk_bps is None or rate <= bytes_per_s(trunk_bps) + 8 * hosts
 
 
+@st.composite
+def racks_with_gateways(
+    draw: st.DrawFn,
+) -> tuple[Topology, dict[str, str], dict[str, str], dict[str, MachinePlan]]:
+    """A topology, the machine of each host, gateway machines with and without hosts, and the plans."""
+    topology, machine_of, underlays = draw(racks())
+    gateways = {}
+    for datacenter in topology.datacenters:
+        own = [machine_of[host.name] for host in datacenter.hosts]
+        if (gateway := draw(st.sampled_from([None, f"{datacenter.name}-gateway", *own]))) is not None:
+            gateways[datacenter.name] = gateway
+    kind = next(iter(underlays.values())).kind
+    underlays |= cards(dict.fromkeys(set(gateways.values()) - underlays.keys(), 1500), kind)
+    plans = plan_machines(topology, SLOT, first_vni(SLOT), machine_of, underlays, tag=7, gateways=gateways)
+    return topology, machine_of, gateways, plans
+
+
+@given(racks_with_gateways())
+def test_every_packet_finds_its_way_and_leaves_its_datacenter_by_the_gateway_machine(
+    rack: tuple[Topology, dict[str, str], dict[str, str], dict[str, MachinePlan]],
+) -> None:
+    topology, machine_of, gateways, plans = rack
+    book = AddressBook(topology, SLOT)
+    ways = {
+        (plan.machine, address): (far.machine, link.datacenter)
+        for plan in plans.values()
+        for link in plan.links
+        for far in link.far
+        for address in far.host_addresses
+    }
+    for source in topology.hosts:
+        for target in topology.hosts:
+            passed = [machine_of[source.name]]
+            while passed[-1] != machine_of[target.name]:
+                passed.append(ways[passed[-1], book.address(target)][0])
+            through = gateways.get(source.datacenter)
+            if source.datacenter == target.datacenter:
+                assert len(passed) <= 2
+            elif through is not None:
+                assert passed == list(dict.fromkeys([machine_of[source.name], through, machine_of[target.name]]))
+                assert source.name in plans[through].senders
+
+
+@given(racks_with_gateways())
+def test_a_gateway_machine_holds_the_whole_trunks_of_its_datacenter(
+    rack: tuple[Topology, dict[str, str], dict[str, str], dict[str, MachinePlan]],
+) -> None:
+    topology, _, gateways, plans = rack
+    for plan in plans.values():
+        assert MachinePlan.from_json(plan.to_json()) == plan
+        datacenter = plan.gateway.datacenter
+        if datacenter not in gateways:
+            assert plan.senders == plan.hosts
+            continue
+        assert plan.trunk_splits == ()
+        whole = plan_gateways(topology, SLOT, mtu_bytes=plan.mtu_bytes).gateways
+        (ports,) = [each.wan_ports for each in whole if each.datacenter == datacenter]
+        here = gateways[datacenter] == plan.machine
+        assert plan.gateway.wan_ports == (ports if here else ())
+        assert plan.senders == (tuple(host.name for host in topology.datacenter(datacenter).hosts) if here else ())
+
+
+def test_two_racks_of_the_same_slot_share_no_mac_address() -> None:
+    racks_of_tags = [
+        plan_machines(east_and_west({}), SLOT, first_vni(SLOT), TWO_AND_ONE, cards(dict.fromkeys("abc", 1500)), tag=tag)
+        for tag in (0x00_00_01, 0xFF_FF_FE)
+    ]
+    one, other = ({link.mac for plan in plans.values() for link in plan.links} for plans in racks_of_tags)
+    assert one == {f"02:00:00:01:00:{number:02x}" for number in (0, 1, 2, 3, 4)}
+    assert not one & other
+    assert all(mac.startswith("02:ff:ff:fe:") for mac in other)
+
+
 def test_a_trunk_is_divided_among_the_machines_that_send() -> None:
     plans = plan_east_and_west({"rate": "100Mbit"}, {**TWO_AND_ONE, "west-1": "c"})
     for machine in ("a", "b"):

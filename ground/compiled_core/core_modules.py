@@ -22,6 +22,7 @@ CORE_MODULES = (
     "runner.simulator.span_rows",
     "runner.simulator.training.rank_state",
     "runner.simulator.training.training",
+    "runner.simulator.training.training_loop",
     "runner.tcp.channel",
     "testbed.network.flow_model.congestion_window",
     "testbed.network.flow_model.fair_share",

@@ -30,6 +30,7 @@ from runner.simulator.traces.trace_network import TraceNetwork
 from runner.simulator.traces.trace_replay import TraceReplay
 from runner.simulator.training.surroundings import Transfers
 from runner.simulator.training.training import Pulse, Training
+from runner.simulator.training.training_loop import run_trainings
 from runner.simulator.work_numbers import WorkNumbers
 from runner.tcp.channel import Channel
 from runner.tcp.effects import TcpEffects, effects_of
@@ -213,7 +214,7 @@ def _run(simulated: Training | TraceReplay, events: EventQueue, beside: Sequence
     with _no_garbage_collection():
         try:
             if isinstance(simulated, Training):
-                simulated.run(beside)
+                run_trainings(simulated, beside)
             else:
                 simulated.run()
         except OverflowError:

@@ -22,7 +22,6 @@ from runner.simulator.event_queue import EventQueue, Handler
 from runner.simulator.gpu_sharing import GpuSharing
 from runner.simulator.network.transfers import Released
 from runner.simulator.rings.bucket_sum import BucketSum
-from runner.simulator.signals import let_signals_in
 from runner.simulator.simulation import KIND_CODES, NO_PEER
 from runner.simulator.span_rows import NUMBERS, SpanRows
 from runner.simulator.training.rank_state import RankState, simulated_ranks
@@ -96,32 +95,6 @@ class Training:
         Times are in nanoseconds, sizes in bytes. With virtual stages the microbatch is a number of ``WorkNumbers``.
         """
 
-    def run(self, beside: "Sequence[Training]" = ()) -> None:
-        """Simulate all iterations, and those of trainings ``beside`` it, which have the same events and no sharing.
-
-        At one instant the ranks of those are asked after this one's. Raises SimulationError if a schedule fails,
-        DeadlockError if it deadlocks.
-        """
-        everyone = (self, *beside)
-        for each in everyone:
-            each.begin()
-        instant = 0
-        while True:
-            while self._pending or (beside and any(each.is_pending for each in beside)):
-                for each in everyone:
-                    each.start_pending()
-            is_training = self._training or (beside and any(each.is_training for each in beside))
-            # Events that are left when training is over are outdated ends of transfers whose rates have changed.
-            if not is_training or not self._next_instant():
-                break
-            instant += 1
-            if instant % PULSE_INSTANTS == 0:
-                let_signals_in()
-                if self._pulse is not None:
-                    self._pulse(min(len(self.rows) / self._most_numbers(), 1.0))
-        for each in everyone:
-            each.check_done()
-
     def begin(self) -> None:
         """Begin the first iteration of every rank."""
         for rank in self._ranks:
@@ -152,6 +125,11 @@ class Training:
             events = [_event_text(*event) for event in self._last]
             raise deadlock(culprit.pipeline, culprit.stage, culprit.schedule, events)
 
+    def tell_pulse(self) -> None:
+        """Tell ``pulse``, if there is one, which share is done."""
+        if self._pulse is not None:
+            self._pulse(min(len(self.rows) / self._most_numbers(), 1.0))
+
     def _most_numbers(self) -> int:
         """Return the length of ``rows`` at the end, about: all-reduces and optimizer steps are not counted."""
         if self._numbers_at_end:
@@ -164,7 +142,7 @@ class Training:
         self._numbers_at_end = max(spans * self._variant.microbatches * self._iterations * NUMBERS, 1)
         return self._numbers_at_end
 
-    def _next_instant(self) -> bool:
+    def next_instant(self) -> bool:
         """Handle the next instant of training or the other user of its GPUs. Return False if training has no event."""
         sharing, next_ns = self._sharing, None
         if sharing is not None:

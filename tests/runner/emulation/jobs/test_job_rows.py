@@ -13,9 +13,7 @@ from tests.support.runner.two_jobs import two_jobs
 OURS = {"east-0", "east-1", "west-0", "west-1"}
 
 
-def row(
-    time_ns: int, scope: str, source: str, destination: str, wire_bytes: int, packets: int | None = 1
-) -> LinkSample:
+def row(scope: str, source: str, destination: str, wire_bytes: int, packets: int | None = 1) -> LinkSample:
     return LinkSample(5, scope, source, destination, wire_bytes, packets, 0, 0)
 
 
@@ -37,7 +35,7 @@ def test_a_job_keeps_its_node_pairs_and_links_are_their_sum() -> None:
 
 
 def test_packets_that_were_not_counted_stay_unknown() -> None:
-    rows = [row("link", "east", "west", 9, None), row(5, "node_pair", "east-0", "west-0", 9, None)]
+    rows = [row("link", "east", "west", 9, None), row("node_pair", "east-0", "west-0", 9, None)]
     link, _ = rows_of_job({LINK_TABLE: rows}, OURS, POINT.topology)[LINK_TABLE]
     assert link.packets is None
 

@@ -66,7 +66,8 @@ def configured_courses(changes: pd.DataFrame) -> tuple[dict[Ends, ConfiguredCour
 
 def configured_latencies_ms(manifest: Mapping[str, Any], point: int) -> dict[Ends, float]:
     """Return the first latency of every directed link at a sweep point; a manifest may lack it."""
-    entry = next((each for each in manifest.get("sweep_points") or () if each.get("index") == point), {})
+    points = manifest.get("sweep_points") or ()
+    entry: Mapping[str, Any] = next((each for each in points if each.get("index") == point), {})
     return {ends: float(link["latency_ns"]) / 1e6 for ends, link in directed_links(entry) if "latency_ns" in link}
 
 

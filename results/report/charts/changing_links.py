@@ -145,13 +145,13 @@ def _round_trips(
     ]
     bin_ns = max(SHORTEST_BIN_NS, (int(samples["time_ns"].max()) + 1) // BINS)
     number = samples["time_ns"].to_numpy(np.int64) // bin_ns
-    medians = samples["rtt_ns"].groupby([pd.Series(ends, index=samples.index), number]).median()
     found: dict[frozenset[str], tuple[Numbers, Numbers]] = {}
     for pair in dict.fromkeys(ends):
         if len(pair) == 2:
-            own = medians.loc[[pair]].droplevel(0)
-            times_s = (own.index.to_numpy(np.float64) + 0.5) * bin_ns / NS_PER_S - began_s
-            found[pair] = times_s, own.to_numpy(np.float64) / 1e6
+            own = np.array([each == pair for each in ends], bool)
+            medians = samples["rtt_ns"][own].groupby(number[own]).median()
+            times_s = (medians.index.to_numpy(np.float64) + 0.5) * bin_ns / NS_PER_S - began_s
+            found[pair] = times_s, medians.to_numpy(np.float64) / 1e6
     return found
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from ground.impairments import IMPAIRMENTS
 from results.comparison.manifest_fields import course_text, flattened
 from results.comparison.pairing import Pair
-from results.reading.changing_links import COURSE
-from results.reading.link_documents import directed_links
+from results.reading.links.changing_links import COURSE
+from results.reading.links.link_documents import directed_links
 from results.reading.modelled_tcp import tcp_is_modelled
 from results.reading.not_modelled import of_links, simulated_without
 from results.reading.run import Run

@@ -6,8 +6,8 @@ from typing import Any
 from ground.impairments import NOT_SIMULATED
 from results.comparison.manifest_differences import incomparable
 from results.comparison.manifest_fields import command_text, is_command
-from results.reading.changing_links import changing_links_text
 from results.reading.divided_trunks import divided_trunks_text
+from results.reading.links.changing_links import changing_links_text
 from results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from results.reading.not_modelled import (
     NotModelled,

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from results.metrics import NS_PER_S
-from results.reading.changing_links import changing_links
+from results.reading.links.changing_links import changing_links
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.summaries.headline import point_text
@@ -17,7 +17,14 @@ from results.reading.trial_frames import rows_of_trial
 from results.report.charts.chart import Chart, Drawing, LegendEntry, series_legend
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import BLACK, Style, Styles
-from results.report.charts.drawing.link_courses import ConfiguredCourse, Ends, Numbers, configured_courses, longest
+from results.report.charts.drawing.link_courses import (
+    ConfiguredCourse,
+    Ends,
+    Numbers,
+    configured_courses,
+    configured_latencies_ms,
+    longest,
+)
 from results.report.charts.drawing.link_rates import LinkRates, link_rates
 from results.report.charts.drawing.panels import panel_title, panel_width_pt
 from results.report.charts.drawing.representative import representative_point, typical_trial
@@ -53,6 +60,8 @@ class _Content:
     series: Sequence[_Series]
     courses: Mapping[Ends, ConfiguredCourse]
     directions: Sequence[Ends]
+    constant_ms: Mapping[Ends, float]
+    """The first latency of every direction, whether it changes or not."""
     styles: Styles
 
     @property
@@ -66,12 +75,14 @@ def changing_links_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> 
     series: list[_Series] = []
     courses: dict[str, dict[Ends, ConfiguredCourse]] = {}
     points: list[str] = []
+    constant_ms: dict[Ends, float] = {}
     synthetic = False
     for label, run in runs.items():
         point = representative_point(run)
         if point is None or run.link_changes.empty:
             continue
         points.append(point_text(swept_values(run.manifest, point)))
+        constant_ms |= configured_latencies_ms(run.manifest, point)
         synthetic |= any(each.synthetic for each in changing_links(run.manifest))
         for variant in run.variants:
             trial = typical_trial(run, point, variant)
@@ -86,7 +97,9 @@ def changing_links_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> 
     all_courses = longest(courses)
     directions = list(all_courses)[:MAX_DIRECTIONS]
     variants = list(dict.fromkeys(each.variant for each in series))[:MAX_VARIANTS]
-    content = _Content([each for each in series if each.variant in variants], all_courses, directions, styles)
+    content = _Content(
+        [each for each in series if each.variant in variants], all_courses, directions, constant_ms, styles
+    )
 
     def paint(figure: Figure, layout: Layout) -> float:
         return _paint(figure, layout, content)
@@ -132,13 +145,13 @@ def _round_trips(
     ]
     bin_ns = max(SHORTEST_BIN_NS, (int(samples["time_ns"].max()) + 1) // BINS)
     number = samples["time_ns"].to_numpy(np.int64) // bin_ns
-    medians = samples["rtt_ns"].groupby([pd.Series(ends, index=samples.index), number]).median()
     found: dict[frozenset[str], tuple[Numbers, Numbers]] = {}
     for pair in dict.fromkeys(ends):
         if len(pair) == 2:
-            own = medians.loc[[pair]].droplevel(0)
-            times_s = (own.index.to_numpy(np.float64) + 0.5) * bin_ns / NS_PER_S - began_s
-            found[pair] = times_s, own.to_numpy(np.float64) / 1e6
+            own = np.array([each == pair for each in ends], bool)
+            medians = samples["rtt_ns"][own].groupby(number[own]).median()
+            times_s = (medians.index.to_numpy(np.float64) + 0.5) * bin_ns / NS_PER_S - began_s
+            found[pair] = times_s, medians.to_numpy(np.float64) / 1e6
     return found
 
 
@@ -204,10 +217,10 @@ def _paint_round_trip(axis: Axes, of: _Content, ends: Ends, layout: Layout) -> N
                 linewidth=1.2 * layout.scale,
             )  # fmt: skip
     known = [course for course in (there, back) if course is not None]
-    if len(known) == 2:
-        times_s = np.unique(np.concatenate([course.times_s for course in known]))
-        total_ms = known[0].latency_ms_at(times_s) + known[1].latency_ms_at(times_s)
-        _step(axis, times_s, total_ms, of.end_s, layout)
+    times_s = np.unique(np.concatenate([course.times_s for course in known]))
+    constant_ms = sum(of.constant_ms.get(way, np.nan) for way in (ends, ends[::-1]) if way not in of.courses)
+    total_ms = constant_ms + np.sum([course.latency_ms_at(times_s) for course in known], axis=0)
+    _step(axis, times_s, total_ms, of.end_s, layout)
     for course in known:
         _shade(axis, course.outages_s(of.end_s))
         _mark(axis, course, layout)

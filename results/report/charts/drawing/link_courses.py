@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+
+from results.reading.links.link_documents import directed_links
 
 Numbers = npt.NDArray[np.float64]
 Ends = tuple[str, str]
@@ -59,6 +62,13 @@ def configured_courses(changes: pd.DataFrame) -> tuple[dict[Ends, ConfiguredCour
             float(late_ns.max(initial=0.0)) / 1e9,
         )
     return found, began_ns / 1e9
+
+
+def configured_latencies_ms(manifest: Mapping[str, Any], point: int) -> dict[Ends, float]:
+    """Return the first latency of every directed link at a sweep point; a manifest may lack it."""
+    points = manifest.get("sweep_points") or ()
+    entry: Mapping[str, Any] = next((each for each in points if each.get("index") == point), {})
+    return {ends: float(link["latency_ns"]) / 1e6 for ends, link in directed_links(entry) if "latency_ns" in link}
 
 
 def longest(courses: Mapping[str, Mapping[Ends, ConfiguredCourse]]) -> dict[Ends, ConfiguredCourse]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from results.reading.link_documents import directed_links
+from results.reading.links.link_documents import directed_links
 from results.text.number_text import count_text, list_text
 
 MAX_NAMED = 4

@@ -101,16 +101,17 @@ def outage(simulate: Simulate) -> Check:
 def outage_over_tcp(simulate: Simulate) -> Check:
     """Check a transfer that begins in an outage of a second, over TCP with an open window.
 
-    The first segment is sent again RTT + 200 ms later, and twice as long after each time: at 240, 720 and 1680 ms. Only
-    the last finds the link up. A timer of fewer than 63 ticks of 10 ms is late by half a tick on average, the third, of
-    96 ticks, by 4.5: 55 ms in all.
+    A probe is sent 2 RTT and two ticks of 10 ms later. RTT + 200 ms after it the first segment is sent again, and twice
+    as long after each time: 340, 820 and 1780 ms after the begin. Only the last finds the link up. A timer of fewer
+    than 63 ticks is late by half a tick on average, the last, of 96 ticks, by 4.5: 60 ms in all.
     """
     changes = [(_FORWARD_MS // 2 * MS, {"up": False}), (1000 * MS, {"up": True})]
     effects = TcpEffects(window=True, slow_start=False, headers=False)
-    again_ms = (2 * _LATENCY_MS + 200) * (1 + 2 + 4) + 55
+    rtt_ms = 2 * _LATENCY_MS
+    again_ms = 2 * rtt_ms + 20 + (rtt_ms + 200) * (1 + 2 + 4) + 60
     return Check(
         "the same over TCP, the link down at its begin, and for a second",
-        "(RTT + 200 ms) (1 + 2 + 4) + 55 ms + A / W + c",
+        "2 RTT + 20 ms + (RTT + 200 ms) (1 + 2 + 4) + 60 ms + A / W + c",
         ((again_ms + _TRANSFER_MS + _LATENCY_MS) * MS,),
         (_arrival_ns(simulate, changes, effects, window="64MiB"),),
     )

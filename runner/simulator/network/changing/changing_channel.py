@@ -232,11 +232,20 @@ class ChangingChannel(SharedChannel):
             first_ns, due_ns, acknowledged_ns = start_ns, answer_ns, start_ns
         return _Loss(first_ns, acknowledged_ns, 0, has_arrived=True), due_ns
 
+    @property
+    def _queued_ns(self) -> int:
+        """How much longer than latencies a round trip is measured: half of what a transfer lets out at its begin."""
+        open_bytes = self._window.open_bytes
+        if open_bytes >= BOUNDED or not self._free_ns:
+            return 0
+        return self.line.duration_ns(min(open_bytes, self._waiting[0].size_bytes)) // 2
+
     def _send_again(self, loss: _Loss, now_ns: int) -> None:
         """Go on when the retransmission arrives, or if the bytes had arrived, when its acknowledgement does."""
         assert self._retransmission is not None
         window = self._window
-        timeout_ns, rtt_ns = window.timeout_ns + loss.queued_ns, window.rtt_ns + loss.queued_ns
+        queued_ns = max(loss.queued_ns, self._queued_ns)
+        timeout_ns, rtt_ns = window.timeout_ns + queued_ns, window.rtt_ns + queued_ns
         again_ns = self._retransmission.resumes_ns(loss.first_ns, loss.acknowledged_ns, timeout_ns, rtt_ns)
         if loss.has_arrived:
             again_ns += window.rtt_ns

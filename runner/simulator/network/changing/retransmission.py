@@ -4,9 +4,9 @@ Linux sends the first unacknowledged segment again when the timer expires, and n
 (RFC 6298; ``tcp_retransmit_timer`` in net/ipv4/tcp_timer.c). So a transfer goes on with the first retransmission that
 the link, up again, delivers, which may be long after the outage has ended.
 
-- The first timeout is an RTT + 200 ms (``TCP_RTO_MIN``, with the variation of round trips) after the segment was sent.
-  It is no earlier than two round trips after the last acknowledgement: a tail loss probe comes first
-  (``tcp_schedule_loss_probe``), and the timer is set again with it.
+- Two round trips and two ticks after the last acknowledgement, or after the first byte that follows it, a probe is sent
+  (``tcp_schedule_loss_probe``). The first timeout is an RTT + 200 ms (``TCP_RTO_MIN``, with the variation of round
+  trips) after the probe, with which the timer starts anew (``tcp_send_loss_probe``).
 - Each further one is twice as long, at most 120 s (``TCP_RTO_MAX``). After 924.6 s the kernel gives up
   (``tcp_retries2`` = 15, ``tcp_model_timeout``).
 - Timers count ticks. One of 63 ticks or more is late by up to 8, of 504 or more by up to 64, and so on: that much
@@ -24,6 +24,7 @@ _MOST_TIMEOUT_NS: Final = 120_000_000_000
 _GIVES_UP_NS: Final = 924_600_000_000
 _TICK_NS: Final = 10_000_000
 """The tick of a kernel's clock at 100 Hz, as in virtual time."""
+_PROBE_TICKS: Final = 2
 _LEVEL_TICKS: Final = 63
 _LEVEL_BITS: Final = 3
 
@@ -56,16 +57,16 @@ class Retransmission:
         acknowledgement came. Raise SimulationError if the kernel gives up before.
         """
         tick_ns, path = _TICK_NS / self.dilation, self.path
-        ticks = -int(-timeout_ns // tick_ns)
-        begin_ns = at_ns = max(
-            first_ns + round((ticks + late_ticks(ticks)) * tick_ns), acknowledged_ns + 2 * rtt_ns + round(tick_ns)
-        )
+        timeout_ticks = -int(-timeout_ns // tick_ns)
+        ticks = min(-int(-2 * rtt_ns // tick_ns) + _PROBE_TICKS, timeout_ticks)
+        begin_ns = at_ns = max(first_ns, acknowledged_ns) + round((ticks + late_ticks(ticks)) * tick_ns)
+        ticks = timeout_ticks
         while not (path.is_up(at_ns) and path.back.at(at_ns + path.there.at(at_ns).latency_ns).up):
             if at_ns - begin_ns > _GIVES_UP_NS / self.dilation:
                 raise SimulationError(
                     f"a link is down from {first_ns / 1e9:.3g} s on for longer than TCP sends again, "
                     f"{_GIVES_UP_NS / 1e9:g} s: its connections end, and training with them. Let the link come back"
                 )
-            ticks = min(2 * ticks, int(_MOST_TIMEOUT_NS // _TICK_NS))
             at_ns += round((ticks + late_ticks(ticks)) * tick_ns)
+            ticks = min(2 * ticks, int(_MOST_TIMEOUT_NS // _TICK_NS))
         return at_ns

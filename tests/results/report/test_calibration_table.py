@@ -95,6 +95,6 @@ def test_a_link_that_changes_has_a_line_for_each_condition_and_blanks_while_it_i
     assert table is not None
     assert [line.path for line in table.groups[0][1]] == ["east to west, from 0ns", "east to west, from 8s, down"]
     rtt, goodput, loss = table.groups[0][1][1].properties
-    assert (rtt.configured, rtt.measured, goodput.measured) == ("", "", "")
+    assert (rtt.configured, rtt.measured, goodput.measured) == ("", "n/a", "n/a")
     assert (goodput.configured, loss.configured, loss.measured) == ("0\u00a0bit/s", "100\u00a0%", "100\u00a0%")
     assert table.reading.startswith("All 2 measurements are within tolerance; at most, RTT is off by 0.100\u00a0ms")

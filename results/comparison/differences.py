@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ground.impairments import IMPAIRMENTS
-from results.comparison.manifest_fields import flattened
+from results.comparison.manifest_fields import course_text, flattened
 from results.comparison.pairing import Pair
+from results.reading.changing_links import COURSE
 from results.reading.link_documents import directed_links
 from results.reading.modelled_tcp import tcp_is_modelled
 from results.reading.not_modelled import of_links, simulated_without
@@ -28,7 +29,7 @@ NOT_SET = "not set"
 _NOT_COMPARED = {"name", "repeats", "sweep", "variants", "dilation", "engine", "clock", "seed"}
 """Fields of the experiment that do not matter, are paired, or are compared as resolved in the manifest."""
 _OF_THE_MANIFEST = ("engine", "clock", "dilation", "seed")
-_RESOLVED_WAN = ("topology.wan", "topology.links", "topology.profile", "topology.scale")
+_RESOLVED_WAN = ("topology.wan", "topology.links", "topology.profile", "topology.scale", "traces")
 _FRACTIONS = {each.field for each in IMPAIRMENTS if not each.is_duration}
 _UNITS = {"_ns": lambda value: milliseconds_text(value / 1e6), "_bps": rate_text}
 
@@ -96,6 +97,9 @@ def point_fields(run: Run, point: int) -> dict[str, Any]:
     ways: dict[str, dict[tuple[str, str], Any]] = {}
     for ends, link in directed_links(entry):
         for name, value in link.items():
+            if name == COURSE:
+                ways.setdefault(f"topology.wan.course.{'-'.join(sorted(ends))}", {})[ends] = course_text(value)
+                continue
             unit = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
             field, text = f"topology.wan.{name.removesuffix(unit)}", _link_text(name, unit, value)
             marked = f"{text}, not modelled" if (field, ends) in without else text

@@ -2,16 +2,19 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from typing import Any
 
 _COMMANDS = ("command", "setup")
+_COURSE, _TRACES = "course", "traces"
 
 
 def flattened(document: Any, *, named: bool = False) -> Iterator[tuple[str, Any]]:
     """Yield every single value of a JSON document with its dotted path, as used in overrides of an experiment file.
 
     Entries of a list are numbered from 0. With ``named``, entries that have a name use it instead, and a list of plain
-    values is one value. A command of a user's program is one value, as ``command_text`` writes it.
+    values is one value. A command of a user's program is one value, as ``command_text`` writes it; so are the course of
+    a link that changes and the text of a trace, which may be long, as ``course_text`` and ``trace_text`` write them.
     """
     return _below(document, "", named)
 
@@ -19,6 +22,21 @@ def flattened(document: Any, *, named: bool = False) -> Iterator[tuple[str, Any]
 def command_text(words: list[str]) -> str:
     """Return the words of a command as one would type them."""
     return shlex.join(words)
+
+
+def course_text(course: Mapping[str, Any]) -> str:
+    """Return the course of a link in one line: its source, how much it changes, and the begin of its digest."""
+    drawn = ", synthetic" if course.get("synthetic") else ""
+    period_ns = course.get("period_ns")
+    loop = f", begins anew every {period_ns / 1e9:g} s" if period_ns else ""
+    return (
+        f"{course.get('source')} ({course.get('changes')} changes{drawn}{loop}, SHA-256 {course.get('sha256')!s:.12})"
+    )
+
+
+def trace_text(text: str) -> str:
+    """Return a trace in one line: how long it is, and the begin of its digest."""
+    return f"{len(text.splitlines())} lines, SHA-256 {sha256(text.encode()).hexdigest():.12}"
 
 
 def is_command(name: str, value: Any) -> bool:
@@ -36,6 +54,12 @@ def _below(document: Any, path: str, named: bool) -> Iterator[tuple[str, Any]]:
         yield path, document
         return
     for step, value in children:
+        if step == _COURSE and isinstance(value, Mapping):
+            yield f"{path}.{step}" if path else step, course_text(value)
+            continue
+        if path.rpartition(".")[2] == _TRACES and isinstance(value, str):
+            yield f"{path}.{step}", trace_text(value)
+            continue
         if is_command(step, value):
             yield f"{path}.{step}" if path else step, command_text(value)
             continue

@@ -6,6 +6,7 @@ from typing import Any
 from ground.impairments import NOT_SIMULATED
 from results.comparison.manifest_differences import incomparable
 from results.comparison.manifest_fields import command_text, is_command
+from results.reading.changing_links import changing_links_text
 from results.reading.divided_trunks import divided_trunks_text
 from results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from results.reading.not_modelled import (
@@ -75,6 +76,8 @@ def what_was_run(run: Run) -> str:
     for entry in run.manifest.get("sweep_points") or ():
         for path, value in entry.get("sweep_point", {}).items():
             swept.setdefault(path, []).append(value)
+    if (changing := changing_links_text(run.manifest)) is not None:
+        sentences.append(changing)
     if swept:
         axes = [point_text({path: _values_text(list(dict.fromkeys(values)))}) for path, values in swept.items()]
         sentences.append(f"Swept: {'; '.join(axes)}.")

@@ -15,6 +15,7 @@ from ground.atomic_write import written_whole
 from results.perfetto.contention import contention_of
 from results.perfetto.counters import gpu_steps, link_steps, tcp_steps
 from results.perfetto.flows import Flows, match_transfers
+from results.perfetto.link_changes import change_events, change_steps
 from results.perfetto.program_events import (
     flows_from_last,
     inner_slices,
@@ -38,7 +39,13 @@ from results.reading.stored_trial import StoredTrial
 from results.records.schema import SCHEMA_VERSION
 from results.records.span_columns import Column
 from results.records.trial_files import read_trial_table
-from results.records.trial_tables import GPU_SAMPLES_FILE, LINK_SAMPLES_FILE, SPANS_FILE, TCP_SAMPLES_FILE
+from results.records.trial_tables import (
+    GPU_SAMPLES_FILE,
+    LINK_CHANGES_FILE,
+    LINK_SAMPLES_FILE,
+    SPANS_FILE,
+    TCP_SAMPLES_FILE,
+)
 from results.text.span_text import kind_text
 
 GAP_SHARE = 0.05
@@ -53,12 +60,16 @@ _GZIP_LEVEL = 4
 
 @dataclass(frozen=True)
 class TraceCounts:
-    """The numbers of a trace's events; ``slices`` are those of GPUs, transfers, trials, iterations and requests."""
+    """The numbers of a trace's events.
+
+    ``slices`` are those of GPUs, transfers, trials, iterations and requests, ``instants`` the changes of links.
+    """
 
     trials: int = 0
     slices: int = 0
     flows: int = 0
     counters: int = 0
+    instants: int = 0
 
 
 def write_trace(run: Path, destination: Path, selection: Selection) -> TraceCounts:
@@ -133,6 +144,7 @@ class _Writer:
         links = read_columns(LinkCounters, trial, LINK_SAMPLES_FILE)
         states = read_columns(TcpStates, trial, TCP_SAMPLES_FILE)
         samples = read_trial_table(trial.folder, trial.id, GPU_SAMPLES_FILE).to_pylist()
+        changes = read_trial_table(trial.folder, trial.id, LINK_CHANGES_FILE).to_pylist()
         requests = requests_of(trial)
         moments = [spans.start_ns, spans.end_ns]
         if iteration is None:
@@ -154,10 +166,14 @@ class _Writer:
         else:
             self._spans_of_program(spans, shift_ns)
         counters = link_steps(links, begin_ns, end_ns), tcp_steps(states, begin_ns, end_ns)
-        for steps in (*chain(*counters), *gpu_steps(samples, begin_ns, end_ns)):
+        configured = change_steps(changes, begin_ns, end_ns)
+        for steps in (*chain(*counters), *configured, *gpu_steps(samples, begin_ns, end_ns)):
             track = self._tracks.counter(steps.scope, steps.source, steps.destination, steps.quantity)
             self._write(counter_events(steps, *track, shift_ns))
             self._count(counters=len(steps.time_ns))
+        changed = change_events(changes, self._tracks.links, begin_ns, end_ns, shift_ns)
+        self._file.write("".join(changed).encode())
+        self._count(instants=len(changed))
         self._at_ns += round((end_ns - begin_ns) * (1 + GAP_SHARE))
 
     def _spans(self, spans: Spans, contended_ns: Column, shift_ns: int) -> None:

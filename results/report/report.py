@@ -4,9 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ground.atomic_write import write_whole
 from results.comparison.manifest_differences import ManifestDifference, ReportedDifferences, reported_differences
+from results.comparison.manifest_fields import trace_text
 from results.comparison.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run
 from results.reading.run import Run, load_run
 from results.reading.run_labels import run_labels, run_name
@@ -32,6 +34,9 @@ MAX_OPEN_POINTS = 40
 
 MAX_DIFFERENCES = 200
 """The most differences between manifests that are listed; the rest are only counted."""
+
+MAX_TRACE_CHARACTERS = 2000
+"""The longest text of a trace that the page shows with the configuration."""
 
 _TEMPLATE = "report.html.j2"
 
@@ -182,8 +187,19 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         calibration=calibration_table(run),
         links_reading=links_reading(run),
         facts=facts(run),
-        configuration=json.dumps(run.manifest.get("experiment") or {}, indent=2, ensure_ascii=False, default=str),
+        configuration=json.dumps(_configuration(run), indent=2, ensure_ascii=False, default=str),
     )
+
+
+def _configuration(run: Run) -> dict[str, Any]:
+    """Return the experiment's document, with what tells a long trace from others in place of its text."""
+    document = dict(run.manifest.get("experiment") or {})
+    if isinstance(document.get("traces"), Mapping):
+        document["traces"] = {
+            name: text if len(text) <= MAX_TRACE_CHARACTERS else trace_text(text)
+            for name, text in document["traces"].items()
+        }
+    return document
 
 
 def cut_warnings(run: Run) -> list[str]:

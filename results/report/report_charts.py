@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from results.reading.run import Run
 from results.reading.summaries.headline import HeadlineRow
+from results.report.charts.changing_links import changing_links_chart
 from results.report.charts.chart import Chart
 from results.report.charts.connections import connections_chart
 from results.report.charts.drawing.colours import Styles
@@ -54,6 +55,7 @@ def report_charts(
         *([] if several else timelines.values()),
         link_throughput_chart(runs, styles, "all"),
         connections_chart(runs, styles, "all"),
+        changing_links_chart(runs, styles, "all"),
     ]
     own = {label: tuple(filter(None, [timeline] if several else [])) for label, timeline in timelines.items()}
     of_prefill = tuple(filter(None, [ttft_chart(prefill, styles, "all")]))

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from results.reading.changing_links import changing_links, changing_links_text
 from results.reading.divided_trunks import divided_trunks_text
 from results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from results.reading.not_modelled import NotModelled, not_modelled_text, of_links
@@ -65,7 +66,9 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     prefill = prefill_rows(run)
     if as_json:
         served = {"prefill": prefill_documents(prefill)} if prefill else {}
-        print(json.dumps({"run": str(path), "summary": rows, **served}, indent=2))
+        changing = [each.document() for each in changing_links(run.manifest)]
+        changed = {"changing_links": changing} if changing else {}
+        print(json.dumps({"run": str(path), "summary": rows, **served, **changed}, indent=2))
     else:
         console = _console()
         console.print(_table(rows, simulated=run.simulated, without=not_modelled_in(run)))
@@ -73,6 +76,8 @@ def show_outcome(path: Path, as_json: bool) -> bool:
             console.print(Text(MODELLED_TCP))
         if (divided := divided_trunks_text(run.manifest)) is not None:
             console.print(Text(divided))
+        if (changing_text := changing_links_text(run.manifest)) is not None:
+            console.print(Text(changing_text))
         if prefill:
             console.print(prefill_table(prefill))
     for warning in prefill_warnings(prefill):

@@ -1,6 +1,7 @@
 """Simulate a small experiment with a known outcome, given as in an experiment file, and extract figures from it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,11 @@ from ground.units import format_duration
 from runner.planner.experiment_file import parse_experiment
 from runner.simulator.simulation import KIND_CODES, Simulate, Simulation
 from runner.tcp.effects import IDEAL, TcpEffects
+from testbed.network.links.link_course import course_of
+from testbed.network.topology import Topology
+
+Changes = Sequence[tuple[int, Mapping[str, Any]]]
+"""Times in nanoseconds, rising, and the fields of ``LinkConditions`` that are others than the first from then on."""
 
 
 def chain(latencies_ns: Sequence[int], **wan: str) -> dict[str, Any]:
@@ -44,8 +50,12 @@ def simulated(
     training: Mapping[str, Any],
     variant: Mapping[str, Any],
     effects: TcpEffects = IDEAL,
+    changes: Changes = (),
 ) -> Simulation:
-    """Simulate one iteration of one variant. The arguments are sections of an experiment file."""
+    """Simulate one iteration of one variant. The arguments are sections of an experiment file.
+
+    All links have the ``changes``, in both directions.
+    """
     document = {
         "topology": topology,
         "compute": {"activation": "1B", "gradient": "1B", **compute},
@@ -53,7 +63,19 @@ def simulated(
         "variants": [{"name": "validation", **variant}],
     }
     (point,) = parse_experiment(document, "validation", Path()).points()
-    return simulate(point.topology, point.variants[0], 1, effects=effects)
+    return simulate(with_changes(point.topology, changes), point.variants[0], 1, effects=effects)
+
+
+def with_changes(topology: Topology, changes: Changes) -> Topology:
+    """Return the network with all links changing alike, in both directions; every other condition stays the first."""
+    links = []
+    for link in topology.wan if changes else ():
+        there, back = (
+            course_of([(0, first), *((at_ns, replace(first, **changed)) for at_ns, changed in changes)])
+            for _, first in link.directions
+        )
+        links.append(replace(link, courses=(there, back)))
+    return replace(topology, wan=tuple(links)) if changes else topology
 
 
 def iteration_ns(simulation: Simulation) -> int:

@@ -13,6 +13,14 @@ from runner.validation.case import all_reduce_ns, arrival_ns, chain, iteration_n
 from runner.validation.check import Check
 from runner.validation.forms.blocking_sends import blocking_gpipe, blocking_one_forward_one_backward
 from runner.validation.forms.buckets import buckets_are_summed_while_others_are_computed
+from runner.validation.forms.changing_links import (
+    latency_falls_between,
+    latency_step,
+    outage,
+    outage_over_tcp,
+    rate_step,
+    trunk_step,
+)
 from runner.validation.forms.differing_replicas import slower_stage, straggler, varied_replicas
 from runner.validation.forms.virtual_stages import interleaving, there_and_back
 from testbed.network.tcp_settings import TcpSettings
@@ -357,4 +365,10 @@ CLOSED_FORMS: tuple[ClosedForm, ...] = (
     blocking_one_forward_one_backward,
     interleaving,
     there_and_back,
+    rate_step,
+    latency_step,
+    latency_falls_between,
+    outage,
+    outage_over_tcp,
+    trunk_step,
 )

@@ -8,9 +8,7 @@ from runner.experiment.experiment_spec import ExperimentSpec
 from testbed.network.topology import Topology
 
 _CANNOT: Mapping[str, str] = {
-    "emulate": "an emulation holds links as they are when training begins",
     "rack": "a rack holds links as they are when training begins",
-    "simulate": "a simulation holds links as they are when training begins",
 }
 """The engines that do not follow the course of a link, with the reason that their users read."""
 

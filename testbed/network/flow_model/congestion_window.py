@@ -56,6 +56,8 @@ def halvings(idle_ns: int, timeout_ns: int) -> int:
 
 def _cube_root(value: int) -> int:
     """Return the cube root, rounded down."""
+    if not value:
+        return 0
     root = 1 << -(-value.bit_length() // 3)
     while True:
         nearer = (2 * root + value // (root * root)) // 3

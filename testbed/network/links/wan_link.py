@@ -35,14 +35,6 @@ class WanLink:
         both = ((self.between, there), (self.between[::-1], back))
         return {ends: course for ends, course in both if course is not None}
 
-    def at(self, time_ns: int) -> "WanLink":
-        """Return the same link as it is at a time since training began, for ever."""
-        there, back = (
-            conditions if course is None else course.at(time_ns)
-            for (_, conditions), course in zip(self.directions, self.courses, strict=True)
-        )
-        return link_of(self.between, there, back)
-
     def every_conditions(self) -> Iterator[tuple[tuple[str, str], LinkConditions, int | None]]:
         """Yield the conditions of each direction, with when they begin; None of a direction that does not change."""
         courses = self.course_by_ends
@@ -52,6 +44,14 @@ class WanLink:
                 continue
             for change in courses[ends].changes:
                 yield ends, change.conditions, change.at_ns
+
+    def at(self, time_ns: int) -> "WanLink":
+        """Return the same link as it is at a time since training began, for ever."""
+        there, back = (
+            conditions if course is None else course.at(time_ns)
+            for (_, conditions), course in zip(self.directions, self.courses, strict=True)
+        )
+        return link_of(self.between, there, back)
 
     def changed(self, change: Callable[[LinkConditions], LinkConditions]) -> "WanLink":
         """Return the same link with ``change`` made to each direction, at every time of its course."""

@@ -25,16 +25,16 @@ class LinkRates:
 
 
 def link_rates(
-    link_samples: pd.DataFrame, until_ns: int, bins: int, shortest_ns: int = 0
+    link_samples: pd.DataFrame, until_ns: int, bins: int, shortest_ns: int = 0, scope: str = "link"
 ) -> dict[tuple[str, str], LinkRates]:
-    """Return the rates of every directed link of one trial, from its first sample to ``until_ns``.
+    """Return the rates of every directed link, or ``node_pair``, of one trial, from its first sample to ``until_ns``.
 
     The keys are (source, destination). The counter is interpolated linearly between samples. There are at most
     ``bins`` bins, fewer if they would be shorter than the mean time between samples or than ``shortest_ns``; one bin
     is always left. Links with fewer than two samples are left out.
     """
     found = {}
-    for link, times_ns, sent in _counters(link_samples):
+    for link, times_ns, sent in _counters(link_samples, scope):
         end_ns = max(float(until_ns), times_ns[-1])
         if len(times_ns) < 2 or end_ns <= times_ns[0]:
             continue
@@ -55,9 +55,9 @@ def rates_within(
     }
 
 
-def _counters(link_samples: pd.DataFrame) -> Iterator[tuple[tuple[str, str], Numbers, Numbers]]:
-    """Yield every directed link with the times in ns at which its counter was read, and the counted bytes."""
-    links = link_samples[(link_samples["scope"] == "link").to_numpy(bool)]
+def _counters(link_samples: pd.DataFrame, scope: str = "link") -> Iterator[tuple[tuple[str, str], Numbers, Numbers]]:
+    """Yield every directed link, or ``node_pair``, with the times in ns of its samples, and the bytes counted."""
+    links = link_samples[(link_samples["scope"] == scope).to_numpy(bool)]
     for (source, destination), own in links.groupby(["source", "destination"], sort=False):
         ordered = own.sort_values("time_ns", kind="stable")
         times_ns, sent = (ordered[name].to_numpy(np.float64) for name in ("time_ns", "wire_bytes"))

@@ -105,7 +105,6 @@ class ChangingChannel(SharedChannel):
         self._sends_first = not self._free_ns or (not self._window.in_flight_bytes and now_ns > self._free_ns)
         self._begins_ns = now_ns
         super()._go_on(now_ns, None)
-        self._watch(now_ns)
 
     def _send_accepted(self, now_ns: int) -> None:
         self._sends_accepted = True
@@ -123,7 +122,6 @@ class ChangingChannel(SharedChannel):
     def _link_changes(self, now_ns: int, _: None) -> None:
         self._armed = False
         if not self._sends or self._part_ns is None:
-            self._watch(now_ns + 1)
             return
         waiting = self._waiting_bytes(now_ns)
         self._meet_changes(now_ns)
@@ -145,7 +143,8 @@ class ChangingChannel(SharedChannel):
         if is_up and back.up:
             return False
         line, window = self.line, self._window
-        queued_ns = max(line.duration_ns(window.open_bytes) - window.rtt_ns, 0)
+        open_bytes = window.open_bytes
+        queued_ns = 0 if open_bytes >= BOUNDED else max(line.duration_ns(open_bytes) - window.rtt_ns, 0)
         answered_ns = now_ns + back.latency_ns
         rtt_ns = window.rtt_ns + queued_ns
         if back.up:
@@ -171,6 +170,7 @@ class ChangingChannel(SharedChannel):
     def begins(self, now_ns: int, turn: int) -> None:
         """Do as ``SharedChannel.begins`` says, and find out when what leaves from now on arrives."""
         super().begins(now_ns, turn)
+        self._watch(now_ns)
         before_ns, latency_ns = self._takes_ns[-1], self.line.latency_ns
         idle_ns = self._begins_ns - self._free_ns
         if idle_ns > 0 and not self._sends_accepted:

@@ -53,7 +53,7 @@ def follow_pair(
                 path.there,
                 pair_bps,
                 partial(_change, capacity, number, [flow]),
-                waits_ns=partial(_waits_ns, flow),
+                waiting=partial(_waiting, flow),
                 is_sending=partial(_sends, [flow]),
                 is_trunk=False,
             )
@@ -76,7 +76,7 @@ def follow_trunk(
             path.there,
             lambda conditions: max(trunk_bps(conditions) // parts, 1),
             partial(_change, capacity, number, flows),
-            waits_ns=_at_once,
+            waiting=_nothing,
             is_sending=partial(_sends, flows),
             is_trunk=True,
         )
@@ -92,14 +92,11 @@ def _sends(flows: Sequence[NodePairFlow]) -> bool:
     return any(flow.sending for flow in flows)
 
 
-def _at_once(_: int) -> int:
-    return 0
+def _nothing(_: int) -> tuple[int, int]:
+    return 0, 0
 
 
-def _waits_ns(flow: NodePairFlow, now_ns: int) -> int:
-    """Return how long the line needs for what it has accepted."""
-    rate_bps = flow.rate_bps
-    if not rate_bps:
-        return 0
+def _waiting(flow: NodePairFlow, now_ns: int) -> tuple[int, int]:
+    """Return what the line has accepted and not carried yet, and at which rate it carries it."""
     waiting = (channel.waiting_bits_ns(now_ns) for channel in flow.sending if isinstance(channel, ChangingChannel))
-    return sum(waiting) // rate_bps
+    return sum(waiting), flow.rate_bps

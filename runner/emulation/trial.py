@@ -14,7 +14,6 @@ from results.records.span_log import SpanLogContents, read_span_log
 from results.records.trial_id import TrialId
 from results.records.trial_tables import CHANGES_TABLE, PREFILL_TABLE
 from runner.emulation.gpu_provisioning import resolved_device
-from runner.emulation.link_changes import LinkChanges, link_changes
 from runner.emulation.programs.program_trial import ProgramOutcome, run_program
 from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
@@ -25,6 +24,7 @@ from runner.emulation.serving.prefill_measurement import measured_profile
 from runner.emulation.serving.serving_configs import configure_serving
 from runner.emulation.serving.serving_outcome import gather
 from runner.emulation.serving.serving_processes import serving
+from runner.emulation.telemetry.link_changes import LinkChanges, link_changes
 from runner.emulation.telemetry.samplers import SAMPLERS
 from runner.emulation.telemetry.sampling import sampling
 from runner.emulation.time_line import on_one_time_line

@@ -52,8 +52,8 @@ def _where_measured(text: Callable[[float], str]) -> Callable[[float], str]:
 
 
 _COLUMNS: dict[str, tuple[str, Any, Any]] = {
-    "RTT": ("rtt_ms", _where_measured(milliseconds_text), _where_measured(milliseconds_text)),
-    "goodput": ("goodput_bps", _unlimited, _where_measured(rate_text)),
+    "RTT": ("rtt_ms", _where_measured(milliseconds_text), milliseconds_text),
+    "goodput": ("goodput_bps", _unlimited, rate_text),
     **{
         each.label: (
             each.column,

@@ -17,7 +17,6 @@ from runner.emulation.faults.faulted_training import FaultedTraining, train_thro
 from runner.emulation.gpu_provisioning import resolved_device
 from runner.emulation.jobs.job_rows import rows_of_job
 from runner.emulation.jobs.training_at_once import train_at_once
-from runner.emulation.link_changes import LinkChanges, link_changes
 from runner.emulation.programs.program_trial import ProgramOutcome, run_program
 from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
@@ -28,6 +27,7 @@ from runner.emulation.serving.prefill_measurement import measured_profile
 from runner.emulation.serving.serving_configs import configure_serving
 from runner.emulation.serving.serving_outcome import gather
 from runner.emulation.serving.serving_processes import serving
+from runner.emulation.telemetry.link_changes import LinkChanges, link_changes
 from runner.emulation.telemetry.samplers import SAMPLERS
 from runner.emulation.telemetry.sampling import sampling
 from runner.emulation.time_line import on_one_time_line

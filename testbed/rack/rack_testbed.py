@@ -285,6 +285,11 @@ class RackTestbed:
         return ask_all([each.handle for each in self._machines.values()], method, *arguments)
 
 
+def check_can_be_racked(topology: Topology) -> None:
+    """Raise InputError for links that change."""
+    check_does_not_change(topology, "--rack", "a rack", "run it on one machine")
+
+
 @contextmanager
 def rack_testbed(
     topology: Topology,
@@ -313,7 +318,7 @@ def rack_testbed(
     another wanbed or is leased to another run, and what bringing up a network raises.
     """
     check_can_be_emulated(topology)
-    check_does_not_change(topology, "--rack", "a rack", "run it on one machine")
+    check_can_be_racked(topology)
     used = [each for each in machines if each.name in {*machine_of.values(), *gateways.values()}]
     found = read_facts(used)
     check_alike(found, log)

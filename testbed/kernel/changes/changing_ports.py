@@ -53,8 +53,11 @@ class ChangingPort:
     def check(self, state: PortState) -> None:
         """Raise ReadBackError unless the kernel holds that state."""
         shape, _ = self._prepared(state)
-        leaves = self._held.leaves(self._index, self._dump.ask(RTM_GETQDISC, request_body(0)))
-        trunk = self._held.trunk(self._index, self._dump.ask(RTM_GETTCLASS, request_body(self._index)))
+        try:
+            leaves = self._held.leaves(self._index, self._dump.ask(RTM_GETQDISC, request_body(0)))
+            trunk = self._held.trunk(self._index, self._dump.ask(RTM_GETTCLASS, request_body(self._index)))
+        except (LookupError, OSError) as fault:
+            raise ReadBackError(f"{self.source} to {self.destination}: configured {state}: {fault}") from None
         configured = {each.minor: each.netem for each in shape.classes}
         if trunk != shape.trunk or leaves != configured:
             wrong = {minor: leaf for minor, leaf in leaves.items() if leaf != configured.get(minor)}

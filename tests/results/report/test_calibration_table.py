@@ -81,3 +81,20 @@ def test_of_very_many_paths_the_worst_are_shown_and_the_rest_counted(build_run: 
     assert not lines[0].within_tolerance
     assert lines[-1].properties[0].measured == "20.1\u00a0ms"
     assert f"The {MAX_ROWS} farthest off are shown" in table.reading
+
+
+def test_a_link_that_changes_has_a_line_for_each_condition_and_blanks_while_it_is_down(build_run: BuildRun) -> None:
+    down = {
+        "configured_rtt_ms": None,
+        "measured_rtt_ms": None,
+        "configured_goodput_bps": 0.0,
+        "measured_goodput_bps": None,
+        "impairments": {"configured_loss": 1.0, "measured_loss": 1.0},
+    }
+    table = table_of(build_run, [measured(20.1, condition="0ns"), measured(0, condition="8s, down", **down)])
+    assert table is not None
+    assert [line.path for line in table.groups[0][1]] == ["east to west, from 0ns", "east to west, from 8s, down"]
+    rtt, goodput, loss = table.groups[0][1][1].properties
+    assert (rtt.configured, rtt.measured, goodput.measured) == ("", "n/a", "n/a")
+    assert (goodput.configured, loss.configured, loss.measured) == ("0\u00a0bit/s", "100\u00a0%", "100\u00a0%")
+    assert table.reading.startswith("All 2 measurements are within tolerance; at most, RTT is off by 0.100\u00a0ms")

@@ -16,6 +16,7 @@ from testbed.measurement.measurement import Flow
 from testbed.measurement.transfer_calibration import Compared, TransferMeasurement
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.links.link_conditions import LinkConditions
+from testbed.network.links.link_course import course_of
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
@@ -58,6 +59,11 @@ class Network:
         self.goodputs_off: list[float] = []
         self.transfers: list[tuple[str, str]] = []
         self.transfers_late_s: list[float] = []
+        self.held_ns: list[int] = []
+        self.changing = self if topology.changes else None
+
+    def hold(self, time_ns: int) -> None:
+        self.held_ns.append(time_ns)
 
     def use_tcp(self, settings: TcpSettings) -> None:
         self.settings.append(settings)
@@ -100,8 +106,10 @@ class Network:
         if one == other:
             rate, latency = self.topology.intra_rate_bps, self.topology.intra_latency_ns
             return {"latency_ns": latency, "rate_bps": rate, **asdict(UNIMPAIRED)}
-        conditions = self.topology.conditions(one, other)
-        return {**conditions.document(), "rate_bps": self.topology.line_rate_bps(one, other)}
+        now = self.topology.at(self.held_ns[-1] if self.held_ns else 0)
+        conditions = now.conditions(one, other)
+        loss = conditions.impairments.loss if conditions.up else 1.0
+        return {**conditions.document(), "loss": loss, "rate_bps": now.line_rate_bps(one, other)}
 
 
 def calibrated(network: Network, monkeypatch: pytest.MonkeyPatch) -> list[LinkMeasurement]:
@@ -377,3 +385,33 @@ def test_undilated_transfers_are_in_the_time_of_the_configured_network() -> None
     text = dilated.undilated(4)
     assert (text.configured_short_ms, text.measured_short_ms, text.configured_share_bps) == (10.0, 10.5, 4e6)
     assert (text.measured_share_bps, text.burst_bytes) == (None, 3000)
+
+
+def changing_network() -> Topology:
+    """A link that is slower after a second, down from east to west after two, and then as before."""
+    constant = network({"latency": "20ms", "rate": "100Mbit"})
+    (link,) = constant.wan
+    slow, down = replace(link.conditions, rate_bps=10**7), replace(link.conditions, up=False)
+    there = course_of([(0, link.conditions), (10**9, slow), (2 * 10**9, down), (3 * 10**9, link.conditions)])
+    return replace(constant, wan=(replace(link, courses=(there, None)),))
+
+
+def test_a_link_that_changes_is_measured_in_each_of_its_conditions_and_then_has_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = Network(changing_network())
+    links = calibrated(net, monkeypatch)
+    wan = [(link.source, link.condition) for link in links if link.scope == "wan"]
+    assert wan == [(name, at) for at in ("0ns", "1s", "2s, down") for name in ("east", "west")]
+    assert net.held_ns == [10**9, 2 * 10**9, 0]
+    assert all(link.within_tolerance for link in links)
+    slow = next(link for link in links if (link.source, link.condition) == ("east", "1s"))
+    assert slow.configured_goodput_bps == pytest.approx(10e6 * 1448 / 1514)
+    assert {link.condition for link in links if link.scope == "intra"} == {None}
+
+
+@pytest.mark.parametrize(("lost", "within"), [(1.0, True), (0.95, False)])
+def test_not_one_echo_may_come_back_from_a_link_that_is_down(lost: float, within: bool) -> None:
+    down = replace(EXACT, impairments={"loss": Compared(1.0, lost)}, configured_rtt_ms=None, measured_rtt_ms=None)
+    assert replace(down, at_ns=8 * 10**9, up=False).within_tolerance is within
+    assert replace(down, at_ns=8 * 10**9, up=False).undilated(4.0).condition == "2s, down"

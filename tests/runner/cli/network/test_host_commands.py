@@ -178,3 +178,15 @@ def test_a_text_without_host_or_program_is_refused(text: str, reason: str) -> No
 
 def test_a_text_is_split_as_a_shell_does() -> None:
     assert HostCommand.parse("west-0 sh -c 'echo hi'") == HostCommand("west-0", ["sh", "-c", "echo hi"])
+
+
+def test_what_begins_with_the_program_begins_after_those_beside_it_were_started(tmp_path: Path) -> None:
+    started: list[str] = []
+
+    def remembered(host: str, argv: list[str], **options: Any) -> Any:
+        started.append(host)
+        return spawn(host, argv, **options)
+
+    beside = [shell("west-0", "exec sleep 60")]
+    run_commands(remembered, shell("east-0", "true"), beside, str(tmp_path), begin=lambda: started.append("begin"))
+    assert started == ["west-0", "begin", "east-0"]

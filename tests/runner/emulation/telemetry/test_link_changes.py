@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runner.emulation.link_changes import change_rows, link_changes
+from runner.emulation.telemetry.link_changes import change_rows, link_changes
 from runner.runs.faults import TrialError
 from testbed.kernel.changes.course_run import AppliedChange, CourseRecord
 from testbed.network.links.link_conditions import LinkConditions

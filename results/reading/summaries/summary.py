@@ -10,7 +10,7 @@ from results.reading.not_modelled import of_links, of_variant, simulated_without
 from results.reading.stored_trial import StoredTrial
 from results.reading.summaries.saturation import MachineLoad
 from results.reading.summaries.swept_columns import swept_columns
-from results.reading.trial_faults import TrialFaults
+from results.reading.summaries.trial_faults import TrialFaults
 from results.reading.trial_rows import rows_by_trial
 from results.records.documents import SIMULATE
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from workloads.compute.files.state_file import load_state, save_state
 from workloads.compute.flat_parameters import FlatParameters
-from workloads.compute.state_file import load_state, save_state
 from workloads.model.gpt_config import GptConfig
 from workloads.model.gpt_stage import build_stage
 

@@ -29,7 +29,7 @@ def test_what_a_relay_carries_is_accepted() -> None:
 
 
 def test_hosts_of_a_relay_do_not_fail() -> None:
-    with pytest.raises(InputError, match="^--substrate relay: fail: .*--substrate kernel or guest"):
+    with pytest.raises(InputError, match=r"^--substrate relay: fail: .*--substrate kernel or guest"):
         check_relay(points({"schedule": "gpipe"}, fail=({"rank": 0, "at": "1s"},)), "relay")
 
 

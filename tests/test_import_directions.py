@@ -29,6 +29,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "workloads.message",
         "workloads.model",
         "workloads.parent_process",
+        "workloads.checkpoints",
         "workloads.config_file",
         "workloads.start_gate",
     ),

@@ -14,7 +14,7 @@ from results.reading.modelled_tcp import tcp_is_modelled
 from results.reading.not_modelled import not_modelled_text, of_variant, simulated_without
 from results.reading.run import Run
 from results.reading.summaries.saturation import MachineLoad
-from results.reading.trial_faults import TrialFaults
+from results.reading.summaries.trial_faults import TrialFaults
 from results.text.number_text import count_text, list_text, percent_text, shortened
 
 MAX_LISTED = 3

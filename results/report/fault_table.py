@@ -3,7 +3,7 @@
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial
 from results.reading.summaries.headline import point_text
-from results.reading.trial_faults import TrialFaults
+from results.reading.summaries.trial_faults import TrialFaults
 from results.report.plan_outcome import PlanTable
 from results.text.number_text import count_text, percent_text, seconds_text
 

@@ -14,7 +14,7 @@ from results.reading.links.changing_links import changing_links, changing_links_
 from results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from results.reading.not_modelled import NotModelled, not_modelled_text, of_links
 from results.reading.summaries.saturation import MachineLoad
-from results.reading.trial_faults import TrialFaults
+from results.reading.summaries.trial_faults import TrialFaults
 from results.text.number_text import count_text
 from runner.cli.link_listing import link_documents, print_links
 from runner.resolve.experiment import Experiment

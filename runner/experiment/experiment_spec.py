@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from ground.shown_text import shown
 from ground.strict_model import StrictModel
 from runner.experiment.compute_spec import TRACE_SCHEDULE, WRITTEN_COSTS, ComputeSpec
-from runner.experiment.fault_spec import MAX_CHECKPOINT_EVERY, MAX_FAULTS, FaultSpec, Recovery
+from runner.experiment.faults.fault_spec import MAX_CHECKPOINT_EVERY, MAX_FAULTS, FaultSpec, Recovery
 from runner.experiment.jobs.job_check import check_jobs
 from runner.experiment.jobs.job_spec import JobSpec
 from runner.experiment.model_spec import DEFAULT_MODEL, WrittenModel

@@ -7,6 +7,7 @@ ends of connections tell the others.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from testbed.hosts.host_attachment import add_route
@@ -14,45 +15,55 @@ from testbed.kernel.gateway_programming import link_index
 from testbed.kernel.namespace import open_netlink
 from testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort
 from testbed.network.host_interface import HOST_INTERFACE
-from testbed.running_testbed import RunningTestbed
-from testbed.substrate.offer import GUEST
 
 
-def cut_off(testbed: RunningTestbed, hosts: Iterable[str]) -> None:
-    """Take the hosts' interfaces down, all on this machine.
+@dataclass(frozen=True)
+class HostEnd:
+    """A host's end of its link to the gateway.
 
-    The gateway guest gives an interface up for good whose other end is down. There the host loses its only
-    address: its kernel then drops the routes too, and sends and accepts as little.
+    ``stays_up`` is for the gateway guest, which gives an interface up for good whose other end is down. There the host
+    loses its only address: its kernel then drops the routes too, and sends and accepts as little.
     """
-    for host in hosts:
-        _, port = _port(testbed.gateway_plan, host)
-        with _interface(testbed, host) as (netlink, index):
-            if testbed.facts.name == GUEST:
-                netlink.addr("del", index=index, address=port.host_address, prefixlen=32)
+
+    namespace: str
+    gateway: Gateway
+    port: HostPort
+    stays_up: bool
+
+    @classmethod
+    def of(cls, plan: GatewayPlan, host: str, namespace: str, *, stays_up: bool) -> "HostEnd":
+        """Return the end of a host of that plan."""
+        gateway, port = next(
+            (gateway, port) for gateway in plan.gateways for port in gateway.host_ports if port.host == host
+        )
+        return cls(namespace, gateway, port, stays_up)
+
+
+def cut_off(ends: Iterable[HostEnd]) -> None:
+    """Take the hosts' interfaces down, all on this machine."""
+    for end in ends:
+        with _interface(end) as (netlink, index):
+            if end.stays_up:
+                netlink.addr("del", index=index, address=end.port.host_address, prefixlen=32)
             else:
                 netlink.link("set", index=index, state="down")
 
 
-def connect_again(testbed: RunningTestbed, hosts: Iterable[str]) -> None:
+def connect_again(ends: Iterable[HostEnd]) -> None:
     """Take the hosts' interfaces up, with the address, the route and the neighbour that the kernel dropped."""
-    for host in hosts:
-        gateway, port = _port(testbed.gateway_plan, host)
-        with _interface(testbed, host) as (netlink, index):
-            if testbed.facts.name == GUEST:
-                netlink.addr("add", index=index, address=port.host_address, prefixlen=32)
+    for end in ends:
+        with _interface(end) as (netlink, index):
+            if end.stays_up:
+                netlink.addr("add", index=index, address=end.port.host_address, prefixlen=32)
             else:
                 netlink.link("set", index=index, state="up")
-            add_route(netlink, index, gateway, port)
+            add_route(netlink, index, end.gateway, end.port)
 
 
 @contextmanager
-def _interface(testbed: RunningTestbed, host: str) -> Iterator[tuple[Any, int]]:
-    netlink = open_netlink(testbed.namespace(host))
+def _interface(end: HostEnd) -> Iterator[tuple[Any, int]]:
+    netlink = open_netlink(end.namespace)
     try:
         yield netlink, link_index(netlink, HOST_INTERFACE)
     finally:
         netlink.close()
-
-
-def _port(plan: GatewayPlan, host: str) -> tuple[Gateway, HostPort]:
-    return next((gateway, port) for gateway in plan.gateways for port in gateway.host_ports if port.host == host)

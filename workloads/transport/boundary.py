@@ -120,7 +120,9 @@ class Boundary:
         self._node_pair = mates.index(links_config.rank)
         self._node_pairs = {rank: index for index, rank in enumerate(mates)}
         own_chunks = len(self._cutting.chunks_of(self._node_pair))
-        self._across = TurnQueue(config.outgoing_turns, own_chunks) if config.outgoing_turns else ChunkQueue()
+        self._across = ChunkQueue()
+        if config.outgoing_turns:
+            self._across = TurnQueue(config.outgoing_turns, own_chunks, links_config.first_iteration)
         self._scatter = {rank: RelayQueue() for rank in self.mates}
         self._gather = {rank: ChunkQueue() for rank in self.mates}
         self._own_turns = [microbatch for pipeline, microbatch in config.outgoing_turns if pipeline == self._own]

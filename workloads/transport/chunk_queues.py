@@ -106,12 +106,13 @@ class TurnQueue(ChunkQueue):
 
     ``turns`` are (pipeline, microbatch). A transfer begins once all ``chunks_a_turn`` chunks of the transfer before it
     have begun, not ended. So a connection that is done with its chunk does not wait for a slower one that is still
-    sending the last chunk.
+    sending the last chunk. The first turns are those of ``first_iteration``.
     """
 
-    def __init__(self, turns: Sequence[tuple[int, int]], chunks_a_turn: int) -> None:
+    def __init__(self, turns: Sequence[tuple[int, int]], chunks_a_turn: int, first_iteration: int = 0) -> None:
         super().__init__()
         self._turns = turns
+        self._first_iteration = first_iteration
         self._chunks_a_turn = chunks_a_turn
         self._waiting: dict[tuple[int, int, int], deque[Chunk]] = {}
         self._done = 0
@@ -143,4 +144,4 @@ class TurnQueue(ChunkQueue):
 
     def _turn(self) -> tuple[int, int, int]:
         iteration, position = divmod(self._done, len(self._turns))
-        return iteration, *self._turns[position]
+        return self._first_iteration + iteration, *self._turns[position]

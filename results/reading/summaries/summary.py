@@ -11,7 +11,7 @@ from results.reading.stored_trial import StoredTrial
 from results.reading.summaries.counted_windows import counted_windows
 from results.reading.summaries.saturation import MachineLoad
 from results.reading.summaries.swept_columns import swept_columns
-from results.reading.trial_faults import TrialFaults
+from results.reading.summaries.trial_faults import TrialFaults
 from results.reading.trial_rows import rows_by_trial
 from results.records.documents import SIMULATE
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from results.reading.trial_faults import FAILED, RECOVERED, UNDISTURBED
+from results.reading.summaries.trial_faults import FAILED, RECOVERED, UNDISTURBED
 from runner.emulation.faults.attempt import Attempt, covered_ns, iteration_windows_ns, kept
 from runner.emulation.faults.injection import InjectedFault
 from runner.emulation.ranks.rank_configs import SharedConfig

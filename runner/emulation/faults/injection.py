@@ -8,8 +8,9 @@ from typing import Protocol
 
 from runner.resolve.dilation import dilated_ns
 from runner.resolve.faults.planned_fault import PlannedFault
-from testbed.hosts.interface_failure import connect_again, cut_off
+from testbed.hosts.interface_failure import HostEnd, connect_again, cut_off
 from testbed.running_testbed import RunningTestbed
+from testbed.substrate.offer import GUEST
 
 
 class Killable(Protocol):
@@ -73,7 +74,11 @@ class FaultInjector:
 
     def restore(self) -> None:
         """Connect all hosts again that faults have cut off."""
-        connect_again(self.testbed, sorted(self.lost_hosts))
+        connect_again(self._end(host) for host in sorted(self.lost_hosts))
+
+    def _end(self, host: str) -> HostEnd:
+        testbed = self.testbed
+        return HostEnd.of(testbed.gateway_plan, host, testbed.namespace(host), stays_up=testbed.facts.name == GUEST)
 
     def _next_due_ns(self) -> int | None:
         if self.began_ns is None or len(self.injected) == len(self.faults):
@@ -83,7 +88,7 @@ class FaultInjector:
     def _inject(self, fault: PlannedFault, due_ns: int) -> None:
         applied_ns = time.monotonic_ns()
         # First of all, so that the kernel of a host that fails tells nobody of its processes' end.
-        cut_off(self.testbed, [host for host in fault.hosts if host not in self.lost_hosts])
+        cut_off(self._end(host) for host in fault.hosts if host not in self.lost_hosts)
         if fault.kind == "rank":
             hit = tuple(rank for rank in self._hosts if rank == fault.rank)
         else:

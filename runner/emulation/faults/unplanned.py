@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from results.reading.trial_faults import FAILED
+from results.reading.summaries.trial_faults import FAILED
 from results.records.run_store import TrialRecord
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from ground.nearest_name import did_you_mean
 from ground.strict_model import InputError
 from results.text.number_text import list_text
 from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.fault_spec import FaultSpec, Recovery
+from runner.experiment.faults.fault_spec import FaultSpec, Recovery
 from runner.experiment.sweep_points import SweepPointSpec
 from runner.resolve.faults.planned_fault import PlannedFault
 from runner.resolve.resolved_variant import ResolvedVariant

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from runner.experiment.fault_spec import FaultSpec, Faulty
+from runner.experiment.faults.fault_spec import FaultSpec, Faulty
 from testbed.network.topology import Topology
 
 

@@ -9,8 +9,9 @@ from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 
 
-def points(variant: dict[str, Any], **wan: str) -> tuple[SweepPoint, ...]:
+def points(variant: dict[str, Any], *, fail: tuple[Any, ...] = (), **wan: str) -> tuple[SweepPoint, ...]:
     document = {
+        **({"fail": list(fail)} if fail else {}),
         "topology": {
             "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
             "wan": {"latency": "10ms", **wan},
@@ -25,6 +26,11 @@ def points(variant: dict[str, Any], **wan: str) -> tuple[SweepPoint, ...]:
 
 def test_what_a_relay_carries_is_accepted() -> None:
     check_relay(points({"schedule": "gpipe", "transport": {"congestion": "reno"}}), "relay")
+
+
+def test_hosts_of_a_relay_do_not_fail() -> None:
+    with pytest.raises(InputError, match=r"^--substrate relay: fail: .*--substrate kernel or guest"):
+        check_relay(points({"schedule": "gpipe"}, fail=({"rank": 0, "at": "1s"},)), "relay")
 
 
 def test_another_substrate_has_no_such_limits() -> None:

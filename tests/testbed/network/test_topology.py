@@ -228,3 +228,18 @@ def test_hosts_that_serve_come_after_those_that_train_and_have_no_gpu_for_traini
     assert [host.index for host in east.hosts] == [0, 1, 2, 3]
     assert [host.gpus for host in east.hosts] == [4, 4, 0, 0]
     assert [host.serving_gpus for host in east.serving_hosts] == [4, 4]
+
+
+def test_a_network_without_some_hosts_keeps_the_addresses_of_the_others() -> None:
+    topology = resolved({"datacenters": datacenters("east", "central", "west", hosts=2), "wan": {"latency": "40ms"}})
+    left = topology.without({"east-0", "central-0", "central-1"})
+    assert [(host.name, host.index) for host in left.hosts] == [("east-1", 1), ("west-0", 0), ("west-1", 1)]
+    assert left.datacenter("west").index == 2
+    assert [link.between for link in left.wan] == [("east", "west")]
+
+
+def test_a_network_without_any_host_has_no_links() -> None:
+    topology = resolved({"datacenters": datacenters("east", "west"), "wan": {"latency": "40ms"}})
+    left = topology.without({"east-0", "west-0"})
+    assert left.hosts == ()
+    assert left.wan == ()

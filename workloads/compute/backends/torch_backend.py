@@ -35,8 +35,8 @@ class TorchBackend(ComputeBackend):
 
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:
         """Build the stage and its optimizer. Raise ValueError or OSError as ``TorchWork`` and ``TorchCompute`` do."""
-        from workloads.compute.gradient_file import save_gradients  # noqa: PLC0415
-        from workloads.compute.state_file import load_state, save_state  # noqa: PLC0415
+        from workloads.compute.files.gradient_file import save_gradients  # noqa: PLC0415
+        from workloads.compute.files.state_file import load_state, save_state  # noqa: PLC0415
         from workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
 
         compute = TorchCompute(torch_work(config, context.actions), context.pool.give_back, context.gpu)

@@ -6,7 +6,7 @@ import pytest
 
 from ground.strict_model import InputError, parse_model
 from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.fault_spec import FaultSpec
+from runner.experiment.faults.fault_spec import FaultSpec
 
 TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {"latency": "1ms"}}
 

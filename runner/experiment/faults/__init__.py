@@ -1,0 +1,1 @@
+"""The section ``fail`` of the experiment file."""

@@ -1,0 +1,1 @@
+"""Files of what a stage has computed: its gradients, and its state."""

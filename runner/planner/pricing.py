@@ -49,8 +49,10 @@ class Pricer:
 
     def price(self, variant: ResolvedVariant, pulse: Pulse | None = None) -> Price:
         """Simulate a variant and return its price. ``pulse`` is told how far it is, and may end it by raising."""
+        # What is drawn would make candidates differ by luck.
+        effects = replace(self.effects, impairments=False)
         simulation = simulate_variant(
-            self.topology, variant, self.iterations.iterations, effects=self.effects, one_part=True, pulse=pulse
+            self.topology, variant, self.iterations.iterations, effects=effects, one_part=True, pulse=pulse
         )
         price = price_of(simulation, variant, self.context, self.iterations.warmup)
         if not self.explained:

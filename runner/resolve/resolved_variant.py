@@ -51,7 +51,8 @@ class ResolvedVariant:
     replay in place of a schedule: then each rank is a stage of one pipeline. Both are None where they follow one.
     ``replicas`` are the compute times of each GPU where replicas of a stage differ or times vary; ``work`` then has
     those of the slowest replica of each stage. None where ``work`` holds for all of them.
-    ``virtual`` are the virtual stages, None where stages are not divided.
+    ``virtual`` are the virtual stages, None where stages are not divided. ``seed`` and ``repeat`` determine what a
+    simulation draws for single packets.
     """
 
     spec: VariantSpec
@@ -70,6 +71,8 @@ class ResolvedVariant:
     trace: ReplayedTrace | None = None
     replicas: ReplicaTimes | None = None
     virtual: VirtualStages | None = None
+    seed: int = 0
+    repeat: int = 0
 
     @property
     def name(self) -> str:
@@ -127,10 +130,11 @@ class ResolvedVariant:
         return self.replicas is not None and self.replicas.varies
 
     def in_repeat(self, repeat: int) -> "ResolvedVariant":
-        """Return the variant with the compute times that are drawn in that repeat."""
+        """Return the variant with what is drawn in that repeat: compute times, and packets in a simulation."""
+        drawn = self if repeat == self.repeat else replace(self, repeat=repeat)
         if self.replicas is None or not self.replicas.varies:
-            return self
-        return replace(self, replicas=replace(self.replicas, repeat=repeat))
+            return drawn
+        return replace(drawn, replicas=replace(self.replicas, repeat=repeat))
 
     def without_variation(self) -> "ResolvedVariant":
         """Return the variant with the usual compute times, of which none is drawn."""

@@ -143,6 +143,7 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: b
         planned=planned,
         virtual=virtual,
         replicas=replicas,
+        seed=spec.seed,
     )
     if schedule is None or not plans:
         return resolved

@@ -4,11 +4,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from runner.resolve.held_bytes import held_bytes
+from runner.resolve.packet_draws import is_impaired
 from runner.resolve.placement import StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
 from runner.simulator.network.shared_channel import SharedChannel
+from runner.simulator.segments.segment_links import SegmentLinks, Way
 from runner.tcp.channel import Channel, PrivateChannel
 from runner.tcp.effects import TcpEffects
 from testbed.network.flow_model.line import Line
@@ -41,7 +44,8 @@ class Network:
     host take no time.
 
     Only one of ``equal_parts`` equal parts is simulated, with its share of every trunk; places of the other parts are
-    represented by those of the first. ``dilation`` is that of an emulation to compare with. An emulation does not
+    represented by those of the first. Channels over links that lose or jitter packets are simulated segment by segment;
+    ports that they share with other channels do not slow them down, nor the others. ``dilation`` is that of an emulation to compare with. An emulation does not
     dilate TCP's timers, so they are divided by it here.
     """
 
@@ -92,7 +96,9 @@ class Network:
         They start at places of the first equal part. What crosses the WAN keeps its history, and what arrives at the
         ``watched`` hosts of that part.
         """
-        ends = sorted(wanted, key=lambda pair: (pair[0].pipeline, pair[0].stage, pair[1].pipeline, pair[1].stage))
+        every = sorted(wanted, key=lambda pair: (pair[0].pipeline, pair[0].stage, pair[1].pipeline, pair[1].stage))
+        drawn = [pair for pair in every if self._draws(pair)]
+        ends = [pair for pair in every if pair not in set(drawn)] if drawn else every
         crossed = {pair: self._resources(pair) for pair in ends}
         binding = self._binding(crossed)
         numbers = {resource: number for number, resource in enumerate(sorted(binding))}
@@ -129,7 +135,28 @@ class Network:
                 channels[pair] = PrivateChannel(line, self.window(pair), whole)
         for hosts, opposite in opposites.items():
             flows[hosts].opposite = flows[opposite]
+        if drawn:
+            links = SegmentLinks(events, f"{self.variant.seed} {self.variant.repeat}")
+            for pair in drawn:
+                connections = self.connections_between(pair)
+                channels[pair] = links.channel(
+                    self.line(pair),
+                    connections,
+                    self.variant.tcp,
+                    unsent_bytes=held_bytes(self.topology, self.variant.tcp, pair, connections)[0],
+                    forth=self._way(pair),
+                    back=self._way(pair[::-1]),
+                )
         return channels
+
+    def _draws(self, ends: Ends) -> bool:
+        """Return whether packets between the two places are lost or jittered one by one."""
+        return self.effects.impairments and is_impaired(self.topology, ends[0].datacenter, ends[1].datacenter)
+
+    def _way(self, ends: Ends) -> Way:
+        conditions = self.topology.conditions(ends[0].datacenter, ends[1].datacenter)
+        hosts = ends[0].host.name, ends[1].host.name
+        return Way(*hosts, conditions.latency_ns, conditions.impairments, self._resources(ends))
 
     def _opposites(self, wanted: Iterable[Ends]) -> dict[_Hosts, _Hosts]:
         """Return the node pairs whose acknowledgements may wait noticeably, each with the opposite pair.

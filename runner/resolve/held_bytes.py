@@ -1,4 +1,4 @@
-"""Compute how much a rank's connection holds: bytes written but not sent, and bytes that have arrived but are not read."""
+"""Compute how many bytes a rank's connection holds: written but not sent, and arrived but not read."""
 
 from typing import Final
 

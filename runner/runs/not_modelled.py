@@ -1,14 +1,16 @@
-"""List the configured features that the simulator does not model. This is the only place that defines them.
+"""List the configured features that the simulator does not model, or not within what was validated.
+
+This is the only place that defines them.
 
 A simulation accepts them and reports them by name beside its figures. A comparison of simulated with emulated times
 rejects them. ``runner.resolve.checks.engine_limits`` rejects what an engine cannot run.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from ground.impairments import NOT_SIMULATED
-from ground.units import format_duration, format_fraction
+from ground.impairments import IMPAIRMENTS, NOT_SIMULATED, Impairment
+from ground.units import format_fraction
 from results.reading.not_modelled import NotModelled, gathered
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.quantities import AUTO
@@ -16,30 +18,54 @@ from runner.experiment.sweep_points import SweepPointSpec
 from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
+from runner.resolve.packet_draws import is_impaired
+from runner.simulator.segments.validated_range import CONGESTION, beyond, configured_text
+from testbed.network.link_conditions import LinkConditions
 from testbed.network.topology import Topology
 
 MODELLED_CONGESTION_CONTROLS = frozenset({"cubic", "reno"})
-"""The two differ only after a loss, which the simulator does not have. It treats any other control like them."""
+"""Without loss: there the two do not differ, and the simulator treats any other control like them."""
 
 _TAKEN_EARLY = 2
 
 
 def links_without(topology: Topology) -> tuple[NotModelled, ...]:
-    """Return the WAN impairments that are not simulated: each value with the links that have it.
+    """Return the impairments of WAN links that are not simulated, or beyond what was validated, with their links.
 
     Impairments may be written in the file or come from a network preset.
     """
+    return _of_links(topology, _left_out)
+
+
+def links_planned_without(topology: Topology) -> tuple[NotModelled, ...]:
+    """Return the impairments of WAN links, of which a plan has none: what is drawn would favour plans by luck."""
+    return _of_links(topology, lambda conditions: _impairments(conditions, tuple(reversed(IMPAIRMENTS))))
+
+
+def _of_links(
+    topology: Topology, settings: Callable[[LinkConditions], Iterable[tuple[str, str]]]
+) -> tuple[NotModelled, ...]:
+    """Return the settings of each link, as fields and values; those of one direction with that direction."""
     found = []
     for link in topology.wan:
-        for each in NOT_SIMULATED:
-            values = [getattr(conditions.impairments, each.field) for _, conditions in link.directions]
-            alike = len(set(values)) == 1
-            for (ends, _), value in zip(link.directions[: 1 if alike else 2], values, strict=False):
-                if value:
-                    configured = format_duration(value) if each.is_duration else format_fraction(value)
-                    where: Any = {"links": (ends,)} if alike else {"directions": (ends,)}
-                    found.append(NotModelled(f"topology.wan.{each.name}", configured, **where))
+        ways = [(ends, list(settings(conditions))) for ends, conditions in link.directions]
+        both = [each for each in ways[0][1] if all(each in own for _, own in ways)]
+        found += [NotModelled(f"topology.wan.{name}", value, links=(link.between,)) for name, value in both]
+        for ends, own in ways:
+            single = [each for each in own if each not in both]
+            found += [NotModelled(f"topology.wan.{name}", value, directions=(ends,)) for name, value in single]
     return gathered(found)
+
+
+def _left_out(conditions: LinkConditions) -> Iterator[tuple[str, str]]:
+    yield from _impairments(conditions, NOT_SIMULATED)
+    yield from beyond(conditions)
+
+
+def _impairments(conditions: LinkConditions, which: Iterable[Impairment]) -> Iterator[tuple[str, str]]:
+    for each in which:
+        if value := getattr(conditions.impairments, each.field):
+            yield each.name, configured_text(each, value)
 
 
 def simulated_without(
@@ -49,18 +75,34 @@ def simulated_without(
 
     ``names`` limits the variants; links are always included.
     """
-    found = list(links_without(topology))
+    return gathered([*links_without(topology), *_of_variants(spec, topology, names)])
+
+
+def plan_without(
+    spec: ExperimentSpec, topology: Topology, names: Collection[str] | None = None
+) -> tuple[NotModelled, ...]:
+    """Return everything that the plan of a sweep point does not model; ``names`` as for a simulation."""
+    return gathered([*links_planned_without(topology), *_of_variants(spec, topology, names)])
+
+
+def _of_variants(spec: ExperimentSpec, topology: Topology, names: Collection[str] | None) -> Iterator[NotModelled]:
     for variant in spec.variants:
         if names is None or variant.name in names:
-            found += _of_variant(spec, topology, variant)
-    return gathered(found)
+            yield from _of_variant(spec, topology, variant)
 
 
 def _of_variant(spec: ExperimentSpec, topology: Topology, variant: VariantSpec) -> Iterable[NotModelled]:
     transport, names = variant.transport, (variant.name,)
+    impaired = [is_impaired(topology, *link.between) for link in topology.wan]
     # An ideal transport has no congestion control by definition.
-    if transport.model == "tcp" and transport.congestion not in MODELLED_CONGESTION_CONTROLS:
-        yield NotModelled("transport.congestion", transport.congestion, variants=names)
+    if transport.model == "tcp":
+        modelled = CONGESTION if all(impaired) and impaired else MODELLED_CONGESTION_CONTROLS
+        if any(impaired) and not all(impaired):
+            modelled = modelled & CONGESTION
+        if transport.congestion not in modelled:
+            yield NotModelled("transport.congestion", transport.congestion, variants=names)
+    elif any(impaired):
+        yield NotModelled("transport.model", "ideal over links with loss or jitter", variants=names)
     if transport.all_reduce != "ring":
         yield NotModelled("transport.all_reduce", transport.all_reduce, variants=names)
     if not transport.overlap and _takes_early(spec, topology, transport):
@@ -104,7 +146,7 @@ def planned_without(spec: ExperimentSpec, topology: Topology) -> tuple[NotModell
     if not planned:
         return ()
     drawn = [NotModelled(*drawn_times(spec), variants=tuple(planned))] if spec.compute.varies else []
-    return gathered([*simulated_without(spec, topology, planned), *drawn])
+    return gathered([*plan_without(spec, topology, planned), *drawn])
 
 
 def drawn_times(spec: ExperimentSpec) -> tuple[str, str]:

@@ -25,7 +25,7 @@ from runner.planner.search import NothingPricedError
 from runner.resolve.written_variant import WrittenVariant
 from runner.runs.cut_connections import cut_line, cuts_of
 from runner.runs.faults import NO_DATA
-from runner.runs.not_modelled import left_out_of_plan, simulated_without
+from runner.runs.not_modelled import left_out_of_plan, plan_without
 
 _RUNNERS_UP = 5
 _TIME_S, _FIRST_S = 60.0, 300.0
@@ -129,4 +129,4 @@ def _plan_point(
     cuts = cuts_of(point.topology, task.place(found.chosen.candidate))
     if cuts:
         log(cut_line(name, [(cut, point.values) for cut in cuts]))
-    return Planned(point, name, task, found, simulated_without(point.spec, point.topology, [name])), found.ended_by
+    return Planned(point, name, task, found, plan_without(point.spec, point.topology, [name])), found.ended_by

@@ -17,9 +17,8 @@ from workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
 from workloads.compute.backends.backend import ComputeConfig
 from workloads.rank_config import RankConfig
 from workloads.serving.serving_configs import GpuServingConfig
-from workloads.transport.frames.frame import CHUNK_BYTES
 from workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig
-from workloads.transport.peer import UNSENT_BYTES, Peer
+from workloads.transport.peer import Peer
 
 FIRST_PORT = 20_000
 """Rank r listens on FIRST_PORT + r; the stores of stages follow. All are below the kernel's ephemeral ports."""

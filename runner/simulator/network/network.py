@@ -44,9 +44,11 @@ class Network:
     host take no time.
 
     Only one of ``equal_parts`` equal parts is simulated, with its share of every trunk; places of the other parts are
-    represented by those of the first. Channels over links that lose or jitter packets are simulated segment by segment;
-    ports that they share with other channels do not slow them down, nor the others. ``dilation`` is that of an emulation to compare with. An emulation does not
+    represented by those of the first. ``dilation`` is that of an emulation to compare with. An emulation does not
     dilate TCP's timers, so they are divided by it here.
+
+    Channels over links that lose or jitter packets are simulated segment by segment. At a port that they share with
+    other channels, neither slows the other down.
     """
 
     topology: Topology

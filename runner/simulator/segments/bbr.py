@@ -11,7 +11,6 @@ from random import Random
 from typing import Final
 
 from runner.simulator.segments.segment import INITIAL_SEGMENTS, UNLIMITED, Segment, Stamp
-from testbed.network.flow_model.line import PAYLOAD_BYTES
 
 _HIGH_GAIN: Final = 2.885
 _DRAIN_GAIN: Final = 1 / 2.885
@@ -43,7 +42,7 @@ class Bbr:
 
     def __init__(self, rtt_ns: int, seed: str) -> None:
         self.window, self.threshold = INITIAL_SEGMENTS, UNLIMITED
-        self._draw = Random(seed)
+        self._draw = Random(seed)  # noqa: S311 - nothing is kept secret by it
         self._mode = _Mode.STARTUP
         self._gain, self._window_gain = _HIGH_GAIN, _HIGH_GAIN
         self._rate = 0.0
@@ -60,6 +59,7 @@ class Bbr:
         self._before = 0
         self._idle = False
         self._sample: Segment | None = None
+        self._sample_limited = False
 
     @property
     def in_slow_start(self) -> bool:
@@ -113,7 +113,7 @@ class Bbr:
         if expired and not self._idle and self._mode is not _Mode.PROBE_RTT:
             self._mode = _Mode.PROBE_RTT
             self._gain = self._window_gain = 1.0
-            self._before = max(self._before, self.window) if not self._recovered else self.window
+            self._before = max(self._before, self.window)
             self._probe_end_ns = -1
 
     def control(self, now_ns: int, delivered: int, lost: int, in_flight: int, *, recovers: bool) -> None:
@@ -159,8 +159,6 @@ class Bbr:
             self._rates.popleft()
         self._rate = self._rates[0][1] if self._rates else rate
         self._sample_limited = stamp.limited
-
-    _sample_limited = False
 
     def _look_for_full(self) -> None:
         if self._is_full or not self._round_starts or self._sample_limited:
@@ -251,7 +249,8 @@ class Bbr:
 
     def reduced(self) -> int:
         """Handle that a recovery begins: remember the window."""
-        self._before = self.window if self._recovered else max(self._before, self.window)
+        kept = not self._recovered or self._mode is _Mode.PROBE_RTT
+        self._before = max(self._before, self.window) if kept else self.window
         return self.threshold
 
     def timed_out(self, now_ns: int, sent: int) -> None:

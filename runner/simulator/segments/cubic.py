@@ -27,8 +27,8 @@ class Cubic:
     __slots__ = (
         "_acknowledged",
         "_acknowledged_ns",
-        "_counted",
         "_count",
+        "_counted",
         "_epoch",
         "_found",
         "_is_reno",

@@ -22,7 +22,7 @@ class Lane:
         self._rates = rates
         self._latency_ns = latency_ns
         self._loss, self._jitter_ns = loss, jitter_ns
-        self._draw = Random(seed).random
+        self._draw = Random(seed).random  # noqa: S311 - nothing is kept secret by it
         self._last_ns = self._free_ns = 0
         self.carried_ns = 0
         """How long the line has taken for the packet that was sent last."""

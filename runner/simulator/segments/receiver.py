@@ -25,8 +25,10 @@ arrived."""
 
 
 class Receiver:
-    """The receiving end. ``back`` carries acknowledgements, which call ``acknowledged``. ``in_order`` is called when
-    more has arrived without gaps: with the time, which may be in the future, and the first byte that is missing.
+    """The receiving end.
+
+    ``back`` carries acknowledgements, which call ``acknowledged``. ``in_order`` is called when more has arrived without
+    gaps: with the time, which may be in the future, and the first byte that is missing.
     """
 
     __slots__ = (

@@ -7,8 +7,11 @@ UNLIMITED: Final = 1 << 30
 
 
 class Stamp(NamedTuple):
-    """What was known when a segment was sent: how many had been delivered, when the last one was, when the first one of
-    those in flight was sent, and whether data had run out."""
+    """What was known when a segment was sent.
+
+    How many segments had been delivered, and when the last one was; when the first one of those in flight was sent; and
+    whether data had run out.
+    """
 
     delivered: int
     delivered_ns: int

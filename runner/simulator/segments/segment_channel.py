@@ -2,10 +2,8 @@
 
 from array import array
 from collections import deque
-from collections.abc import Sequence
 
 from runner.simulator.event_queue import EventQueue
-from runner.simulator.segments.receiver import Receiver
 from runner.simulator.segments.sender import Sender
 from runner.tcp.channel import Accepted, Left
 from testbed.network.flow_model.line import Line
@@ -17,9 +15,7 @@ class _Transfer:
 
     __slots__ = ("accepted", "available_ns", "chunks", "first_ns", "last_ns", "left", "size_bytes", "unbegun", "whole")
 
-    def __init__(
-        self, available_ns: int, size_bytes: int, chunks: int, left: Left, accepted: Accepted | None
-    ) -> None:
+    def __init__(self, available_ns: int, size_bytes: int, chunks: int, left: Left, accepted: Accepted | None) -> None:
         self.available_ns, self.size_bytes = available_ns, size_bytes
         self.left, self.accepted = left, accepted
         self.chunks = self.unbegun = self.whole = chunks

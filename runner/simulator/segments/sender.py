@@ -13,14 +13,11 @@ from runner.simulator.segments.bbr import Bbr
 from runner.simulator.segments.cubic import Cubic
 from runner.simulator.segments.lane import Lane
 from runner.simulator.segments.receiver import Receiver
+from runner.simulator.segments.round_trips import TICK_NS, RoundTrips, goes_off_ns, late_segment_ns
 from runner.simulator.segments.segment import INITIAL_SEGMENTS, Segment
 from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
-TICK_NS: Final = 10_000_000
-_LEAST_TIMEOUT_NS: Final = 200_000_000
-_FIRST_TIMEOUT_NS: Final = 1_000_000_000
 _DUPLICATES: Final = 3
-_PROBE_TICKS: Final = 2
 _HEADER_BYTES: Final = FRAME_BYTES - PAYLOAD_BYTES
 _NEVER: Final = -1
 
@@ -44,7 +41,10 @@ class Stream(Protocol):
 
 
 class Sender:
-    """The sending end. ``most_bytes`` may be in flight, ``unsent_bytes`` may wait. ``restarts`` is whether an idle window is reduced."""
+    """The sending end. ``most_bytes`` may be in flight, ``unsent_bytes`` may wait to be sent.
+
+    ``restarts`` is whether the window is reduced after a pause. ``header_bytes`` are those of each packet.
+    """
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Sender:
         self._high = 0
         self._before, self._delivered, self._resent = 1, 0, 0
         self._rack_ns, self._rack_end, self._rack_rtt_ns = -1, 0, 0
-        self._least_rtt_ns = self._smooth_ns = self._varies_ns = 0
+        self._round_trips = RoundTrips()
         self._backoff = 0
         self._rto_from_ns = self._probe_from_ns = 0
         self._probed = self._probe_resent = _NEVER
@@ -92,19 +92,13 @@ class Sender:
 
     @property
     def has_room(self) -> bool:
-        """Whether the socket takes more."""
-        return self.unsent < self._unsent_bytes
+        """Whether the socket is writable: less than half of what may wait does (Linux: ``tcp_stream_memory_free``)."""
+        return 2 * self.unsent < self._unsent_bytes
 
     @property
     def unsent(self) -> int:
         """The bytes that have been written but not sent."""
         return self.written - self.sent
-
-    @property
-    def _timeout_ns(self) -> int:
-        if not self._smooth_ns:
-            return _FIRST_TIMEOUT_NS
-        return self._smooth_ns + max(4 * self._varies_ns, _LEAST_TIMEOUT_NS)
 
     def push(self, now_ns: int) -> None:
         """Send what may be sent now."""
@@ -123,7 +117,7 @@ class Sender:
                 break
             segment = self._next_lost()
             if segment is None:
-                if 2 * self.unsent < self._unsent_bytes:
+                if self.has_room:
                     self._stream.refill(self, now_ns)
                 size_bytes = min(self.unsent, PAYLOAD_BYTES)
                 if not size_bytes or self.sent + size_bytes - self._una > self._most_bytes:
@@ -219,7 +213,7 @@ class Sender:
                 self.in_flight -= 1
             took_ns = now_ns - segment.sent_ns
             if segment.resent:
-                if took_ns < self._least_rtt_ns:
+                if took_ns < self._round_trips.least_ns:
                     continue
             else:
                 rtt_ns = took_ns
@@ -231,7 +225,7 @@ class Sender:
         if advanced:
             self._advance(now_ns, next_byte)
         if rtt_ns >= 0:
-            self._measure(first_rtt_ns, rtt_ns)
+            self._round_trips.measure(first_rtt_ns, rtt_ns)
             self.congestion.sampled(now_ns, rtt_ns, self._una, self.sent)
         newly_lost = self._find_lost(now_ns)
         self._control(now_ns, delivered, advanced=advanced, newly_lost=newly_lost)
@@ -254,15 +248,6 @@ class Sender:
                     self.congestion.window = self.congestion.threshold
             self._probed = self._probe_resent = _NEVER
 
-    def _measure(self, first_ns: int, rtt_ns: int) -> None:
-        if not self._least_rtt_ns or rtt_ns < self._least_rtt_ns:
-            self._least_rtt_ns = rtt_ns
-        if not self._smooth_ns:
-            self._smooth_ns, self._varies_ns = first_ns, first_ns // 2
-        else:
-            self._varies_ns += (abs(first_ns - self._smooth_ns) - self._varies_ns) // 4
-            self._smooth_ns += (first_ns - self._smooth_ns) // 8
-
     def _find_lost(self, now_ns: int) -> int:
         """Take segments for lost that were sent before one that has arrived (RACK). Return how many."""
         by_time, found = self._by_time, 0
@@ -270,7 +255,7 @@ class Sender:
         if self._rack_ns < 0:
             return 0
         at_once = self._state is not State.OPEN or self._beyond_gap >= _DUPLICATES
-        wait_ns = 0 if at_once else min(self._least_rtt_ns // 4, self._smooth_ns // 8)
+        wait_ns = 0 if at_once else self._round_trips.reordering_ns
         while by_time:
             segment, sent_ns = by_time[0]
             if segment.is_acknowledged or segment.sent_ns != sent_ns or not segment.in_flight:
@@ -334,7 +319,7 @@ class Sender:
 
     def _restart_if_idle(self, now_ns: int) -> None:
         congestion = self.congestion
-        timeout_ticks = -(-self._timeout_ns // TICK_NS)
+        timeout_ticks = -(-self._round_trips.timeout_ns // TICK_NS)
         idle_ticks = now_ns // TICK_NS - self._last_sent_ns // TICK_NS
         if idle_ticks <= timeout_ticks:
             return
@@ -350,14 +335,12 @@ class Sender:
         if not self._outstanding:
             self._due_ns = _NEVER
             return
-        due_ns = _later(self._rto_from_ns, self._timeout_ns << self._backoff)
+        due_ns = goes_off_ns(self._rto_from_ns, self._round_trips.timeout_ns << self._backoff)
         if self._state is State.OPEN and not self._beyond_gap and self._probed < 0:
-            wait_ns = 2 * self._smooth_ns if self._smooth_ns else _FIRST_TIMEOUT_NS
-            if self._smooth_ns:
-                wait_ns += _LEAST_TIMEOUT_NS if len(self._outstanding) == 1 else _PROBE_TICKS * TICK_NS
-            due_ns = min(due_ns, _later(self._probe_from_ns, wait_ns))
+            wait_ns = self._round_trips.probe_ns(len(self._outstanding))
+            due_ns = min(due_ns, goes_off_ns(self._probe_from_ns, wait_ns))
         if self._reorder_ns >= 0:
-            due_ns = min(due_ns, _later(now_ns, self._reorder_ns - now_ns + _PROBE_TICKS * TICK_NS))
+            due_ns = min(due_ns, late_segment_ns(now_ns, self._reorder_ns - now_ns))
         self._due_ns = due_ns
         if self._timer_ns < 0 or due_ns < self._timer_ns:
             self._timer_ns = due_ns
@@ -377,7 +360,7 @@ class Sender:
             newly_lost = self._find_lost(now_ns)
             self._control(now_ns, 0, advanced=False, newly_lost=newly_lost)
             self.push(now_ns)
-        elif now_ns >= _later(self._rto_from_ns, self._timeout_ns << self._backoff):
+        elif now_ns >= goes_off_ns(self._rto_from_ns, self._round_trips.timeout_ns << self._backoff):
             self._time_out(now_ns)
         else:
             self._probe(now_ns)
@@ -387,7 +370,7 @@ class Sender:
         """Send something to learn whether the last segments have arrived (RFC 8985, section 7)."""
         self._probed = self.sent
         self._rto_from_ns = now_ns
-        if 2 * self.unsent < self._unsent_bytes:
+        if self.has_room:
             self._stream.refill(self, now_ns)
         if self.unsent and self.sent + PAYLOAD_BYTES - self._una <= self._most_bytes:
             segment = Segment(self.sent, min(self.written, self.sent + PAYLOAD_BYTES))
@@ -417,8 +400,3 @@ class Sender:
         self._rto_from_ns = now_ns
         self._probed = self._probe_resent = _NEVER
         self.push(now_ns)
-
-
-def _later(from_ns: int, wait_ns: int) -> int:
-    """Return when a timer of the kernel goes off: it counts whole ticks, and one more."""
-    return (from_ns // TICK_NS - -wait_ns // TICK_NS + 1) * TICK_NS

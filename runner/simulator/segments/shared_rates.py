@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 
-
 class SharedRate:
     """A trunk or a port: its capacity, and until when each lane that crosses it has packets for it."""
 

@@ -19,7 +19,7 @@ from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
 from runner.resolve.packet_draws import is_impaired
-from runner.simulator.segments.validated_range import CONGESTION, beyond, configured_text
+from runner.simulator.segments.validated_range import CONGESTION, beyond, configured_text, cubic_beyond
 from testbed.network.link_conditions import LinkConditions
 from testbed.network.topology import Topology
 
@@ -101,6 +101,11 @@ def _of_variant(spec: ExperimentSpec, topology: Topology, variant: VariantSpec) 
             modelled = modelled & CONGESTION
         if transport.congestion not in modelled:
             yield NotModelled("transport.congestion", transport.congestion, variants=names)
+        elif transport.congestion == "cubic":
+            several = transport.connections != 1
+            ways = [conditions for link in topology.wan for _, conditions in link.directions]
+            for text in dict.fromkeys(text for way in ways for text in cubic_beyond(way, several=several)):
+                yield NotModelled("transport.congestion", text, variants=names)
     elif any(impaired):
         yield NotModelled("transport.model", "ideal over links with loss or jitter", variants=names)
     if transport.all_reduce != "ring":

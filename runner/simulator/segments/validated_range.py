@@ -19,10 +19,24 @@ LATENCIES_NS: Final = (10_000_000, 80_000_000)
 CONGESTION: Final = frozenset({"cubic", "bbr"})
 """The congestion controls over such links."""
 
+CUBIC_LEAST_LOSS: Final = 0.001
+"""The least loss for cubic: with less, one run differs from the next several times over."""
+
+CUBIC_MOST_JITTER_NS: Final = 1_000_000
+"""The most jitter for several connections of cubic."""
+
 
 def configured_text(impairment: Impairment, value: Any) -> str:
     """Return an impairment's value as in an experiment file."""
     return format_duration(value) if impairment.is_duration else format_fraction(value)
+
+
+def cubic_beyond(conditions: LinkConditions, *, several: bool) -> Iterator[str]:
+    """Yield what one direction of a link has that was not validated for cubic. ``several`` connections differ."""
+    if 0 < conditions.impairments.loss < CUBIC_LEAST_LOSS:
+        yield f"cubic, validated with loss from {format_fraction(CUBIC_LEAST_LOSS)}"
+    if several and conditions.impairments.jitter_ns > CUBIC_MOST_JITTER_NS:
+        yield f"cubic, validated for several connections with jitter to {format_duration(CUBIC_MOST_JITTER_NS)}"
 
 
 def beyond(conditions: LinkConditions) -> Iterator[tuple[str, str]]:

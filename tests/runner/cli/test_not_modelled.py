@@ -144,7 +144,8 @@ def test_two_simulations_that_lack_the_same_are_compared_with_a_warning() -> Non
         simulated("topology.wan.loss=2%", variants, into=folder)
     done = wanbed("compare", str(only("a")), str(only("b")), "--json")
     document = json.loads(done.stdout)
-    assert (done.exit_code, document["differences"]) == (0, [])
+    # What is drawn differs from repeat to repeat, of which one decides nothing.
+    assert (done.exit_code, document["differences"]) == (4, [])
     text = "loss 2%, validated to 1% (east-mid, east-west and mid-west)"
     assert (
         document["warnings"][0]

@@ -83,6 +83,16 @@ def test_loss_and_jitter_beyond_it_are_reported_link_by_link_as_they_are_resolve
     )
 
 
+def test_cubic_with_hardly_any_loss_or_much_jitter_over_several_connections_is_reported() -> None:
+    variants = [variant("a", connections=8), variant("b", connections=1), variant("c", congestion="bbr")]
+    least = NotModelled("transport.congestion", "cubic, validated with loss from 0.1%", variants=("a", "b"))
+    assert found(topology=wan(loss="0.01%"), variants=variants) == (least,)
+    most = "cubic, validated for several connections with jitter to 1ms"
+    assert found(topology=wan(jitter="5ms"), variants=variants) == (
+        NotModelled("transport.congestion", most, variants=("a",)),
+    )
+
+
 def test_one_direction_beyond_it_is_reported_as_that_direction() -> None:
     topology = {**TWO, "links": [{"from": "east", "to": "west", "loss": "3%"}]}
     assert found(topology=topology) == (

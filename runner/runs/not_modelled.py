@@ -20,7 +20,7 @@ from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
 from runner.resolve.packet_draws import is_impaired
 from runner.simulator.segments.validated_range import CONGESTION, beyond, configured_text, cubic_beyond
-from testbed.network.link_conditions import LinkConditions
+from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.topology import Topology
 
 MODELLED_CONGESTION_CONTROLS = frozenset({"cubic", "reno"})

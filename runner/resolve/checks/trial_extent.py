@@ -220,8 +220,8 @@ def _check_segments(spec: ExperimentSpec, drawn_bytes: int) -> None:
     segments = drawn_bytes // PAYLOAD_BYTES
     if spec.engine == "simulate" and segments > MAX_SEGMENTS:
         raise InputError(
-            f"topology.wan: {segments:.3g} segments cross links with loss or jitter, and {MAX_SEGMENTS:.3g} at most are "
-            "simulated one by one: give fewer iterations or microbatches, smaller transfers, or engine: emulate"
+            f"topology.wan: {segments:.3g} segments cross links with loss or jitter, and {MAX_SEGMENTS:.3g} at most "
+            "are simulated one by one: give fewer iterations or microbatches, smaller transfers, or engine: emulate"
         )
 
 

@@ -194,8 +194,7 @@ class Sender:
 
     def acknowledged(self, now_ns: int, what: tuple[int, int]) -> None:
         """Handle an acknowledgement."""
-        next_byte, until = what
-        if until <= self._seen:
+        if (until := what[1]) <= self._seen:
             return
         rtt_ns = first_rtt_ns = -1
         delivered = 0
@@ -221,9 +220,9 @@ class Sender:
             if (segment.sent_ns, segment.end) > (self._rack_ns, self._rack_end):
                 self._rack_ns, self._rack_end, self._rack_rtt_ns = segment.sent_ns, segment.end, took_ns
         self._seen = until
-        advanced = next_byte > self._una
+        advanced = what[0] > self._una
         if advanced:
-            self._advance(now_ns, next_byte)
+            self._advance(now_ns, what[0])
         if rtt_ns >= 0:
             self._round_trips.measure(first_rtt_ns, rtt_ns)
             self.congestion.sampled(now_ns, rtt_ns, self._una, self.sent)
@@ -242,7 +241,6 @@ class Sender:
         self._backoff = 0
         if self._probed >= 0 and next_byte >= self._probed:
             if self._probe_resent >= 0 and self._state is State.OPEN:
-                # The probe has repaired the loss, which counts as one (RFC 8985, section 7.4.2).
                 self.congestion.threshold = self.congestion.reduced()
                 if self._bbr is None:
                     self.congestion.window = self.congestion.threshold
@@ -303,9 +301,9 @@ class Sender:
 
     def _reduce(self, delivered: int, *, advanced: bool, newly_lost: int) -> None:
         """Reduce the window in proportion to what arrives (RFC 6937)."""
-        congestion = self.congestion
         if not delivered and self._resent:
             return
+        congestion = self.congestion
         self._delivered += delivered
         room = congestion.threshold - self.in_flight
         if room < 0:

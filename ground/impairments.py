@@ -52,6 +52,7 @@ class Impairments:
         example="1ms",
         configured="largest deviation of the one-way latency to either side, uniformly distributed, as configured",
         measured="the same, measured, null if not measured",
+        simulated=True,
     )
     loss: float = _impairment(
         0.0,
@@ -60,6 +61,7 @@ class Impairments:
         configured="fraction of packets to lose in each direction, as configured",
         measured="fraction of packets lost, null if not measured",
         if_all="nothing arrives",
+        simulated=True,
     )
 
     def items(self) -> "Iterator[tuple[Impairment, Any]]":

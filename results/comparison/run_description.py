@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ground.impairments import NOT_SIMULATED
 from results.comparison.manifest_differences import incomparable
 from results.comparison.manifest_fields import command_text, is_command
 from results.reading.divided_trunks import divided_trunks_text
@@ -112,7 +111,10 @@ def links_reading(run: Run) -> str:
     without = of_links(not_modelled_in(run))
     if without:
         text = not_modelled_text(without)
-        return f"Nothing was measured, and the links are not as configured: the simulator does not model {text}."
+        return (
+            "Nothing was measured, and the links are not as configured: the simulator does not model "
+            f"{text}, or not within what was validated."
+        )
     return "Nothing was measured: the links are as configured by construction."
 
 
@@ -124,10 +126,9 @@ def warnings(run: Run) -> list[str]:
         done = f"{len(run.trials)} of {count_text(expected, 'trial')}" if expected else f"{len(run.trials)} trials"
         found.append(f"This run is incomplete: {done} had finished when its folder was read. Only those are shown.")
     if without := of_links(not_modelled_in(run)):
-        lacking = list_text([f"no {each.label}" for each in NOT_SIMULATED])
         found.append(
-            f"The simulator has {lacking}, so that "
-            f"{not_modelled_text(without)} had no effect: an emulation of the same file gives other figures."
+            f"The simulator does not model {not_modelled_text(without)}, or not within what was validated: an "
+            "emulation of the same file may give other figures."
         )
     if planned := gathered(each for point in _points(run) for each in planned_without(run.manifest, point)):
         found.append(

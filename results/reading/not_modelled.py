@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ground.impairments import NOT_SIMULATED
+from ground.impairments import IMPAIRMENTS
 from results.records.documents import SIMULATE
 from results.text.impairment_text import impairment_text
 from results.text.number_text import list_text
@@ -65,8 +65,8 @@ class NotModelled:
 def simulated_without(manifest: Mapping[str, Any], point: int) -> tuple[NotModelled, ...]:
     """Return what the simulation of a sweep point does not model; nothing for an emulation.
 
-    A manifest of an old version does not record it. Then derive it from the links: no impairment in ``NOT_SIMULATED``
-    was modelled.
+    A manifest of an old version does not record it. Then derive it from the links: no impairment was modelled
+    then.
     """
     entry = _entry(manifest, point)
     if "not_modelled" in entry:
@@ -143,7 +143,7 @@ def _read_off_links(entry: Mapping[str, Any]) -> tuple[NotModelled, ...]:
     # Only links alike in both directions: versions that knew others recorded what was not modelled.
     for link in entry.get("wan") or ():
         one, other = link["between"]
-        for each in NOT_SIMULATED:
+        for each in reversed(IMPAIRMENTS):
             if value := link.get(each.field):
                 asked = impairment_text(each, each.in_column(value)).replace("\u00a0", "")
                 found.append(NotModelled(f"topology.wan.{each.name}", asked, ((one, other),)))

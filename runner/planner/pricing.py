@@ -50,10 +50,11 @@ class Pricer:
 
     def price(self, variant: ResolvedVariant, pulse: Pulse | None = None) -> Price:
         """Simulate a variant and return its price. ``pulse`` is told how far it is, and may end it by raising."""
-        # A plan is for the network as it is when training begins: how long it will run is not known.
-        topology = as_begun(self.topology)
+        # A plan is for the network as it is when training begins: how long it will run is not known. What is drawn
+        # would make candidates differ by luck.
+        topology, effects = as_begun(self.topology), replace(self.effects, impairments=False)
         simulation = simulate_variant(
-            topology, variant, self.iterations.iterations, effects=self.effects, one_part=True, pulse=pulse
+            topology, variant, self.iterations.iterations, effects=effects, one_part=True, pulse=pulse
         )
         price = price_of(simulation, variant, self.context, self.iterations.warmup)
         if not self.explained:

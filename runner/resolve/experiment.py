@@ -18,6 +18,7 @@ from runner.resolve.checks.changing_links import check_changes, check_changing_l
 from runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from runner.resolve.demand import NetworkDemand, network_demand
 from runner.resolve.faults.fault_resolution import FaultPlan, resolve_faults
+from runner.resolve.packet_draws import draws_packets
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config, profile_conditions
 from runner.resolve.variant_resolution import Choose, resolve_variants
@@ -75,7 +76,10 @@ class SweepPoint:
     @property
     def repeats(self) -> int:
         """The number of times each variant is run: 1 in a simulation that gives the same every time."""
-        return 1 if self.spec.engine == "simulate" and not self.spec.compute.varies else self.spec.repeats
+        if self.spec.engine != "simulate" or self.spec.compute.varies:
+            return self.spec.repeats
+        drawn = any(draws_packets(self.topology, variant.transport) for variant in self.variants)
+        return self.spec.repeats if drawn else 1
 
     def trials(self) -> list[TrialId]:
         """Return the trials of this sweep point in the order in which they run: all variants in turn, repeat by repeat.

@@ -51,7 +51,8 @@ class ResolvedVariant:
     replay in place of a schedule: then each rank is a stage of one pipeline. Both are None where they follow one.
     ``replicas`` are the compute times of each GPU where replicas of a stage differ or times vary; ``work`` then has
     those of the slowest replica of each stage. None where ``work`` holds for all of them.
-    ``virtual`` are the virtual stages, None where stages are not divided. ``iterations`` replaces the experiment's,
+    ``virtual`` are the virtual stages, None where stages are not divided. ``seed`` and ``repeat`` determine what a
+    simulation draws for single packets. ``iterations`` replaces the experiment's,
     None where it does not. ``beside`` are the variants of other jobs that run at the same time, as they are alone, in
     order of the jobs; ``job`` is the own one's name, None without jobs, and ``turn`` its position among all of them,
     and ``alone`` what it is called where it runs alone, "" where it does.
@@ -73,6 +74,8 @@ class ResolvedVariant:
     trace: ReplayedTrace | None = None
     replicas: ReplicaTimes | None = None
     virtual: VirtualStages | None = None
+    seed: int = 0
+    repeat: int = 0
     iterations: int | None = None
     beside: "tuple[ResolvedVariant, ...]" = ()
     job: str | None = None
@@ -140,11 +143,13 @@ class ResolvedVariant:
         return self.replicas is not None and self.replicas.varies
 
     def in_repeat(self, repeat: int) -> "ResolvedVariant":
-        """Return the variant with the compute times that are drawn in that repeat."""
+        """Return the variant with what is drawn in that repeat: compute times, and packets in a simulation."""
         beside = tuple(other.in_repeat(repeat) for other in self.beside)
+        unchanged = repeat == self.repeat and beside == self.beside
+        drawn = self if unchanged else replace(self, repeat=repeat, beside=beside)
         if self.replicas is None or not self.replicas.varies:
-            return replace(self, beside=beside) if beside else self
-        return replace(self, replicas=replace(self.replicas, repeat=repeat), beside=beside)
+            return drawn
+        return replace(drawn, replicas=replace(self.replicas, repeat=repeat))
 
     def without_variation(self) -> "ResolvedVariant":
         """Return the variant with the usual compute times, of which none is drawn."""

@@ -147,6 +147,7 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: b
         planned=planned,
         virtual=virtual,
         replicas=replicas,
+        seed=spec.seed,
         iterations=None if written.job is None else written.iterations,
         job=None if written.job is None else written.job.name,
     )

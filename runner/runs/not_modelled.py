@@ -1,14 +1,16 @@
-"""List the configured features that the simulator does not model. This is the only place that defines them.
+"""List the configured features that the simulator does not model, or not within what was validated.
+
+This is the only place that defines them.
 
 A simulation accepts them and reports them by name beside its figures. A comparison of simulated with emulated times
 rejects them. ``runner.resolve.checks.engine_limits`` rejects what an engine cannot run.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from ground.impairments import NOT_SIMULATED
-from ground.units import format_duration, format_fraction
+from ground.impairments import IMPAIRMENTS, NOT_SIMULATED, Impairment
+from ground.units import format_fraction
 from results.reading.not_modelled import NotModelled, gathered
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.quantities import AUTO
@@ -16,41 +18,65 @@ from runner.experiment.sweep_points import SweepPointSpec
 from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
+from runner.resolve.packet_draws import is_impaired
+from runner.simulator.segments.validated_range import CONGESTION, beyond, configured_text, cubic_beyond
 from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.wan_link import WanLink
 from testbed.network.topology import Topology
 
 MODELLED_CONGESTION_CONTROLS = frozenset({"cubic", "reno"})
-"""The two differ only after a loss, which the simulator does not have. It treats any other control like them."""
+"""Without loss: there the two do not differ, and the simulator treats any other control like them."""
 
 _TAKEN_EARLY = 2
 _OVER_TIME = "over time"
 
 
 def links_without(topology: Topology) -> tuple[NotModelled, ...]:
-    """Return the WAN impairments that are not simulated: each value with the links that have it.
+    """Return the impairments of WAN links that are not simulated, or beyond what was validated, with their links.
 
     Impairments may be written in the file or come from a network preset.
     """
+    return _of_links(topology, _left_out)
+
+
+def links_planned_without(topology: Topology) -> tuple[NotModelled, ...]:
+    """Return the impairments of WAN links, of which a plan has none: what is drawn would favour plans by luck."""
+    return _of_links(topology, lambda every, _: _impairments(every, tuple(reversed(IMPAIRMENTS))))
+
+
+def _of_links(
+    topology: Topology, settings: Callable[[Sequence[LinkConditions], bool], Iterable[tuple[str, str]]]
+) -> tuple[NotModelled, ...]:
+    """Return the settings of each link, as fields and values; those of one direction with that direction.
+
+    ``settings`` gets all the conditions that a direction ever has, and whether the link changes in either one.
+    """
     found = []
     for link in topology.wan:
-        for each in NOT_SIMULATED:
-            values = [max(getattr(conditions.impairments, each.field) for conditions in every) for every in _ever(link)]
-            alike = len(set(values)) == 1
-            for (ends, _), value in zip(link.directions[: 1 if alike else 2], values, strict=False):
-                if value:
-                    configured = format_duration(value) if each.is_duration else format_fraction(value)
-                    where: Any = {"links": (ends,)} if alike else {"directions": (ends,)}
-                    found.append(NotModelled(f"topology.wan.{each.name}", configured, **where))
+        changes = bool(link.course_by_ends)
+        ways = [
+            (ends, list(settings((conditions,) if course is None else course.distinct, changes)))
+            for (ends, conditions), course in zip(link.directions, link.courses, strict=True)
+        ]
+        both = [each for each in ways[0][1] if all(each in own for _, own in ways)]
+        found += [NotModelled(f"topology.wan.{name}", value, links=(link.between,)) for name, value in both]
+        for ends, own in ways:
+            single = [each for each in own if each not in both]
+            found += [NotModelled(f"topology.wan.{name}", value, directions=(ends,)) for name, value in single]
     return gathered(found)
 
 
-def _ever(link: WanLink) -> list[Collection[LinkConditions]]:
-    """Return all the conditions that each direction of a link ever has."""
-    return [
-        (conditions,) if course is None else course.distinct
-        for (_, conditions), course in zip(link.directions, link.courses, strict=True)
-    ]
+def _left_out(every: Sequence[LinkConditions], changes: bool) -> Iterator[tuple[str, str]]:
+    # Packets of a link that changes are not simulated one by one.
+    yield from _impairments(every, tuple(reversed(IMPAIRMENTS)) if changes else NOT_SIMULATED)
+    if not changes:
+        yield from beyond(every[0])
+
+
+def _impairments(every: Sequence[LinkConditions], which: Iterable[Impairment]) -> Iterator[tuple[str, str]]:
+    """Yield each impairment that there ever is, with its largest value."""
+    for each in which:
+        if value := max(getattr(conditions.impairments, each.field) for conditions in every):
+            yield each.name, configured_text(each, value)
 
 
 def links_that_change(topology: Topology) -> tuple[NotModelled, ...]:
@@ -74,18 +100,39 @@ def simulated_without(
 
     ``names`` limits the variants; links are always included.
     """
-    found = list(links_without(topology))
+    return gathered([*links_without(topology), *_of_variants(spec, topology, names)])
+
+
+def plan_without(
+    spec: ExperimentSpec, topology: Topology, names: Collection[str] | None = None
+) -> tuple[NotModelled, ...]:
+    """Return everything that the plan of a sweep point does not model; ``names`` as for a simulation."""
+    return gathered([*links_planned_without(topology), *_of_variants(spec, topology, names)])
+
+
+def _of_variants(spec: ExperimentSpec, topology: Topology, names: Collection[str] | None) -> Iterator[NotModelled]:
     for variant in spec.variants:
         if names is None or variant.name in names:
-            found += _of_variant(spec, topology, variant)
-    return gathered(found)
+            yield from _of_variant(spec, topology, variant)
 
 
 def _of_variant(spec: ExperimentSpec, topology: Topology, variant: VariantSpec) -> Iterable[NotModelled]:
     transport, names = variant.transport, (variant.name,)
+    impaired = [is_impaired(topology, *link.between) for link in topology.wan]
     # An ideal transport has no congestion control by definition.
-    if transport.model == "tcp" and transport.congestion not in MODELLED_CONGESTION_CONTROLS:
-        yield NotModelled("transport.congestion", transport.congestion, variants=names)
+    if transport.model == "tcp":
+        modelled = CONGESTION if all(impaired) and impaired else MODELLED_CONGESTION_CONTROLS
+        if any(impaired) and not all(impaired):
+            modelled = modelled & CONGESTION
+        if transport.congestion not in modelled:
+            yield NotModelled("transport.congestion", transport.congestion, variants=names)
+        elif transport.congestion == "cubic":
+            several = transport.connections != 1
+            ways = [conditions for link in topology.wan for _, conditions in link.directions]
+            for text in dict.fromkeys(text for way in ways for text in cubic_beyond(way, several=several)):
+                yield NotModelled("transport.congestion", text, variants=names)
+    elif any(impaired):
+        yield NotModelled("transport.model", "ideal over links with loss or jitter", variants=names)
     if transport.all_reduce != "ring":
         yield NotModelled("transport.all_reduce", transport.all_reduce, variants=names)
     if not transport.overlap and _takes_early(spec, topology, transport):
@@ -129,7 +176,7 @@ def planned_without(spec: ExperimentSpec, topology: Topology) -> tuple[NotModell
     if not planned:
         return ()
     drawn = [NotModelled(*drawn_times(spec), variants=tuple(planned))] if spec.compute.varies else []
-    return gathered([*simulated_without(spec, topology, planned), *drawn, *links_that_change(topology)])
+    return gathered([*plan_without(spec, topology, planned), *drawn, *links_that_change(topology)])
 
 
 def planned_for_begin(spec: ExperimentSpec, topology: Topology) -> tuple[NotModelled, ...]:

@@ -64,6 +64,6 @@ def _left_out(experiment: Experiment) -> Iterator[str]:
     if spec.dilation not in {AUTO, 1}:
         yield f"dilation {spec.dilation:g} is for a machine that cannot keep up: a simulation needs none"
     if without := not_modelled_text(each for point in points for each in simulated_without(point.spec, point.topology)):
-        yield f"not modelled: {without}: the figures are those without"
+        yield f"not modelled, or beyond what was validated: {without}"
     if any(planned_for_begin(point.spec, point.topology) for point in points):
         yield "placement auto: the planner takes links as they are when training begins"

@@ -16,6 +16,7 @@ from results.records.trial_columns import TrialCounters, TrialSpans
 from results.records.trial_id import TrialId
 from results.records.trial_tables import CHANGES_TABLE, LINK_TABLE, PREFILL_TABLE, TrialTable
 from runner.resolve.experiment import SweepPoint
+from runner.resolve.packet_draws import draws_packets
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
 from runner.runs.faults import TrialError
@@ -122,7 +123,7 @@ def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:
             **bound_facts(trial.topology, variant, trial.iterations),
             "tcp_effects": asdict(effects),
             "torch_times_of_profile": trial.planning_profile,
-            **variation_facts(variant),
+            **variation_facts(variant, draws_packets=draws_packets(trial.topology, variant.transport)),
             **beside_facts(variant, simulation.while_all_ran_ns),
             "losses": [],
             **facts,

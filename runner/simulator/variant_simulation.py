@@ -14,6 +14,7 @@ import numpy.typing as npt
 from results.records.span_columns import Column, SpanColumns
 from results.records.span_log import NO_REQUEST
 from runner.resolve.connection_count import count_connections
+from runner.resolve.packet_draws import draws_packets
 from runner.resolve.prefill.prefill_forecast import planned_bubbles
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.deadlock import SimulationError
@@ -71,7 +72,9 @@ def simulate_variant(
         connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
         network = Network(topology, connections, variant, effects, 1, dilation)
         return _simulate_trace(network, variant.trace, iterations, pulse)
-    parts = equal_parts(variant) if symmetry and variant.service is None and not variant.beside else 1
+    drawn = effects.impairments and draws_packets(topology, variant.transport)
+    alone = variant.service is None and not variant.beside and not drawn
+    parts = equal_parts(variant) if symmetry and alone else 1
     if variant.beside:
         return _simulate_at_once(topology, variant, iterations, effects, dilation=dilation, pulse=pulse)
     pipelines = range(variant.pipelines // parts)

@@ -11,14 +11,16 @@ class TcpEffects:
 
     ``window``: a connection has at most its window in flight. ``slow_start``: a connection begins with ten segments,
     and again after idle if the sysctl is set. ``headers``: Ethernet, IP and TCP headers take a share of the rate.
+    ``impairments``: links lose and jitter packets as configured.
     """
 
     window: bool = True
     slow_start: bool = True
     headers: bool = True
+    impairments: bool = True
 
 
-IDEAL = TcpEffects(window=False, slow_start=False, headers=False)
+IDEAL = TcpEffects(window=False, slow_start=False, headers=False, impairments=False)
 
 
 def effects_of(transport: TransportSpec) -> TcpEffects:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ground.impairments import NOT_SIMULATED
 from ground.shown_text import one_line
 from ground.strict_model import InputError
 from results.reading.not_modelled import not_modelled_text
@@ -17,6 +16,7 @@ from results.reading.summaries.saturation import MachineLoad
 from results.reading.summaries.summary import calibrated_points
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import Experiment, SweepPoint
+from runner.resolve.packet_draws import draws_packets
 from runner.runs.not_modelled import links_without
 from runner.simulator.simulation import Simulate
 
@@ -84,8 +84,8 @@ def _experiment(run: Run) -> Experiment:
         if without := links_without(point.topology):
             at = f" at {where}" if (where := point_text(point.values)) else ""
             raise InputError(
-                f"{here}: the simulator does not model {not_modelled_text(without)}{at}: give a run whose links have "
-                f"neither {' nor '.join(each.label for each in NOT_SIMULATED)}"
+                f"{here}: the simulator does not model {not_modelled_text(without)}{at}, or not within what was "
+                "validated: give a run with other links"
             )
         if not _is_what_ran(point, run.manifest):
             raise InputError(
@@ -123,8 +123,9 @@ def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, si
         raise InputError(f"{one_line(str(run.path))}: the trials of {variant.name!r} hold no measured iteration")
     trials = [trial for trial in run.trials if (trial.point, trial.variant) == (row.point, row.variant)]
     dilation = float(run.manifest.get("dilation") or 1)
-    # Where compute times are drawn, each repeat has its own.
-    repeats = [trial.repeat for trial in trials] if variant.varies else [0]
+    # Where compute times or losses are drawn, each repeat has its own.
+    drawn = variant.varies or draws_packets(point.topology, variant.transport)
+    repeats = [trial.repeat for trial in trials] if drawn else [0]
     simulations = [
         simulate(point.topology, variant.in_repeat(repeat), point.iterations(variant), dilation=dilation)
         for repeat in repeats

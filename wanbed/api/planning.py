@@ -15,7 +15,7 @@ from runner.planner.planning import Plan, SearchName
 from runner.planner.planning import plan as plan_task
 from runner.planner.planning_task import planned_points, planning_task, position_to_plan
 from runner.resolve.written_variant import WrittenVariant
-from runner.runs.not_modelled import left_out_of_plan, simulated_without
+from runner.runs.not_modelled import left_out_of_plan, plan_without
 from wanbed.api.argument_names import options_as_arguments
 from wanbed.api.experiment import Experiment, WrittenExperiment, written_experiment
 
@@ -101,5 +101,5 @@ def _planned(
         found = plan_task(task, search, limits=limits, runners_up=_RUNNERS_UP, explained=True)
     if found.ended_by is not None:
         raise found.ended_by
-    without = not_modelled_text(simulated_without(point.spec, point.topology, [name]))
+    without = not_modelled_text(plan_without(point.spec, point.topology, [name]))
     return VariantPlan(point.index, dict(point.values), name, found, without, task.context is not None)

@@ -25,7 +25,7 @@ from runner.planner.search import NothingPricedError
 from runner.resolve.written_variant import WrittenVariant
 from runner.runs.cut_connections import cut_line, cuts_of
 from runner.runs.faults import NO_DATA
-from runner.runs.not_modelled import left_out_of_plan, links_that_change, simulated_without
+from runner.runs.not_modelled import left_out_of_plan, links_that_change, plan_without
 
 _RUNNERS_UP = 5
 _TIME_S, _FIRST_S = 60.0, 300.0
@@ -129,5 +129,5 @@ def _plan_point(
     cuts = cuts_of(point.topology, task.place(found.chosen.candidate))
     if cuts:
         log(cut_line(name, [(cut, point.values) for cut in cuts]))
-    without = (*simulated_without(point.spec, point.topology, [name]), *links_that_change(point.topology))
+    without = (*plan_without(point.spec, point.topology, [name]), *links_that_change(point.topology))
     return Planned(point, name, task, found, without), found.ended_by

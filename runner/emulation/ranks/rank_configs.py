@@ -6,6 +6,7 @@ from pathlib import Path
 
 from runner.resolve.checks.all_reduce_check import NCCL_SHARED, RING
 from runner.resolve.experiment import SweepPoint
+from runner.resolve.held_bytes import held_bytes
 from runner.resolve.placement import Pair, StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config
@@ -16,19 +17,11 @@ from workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
 from workloads.compute.backends.backend import ComputeConfig
 from workloads.rank_config import RankConfig
 from workloads.serving.serving_configs import GpuServingConfig
-from workloads.transport.frames.frame import CHUNK_BYTES
 from workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig
-from workloads.transport.peer import UNSENT_BYTES, Peer
+from workloads.transport.peer import Peer
 
 FIRST_PORT = 20_000
 """Rank r listens on FIRST_PORT + r; the stores of stages follow. All are below the kernel's ephemeral ports."""
-
-_UNSENT_PART, _UNSENT_PART_ALONE = 8, 2
-"""Divisors of what a connection may have in flight: that part it may hold unsent. It is sent an eighth of an RTT later,
-or at once where the connection is alone on a path that holds less than its window."""
-
-_UNREAD_PART = 4
-"""A divisor of the same: that part may arrive before it is read. A window that is held loses nothing to it."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +213,7 @@ def peer_of(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, 
     peer = other if place == one else one
     rank = variant.placement.rank(peer)
     connections = setting.connections[one.host.name, other.host.name]
-    unsent_bytes, unread_bytes = _held_bytes(point, variant, pair, connections)
+    unsent_bytes, unread_bytes = held_bytes(point.topology, variant.tcp, pair, connections)
     return Peer(
         rank=rank,
         host=peer.host.name,
@@ -230,17 +223,3 @@ def peer_of(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, 
         unsent_bytes=unsent_bytes,
         unread_bytes=unread_bytes,
     )
-
-
-def _held_bytes(point: SweepPoint, variant: ResolvedVariant, pair: Pair, connections: int) -> tuple[int, int]:
-    """Return how much a connection of the pair may hold that is not sent yet, and of a chunk before it is read.
-
-    On a path that holds less than a window what is not sent yet goes at once, and where there is but one connection it
-    could go by no other.
-    """
-    in_flight_bytes = variant.tcp.in_flight_bytes
-    one, other = pair
-    path_bytes = point.topology.pair_in_flight_bytes(one.datacenter, other.datacenter)
-    roomy = path_bytes is not None and path_bytes <= in_flight_bytes - in_flight_bytes // _UNREAD_PART
-    unsent_bytes = in_flight_bytes // (_UNSENT_PART_ALONE if roomy and connections == 1 else _UNSENT_PART)
-    return max(UNSENT_BYTES, min(CHUNK_BYTES, unsent_bytes)), max(1, in_flight_bytes // _UNREAD_PART)

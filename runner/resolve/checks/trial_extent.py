@@ -7,16 +7,18 @@ memory.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ground.strict_model import InputError
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.connection_count import count_connections, tcp_settings
+from runner.resolve.packet_draws import is_impaired
 from runner.resolve.placement import Pair, Placement, StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import StageCosts
 from runner.resolve.written_variant import WrittenVariant
+from testbed.network.flow_model.line import PAYLOAD_BYTES
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.topology import Topology
 from workloads.schedules.virtual.virtual_stages import VirtualStages
@@ -31,6 +33,8 @@ MAX_SPANS = 10**8
 """A simulation of this many spans takes half an hour and 30 GiB."""
 MAX_WINDOWS = 10**7
 """The most windows that fill one after the other between two ranks. Each costs a simulation step and 24 bytes."""
+MAX_SEGMENTS = 3 * 10**7
+"""The most segments over links with loss or jitter that are simulated: each takes some 30 us."""
 MAX_REQUESTS = 10**7
 """The most requests that arrive during a trial. Each one is kept."""
 
@@ -43,12 +47,16 @@ _SLOW_START_ROUNDS = 256
 
 @dataclass(frozen=True)
 class _Path:
-    """The path of a transfer between two ranks. ``window_bytes`` is None if the TCP window never limits a transfer."""
+    """The path of a transfer between two ranks. ``window_bytes`` is None if the TCP window never limits a transfer.
+
+    Where it ``draws``, a simulation follows single segments.
+    """
 
     latency_ns: int
     rtt_ns: int
     goodput_bps: float | None
     window_bytes: int | None
+    draws: bool = False
 
     def windows(self, size_bytes: int) -> int:
         """Return how many whole windows a transfer fills."""
@@ -82,7 +90,7 @@ def check_extent(
     _check_time(computing_ns, "compute.forward" if spec.compute.profile is None else "compute.profile")
     chain = [placement.chain(pipeline, virtual or VirtualStages(stages)) for pipeline in range(pipelines)]
     transfers = 2 * microbatches * iterations
-    sent_ns = sent_bytes = 0
+    sent_ns = sent_bytes = drawn_bytes = 0
     for boundary, size_bytes in enumerate(work.activation_bytes):
         for path, count in paths.between(chain, boundary).items():
             _check_windows(path.windows(size_bytes) * transfers // 2, "compute.activation")
@@ -91,6 +99,7 @@ def check_extent(
                 legs_ns += 2 * paths.intra.transfer_ns(size_bytes)
             sent_ns += transfers * count * legs_ns
             sent_bytes += transfers * count * size_bytes
+            drawn_bytes += path.draws * transfers * count * size_bytes
     _check_time(computing_ns + sent_ns, "compute.activation")
     _check_bytes(sent_bytes, "compute.activation")
     steps = 2 * (pipelines - 1)
@@ -104,8 +113,10 @@ def check_extent(
             _check_windows(path.windows(segment_bytes) * segments, "compute.gradient")
             sent_ns += segments * count * path.transfer_ns(segment_bytes)
             sent_bytes += segments * count * segment_bytes
+            drawn_bytes += path.draws * segments * count * segment_bytes
     _check_time(computing_ns + sent_ns, "compute.gradient")
     _check_bytes(sent_bytes, "compute.gradient")
+    _check_segments(spec, drawn_bytes)
     if spec.prefill is not None and spec.prefill.drawn and spec.prefill.rate is not None:
         least_ns = iterations * microbatches * max(map(sum, zip(work.forward_ns, work.backward_ns, strict=True)))
         _check_requests(spec.prefill.rate * least_ns / 1e9)
@@ -122,7 +133,7 @@ def check_trace_extent(written: WrittenVariant, variant: ResolvedVariant) -> Non
     rings = variant.trace_rings
     pairs: tuple[Pair, ...]
     time_ns = sum(node.duration_ns for _, node in nodes)
-    sent_bytes = windows = 0
+    sent_bytes = windows = drawn_bytes = 0
     for rank, node in nodes:
         if node.kind is WorkKind.SEND:
             pairs, times, size_bytes = ((places[rank], places[node.peer]),), 1, node.size_bytes
@@ -134,10 +145,12 @@ def check_trace_extent(written: WrittenVariant, variant: ResolvedVariant) -> Non
         for path, count in paths.of(pairs).items():
             time_ns += times * count * path.transfer_ns(size_bytes)
             sent_bytes += times * count * size_bytes
+            drawn_bytes += path.draws * times * count * size_bytes
             windows += times * count * path.windows(size_bytes)
     _check_windows(iterations * windows, field)
     _check_time(iterations * time_ns, field)
     _check_bytes(iterations * sent_bytes, field)
+    _check_segments(written.spec, iterations * drawn_bytes)
 
 
 class _Paths:
@@ -168,7 +181,8 @@ class _Paths:
         ends = (pair[0].datacenter, pair[1].datacenter)
         (connections,) = count_connections(self._topology, [pair], self._transport, self._clock).values()
         latency_ns, rtt_ns = self._topology.path(*ends).latency_ns, self._topology.rtt_ns(*ends)
-        return self._path(latency_ns, rtt_ns, self._topology.line_rate_bps(*ends), connections)
+        path = self._path(latency_ns, rtt_ns, self._topology.line_rate_bps(*ends), connections)
+        return replace(path, draws=self._transport.model == "tcp" and is_impaired(self._topology, *ends))
 
     def _path(self, latency_ns: int, rtt_ns: int, rate_bps: int | None, connections: int) -> _Path:
         if self._transport.model == "ideal":
@@ -199,6 +213,15 @@ def _check_bytes(size_bytes: int, field: str) -> None:
         raise InputError(
             f"{field}: {size_bytes / 2**60:.3g} EiB are sent in all, more than {MAX_TRIAL_BYTES // 2**60}: "
             "give less of it, or fewer microbatches or iterations"
+        )
+
+
+def _check_segments(spec: ExperimentSpec, drawn_bytes: int) -> None:
+    segments = drawn_bytes // PAYLOAD_BYTES
+    if spec.engine == "simulate" and segments > MAX_SEGMENTS:
+        raise InputError(
+            f"topology.wan: {segments:.3g} segments cross links with loss or jitter, and {MAX_SEGMENTS:.3g} at most "
+            "are simulated one by one: give fewer iterations or microbatches, smaller transfers, or engine: emulate"
         )
 
 

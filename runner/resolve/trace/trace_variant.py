@@ -36,6 +36,7 @@ def resolve_trace(written: WrittenVariant) -> ResolvedVariant:
         plan=None,
         clock=written.spec.clock,
         trace=trace,
+        seed=written.spec.seed,
     )
     check_trace_extent(written, resolved)
     return resolved

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from runner.resolve.held_bytes import held_bytes
+from runner.resolve.packet_draws import is_impaired
 from runner.resolve.placement import StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.event_queue import EventQueue
@@ -19,6 +21,7 @@ from runner.simulator.network.changing.changing_path import ChangingPath, pair_b
 from runner.simulator.network.changing.retransmission import Retransmission
 from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
 from runner.simulator.network.shared_channel import SharedChannel
+from runner.simulator.segments.segment_links import SegmentLinks, Way
 from runner.tcp.channel import Channel, PrivateChannel
 from runner.tcp.effects import TcpEffects
 from testbed.network.flow_model.line import Line
@@ -54,6 +57,9 @@ class Network:
     represented by those of the first. ``dilation`` is that of an emulation to compare with. An emulation does not
     dilate TCP's timers, so they are divided by it here. ``beside`` are those of other jobs, by the hosts that each has;
     then there is a single part, and ``channels`` makes those of all jobs.
+
+    Channels over links that lose or jitter packets are simulated segment by segment. At a port that they share with
+    other channels, neither slows the other down.
     """
 
     topology: Topology
@@ -108,7 +114,9 @@ class Network:
         They start at places of the first equal part. What crosses the WAN keeps its history, and what arrives at the
         ``watched`` hosts of that part.
         """
-        ends = sorted(wanted, key=lambda pair: (pair[0].pipeline, pair[0].stage, pair[1].pipeline, pair[1].stage))
+        every = sorted(wanted, key=lambda pair: (pair[0].pipeline, pair[0].stage, pair[1].pipeline, pair[1].stage))
+        drawn = [pair for pair in every if self._draws(pair)]
+        ends = [pair for pair in every if pair not in set(drawn)] if drawn else every
         crossed = {pair: self._resources(pair) for pair in ends}
         binding = self._binding(crossed)
         numbers = {resource: number for number, resource in enumerate(sorted(binding))}
@@ -126,7 +134,7 @@ class Network:
             ports={numbers[resource] for resource in binding if resource[0] == "port" and resource not in alone},
         )
         opposites = self._opposites(ends)
-        paths = {pair: path for pair in ends if (path := self._path(pair)) is not None}
+        paths = {pair: path for pair in ends if (path := self.of(pair)._path(pair)) is not None}
         flows: dict[_Hosts, NodePairFlow] = {}
         channels: dict[Ends, Channel] = {}
         for pair in ends:
@@ -137,9 +145,10 @@ class Network:
                     flows[hosts] = NodePairFlow(len(flows), sorted(numbers[resource] for resource in own))
                 # A large ring inside a datacenter has millions of stretches, of which nothing is reported.
                 if pair in paths:
-                    retransmission = Retransmission(paths[pair], self.dilation) if self._has_tcp else None
+                    of_job = self.of(pair)
+                    retransmission = Retransmission(paths[pair], self.dilation) if of_job._has_tcp else None
                     channels[pair] = ChangingChannel(
-                        paths[pair], self.window(pair), flows[hosts], capacity, retransmission
+                        paths[pair], of_job.window(pair), flows[hosts], capacity, retransmission
                     )
                     continue
                 keeps = pair[0].datacenter != pair[1].datacenter or self.arrival_host(pair) in watched
@@ -154,7 +163,29 @@ class Network:
         for hosts, opposite in opposites.items():
             flows[hosts].opposite = flows[opposite]
         self._follow(paths, events, capacity, flows, numbers)
+        if drawn:
+            links = SegmentLinks(events, f"{self.variant.seed} {self.variant.repeat}")
+            for pair in drawn:
+                of_job = self.of(pair)
+                connections, tcp = of_job.connections_between(pair), of_job.variant.tcp
+                channels[pair] = links.channel(
+                    of_job.line(pair),
+                    connections,
+                    tcp,
+                    unsent_bytes=held_bytes(self.topology, tcp, pair, connections)[0],
+                    forth=self._way(pair),
+                    back=self._way(pair[::-1]),
+                )
         return channels
+
+    def _draws(self, ends: Ends) -> bool:
+        """Return whether packets between the two places are lost or jittered one by one."""
+        return self.of(ends).effects.impairments and is_impaired(self.topology, ends[0].datacenter, ends[1].datacenter)
+
+    def _way(self, ends: Ends) -> Way:
+        conditions = self.topology.conditions(ends[0].datacenter, ends[1].datacenter)
+        hosts = ends[0].host.name, ends[1].host.name
+        return Way(*hosts, conditions.latency_ns, conditions.impairments, self._resources(ends))
 
     def _path(self, ends: Ends) -> ChangingPath | None:
         """Return the path between two places if its link changes."""

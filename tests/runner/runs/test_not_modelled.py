@@ -15,7 +15,13 @@ from runner.experiment.experiment_spec import ExperimentSpec
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.checks.engine_limits import check_packets_arrive
 from runner.resolve.experiment import SweepPoint
-from runner.runs.not_modelled import as_written, links_without, planned_without, simulated_without
+from runner.runs.not_modelled import (
+    as_written,
+    links_planned_without,
+    links_without,
+    planned_without,
+    simulated_without,
+)
 from runner.runs.recorded.manifest import gather_manifest
 from testbed.network.topology import resolve_topology
 from testbed.network.topology_spec import TopologySpec
@@ -58,17 +64,47 @@ def test_an_experiment_that_asks_for_nothing_special_is_simulated_whole() -> Non
     assert found(variants=[variant("a", congestion="reno"), variant("b", slow_start_after_idle=False)]) == ()
 
 
-def test_loss_and_jitter_are_reported_link_by_link_as_they_are_resolved() -> None:
+def test_loss_and_jitter_are_modelled_within_what_was_validated() -> None:
+    assert found(topology=wan(loss="1%", jitter="5ms")) == ()
+    assert found(topology=wan(loss="0.1%"), variants=[variant("a", congestion="bbr")]) == ()
+
+
+def test_loss_and_jitter_beyond_it_are_reported_link_by_link_as_they_are_resolved() -> None:
     datacenters = [{"name": name, "hosts": 1} for name in ("a", "b", "c")]
     topology = {
         "datacenters": datacenters,
-        "wan": {"latency": "20ms", "loss": "1%"},
-        "links": [{"between": ["c", "a"], "loss": "0.25%", "jitter": "1500us"}],
+        "wan": {"latency": "20ms", "loss": "2%"},
+        "links": [{"between": ["c", "a"], "latency": "200ms", "loss": "0.25%", "jitter": "15ms"}],
     }
     assert found(topology=topology) == (
-        NotModelled("topology.wan.loss", "1%", (("a", "b"), ("b", "c"))),
-        NotModelled("topology.wan.loss", "0.25%", (("a", "c"),)),
-        NotModelled("topology.wan.jitter", "1500us", (("a", "c"),)),
+        NotModelled("topology.wan.loss", "2%, validated to 1%", (("a", "b"), ("b", "c"))),
+        NotModelled("topology.wan.jitter", "15ms, validated to 5ms", (("a", "c"),)),
+        NotModelled("topology.wan.latency", "200ms, validated with loss from 10ms to 80ms", (("a", "c"),)),
+    )
+
+
+def test_cubic_with_hardly_any_loss_or_much_jitter_over_several_connections_is_reported() -> None:
+    variants = [variant("a", connections=8), variant("b", connections=1), variant("c", congestion="bbr")]
+    least = NotModelled("transport.congestion", "cubic, validated with loss from 0.1%", variants=("a", "b"))
+    assert found(topology=wan(loss="0.01%"), variants=variants) == (least,)
+    most = "cubic, validated for several connections with jitter to 1ms"
+    assert found(topology=wan(jitter="5ms"), variants=variants) == (
+        NotModelled("transport.congestion", most, variants=("a",)),
+    )
+
+
+def test_one_direction_beyond_it_is_reported_as_that_direction() -> None:
+    topology = {**TWO, "links": [{"from": "east", "to": "west", "loss": "3%"}]}
+    assert found(topology=topology) == (
+        NotModelled("topology.wan.loss", "3%, validated to 1%", directions=(("east", "west"),)),
+    )
+
+
+def test_reno_and_an_ideal_transport_are_reported_over_lossy_links() -> None:
+    variants = [variant("a", congestion="reno"), variant("b", model="ideal"), variant("c", congestion="bbr")]
+    assert found(topology=wan(loss="1%"), variants=variants) == (
+        NotModelled("transport.congestion", "reno", variants=("a",)),
+        NotModelled("transport.model", "ideal over links with loss or jitter", variants=("b",)),
     )
 
 
@@ -104,13 +140,13 @@ def test_collectives_of_torch_and_gpus_that_ranks_share_are_reported() -> None:
 
 
 def test_only_what_the_named_variants_ask_for_is_reported() -> None:
-    own = point(topology=wan(loss="1%"), variants=[variant("a", congestion="bbr"), variant("b")])
+    own = point(topology=wan(loss="5%"), variants=[variant("a", congestion="reno"), variant("b")])
     assert simulated_without(own.spec, own.topology, ["b"]) == links_without(own.topology)
 
 
 def test_a_planner_reports_what_its_simulations_do_not_model() -> None:
-    auto = {**variant("a", congestion="bbr"), "placement": "auto"}
-    own = point(topology=wan(loss="1%"), variants=[auto, variant("b", congestion="bbr")], engine="emulate")
+    auto = {**variant("a", congestion="reno"), "placement": "auto"}
+    own = point(topology=wan(loss="1%"), variants=[auto, variant("b", congestion="reno")], engine="emulate")
     fields = [(each.field, each.variants) for each in planned_without(own.spec, own.topology)]
     assert fields == [("topology.wan.loss", ()), ("transport.congestion", ("a",))]
     unplanned = point(topology=wan(loss="1%"), engine="emulate")
@@ -120,19 +156,21 @@ def test_a_planner_reports_what_its_simulations_do_not_model() -> None:
 @pytest.mark.parametrize(("engine", "key"), [("simulate", "not_modelled"), ("emulate", "planned_without")])
 def test_a_manifest_reports_what_is_not_modelled(engine: str, key: str, tmp_path: Path) -> None:
     document = {
-        "topology": wan(jitter="1ms"),
+        "topology": wan(jitter="6ms"),
         "variants": [{**variant("a"), "placement": "auto"}],
         "engine": engine,
     }
     asked = parse_experiment(document, "exp.yaml", Path())
     (entry,) = gather_manifest(asked, checkout=tmp_path)["sweep_points"]
-    lines = [{"field": "topology.wan.jitter", "asked": "1ms", "links": [["east", "west"]], "variants": []}]
+    value = "6ms, validated to 5ms" if engine == "simulate" else "6ms"
+    lines = [{"field": "topology.wan.jitter", "asked": value, "links": [["east", "west"]], "variants": []}]
     assert {name: entry[name] for name in ("not_modelled", "planned_without")} == {
         "not_modelled": [],
         "planned_without": [],
         key: lines,
     }
-    assert lines == as_written(links_without(asked.points()[0].topology))
+    own = links_without if engine == "simulate" else links_planned_without
+    assert lines == as_written(own(asked.points()[0].topology))
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,10 @@ def test_unreliable_emulated_figures_have_cautions(tmp_path: Path) -> None:
         ),
         ({"sweep_points": []}, "resolves sweep point 0 to something else"),
         (
-            {"experiment": {**EXPERIMENT, "topology": wan(loss="0.1%")}},
-            r"the simulator does not model loss 0.1% \(east-west\) at WAN latency 10ms: give a run whose links have",
+            {"experiment": {**EXPERIMENT, "topology": wan(loss="3%")}},
+            r"the simulator does not model loss 3%, validated to 1% \(east-west\)",
         ),
-        ({"experiment": {**EXPERIMENT, "topology": wan(jitter="2ms")}}, r"does not model jitter 2ms \(east-west\)"),
+        ({"experiment": {**EXPERIMENT, "topology": wan(jitter="9ms")}}, r"does not model jitter 9ms, validated to 5ms"),
     ],
 )
 def test_a_run_that_cannot_be_compared_with_is_refused_in_one_line(

@@ -38,6 +38,14 @@ def parsed(**changes: Any) -> Experiment:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "gigabytes over a link that loses packets, segment by segment": (
+        {
+            "engine": "simulate",
+            "topology.wan": {"latency": "20ms", "rate": "1Gbit", "loss": "0.1%"},
+            "compute.activation": "16GiB",
+        },
+        "topology.wan: ",
+    ),
     "days of computing, a million times": (
         {"compute.forward": "10000s", "compute.backward": "10000s", "training": {**SMALL["training"], **LONG}},
         "compute.forward: one after the other, all work takes 1.62e+03 years, and 100 at most are run",

@@ -1,0 +1,1 @@
+"""Simulate TCP segment by segment, for links that lose or jitter packets."""

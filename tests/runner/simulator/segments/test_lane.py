@@ -1,0 +1,62 @@
+"""One direction of a node pair: loss, jitter and the rate, as netem applies them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.simulator.segments.lane import Lane
+from runner.simulator.segments.shared_rates import SharedRate, SharedRates
+
+LATENCY_NS = 20_000_000
+
+
+def lane(rate_bps: int | None = None, *, loss: float = 0.0, jitter_ns: int = 0, seed: str = "a") -> Lane:
+    return Lane(SharedRates(rate_bps), LATENCY_NS, loss=loss, jitter_ns=jitter_ns, seed=seed)
+
+
+def test_a_packet_arrives_after_the_latency_and_its_own_time() -> None:
+    assert lane().send(5, 1514) == 5 + LATENCY_NS
+    assert lane(8_000_000).send(0, 1000) == LATENCY_NS + 1_000_000
+
+
+def test_packets_wait_for_those_before_them() -> None:
+    line = lane(8_000_000)
+    assert [line.send(0, 1000) for _ in range(3)] == [LATENCY_NS + each * 1_000_000 for each in (1, 2, 3)]
+
+
+@given(st.integers(0, 10**6))
+def test_jitter_keeps_the_order_and_its_bounds(seed: int) -> None:
+    line = lane(jitter_ns=3_000_000, seed=str(seed))
+    sent_ns = range(0, 40_000_000, 500_000)
+    arrived_ns = [line.send(at_ns, 1514) for at_ns in sent_ns]
+    assert arrived_ns == sorted(arrived_ns)
+    late_ns = [there - (at + LATENCY_NS) for at, there in zip(sent_ns, arrived_ns, strict=True)]
+    assert all(-3_000_000 <= each <= 3_000_000 for each in late_ns)
+
+
+def test_the_last_of_many_packets_comes_late_by_almost_all_of_the_jitter() -> None:
+    line = lane(jitter_ns=3_000_000)
+    last_ns = max(line.send(0, 1514) for _ in range(1000))
+    assert LATENCY_NS + 2_900_000 < last_ns <= LATENCY_NS + 3_000_000
+
+
+def test_the_share_that_is_lost_is_as_configured() -> None:
+    line = lane(loss=0.01)
+    lost = sum(line.send(each, 1514) < 0 for each in range(100_000))
+    assert 900 < lost < 1100
+
+
+def test_the_seed_alone_decides_what_is_drawn() -> None:
+    def drawn(seed: str) -> list[int]:
+        line = lane(loss=0.1, jitter_ns=1_000_000, seed=seed)
+        return [line.send(each, 1514) for each in range(100)]
+
+    assert drawn("a") == drawn("a")
+    assert drawn("a") != drawn("b")
+
+
+def test_lanes_that_send_at_once_share_a_trunk() -> None:
+    trunk = SharedRate(8_000_000)
+    one, other = (Lane(SharedRates(None, [trunk]), 0, loss=0, jitter_ns=0, seed="a") for _ in range(2))
+    assert one.send(0, 1000) == 1_000_000
+    assert other.send(0, 1000) == 2_000_000
+    assert other.send(10_000_000, 1000) == 11_000_000

@@ -30,6 +30,7 @@ from testbed.rack.driver.inventory import (
     check_lacks_nothing,
     naming,
     read_facts,
+    timers_of,
     underlays_of,
 )
 from testbed.rack.driver.merging import merged_counters
@@ -297,7 +298,8 @@ def rack_testbed(
     if shaped:
         check_lacks_nothing(found)
     slot = _free_slot(used)
-    plans = plan_machines(topology, slot, first_vni(slot), machine_of, underlays_of(found, overlay))
+    underlays = underlays_of(found, overlay)
+    plans = plan_machines(topology, slot, first_vni(slot), machine_of, underlays, timers=timers_of(found))
     hosts_file = AddressBook(topology, slot).hosts_file()
     orders = {
         name: MachineOrder(source, slot, plan, hosts_file, _environments(plan, gpus), shaped)

@@ -16,6 +16,14 @@ from tests.support.ray.ray_cluster import RayNode
 
 
 _ATTEMPTS = 3
+_PORTS = [
+    f"--{name}-port={port}"
+    for port, name in enumerate(
+        ("runtime-env-agent", "dashboard-agent-listen", "dashboard-agent-grpc", "metrics-export"), start=9001
+    )
+]
+"""With these given, a node does not wait until its helpers, which are slow to start on a guest, have found their own."""
+_PATIENT = {"RAY_agent_register_timeout_ms": "120000"}
 
 
 @dataclass
@@ -51,7 +59,7 @@ class GuestCluster(ClusterHead):
     def _started(self, node: RayNode) -> GuestCommand:
         machine = self.machines[node.name]
         place = [f"--address={self.address}", f"--node-ip-address={machine.address}", "--temp-dir=/run/ray"]
-        return machine.start([*ray_start(), *place, *node.options()], self.environment)
+        return machine.start([*ray_start(), *place, *_PORTS, *node.options()], {**self.environment, **_PATIENT})
 
     def power_off(self, name: str) -> None:
         """End a machine at once, with everything that runs on it."""

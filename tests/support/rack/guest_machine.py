@@ -88,6 +88,7 @@ class GuestMachine:
         """End the machine at once, with everything that runs on it."""
         self._process.kill()
         self._process.wait()
+        self._wire.await_unplugged(self._tap)
 
     def start(
         self,
@@ -202,4 +203,3 @@ class GuestMachine:
 
     def _quoted_shared(self) -> list[str]:
         return [shlex.quote(str(path)) for path in self._shared]
-

@@ -18,7 +18,7 @@ from tests.support.until import until_within
 from wanbed.own_modules import module_command
 
 _ROOT = Path(__file__).resolve().parents[3]
-_PATIENCE_S = 120
+_PATIENCE_S = 240
 _OBJECT_STORE = 80_000_000
 _SMALL = {
     "RAY_AUTH_MODE": "token",

@@ -53,7 +53,8 @@ def finished_trials(folder: Path) -> int:
     return len([*folder.glob("runs/*/trials/*/trial.json")])
 
 
-def test_a_run_outlives_the_end_of_its_machines(moments: int = 10, seed: int = 1) -> None:
+def power_off_at_random(moments: int = 10, seed: int = 1) -> None:
+    """Power machines off at so many moments, and print a line for each."""
     nodes = nodes_of(DATACENTERS)
     draw = random.Random(seed)
     with TemporaryDirectory() as place, guest_cluster(*nodes, memory_mib=1536) as rack:
@@ -92,4 +93,4 @@ def test_a_run_outlives_the_end_of_its_machines(moments: int = 10, seed: int = 1
 if __name__ == "__main__":
     if os.geteuid() != 0:
         sys.exit(f"{sys.argv[0]}: it plays machines by guests: call it as root")
-    test_a_run_outlives_the_end_of_its_machines(*map(int, sys.argv[1:3]))
+    power_off_at_random(*map(int, sys.argv[1:3]))

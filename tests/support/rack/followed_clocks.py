@@ -8,24 +8,34 @@ import json
 import sys
 import time
 from dataclasses import asdict
-from functools import partial
 
 from runner.rack.agents import agents_on
 from runner.rack.ray_handle import RayHandle
 from runner.rack.same_sources import rack_at
+from testbed.rack.clock_port import ClockPlace, ClockPort, ClockQuestions
 from testbed.rack.driver.machine_clock import MachineClock
 from tests.support.rack.processor_time import ProcessorTime
 
 _HEARTBEAT_S = 1.0
 
 
+class ClockMachine:
+    """A machine that answers for its clock, without a lease."""
+
+    def __init__(self, address: str) -> None:
+        self._port = ClockPort(address)
+
+    def clock_place(self) -> ClockPlace:
+        return self._port.place
+
+
 def main(address: str, seconds: str) -> None:
     processor = ProcessorTime()
     with (
         rack_at(address, lambda line: print(line, file=sys.stderr)) as rack,
-        agents_on(rack.carrying, "clocks") as handles,
+        agents_on(rack.carrying, "clocks", machine="tests.support.rack.followed_clocks:ClockMachine") as handles,
     ):
-        clocks = {name: MachineClock(partial(_clock_ns, handle)) for name, handle in handles.items()}
+        clocks = {name: MachineClock(_questions(handle).clock_ns) for name, handle in handles.items()}
         before = processor.read()
         for clock in clocks.values():
             clock.begin()
@@ -38,8 +48,11 @@ def main(address: str, seconds: str) -> None:
         print(json.dumps({"lines": lines, "readings": [asdict(before), asdict(processor.read())]}))
 
 
-def _clock_ns(handle: RayHandle) -> int:
-    return int(handle.call("clock_ns"))
+def _questions(handle: RayHandle) -> ClockQuestions:
+    def never() -> int:
+        raise RuntimeError(f"{handle.name} does not answer datagrams")
+
+    return ClockQuestions(handle.call("clock_place"), handle.datagram_socket(), never)
 
 
 if __name__ == "__main__":

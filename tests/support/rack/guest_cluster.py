@@ -14,7 +14,6 @@ from tests.support.rack.guest_wire import OUTSIDE_ADDRESS, GuestWire
 from tests.support.ray.cluster_head import ClusterHead, cluster_head, ray_start
 from tests.support.ray.ray_cluster import RayNode
 
-
 _ATTEMPTS = 3
 _PORTS = [
     f"--{name}-port={port}"
@@ -22,7 +21,7 @@ _PORTS = [
         ("runtime-env-agent", "dashboard-agent-listen", "dashboard-agent-grpc", "metrics-export"), start=9001
     )
 ]
-"""With these given, a node does not wait until its helpers, which are slow to start on a guest, have found their own."""
+"""A node with these ports given does not wait until its helpers, slow to start on a guest, have found their own."""
 _PATIENT = {"RAY_agent_register_timeout_ms": "120000"}
 
 

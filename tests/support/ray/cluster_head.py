@@ -34,7 +34,11 @@ _PORTS = range(20_000, 30_000)
 _UNTIL_JOINED = """
 import sys, time, ray
 ray.init(sys.argv[1], log_to_driver=False, logging_level="error")
-while sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[2]):
+while True:
+    addresses = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
+    # A machine that is back has another node until Ray has noticed the end of its first.
+    if len(addresses) == len(set(addresses)) >= int(sys.argv[2]):
+        break
     time.sleep(0.05)
 """
 

@@ -18,7 +18,7 @@ from ground.nearest_name import did_you_mean
 from ground.shown_text import one_line
 from ground.strict_model import InputError, StrictModel, parse_model
 from ground.yaml_document import parse_document, read_text
-from testbed.network.link_conditions import LinkConditions, conditions_of
+from testbed.network.links.link_conditions import LinkConditions, conditions_of
 from testbed.network.topology_spec import Name, PairSpec, WanSpec
 
 ENTRY_POINT_GROUP = "wanbed.profiles"

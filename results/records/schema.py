@@ -92,6 +92,18 @@ LINK_SAMPLES = trial_schema(
     ("drops", pa.int64(), "packets dropped, cumulative since the trial's start"),
 )
 
+LINK_CHANGES = trial_schema(
+    ("due_ns", pa.int64(), "when the link was to change, since the trial's start; first of all, when training began"),
+    ("applied_ns", pa.int64(), "when it had changed, null if it never did"),
+    ("source", pa.string(), "datacenter that the traffic comes from"),
+    ("destination", pa.string(), "datacenter that the traffic goes to"),
+    ("up", pa.bool_(), "whether anything arrives from then on"),
+    ("latency_ns", pa.int64(), "one-way latency from then on"),
+    ("rate_bps", pa.int64(), "rate of the trunk from then on, null if unlimited"),
+    ("node_pair_rate_bps", pa.int64(), "cap of each node pair from then on, null if unlimited"),
+    *((each.field, pa.int64() if each.is_duration else pa.float64(), each.configured) for each in IMPAIRMENTS),
+)
+
 TCP_SAMPLES = trial_schema(
     ("time_ns", pa.int64(), "when the kernel was asked, since the trial's start"),
     ("source", pa.string(), "host whose end of the connection was asked, and which sends what is counted here"),
@@ -247,6 +259,21 @@ class LinkSample(NamedTuple):
     packets: int | None
     backlog_bytes: int
     drops: int
+
+
+class LinkChange(NamedTuple):
+    """A change of one direction of a WAN link; the columns of ``LINK_CHANGES`` after the trial's."""
+
+    due_ns: int
+    applied_ns: int | None
+    source: str
+    destination: str
+    up: bool
+    latency_ns: int
+    rate_bps: int | None
+    node_pair_rate_bps: int | None
+    jitter_ns: int
+    loss: float
 
 
 class TcpSample(NamedTuple):

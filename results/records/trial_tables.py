@@ -11,12 +11,14 @@ import pyarrow as pa
 
 from results.records.schema import (
     GPU_SAMPLES,
+    LINK_CHANGES,
     LINK_SAMPLES,
     PREFILL_REQUESTS,
     SPANS,
     SPANS_OF_VIRTUAL_STAGES,
     TCP_SAMPLES,
     GpuSample,
+    LinkChange,
     LinkSample,
     PrefillRequest,
     TcpSample,
@@ -24,6 +26,7 @@ from results.records.schema import (
 from results.records.span_log import Span
 
 SPANS_FILE = "spans.parquet"
+LINK_CHANGES_FILE = "link_changes.parquet"
 LINK_SAMPLES_FILE = "link_samples.parquet"
 TCP_SAMPLES_FILE = "tcp_samples.parquet"
 PREFILL_REQUESTS_FILE = "prefill_requests.parquet"
@@ -74,6 +77,9 @@ PREFILL_TABLE = TrialTable(
     since_version=2,
 )
 GPU_TABLE = TrialTable(GPU_SAMPLES_FILE, "NVML samples of the GPUs, only if configured", GPU_SAMPLES, GpuSample)
+CHANGES_TABLE = TrialTable(LINK_CHANGES_FILE, "when links changed, only if any was to change", LINK_CHANGES, LinkChange)
 
-TRIAL_TABLES = {table.file: table for table in (SPANS_TABLE, LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE)}
+TRIAL_TABLES = {
+    table.file: table for table in (SPANS_TABLE, LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE, CHANGES_TABLE)
+}
 """The tables by file."""

@@ -13,7 +13,7 @@ from netem_profiles.preset import load_preset
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.field_path import override_source, with_override, with_value
 from runner.experiment.sweep import combinations, swept_paths, value_text
-from testbed.network.link_conditions import LinkConditions
+from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 

@@ -27,7 +27,7 @@ from testbed.measurement.impairment_measures import MEASURES, UDP_OFFERED, UDP_O
 from testbed.measurement.measurement import UDP_PAYLOAD_BYTES, Flow, measure_goodput
 from testbed.measurement.transfer_calibration import Compared, measure_transfers
 from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.link_conditions import LinkConditions
+from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.shared_rate import MTU_BYTES
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology

@@ -26,7 +26,7 @@ from testbed.measurement.timed_transfers import (
     transfers_s,
     wire_bytes,
 )
-from testbed.network.link_conditions import LinkConditions
+from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.shared_rate import FRAME_BYTES, can_bind
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Datacenter

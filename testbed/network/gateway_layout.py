@@ -21,7 +21,7 @@ from testbed.network.gateway_plan import (
     SharedRate,
     WanPort,
 )
-from testbed.network.link_conditions import LinkConditions
+from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.shared_rate import (
     ETHERNET_HEADER_BYTES,
     FRAME_BYTES,

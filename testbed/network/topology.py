@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ground.strict_model import InputError
-from testbed.network.link_conditions import LinkConditions, WanLink
-from testbed.network.link_resolution import resolve_links
+from testbed.network.links.link_conditions import LinkConditions
+from testbed.network.links.link_course import LinkCourse
+from testbed.network.links.link_resolution import resolve_links
+from testbed.network.links.wan_link import WanLink
 from testbed.network.topology_spec import TopologySpec
 
 MAX_EMULATED_HOSTS_PER_DATACENTER = 250
@@ -77,6 +79,10 @@ class Topology:
     def _conditions_by_ends(self) -> Mapping[tuple[str, str], LinkConditions]:
         return {ends: conditions for link in self.wan for ends, conditions in link.directions}
 
+    @cached_property
+    def _course_by_ends(self) -> Mapping[tuple[str, str], LinkCourse]:
+        return {ends: course for link in self.wan for ends, course in link.course_by_ends.items()}
+
     def host(self, name: str) -> Host:
         """Return the host of that name. Raise InputError with the names of the topology's hosts if there is none."""
         if name in self._host_by_name:
@@ -92,8 +98,20 @@ class Topology:
         return self._datacenter_by_name[name]
 
     def conditions(self, one: str, other: str) -> LinkConditions:
-        """Return the WAN link from one datacenter to the other. Raise KeyError if they are the same."""
+        """Return the WAN link from one datacenter to the other, of one that changes as it is when training begins.
+
+        Raise KeyError if they are the same.
+        """
         return self._conditions_by_ends[one, other]
+
+    def course(self, one: str, other: str) -> LinkCourse | None:
+        """Return how the WAN link from one datacenter to the other changes during a trial, None if it does not."""
+        return self._course_by_ends.get((one, other))
+
+    @property
+    def changes(self) -> bool:
+        """Whether any WAN link changes during a trial."""
+        return bool(self._course_by_ends)
 
     def path(self, one: str, other: str) -> LinkConditions:
         """Return the link from hosts of one datacenter to the other's: the WAN's, or the inner network's within one."""
@@ -120,24 +138,12 @@ class Topology:
 
     def dilated(self, factor: float) -> "Topology":
         """Return the same network in dilated time: every delay times ``factor``, every rate divided by it."""
-
-        def slower(rate_bps: int | None) -> int | None:
-            return None if rate_bps is None else max(1, round(rate_bps / factor))
-
-        def slower_link(conditions: LinkConditions) -> LinkConditions:
-            return replace(
-                conditions,
-                latency_ns=round(conditions.latency_ns * factor),
-                impairments=conditions.impairments.dilated(factor),
-                rate_bps=slower(conditions.rate_bps),
-                node_pair_rate_bps=slower(conditions.node_pair_rate_bps),
-            )
-
+        inside = LinkConditions(self.intra_latency_ns, self.intra_rate_bps).dilated(factor)
         return replace(
             self,
-            wan=tuple(link.changed(slower_link) for link in self.wan),
-            intra_latency_ns=round(self.intra_latency_ns * factor),
-            intra_rate_bps=slower(self.intra_rate_bps),
+            wan=tuple(link.dilated(factor) for link in self.wan),
+            intra_latency_ns=inside.latency_ns,
+            intra_rate_bps=inside.rate_bps,
         )
 
 

@@ -11,7 +11,7 @@ from ground.impairments import Impairments
 from ground.strict_model import InputError
 from netem_profiles import preset
 from netem_profiles.preset import load_preset, load_preset_spec, preset_names
-from testbed.network.link_conditions import LinkConditions
+from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.topology import resolve_topology
 from testbed.network.topology_spec import TopologySpec
 

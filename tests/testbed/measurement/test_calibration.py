@@ -15,7 +15,7 @@ from testbed.measurement.calibration import LinkMeasurement, calibrate
 from testbed.measurement.measurement import Flow
 from testbed.measurement.transfer_calibration import Compared, TransferMeasurement
 from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.link_conditions import LinkConditions
+from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec

@@ -15,7 +15,8 @@ from testbed.network.gateway_layout import (
     queue_limit_packets,
 )
 from testbed.network.gateway_plan import GatewayPlan, WanPort, pair_class
-from testbed.network.link_conditions import LinkConditions, WanLink
+from testbed.network.links.link_conditions import LinkConditions
+from testbed.network.links.wan_link import WanLink
 from testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s
 from testbed.network.topology import Datacenter, Host, Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ground.impairments import Impairments
 from ground.strict_model import InputError, parse_model
-from testbed.network.link_conditions import LinkConditions
+from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.topology import Topology, check_can_be_emulated, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 

@@ -10,7 +10,8 @@ from ground.strict_model import InputError, parse_model
 from testbed.network.address_book import AddressBook
 from testbed.network.gateway_layout import plan_gateways
 from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.link_conditions import LinkConditions, WanLink
+from testbed.network.links.link_conditions import LinkConditions
+from testbed.network.links.wan_link import WanLink
 from testbed.network.shared_rate import bytes_per_s
 from testbed.network.topology import Datacenter, Host, Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec

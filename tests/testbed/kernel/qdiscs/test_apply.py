@@ -22,7 +22,8 @@ from testbed.kernel.qdiscs.port_shape import (
 )
 from testbed.network.gateway_layout import plan_gateways
 from testbed.network.gateway_plan import NetemPlan, SharedRate
-from testbed.network.link_conditions import LinkConditions, WanLink
+from testbed.network.links.link_conditions import LinkConditions
+from testbed.network.links.wan_link import WanLink
 from testbed.network.shared_rate import MIN_BYTES_PER_S, SUPER_PACKET_NS, Timers
 from testbed.network.topology import Datacenter, Host, Topology
 

@@ -7,7 +7,8 @@ from itertools import combinations
 
 from ground.strict_model import InputError
 from ground.units import MAX_RATE_BPS, format_duration, format_rate
-from testbed.network.link_conditions import LinkConditions, WanLink, conditions_of, link_of
+from testbed.network.links.link_conditions import LinkConditions, conditions_of
+from testbed.network.links.wan_link import WanLink, link_of
 from testbed.network.topology_spec import MAX_DELAY_NS, LinkSpec, ScaleSpec, TopologySpec, WanSpec
 
 _Ends = frozenset[str] | tuple[str, str]

@@ -4,7 +4,7 @@ import pytest
 
 from ground.impairments import Impairments
 from ground.strict_model import InputError, parse_model
-from testbed.network.link_conditions import LinkConditions
+from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 

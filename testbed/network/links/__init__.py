@@ -1,0 +1,1 @@
+"""The conditions of WAN links: what is written, what is resolved, and how they change during a trial."""

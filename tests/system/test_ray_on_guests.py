@@ -5,9 +5,7 @@ The head of the cluster is on this machine, and so is the process that drives it
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,9 @@ import pytest
 
 from results import load
 from results.reading.run import Run
-from testbed.rack.clocks import ClockLine
 from testbed.substrate.probe import probe_guest
 from tests.support.rack.guest_cluster import GuestCluster, guest_cluster, nodes_of
-from tests.support.rack.guest_commands import GuestCommand
 from tests.support.rack.power_off import power_off, power_on, start_run
-from tests.support.rack.processor_time import Reading, clock_ns_at
 from tests.support.until import until_within
 from tests.support.workloads.reference_training import train_reference
 from workloads.model.gpt_config import GptConfig
@@ -28,11 +23,6 @@ from workloads.model.gpt_config import GptConfig
 pytestmark = pytest.mark.measures
 
 MEMORY_MIB = 1536
-PATIENCE_S = 30
-FOLLOWED_S = 10
-DRIFTS_PPM = (50.0, -50.0, 0.0)
-STEP_MS = 100
-"""The least by which the machines' monotonic clocks differ from this one's, which began to count long before."""
 RUN_S = 300
 DATACENTERS = ("east", "central", "west")
 CONFIG = GptConfig(layers=3, hidden=64, context=32, heads=4, vocabulary=256)
@@ -107,53 +97,8 @@ def test_torch_trains_over_the_machines_as_in_one_process_and_links_are_as_confi
     assert trial.facts["losses"] == pytest.approx(reference.losses, rel=1e-5)
 
 
-def test_clocks_that_drift_apart_are_known_within_the_stated_error(rack: GuestCluster) -> None:
-    """The truth is the processor's counter, which all kernels of this computer read."""
-    with ExitStack() as steering:
-        steered = {}
-        for name, drift_ppm in zip(rack.machines, DRIFTS_PPM, strict=True):
-            argv = [sys.executable, "-m", "tests.support.rack.processor_time", str(drift_ppm), str(STEP_MS)]
-            steered[name] = steering.enter_context(rack.machines[name].start(argv, has_input=True))
-        before = {name: reading_of(command) for name, command in steered.items()}
-        done = rack.run_driver("-m", "tests.support.rack.followed_clocks", rack.address, str(FOLLOWED_S))
-        after = {name: reading_of(command) for name, command in steered.items()}
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    driver = [Reading(**each) for each in found["readings"]]
-    for name, drift_ppm in zip(rack.machines, DRIFTS_PPM, strict=True):
-        line, own = ClockLine(**found["lines"][name]), [before[name], after[name]]
-        gained_ns = (after[name].clock_ns - before[name].clock_ns) - elapsed_ns(driver, before[name], after[name])
-        elapsed_s = (after[name].clock_ns - before[name].clock_ns) / 1e9
-        assert gained_ns / elapsed_s == pytest.approx(drift_ppm * 1000, abs=5_000)
-        for moment in moments(driver):
-            off_ns = line.driver_ns(round(clock_ns_at(moment, own))) - clock_ns_at(moment, driver)
-            print(f"{name}: {line.facts()}: off {off_ns / 1e3:.0f} us")
-            assert abs(line.offset_ns) > STEP_MS * 1e6
-            assert abs(off_ns) <= line.error_ns
-            assert abs(off_ns) < 200_000
-
-
 def finished_trials(folder: Path) -> int:
     return len([*folder.glob("runs/*/trials/*/trial.json")])
-
-
-def moments(readings: list[Reading]) -> list[int]:
-    """Moments from the first to the last reading, as the counter shows them."""
-    first, last = readings[0].counter, readings[-1].counter
-    return [first + (last - first) * part // 10 for part in range(1, 10)]
-
-
-def elapsed_ns(readings: list[Reading], begin: Reading, end: Reading) -> float:
-    """Return how long it was by the driver's clock from one reading of another clock to another."""
-    return clock_ns_at(end.counter, readings) - clock_ns_at(begin.counter, readings)
-
-
-def reading_of(command: GuestCommand) -> Reading:
-    """Ask a machine for a reading."""
-    known = len(command.output().splitlines())
-    command.send("")
-    until_within(PATIENCE_S, lambda: len(command.output().splitlines()) > known)
-    return Reading(*json.loads(command.output().splitlines()[known]))
 
 
 def test_a_machine_that_is_powered_off_ends_the_run_and_one_that_is_back_continues_it(

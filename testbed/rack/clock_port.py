@@ -18,6 +18,8 @@ from itertools import count
 _KEY_BYTES = 16
 _QUESTION, _ANSWER = struct.Struct(f"!{_KEY_BYTES}sQ"), struct.Struct("!QQ8x")
 _TRIES, _PATIENCE_S = 4, 0.25
+_LOOK_S = 1.0
+"""How long a port that is closed may go on waiting, where a datagram of its own does not reach it."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class ClockPort:
     def __init__(self, address: str) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind((address, 0))
+        self._socket.settimeout(_LOOK_S)
         self.place = ClockPlace(address, self._socket.getsockname()[1], secrets.token_bytes(_KEY_BYTES))
         self._answering = threading.Thread(target=self._answer, name="clock", daemon=True)
         self._closing = False

@@ -50,7 +50,7 @@ def written(folder: Path) -> Path:
 
 def finished_trials(folder: Path) -> int:
     """Return how many trials the folder's runs have."""
-    return len([*folder.glob("runs/*/trials/*/trial.json")])
+    return len([*folder.rglob("trial.json")])
 
 
 def power_off_at_random(moments: int = 10, seed: int = 1) -> None:

@@ -108,6 +108,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             keep_gradients=trial.gradients is not None,
             device=resolved_device(point, testbed.gpus),
             models_tcp=testbed.stacks.modelled,
+            several_machines=testbed.rack is not None,
         )
         if testbed.rack is not None:
             testbed.rack.begin_trial(setting.epoch_ns)

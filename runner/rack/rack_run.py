@@ -22,7 +22,7 @@ from runner.runs.resuming import kept_trials, resumed
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 from runner.runs.told_beforehand import tell_beforehand
 from testbed.rack.driver.inventory import check_lacks_nothing, read_facts
-from testbed.rack.machine_plan import HEADER_BYTES, VXLAN
+from testbed.rack.machine_plan import HEADER_BYTES, VXLAN, unknown_overlay
 from testbed.rack.rack_testbed import RACK, check_can_be_racked, rack_testbed
 from testbed.running_testbed import RunningTestbed
 
@@ -52,7 +52,7 @@ def rack_run(
     cluster or a machine lacks, MachineLostError for a machine that leaves, and what ``emulate`` raises.
     """
     if overlay not in HEADER_BYTES:
-        raise InputError(f"--overlay: {overlay!r} is not known: give {' or '.join(HEADER_BYTES)}")
+        raise InputError(f"--overlay: {unknown_overlay(overlay)}")
     points = experiment.points()
     with prefixed(f"{source}: "):
         for point in points:

@@ -1,5 +1,6 @@
 """Call the methods of one machine of a rack through its agent, an actor of Ray."""
 
+import socket
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -71,6 +72,10 @@ class RayHandle:
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the machine and return what it returns."""
         return self.start_call(method, *arguments).result()
+
+    def datagram_socket(self) -> socket.socket:
+        """Return a UDP socket of this machine, which is one of the cluster."""
+        return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def start_call(self, method: str, *arguments: Any) -> RayPending:
         """Send a call and return without waiting for it."""

@@ -1,5 +1,6 @@
 """Say what the driver of a rack needs of a machine: calls of its methods, whatever carries them there."""
 
+import socket
 from typing import Any, Protocol
 
 from ground.wanbed_error import WanbedError
@@ -33,6 +34,9 @@ class MachineHandle(Protocol):
         Arguments and result travel between machines as pickles. Raise what the method raised, an error of wanbed as
         itself, and MachineLostError if the machine has gone.
         """
+
+    def datagram_socket(self) -> socket.socket | None:
+        """Return a new UDP socket that reaches the machine's card, None if there is none."""
 
     def start_call(self, method: str, *arguments: Any) -> Pending:
         """Send a call and return without waiting for it."""

@@ -37,6 +37,8 @@ VXLAN, MACVLAN = "vxlan", "macvlan"
 HEADER_BYTES = {VXLAN: 50, MACVLAN: 0}
 """What each kind of underlay adds to an emulated packet on the card's line: its IP packet is larger by this."""
 
+_WIREGUARD = "is not in this version, because no kernel that it is tested on has WireGuard"
+
 OWN_DATACENTER_INTERFACE = "lan"
 """The name, in the gateway's namespace, of the device for the other machines of the same datacenter."""
 
@@ -318,11 +320,15 @@ class _Rack:
                     yield host_address(self._slot, each.index, host.index)
 
 
+def unknown_overlay(kind: str) -> str:
+    """Return why there is no overlay of this kind, with the remedy."""
+    reason = _WIREGUARD if kind == "wireguard" else "is not known"
+    return f"{kind!r} {reason}: give {' or '.join(HEADER_BYTES)}"
+
+
 def _check_underlay(machine: str, underlay: Underlay) -> None:
     if underlay.kind not in HEADER_BYTES:
-        known = ", ".join(HEADER_BYTES)
-        lacking = f"this version has no {underlay.kind}" if underlay.kind == "wireguard" else "no such underlay"
-        raise InputError(f"machine {machine}: underlay {underlay.kind!r}: {lacking}: take one of {known}")
+        raise InputError(f"machine {machine}: underlay {unknown_overlay(underlay.kind)}")
     try:
         IPv4Address(underlay.address)
     except ValueError:

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from testbed.rack.machine_plan import MachinePlan
+from testbed.rack.clock_port import ClockPlace
+from testbed.rack.machine_plan import MachinePlan
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,10 @@ class LeaseFacts:
     """What a driver has to know of a lease that is up.
 
     ``kernel`` is the machine's kernel release, ``folder`` the folder of the lease's files there, and ``module_parent``
-    the PID whose children its processes are.
+    the PID whose children its processes are. ``clock`` is where it answers questions for its time.
     """
 
     kernel: str
     folder: str
     module_parent: int
+    clock: ClockPlace | None = None

@@ -31,6 +31,7 @@ from testbed.rack.driver.inventory import (
     check_lacks_nothing,
     naming,
     read_facts,
+    timers_of,
     underlays_of,
 )
 from testbed.rack.driver.merging import merged_counters
@@ -331,7 +332,14 @@ def rack_testbed(
         try:
             tag = int(ours.record.identifier[-6:], 16)
             plans = plan_machines(
-                topology, slot, first_vni(slot), machine_of, underlays, tag=tag, gateways=dict(gateways)
+                topology,
+                slot,
+                first_vni(slot),
+                machine_of,
+                underlays,
+                timers=timers_of(found),
+                tag=tag,
+                gateways=dict(gateways),
             )
             orders = {
                 name: MachineOrder(source, slot, plan, hosts_file, _environments(plan, gpus), shaped, modules)

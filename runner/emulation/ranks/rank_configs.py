@@ -23,6 +23,9 @@ from workloads.transport.peer import Peer
 FIRST_PORT = 20_000
 """Rank r listens on FIRST_PORT + r; the stores of stages follow. All are below the kernel's ephemeral ports."""
 
+_RACK_RENDEZVOUS_NS = 60_000_000_000
+"""Ranks on several machines are started one after the other, over the network, and not all machines are quick."""
+
 
 @dataclass(frozen=True)
 class SharedConfig:
@@ -31,7 +34,8 @@ class SharedConfig:
     ``connections`` holds how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
     first. ``folder`` receives the span logs and, with ``keep_gradients``, what the last iteration has summed.
     ``device`` is the device that every process computes on, cuda or cpu, None if the back end uses none. With
-    ``models_tcp`` the network holds the windows, and receivers do not.
+    ``models_tcp`` the network holds the windows, and receivers do not. With ``several_machines`` ranks have more time
+    for their rendezvous.
     """
 
     addresses: AddressBook
@@ -44,6 +48,12 @@ class SharedConfig:
     keep_gradients: bool = False
     device: str | None = None
     models_tcp: bool = False
+    several_machines: bool = False
+
+    def rendezvous_timeout_ns(self, point: SweepPoint) -> int:
+        """Return the limit of the rendezvous of the ranks, from the start of each."""
+        limit_ns = point.spec.compute.backend.rendezvous_timeout_ns
+        return max(limit_ns, _RACK_RENDEZVOUS_NS) if self.several_machines else limit_ns
 
     def span_log(self, rank: int) -> Path:
         """Return the file in which a rank logs its spans."""
@@ -96,7 +106,7 @@ def _plan(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, pl
         epoch_ns=setting.epoch_ns,
         gradients=None if gradients is None else str(gradients),
         parent_pid=setting.parent_pid,
-        rendezvous_timeout_ns=point.spec.compute.backend.rendezvous_timeout_ns,
+        rendezvous_timeout_ns=setting.rendezvous_timeout_ns(point),
         collective=_collective(point, variant, setting, place),
         start_gate=str(setting.start_gate),
         overlap=variant.transport.overlap,
@@ -185,7 +195,7 @@ def _collective(
         store_address=setting.addresses.address(replicas[0].host),
         # After the ports that ranks listen on.
         store_port=FIRST_PORT + len(variant.placement.places) + place.stage,
-        timeout_ns=point.spec.compute.backend.rendezvous_timeout_ns,
+        timeout_ns=setting.rendezvous_timeout_ns(point),
     )
 
 

@@ -40,7 +40,7 @@ def _config(
         span_log=str(setting.span_log(rank)),
         epoch_ns=setting.epoch_ns,
         parent_pid=setting.parent_pid,
-        rendezvous_timeout_ns=point.spec.compute.backend.rendezvous_timeout_ns,
+        rendezvous_timeout_ns=setting.rendezvous_timeout_ns(point),
         start_gate=str(setting.start_gate),
     )
 

@@ -6,11 +6,15 @@ from typing import Any
 
 from ground.wanbed_error import WanbedError
 from testbed.kernel.missing import MissingError
+from testbed.network.shared_rate import Timers
 from testbed.rack.machine_facts import MachineFacts, sources_hash
 from testbed.rack.machine_handle import MachineHandle
 from testbed.rack.machine_plan import Underlay
 
 Log = Callable[[str], None]
+
+_USER_MODE_LINUX = "UML"
+"""The processor that a User-Mode Linux kernel names."""
 
 
 @contextmanager
@@ -71,6 +75,11 @@ def underlays_of(found: Mapping[str, MachineFacts], overlay: str) -> dict[str, U
             raise MissingError(f"machine {name}: no card has its address: give the address of one that others reach")
         underlays[name] = Underlay(facts.card.address, facts.card.interface, facts.card.mtu, overlay)
     return underlays
+
+
+def timers_of(found: Mapping[str, MachineFacts]) -> Timers:
+    """Return the clock that wakes the machines' qdiscs: that of the gateway guest if one is User-Mode Linux too."""
+    return Timers.GUEST if any(facts.cpu == _USER_MODE_LINUX for facts in found.values()) else Timers.KERNEL
 
 
 def _card(facts: MachineFacts, what: str) -> str:

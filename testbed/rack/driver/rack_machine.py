@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from testbed.rack.clock_port import ClockQuestions
 from testbed.rack.driver.machine_clock import MachineClock
 from testbed.rack.driver.remote_process import Ending, RemoteProcess
 from testbed.rack.machine_handle import MachineHandle, MachineLostError
@@ -25,7 +26,8 @@ class RackMachine:
         self.name = handle.name
         self.handle = handle
         self.lease = lease
-        self.clock = MachineClock(lambda: int(handle.call("clock_ns")))
+        self._questions = ClockQuestions(lease.clock, handle.datagram_socket(), self._call_for_clock)
+        self.clock = MachineClock(self._questions.clock_ns)
         self.inputs: set[str] = set()
         """The driver's files that the machine has already."""
         self._lost: MachineLostError | None = None
@@ -45,6 +47,7 @@ class RackMachine:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
+        self._questions.close()
 
     def check(self) -> None:
         """Raise MachineLostError if the machine has gone."""
@@ -86,7 +89,12 @@ class RackMachine:
             if not self._closing.is_set():
                 self._lose(fault)
 
+    def _call_for_clock(self) -> int:
+        """Call for the machine's time, which keeps the lease."""
+        return int(self.handle.call("clock_ns"))
+
     def _beat(self) -> None:
+        self._call_for_clock()
         self.clock.meanwhile()
         self._closing.wait(_HEARTBEAT_S)
 

@@ -25,6 +25,7 @@ from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.missing import MissingError
 from testbed.kernel.tcp_state import TcpStateReader
 from testbed.network.tcp_settings import TcpSettings
+from testbed.rack.clock_port import ClockPort
 from testbed.rack.lease.files import LeaseFiles
 from testbed.rack.lease.gates import MachineGate
 from testbed.rack.lease.processes import LeaseProcesses
@@ -99,7 +100,9 @@ class Lease:
         allow_congestion_control(TcpSettings().congestion)
         for port in order.plan.host_ports:
             attach_host(self._hosts[port.host].namespace, order.plan.gateway, port)
-        return LeaseFacts(facts.kernel, str(files), self._network.module_parent)
+        clock = ClockPort(order.plan.underlay.address)
+        self._ending.callback(clock.close)
+        return LeaseFacts(facts.kernel, str(files), self._network.module_parent, clock.place)
 
     def take_down(self) -> None:
         """End every process and remove everything. If that fails, the supervisor ends what is left."""

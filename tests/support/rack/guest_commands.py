@@ -88,6 +88,11 @@ class GuestCommand:
         """Return what the program has printed so far."""
         return "".join(self._parts)
 
+    @property
+    def ended(self) -> bool:
+        """Whether the program has ended, or its machine."""
+        return self._ended.is_set()
+
     def wait(self, timeout_s: float) -> int:
         """Wait for the program's end and return its exit status, negative if a signal ended it.
 

@@ -42,12 +42,13 @@ class GuestMachine:
         wire: GuestWire,
         number: int,
         *,
+        name: str | None = None,
         memory_mib: int = 2048,
         mtu_bytes: int = 1500,
         lacking: Sequence[str] = (),
         shared: Sequence[Path] = (),
     ) -> None:
-        self.name = f"node{number}"
+        self.name = name or f"node{number}"
         self.address = f"{PREFIX}.{_FIRST_OCTET + number}"
         self._wire = wire
         self._number = number
@@ -68,7 +69,7 @@ class GuestMachine:
                 env={**os.environ, "TMPDIR": "/dev/shm"},
                 start_new_session=True,
             )
-            starting.callback(self._end)
+            starting.callback(self.power_off)
             self._wire.plug_in(self._tap, self._process, self._mtu_bytes)
             self._stack = starting.pop_all()
         return self
@@ -82,6 +83,12 @@ class GuestMachine:
     def pid(self) -> int:
         """PID of the process whose end is the machine's: killing it is pulling the plug."""
         return self._process.pid
+
+    def power_off(self) -> None:
+        """End the machine at once, with everything that runs on it."""
+        self._process.kill()
+        self._process.wait()
+        self._wire.await_unplugged(self._tap)
 
     def start(
         self,
@@ -196,7 +203,3 @@ class GuestMachine:
 
     def _quoted_shared(self) -> list[str]:
         return [shlex.quote(str(path)) for path in self._shared]
-
-    def _end(self) -> None:
-        self._process.kill()
-        self._process.wait()

@@ -6,6 +6,7 @@ from typing import Self
 
 from testbed.kernel.gateway_programming import link_index
 from tests.support.rack.held_namespace import HeldNamespace
+from tests.support.until import until_within
 
 BRIDGE = "wire0"
 PREFIX = "192.0.2"
@@ -51,5 +52,13 @@ class GuestWire(HeldNamespace):
             index, bridge = link_index(netlink, tap), link_index(netlink, BRIDGE)
             netlink.link("set", index=index, mtu=mtu_bytes, master=bridge)
             netlink.link("set", index=index, state="up")
+        finally:
+            netlink.close()
+
+    def await_unplugged(self, tap: str) -> None:
+        """Wait until a guest's TAP device has gone with it, so that another guest may open one of its name."""
+        netlink = self.open_netlink()
+        try:
+            until_within(_TAP_DEADLINE_S, lambda: not netlink.link_lookup(ifname=tap))
         finally:
             netlink.close()

@@ -4,6 +4,7 @@ Its arguments are its card's address, where it listens, the folder of its claims
 may be silent. A connection carries one call after the other.
 """
 
+import socket
 import sys
 import threading
 import traceback
@@ -91,6 +92,10 @@ class ProcessHandle:
         if not succeeded:
             raise answer
         return answer
+
+    def datagram_socket(self) -> socket.socket:
+        with inside(self._wire):
+            return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def start_call(self, method: str, *arguments: Any) -> _PendingCall:
         return _PendingCall(self, method, arguments)

@@ -351,6 +351,13 @@ def test_every_rank_is_given_the_device_that_was_decided(device: str | None) -> 
     assert {plan.compute.device for plan in planned(of, device=device)} == {device}
 
 
+def test_ranks_on_several_machines_have_a_minute_for_their_rendezvous() -> None:
+    limits_ns = {
+        several: planned(point(), several_machines=several)[0].rendezvous_timeout_ns for several in (False, True)
+    }
+    assert limits_ns == {False: 8_000_000_000, True: 60_000_000_000}
+
+
 def test_over_a_relay_peers_have_the_addresses_at_which_they_are_reached_and_hold_no_windows() -> None:
     of = point()
     (variant,) = of.variants

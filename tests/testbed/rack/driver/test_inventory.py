@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from testbed.kernel.missing import MissingError
-from testbed.rack.driver.inventory import check_alike, check_lacks_nothing, naming, underlays_of
+from testbed.network.shared_rate import Timers
+from testbed.rack.driver.inventory import check_alike, check_lacks_nothing, naming, timers_of, underlays_of
 from testbed.rack.machine_facts import Card, MachineFacts, sources_hash
 from testbed.rack.machine_plan import Underlay
 
@@ -65,3 +66,8 @@ def test_an_error_names_its_machine_once() -> None:
         raise MissingError("no netem")
     with pytest.raises(MissingError, match=r"^node0 has no netem$"), naming("node0"):
         raise MissingError("node0 has no netem")
+
+
+def test_timers_are_as_late_as_those_of_the_latest_machine() -> None:
+    assert timers_of({"node0": FACTS}) is Timers.KERNEL
+    assert timers_of({"node0": FACTS, "node1": replace(FACTS, cpu="UML")}) is Timers.GUEST

@@ -1,0 +1,121 @@
+"""A rack of three machines: User-Mode Linux guests, each with its own kernel, card, netem and Ray node.
+
+The head of the cluster is on this machine, and so is the process that drives it.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from results import load
+from results.reading.run import Run
+from testbed.substrate.probe import probe_guest
+from tests.support.rack.guest_cluster import GuestCluster, guest_cluster, nodes_of
+from tests.support.rack.power_off import power_off, power_on, start_run
+from tests.support.until import until_within
+from tests.support.workloads.reference_training import train_reference
+from workloads.model.gpt_config import GptConfig
+
+pytestmark = pytest.mark.measures
+
+MEMORY_MIB = 1536
+RUN_S = 300
+DATACENTERS = ("east", "central", "west")
+CONFIG = GptConfig(layers=3, hidden=64, context=32, heads=4, vocabulary=256)
+TRAINING = {"stages": 3, "microbatches": 2, "iterations": 3, "precision": "fp32", "learning_rate": 3e-4}
+TRAINED: dict[str, Any] = {
+    "name": "trained",
+    "topology": {
+        "datacenters": [{"name": name, "hosts": 1} for name in DATACENTERS],
+        "wan": {"latency": "40ms", "rate": "20Mbit"},
+    },
+    "model": {"layers": 3, "hidden": 64, "context": 32, "heads": 4, "vocabulary": 256},
+    "compute": {"kind": "torch", "device": "cpu", "checkpointing": False},
+    "training": TRAINING,
+    "variants": [{"name": "1f1b", "schedule": "1f1b"}],
+    "seed": 7,
+}
+
+LONGER = {
+    "name": "longer",
+    "topology": TRAINED["topology"],
+    "compute": {"forward": "40ms", "backward": "80ms", "activation": "64KiB"},
+    "training": {"microbatches": 4, "iterations": 10, "warmup": 1},
+    "variants": [{"name": name, "schedule": name} for name in ("1f1b", "gpipe")],
+}
+NODES = nodes_of(DATACENTERS)
+LOST = NODES[1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _offered() -> None:
+    offer = probe_guest()
+    if not offer.available:
+        pytest.skip(f"no User-Mode Linux: {offer.reason}")
+
+
+@pytest.fixture(scope="module")
+def rack() -> Iterator[GuestCluster]:
+    with guest_cluster(*NODES, memory_mib=MEMORY_MIB) as cluster:
+        yield cluster
+
+
+def written(folder: Path, document: dict[str, Any]) -> Path:
+    file = folder / "experiment.yaml"
+    file.write_text(json.dumps(document))
+    return file
+
+
+def ended(driver: "subprocess.Popen[str]") -> tuple[Run, str]:
+    """Wait for the end of a run, and return it, and what was logged."""
+    try:
+        output, errors = driver.communicate(timeout=RUN_S)
+    finally:
+        driver.kill()
+    print(errors)
+    assert driver.returncode == 0, errors
+    return load(Path(json.loads(output)["run"])), errors
+
+
+def test_torch_trains_over_the_machines_as_in_one_process_and_links_are_as_configured(
+    rack: GuestCluster, tmp_path: Path
+) -> None:
+    run, _ = ended(start_run(rack, written(tmp_path, TRAINED)))
+    assert run.manifest["rack_hosts"] == {"0": {f"{name}0": [f"{name}-0"] for name in DATACENTERS}}
+    boots = {facts["boot_id"] for facts in run.manifest["rack"]["machines"].values()}
+    assert len(boots) == len(DATACENTERS)
+    assert len(run.calibration) == 6
+    assert run.calibration.within_tolerance.all()
+    reference = train_reference(
+        CONFIG, pipelines=1, microbatches=2, iterations=3, seed=7, learning_rate=TRAINING["learning_rate"]
+    )
+    (trial,) = run.trials
+    assert trial.facts["losses"] == pytest.approx(reference.losses, rel=1e-5)
+
+
+def finished_trials(folder: Path) -> int:
+    return len([*folder.rglob("trial.json")])
+
+
+def test_a_machine_that_is_powered_off_ends_the_run_and_one_that_is_back_continues_it(
+    rack: GuestCluster, tmp_path: Path
+) -> None:
+    file = written(tmp_path, LONGER)
+    driver = start_run(rack, file)
+    try:
+        until_within(RUN_S, lambda: driver.poll() is not None or finished_trials(tmp_path) == 1)
+        end = power_off(rack, LOST.name, driver)
+    finally:
+        driver.kill()
+    print(end)
+    assert end.status == 4
+    assert f"{LOST.name} has left the rack" in end.last_line
+    assert "keeps 1 of 2 trials: the same command with --resume goes on" in end.last_line
+    power_on(rack, LOST)
+    run, log = ended(start_run(rack, file, "--resume"))
+    assert "2 trials, 1 of them finished before" in log
+    assert run.manifest["complete"]

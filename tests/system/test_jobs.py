@@ -1,0 +1,40 @@
+"""Two jobs train at once over one emulated WAN, in virtual time, as the simulator says."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from runner.planner.experiment_file import parse_experiment
+from runner.simulator.variant_simulation import simulate_variant
+from tests.support.runner.two_jobs import two_jobs
+from tests.system.inside_virtual_time import kernel_or_skip
+
+WANBED = [sys.executable, "-m", "runner.cli.command_line"]
+
+
+def test_jobs_at_once_slow_each_other_down_as_simulated(tmp_path: Path) -> None:
+    kernel_or_skip()
+    many = {"transport": {"connections": "auto"}}
+    variants = [{"name": "ours", "schedule": "1f1b"}, {"name": "theirs", "schedule": "1f1b", **many}]
+    document = two_jobs(
+        rate="400Mbit",
+        variants=variants,
+        compute={"forward": "10ms", "backward": "30ms", "activation": "512KiB", "gradient": "2MiB"},
+        training={"pipelines": 2, "stages": 2, "microbatches": 8, "iterations": 4, "warmup": 1},
+    )
+    file = tmp_path / "experiment.yaml"
+    file.write_text(yaml.safe_dump({**document, "clock": "virtual"}))
+    ended = subprocess.run(
+        [*WANBED, "run", str(file), "--json", "--runs", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    times_s = {row["variant"]: row["iteration_time_s"] for row in json.loads(ended.stdout)["summary"]}
+    (point,) = parse_experiment({"engine": "simulate", **document}, "file", tmp_path).points()
+    for variant in point.variants:
+        simulation = simulate_variant(point.topology, variant, point.iterations(variant))
+        assert times_s[variant.name] == pytest.approx(simulation.iteration_time_ns(1) / 1e9, rel=0.05)
+    assert times_s["ours beside theirs"] > times_s["ours"]

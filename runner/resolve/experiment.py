@@ -18,7 +18,7 @@ from runner.resolve.checks.changing_links import check_changes, check_changing_l
 from runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from runner.resolve.demand import NetworkDemand, network_demand
 from runner.resolve.faults.fault_resolution import FaultPlan, resolve_faults
-from runner.resolve.packet_draws import draws_packets
+from runner.resolve.packets.packet_draws import draws_packets
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config, profile_conditions
 from runner.resolve.variant_resolution import Choose, resolve_variants

@@ -18,7 +18,7 @@ from runner.experiment.sweep_points import SweepPointSpec
 from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
-from runner.resolve.packet_draws import is_impaired
+from runner.resolve.packets.packet_draws import is_impaired
 from runner.simulator.segments.validated_range import CONGESTION, beyond, configured_text, cubic_beyond
 from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.topology import Topology

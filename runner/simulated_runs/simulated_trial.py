@@ -16,7 +16,7 @@ from results.records.trial_columns import TrialCounters, TrialSpans
 from results.records.trial_id import TrialId
 from results.records.trial_tables import CHANGES_TABLE, LINK_TABLE, PREFILL_TABLE, TrialTable
 from runner.resolve.experiment import SweepPoint
-from runner.resolve.packet_draws import draws_packets
+from runner.resolve.packets.packet_draws import draws_packets
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
 from runner.runs.faults import TrialError

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from results.records.span_columns import Column, SpanColumns
 from results.records.span_log import NO_REQUEST
 from runner.resolve.connection_count import count_connections
-from runner.resolve.packet_draws import draws_packets
+from runner.resolve.packets.packet_draws import draws_packets
 from runner.resolve.prefill.prefill_forecast import planned_bubbles
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.deadlock import SimulationError

@@ -16,7 +16,7 @@ from results.reading.summaries.saturation import MachineLoad
 from results.reading.summaries.summary import calibrated_points
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import Experiment, SweepPoint
-from runner.resolve.packet_draws import draws_packets
+from runner.resolve.packets.packet_draws import draws_packets
 from runner.runs.not_modelled import links_without
 from runner.simulator.simulation import Simulate
 

@@ -364,7 +364,7 @@ def _leased(machines: Sequence[MachineHandle], orders: Mapping[str, MachineOrder
             with naming(machine.name):
                 # Followed from here on: its lease would not wait for a machine that takes longer.
                 leased = RackMachine(machine, machine.call("bring_up", orders[machine.name]))
-            ending.callback(_take_down, machine)
+            ending.callback(_take_down, leased)
             ending.callback(leased.close)
             return leased
 
@@ -373,8 +373,8 @@ def _leased(machines: Sequence[MachineHandle], orders: Mapping[str, MachineOrder
         yield {machine.name: each.result() for machine, each in zip(machines, pending, strict=True)}
 
 
-def _take_down(machine: MachineHandle) -> None:
-    # One that has gone has taken itself down, or does.
+def _take_down(machine: RackMachine) -> None:
+    # One that has gone has taken itself down, or does. The others do not wait until it fails to answer once more.
     with suppress(MachineLostError):
         machine.call("take_down")
 

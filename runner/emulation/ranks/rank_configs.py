@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner.resolve.checks.all_reduce_check import NCCL_SHARED, RING
 from runner.resolve.experiment import SweepPoint
-from runner.resolve.held_bytes import held_bytes
+from runner.resolve.packets.held_bytes import held_bytes
 from runner.resolve.placement import Pair, StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config

@@ -13,7 +13,7 @@ from ground.strict_model import InputError
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.connection_count import count_connections, tcp_settings
-from runner.resolve.packet_draws import is_impaired
+from runner.resolve.packets.packet_draws import is_impaired
 from runner.resolve.placement import Pair, Placement, StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import StageCosts

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from runner.resolve.held_bytes import held_bytes
-from runner.resolve.packet_draws import is_impaired
+from runner.resolve.packets.held_bytes import held_bytes
+from runner.resolve.packets.packet_draws import is_impaired
 from runner.resolve.placement import StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.event_queue import EventQueue

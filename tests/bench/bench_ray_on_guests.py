@@ -15,8 +15,7 @@ from results import load
 from results.reading.run import Run
 from testbed.substrate.probe import probe_guest
 from tests.support.rack.guest_cluster import GuestCluster, guest_cluster, nodes_of
-from tests.support.rack.power_off import power_off, power_on, start_run
-from tests.support.until import until_within
+from tests.support.rack.power_off import start_run
 from tests.support.workloads.reference_training import train_reference
 from workloads.model.gpt_config import GptConfig
 
@@ -40,15 +39,7 @@ TRAINED: dict[str, Any] = {
     "seed": 7,
 }
 
-LONGER = {
-    "name": "longer",
-    "topology": TRAINED["topology"],
-    "compute": {"forward": "40ms", "backward": "80ms", "activation": "64KiB"},
-    "training": {"microbatches": 4, "iterations": 10, "warmup": 1},
-    "variants": [{"name": name, "schedule": name} for name in ("1f1b", "gpipe")],
-}
 NODES = nodes_of(DATACENTERS)
-LOST = NODES[1]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -95,27 +86,3 @@ def test_torch_trains_over_the_machines_as_in_one_process_and_links_are_as_confi
     )
     (trial,) = run.trials
     assert trial.facts["losses"] == pytest.approx(reference.losses, rel=1e-5)
-
-
-def finished_trials(folder: Path) -> int:
-    return len([*folder.rglob("trial.json")])
-
-
-def test_a_machine_that_is_powered_off_ends_the_run_and_one_that_is_back_continues_it(
-    rack: GuestCluster, tmp_path: Path
-) -> None:
-    file = written(tmp_path, LONGER)
-    driver = start_run(rack, file)
-    try:
-        until_within(RUN_S, lambda: driver.poll() is not None or finished_trials(tmp_path) == 1)
-        end = power_off(rack, LOST.name, driver)
-    finally:
-        driver.kill()
-    print(end)
-    assert end.status == 4
-    assert f"{LOST.name} has left the rack" in end.last_line
-    assert "keeps 1 of 2 trials: the same command with --resume goes on" in end.last_line
-    power_on(rack, LOST)
-    run, log = ended(start_run(rack, file, "--resume"))
-    assert "2 trials, 1 of them finished before" in log
-    assert run.manifest["complete"]

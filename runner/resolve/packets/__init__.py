@@ -1,0 +1,1 @@
+"""What connections hold and what happens to single packets, as far as it follows from the experiment."""

@@ -27,7 +27,7 @@ STATUS = {
     "runner.runs.faults.TrialError": NO_DATA,
     "testbed.hosts.ping.MeasurementError": NO_DATA,
     "testbed.substrate.substrate.SubstrateError": NO_DATA,
-    "testbed.kernel.gateway_programming.ReadBackError": NO_DATA,
+    "testbed.kernel.qdiscs.read_back_error.ReadBackError": NO_DATA,
     "testbed.claims.cleaning.CleaningError": NO_DATA,
     "testbed.rack.machine_handle.MachineLostError": NO_DATA,
     "testbed.virtual_time.guest.GuestError": GUEST_STUCK,

@@ -32,6 +32,7 @@ class ExperimentFields(TypedDict, total=False):
     compute: Mapping[str, object]
     training: Mapping[str, object]
     variants: Sequence[Mapping[str, object]]
+    jobs: Sequence[Mapping[str, object]]
     prefill: Mapping[str, object] | None
     sweep: Mapping[str, object]
     repeats: int
@@ -39,6 +40,10 @@ class ExperimentFields(TypedDict, total=False):
     engine: Literal["emulate", "rack", "simulate"]
     clock: Literal["real", "virtual"]
     dilation: float | Literal["auto"]
+    fail: Sequence[Mapping[str, object]]
+    recovery: Literal["none", "restart"]
+    checkpoint_every: int
+    traces: Mapping[str, str]
 
 
 @dataclass(frozen=True)

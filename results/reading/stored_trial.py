@@ -60,13 +60,13 @@ class StoredTrial:
 
     @property
     def while_all_ran_ns(self) -> int | None:
-        """When the first of several jobs had done its last iteration, until which iterations count; None of one job."""
+        """Return when the first of several jobs had done its last iteration: until then they count; None of one job."""
         beside = self.facts.get("beside")
         return None if beside is None else int(beside["until_ns"])
 
     @property
     def faults(self) -> Mapping[str, Any] | None:
-        """What failed during the trial, and what it did about that; None if nothing was to fail and nothing did."""
+        """Return what failed in the trial, and what it did about that; None if nothing was to fail and nothing did."""
         faults: Mapping[str, Any] | None = self.facts.get("faults")
         return faults
 

@@ -20,7 +20,7 @@ from runner.emulation.jobs.training_at_once import train_at_once
 from runner.emulation.programs.program_trial import ProgramOutcome, run_program
 from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
-from runner.emulation.ranks.rank_processes import run_ranks
+from runner.emulation.ranks.rank_processes import RANK, run_ranks
 from runner.emulation.ranks.start_gate import start_gate
 from runner.emulation.ranks.trace_configs import configure_trace
 from runner.emulation.serving.prefill_measurement import measured_profile
@@ -48,8 +48,7 @@ from testbed.virtual_time.repeatability import wait_for_whole_second
 from workloads.prefill.prefill_profile import UNMEASURED
 from workloads.serving.serving_configs import GpuServingConfig
 
-RANK, BASELINE_RANK = "workloads.rank", "workloads.baselines.torch_rank"
-TRACE_RANK = "workloads.trace_replay.trace_rank"
+BASELINE_RANK, TRACE_RANK = "workloads.baselines.torch_rank", "workloads.trace_replay.trace_rank"
 
 
 @dataclass(frozen=True)

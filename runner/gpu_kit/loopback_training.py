@@ -14,7 +14,8 @@ import numpy as np
 from results.records.span_log import SpanLogContents, read_span_log
 from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
-from runner.emulation.trial import BASELINE_RANK, RANK, mean_losses
+from runner.emulation.ranks.rank_processes import RANK
+from runner.emulation.trial import BASELINE_RANK, mean_losses
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from testbed.network.address_book import AddressBook

@@ -12,7 +12,7 @@ from runner.emulation.faults.attempt import Attempt, kept
 from runner.emulation.faults.fault_facts import fault_facts
 from runner.emulation.faults.injection import FaultInjector, injecting
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
-from runner.emulation.ranks.rank_processes import RankEnd, RanksFailedError, run_ranks
+from runner.emulation.ranks.rank_processes import RANK, RankEnd, RanksFailedError, run_ranks
 from runner.emulation.ranks.start_gate import start_gate
 from runner.resolve.connection_count import count_connections
 from runner.resolve.experiment import SweepPoint
@@ -20,8 +20,6 @@ from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.running_testbed import RunningTestbed
 from workloads.checkpoints import CheckpointConfig, checkpoint_files, last_restart
 from workloads.rank_config import RankConfig
-
-RANK = "workloads.rank"
 
 
 @dataclass(frozen=True)

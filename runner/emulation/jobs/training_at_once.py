@@ -7,7 +7,7 @@ from pathlib import Path
 
 from results.records.span_log import read_span_log
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
-from runner.emulation.ranks.rank_processes import run_ranks
+from runner.emulation.ranks.rank_processes import RANK, run_ranks
 from runner.emulation.ranks.start_gate import start_gate
 from runner.resolve.connection_count import count_connections
 from runner.resolve.dilation import undilated_ns
@@ -15,8 +15,6 @@ from runner.resolve.experiment import SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.running_testbed import RunningTestbed
 from workloads.rank_config import RankConfig
-
-RANK = "workloads.rank"
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,8 @@ def use_tcp_of_jobs(testbed: RunningTestbed, variant: ResolvedVariant) -> None:
     """
     if not variant.beside:
         testbed.use_tcp(variant.tcp)
-    for each in variant.at_once if variant.beside else ():
+        return
+    for each in variant.at_once:
         testbed.use_tcp(each.tcp, {place.host.name for place in each.placement.places})
 
 

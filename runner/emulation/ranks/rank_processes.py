@@ -14,6 +14,9 @@ from testbed.hosts.process_group import ProcessGroup
 from testbed.kernel.inside import in_virtual_time
 from testbed.running_testbed import RunningTestbed
 
+RANK = "workloads.rank"
+"""The module that every rank of ours runs."""
+
 _LOOK_S, _LOOK_VIRTUAL_S = 0.05, 1.0
 """The time between two calls of ``meanwhile``; in virtual time there is no machine to watch, and every look costs."""
 _GRACE_S = 12.0

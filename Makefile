@@ -12,7 +12,7 @@ SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 tested = $(ROOT) $(PYTEST) $(1) $(2) || { [ $$? -eq 1 ] && echo "make: the tests that failed, once more and alone:" && \
   $(ROOT) $(PYTEST) --last-failed --last-failed-no-failures=none $(2); }
 
-.PHONY: demo paper program test test-pure compiled virtual gpu-kit lint bench root clean
+.PHONY: demo paper bad-days program test test-pure compiled virtual gpu-kit lint bench root clean
 
 # If links or machine were not as they should be, wanbed's last line says so, and make adds its own "Error 1" below it.
 demo: root
@@ -23,6 +23,12 @@ demo: root
 paper: root virtual
 	./setup.sh demo
 	$(ROOT) .venv/bin/python -m runner.paper
+
+# How Atlas, Varuna and 1F1B fare when the WAN is not what it was planned for: docs/bad-days.md. Virtual time takes most
+# of its forty minutes; what was finished before is not run again.
+bad-days: root virtual
+	./setup.sh demo
+	$(ROOT) .venv/bin/python -m runner.bad_days
 
 # A training program over an emulated WAN: PROGRAM is ddp, fsdp2, torchft-diloco, accelerate-tiny or deepspeed-zero. Its
 # exact versions are installed first; what they bring to .venv/bin is on the program's PATH.

@@ -77,6 +77,18 @@ def test_a_rack_leads_to_the_plan_that_one_process_would(
     assert json.loads(spread.stdout) == json.loads(alone.stdout)
 
 
+def test_python_spreads_simulations_and_plans_over_a_rack_too(two_nodes: RayCluster, file: Path) -> None:  # noqa: F811
+    script = f"""
+import wanbed
+planned = wanbed.Experiment.from_file({str(file)!r}, {{"compute.gradient": "8MiB", "sweep": {{}}}})
+plans = [wanbed.plan(planned, search="greedy", rack=rack)[0] for rack in (None, {two_nodes.address!r})]
+assert plans[0] == plans[1]
+assert wanbed.simulate({str(file)!r}, runs={str(file.parent / "runs")!r}, rack={two_nodes.address!r}).complete
+"""
+    done = two_nodes.run_driver("-c", script)
+    assert done.returncode == 0, done.stderr
+
+
 def test_jobs_and_a_rack_exclude_each_other(two_nodes: RayCluster, file: Path) -> None:  # noqa: F811
     done = wanbed(two_nodes, "simulate", file, "--jobs", 2, "--rack", two_nodes.address)
     assert done.returncode == 2

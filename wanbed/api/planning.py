@@ -14,6 +14,8 @@ from runner.planner.effort import Limits, seconds_limit
 from runner.planner.planning import Plan, SearchName
 from runner.planner.planning import plan as plan_task
 from runner.planner.planning_task import planned_points, planning_task, position_to_plan
+from runner.planner.pricing import Spread
+from runner.rack.simulations.pools import plan_spread
 from runner.resolve.written_variant import WrittenVariant
 from runner.runs.not_modelled import left_out_of_plan, plan_without
 from wanbed.api.argument_names import options_as_arguments
@@ -72,12 +74,14 @@ def plan(
     search: SearchName = "better",
     simulations: int | None = None,
     time_limit: str | None = None,
+    rack: str | None = None,
 ) -> tuple[VariantPlan, ...]:
     """Plan one variant of an experiment, or of that of a file: a plan for each sweep point, one without a sweep.
 
     ``variant`` is by default the first with schedule atlas, or the first of all. ``search``, ``simulations`` and
-    ``time_limit``, like "60s", are those of the command, but there is no limit of time by default. Raise InputError if
-    there is no such variant, or none of its placements fits, and NothingPricedError if the time did not suffice.
+    ``time_limit``, like "60s", are those of the command, but there is no limit of time by default. With ``rack``, the
+    address of a Ray cluster, HOST:PORT, candidates are simulated on its machines. Raise InputError if there is no such
+    variant, or none of its placements fits, and NothingPricedError if the time did not suffice.
     """
     if search not in get_args(SearchName):
         raise InputError(f"search {search}: there are {list_text(list(get_args(SearchName)))}")
@@ -87,18 +91,25 @@ def plan(
         for line in left_out_of_plan(points):
             _log(line)
         limits = Limits(simulations, None if time_limit is None else seconds_limit(time_limit))
-        return tuple(_planned(written, point, variant, search, limits) for point in points)
+        with plan_spread(rack, _log) as spread:
+            return tuple(_planned(written, point, variant, search, limits, spread=spread) for point in points)
 
 
 def _planned(
-    written: WrittenExperiment, point: SweepPointSpec, variant: str | None, search: SearchName, limits: Limits
+    written: WrittenExperiment,
+    point: SweepPointSpec,
+    variant: str | None,
+    search: SearchName,
+    limits: Limits,
+    *,
+    spread: Spread | None,
 ) -> VariantPlan:
     position = position_to_plan(point, variant)
     name = point.spec.variants[position].name
     with prefixed(f"{point.source}: "):
         variant_written = WrittenVariant(point.spec, position, point.topology, written.directory, point.values)
         task = planning_task(variant_written, pipelines=None)
-        found = plan_task(task, search, limits=limits, runners_up=_RUNNERS_UP, explained=True)
+        found = plan_task(task, search, limits=limits, runners_up=_RUNNERS_UP, spread=spread, explained=True)
     if found.ended_by is not None:
         raise found.ended_by
     without = not_modelled_text(plan_without(point.spec, point.topology, [name]))

@@ -12,7 +12,7 @@ from ground.strict_model import InputError
 from results import load
 from results.reading.run import Run
 from results.reading.summaries.summary_table import write_summary
-from runner.simulated_runs.process_pool import ProcessPool
+from runner.rack.simulations.pools import check_jobs, simulation_pool
 from runner.simulated_runs.simulated_run import simulated_run
 from wanbed.api.argument_names import options_as_arguments
 from wanbed.api.experiment import Experiment, WrittenExperiment, written_experiment
@@ -26,25 +26,34 @@ def simulate(
     *,
     runs: str | PathLike[str] = "runs",
     jobs: int | None = None,
+    rack: str | None = None,
     resume: bool = False,
     progress: bool = False,
 ) -> Run:
     """Simulate an experiment, or that of a file, as discrete events. Return the run, whose folder is below ``runs``.
 
     ``jobs`` trials are simulated at a time, by default one for each core; with schedules that this script or notebook
-    defines itself, one. ``resume`` continues the last unfinished run. ``progress`` shows it on standard error. Raise
-    InputError for what cannot be simulated, SimulationError for a schedule that fails or deadlocks, TrialError if a
-    process is killed.
+    defines itself, one. With ``rack``, the address of a Ray cluster, HOST:PORT, they are simulated on its machines, as
+    many at a time as it has CPUs. ``resume`` continues the last unfinished run. ``progress`` shows it on standard
+    error. Raise InputError for what cannot be simulated, SimulationError for a schedule that fails or deadlocks,
+    TrialError if a process is killed.
     """
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs: {jobs} is below 1")
     written = written_experiment(experiment)
-    return simulated(written, Path(runs), jobs=jobs, resume=resume, progress=progress)
+    return simulated(written, Path(runs), jobs=jobs, rack=rack, resume=resume, progress=progress)
 
 
-def simulated(written: WrittenExperiment, runs: Path, *, jobs: int | None, resume: bool, progress: bool) -> Run:
+def simulated(
+    written: WrittenExperiment, runs: Path, *, jobs: int | None, rack: str | None = None, resume: bool, progress: bool
+) -> Run:
     """Simulate what is written, with the arguments of ``simulate``, and return the run."""
     if in_this_program(written.spec):
+        if rack is not None:
+            raise InputError(
+                "rack: its machines cannot import a schedule that this script or notebook defines itself: move it to a "
+                "module that they have, or leave rack out"
+            )
         if jobs not in {None, 1}:
             raise InputError(
                 f"jobs: {jobs} processes cannot import a schedule that this script or notebook defines itself: move it "
@@ -52,8 +61,10 @@ def simulated(written: WrittenExperiment, runs: Path, *, jobs: int | None, resum
             )
         jobs = 1
     with options_as_arguments(), progress_stream(progress) as stream:
+        check_jobs(jobs, rack)
         experiment = written.resolved("simulate")
-        path = simulated_run(experiment, runs, resume=resume, pool=ProcessPool(jobs), log=log, stream=stream)
+        with simulation_pool(jobs, rack, log) as pool:
+            path = simulated_run(experiment, runs, resume=resume, pool=pool, log=log, stream=stream)
     return loaded(path)
 
 

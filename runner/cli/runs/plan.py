@@ -11,7 +11,6 @@ from results.text.number_text import list_text
 from runner.cli.arguments import AsJson, ExperimentFile, Overrides
 from runner.cli.exit_status import fail, one_line_errors
 from runner.cli.outcome import log
-from runner.cli.pools import plan_spread
 from runner.cli.rack_options import RackAddress
 from runner.cli.runs.plan_output import Planned, Unplanned, document, print_plan
 from runner.cli.runs.plan_progress import PlanProgress
@@ -22,6 +21,7 @@ from runner.planner.planning import SearchName, most_promising, plan
 from runner.planner.planning_task import planned_points, planning_task, position_to_plan
 from runner.planner.pricing import Spread
 from runner.planner.search import NothingPricedError
+from runner.rack.simulations.pools import plan_spread
 from runner.resolve.written_variant import WrittenVariant
 from runner.runs.cut_connections import cut_line, cuts_of
 from runner.runs.faults import NO_DATA

@@ -20,13 +20,13 @@ from runner.cli.arguments import (
 )
 from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import check_trials, list_trials, log, show_outcome
-from runner.cli.pools import simulation_pool
 from runner.cli.rack_options import RACK, HostsPerMachine, OverlayName, Queue, RackAddress, with_engine
 from runner.cli.user_namespace import enter_user_namespace_for
 from runner.emulation.emulated_run import emulated_run
 from runner.emulation.network_choice import source_of
 from runner.emulation.virtual.virtual_run import InsideError
 from runner.planner.experiment_file import load_experiment
+from runner.rack.simulations.pools import simulation_pool
 from runner.runs.faults import OUTSIDE_TOLERANCE
 from runner.simulated_runs.simulated_run import simulated_run
 

@@ -10,9 +10,9 @@ from ground.strict_model import InputError
 from runner.cli.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides, Resume, RunsFolder, path_of
 from runner.cli.exit_status import one_line_errors
 from runner.cli.outcome import list_trials, log, show_outcome
-from runner.cli.pools import check_jobs, simulation_pool
 from runner.cli.rack_options import RackAddress
 from runner.planner.experiment_file import load_experiment
+from runner.rack.simulations.pools import check_jobs, simulation_pool
 from runner.simulated_runs.simulated_run import simulated_run
 
 

@@ -146,3 +146,15 @@ def test_a_rack_is_named_by_its_address() -> None:
         wanbed.run(experiment(), rack="10.0.0.1:6379", overlay="wireguard")
     with pytest.raises(wanbed.InputError, match=r"rack '10\.0\.0\.1': give HOST:PORT of the cluster's head"):
         wanbed.run(experiment(), rack="10.0.0.1")
+    with pytest.raises(wanbed.InputError, match=r"rack '10\.0\.0\.1': give HOST:PORT of the cluster's head"):
+        wanbed.simulate(experiment(), rack="10.0.0.1")
+    with pytest.raises(wanbed.InputError, match=r"rack '10\.0\.0\.1': give HOST:PORT of the cluster's head"):
+        wanbed.plan(experiment(), rack="10.0.0.1")
+    with pytest.raises(wanbed.InputError, match="jobs: with rack as many trials run at a time as the rack has CPUs"):
+        wanbed.simulate(experiment(), rack="10.0.0.1:6379", jobs=2)
+
+
+def test_machines_of_a_rack_cannot_import_a_schedule_of_the_script_itself() -> None:
+    of = experiment(variants=[{"name": "v", "schedule": "__main__:Mine"}])
+    with pytest.raises(wanbed.InputError, match="rack: its machines cannot import a schedule that this script"):
+        wanbed.simulate(of, rack="10.0.0.1:6379")

@@ -32,6 +32,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "workloads.checkpoints",
         "workloads.config_file",
         "workloads.start_gate",
+        "workloads.synchronization",
     ),
     ("workloads.profiles", "workloads.programs", "workloads.schedules", "workloads.trace", "workloads.transport"),
     ("workloads.compute", "workloads.chunk_transport"),

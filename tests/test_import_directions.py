@@ -32,6 +32,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "workloads.checkpoints",
         "workloads.config_file",
         "workloads.start_gate",
+        "workloads.synchronization",
     ),
     (
         "workloads.profiles",

@@ -21,6 +21,7 @@ from workloads.prefill.service_config import ServiceConfig
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import CellPlan, options_for
 from workloads.schedules.virtual.virtual_stages import VirtualStages
+from workloads.synchronization.synchronization import Synchronization
 from workloads.trace.replayed_trace import ReplayedTrace
 from workloads.transport.ring.buckets import bucket_count, cut_buckets
 
@@ -55,7 +56,9 @@ class ResolvedVariant:
     simulation draws for single packets. ``iterations`` replaces the experiment's,
     None where it does not. ``beside`` are the variants of other jobs that run at the same time, as they are alone, in
     order of the jobs; ``job`` is the own one's name, None without jobs, and ``turn`` its position among all of them,
-    and ``alone`` what it is called where it runs alone, "" where it does.
+    and ``alone`` what it is called where it runs alone, "" where it does. ``synchronization`` says when replicas
+    exchange pseudo-gradients, None where they sum gradients in every iteration. With it, ``schedule`` is that within
+    each replica, and no gradient is all-reduced.
     """
 
     spec: VariantSpec
@@ -81,6 +84,7 @@ class ResolvedVariant:
     job: str | None = None
     turn: int = 0
     alone: str = ""
+    synchronization: Synchronization | None = None
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from workloads.transport.peer import Peer
+from workloads.transport.star.star_config import StarConfig
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class LinksConfig:
       the cell mates, and the previous and next rank of the ring.
     - ``ring``: the ranks of all replicas of the stage in ring order, empty if there is one replica only.
     - ``microbatches``, ``iterations``: the number of each; a message beyond them is refused.
+    - ``star``: the star over which the replicas of the stage sum, None where they do not.
     - ``first_iteration``: the one that the rank begins with; transfers of earlier ones are over.
     - ``window_bytes``: the receive window of each connection, None to let the kernel choose it.
     - ``ring_connections``: the most connections between two ranks of the ring, the same at all of its ranks, because
@@ -96,6 +98,7 @@ class LinksConfig:
     exchanges: tuple[ExchangeConfig, ...] = ()
     buckets: int = 0
     first_iteration: int = 0
+    star: StarConfig | None = None
 
     def __post_init__(self) -> None:
         if self.window_bytes is not None and self.window_bytes < 1:
@@ -113,6 +116,7 @@ class LinksConfig:
         for exchange in self.exchanges:
             self._need_peer("exchanges", exchange.rank)
         self._check_ring()
+        self._check_star()
 
     @property
     def ring_neighbours(self) -> tuple[int, int] | None:
@@ -166,6 +170,14 @@ class LinksConfig:
                     f"{name}.outgoing_turns: not every microbatch of the pipelines {pipelines.start} to "
                     f"{pipelines.stop - 1} once"
                 )
+
+    def _check_star(self) -> None:
+        if self.star is None:
+            return
+        if self.rank not in self.star.ranks:
+            raise ValueError(f"star: rank {self.rank} itself is not in it")
+        for rank in self.star.peers_of(self.rank):
+            self._need_peer("star", rank)
 
     def _check_ring(self) -> None:
         if self.buckets and not self.ring:

@@ -63,8 +63,8 @@ class FrameHeader(NamedTuple):
     """The header of a frame. A chunk has ``length`` bytes, at ``offset`` of the ``total_bytes`` of its transfer.
 
     ``owner`` is the pipeline whose transfer it is. ``number`` is the microbatch, the ring step of a segment, or the
-    count of parts in a PART, whose ``iteration`` counts the sums. CREDIT has the kind of chunk in ``number``, the count in
-    ``total_bytes``, and zero in the other fields. LAST_OWN and SHUTDOWN have zero in all fields.
+    count of parts in a PART, whose ``iteration`` counts the sums. CREDIT has the kind of chunk in ``number``, the count
+    in ``total_bytes``, and zero in the other fields. LAST_OWN and SHUTDOWN have zero in all fields.
     """
 
     kind: FrameKind

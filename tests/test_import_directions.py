@@ -36,7 +36,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     ("workloads.profiles", "workloads.programs", "workloads.schedules", "workloads.trace", "workloads.transport"),
     ("workloads.compute", "workloads.chunk_transport"),
-    ("workloads.inference", "workloads.baselines"),
+    ("workloads.inference", "workloads.baselines", "workloads.replica_synchronization"),
     ("workloads.collective", "workloads.prefill", "workloads.profiling"),
     ("workloads.serving",),
     ("workloads.rank_config",),

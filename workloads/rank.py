@@ -72,7 +72,8 @@ def run_rank(config: RankConfig) -> None:
     worker = None if gpu is None else _make_worker(config, gpu)
     sockets = rendezvous.rendezvous(config.rendezvous_timeout_ns)
     events: SimpleQueue[Event] = SimpleQueue()
-    ring_events: RingEvents | None = SimpleQueue() if config.links.buckets else None
+    apart = config.links.buckets or config.links.synchronizations is not None
+    ring_events: RingEvents | None = SimpleQueue() if apart else None
 
     def report(event: Event) -> None:
         # The main thread may compute for long. Buffers that it does not read would accumulate until it is done.

@@ -11,6 +11,7 @@ from workloads.compute.backends.backend import Computation
 from workloads.compute.device.copy_thread import CopyThread
 from workloads.message import Message
 from workloads.rank_config import RankConfig
+from workloads.replica_synchronization import ReplicaSynchronization
 from workloads.schedules.action import Action
 from workloads.schedules.schedule import Schedule, ScheduleError, create_schedule
 from workloads.schedules.virtual.virtual_stages import VirtualStages
@@ -39,7 +40,7 @@ class Rank:
 
     ``gpu``: the GPU that ``computation`` shares, which is notified when the rank waits for messages; None if it shares
     none. ``all_reduce`` sums the gradients on the device, instead of the ring over the transport; None for the ring.
-    Where the ring sums buckets, its events are in ``ring_events`` and not in ``events``.
+    Where the ring sums buckets or synchronises replicas, its events are in ``ring_events`` and not in ``events``.
     """
 
     def __init__(
@@ -65,9 +66,22 @@ class Rank:
         self._ring = RingAllReduce(config.links, transport) if config.links.ring else None
         self._in_buckets, self._unsummed = computation.in_buckets, 0
         self._bucket_ring: BucketRing | None = None
-        if self._ring is not None and ring_events is not None:
+        self._replicas: ReplicaSynchronization | None = None
+        self._applied_after = 0
+        if self._ring is not None and ring_events is not None and config.links.buckets:
             element_bytes = computation.element_bytes
             self._bucket_ring = BucketRing(self._ring, ring_events, element_bytes, compute.add, events.put)
+        synchronization, synchronized = config.compute.synchronization, computation.synchronized
+        if self._ring is not None and ring_events is not None and synchronization is not None:
+            assert synchronized is not None
+            self._replicas = ReplicaSynchronization(
+                synchronization,
+                synchronized,
+                self._ring,
+                ring_events,
+                report=events.put,
+                iterations=config.iterations,
+            )
         self._element_bytes = computation.element_bytes
         self._log = SpanLog(
             Path(config.span_log),
@@ -97,6 +111,7 @@ class Rank:
             self._iteration = iteration
             self._run_iteration(self._begin_iteration())
             self._update()
+            self._synchronize()
             if self._checkpoints is not None:
                 self._checkpoints.finished(iteration)
             self._record_computed()
@@ -105,6 +120,8 @@ class Rank:
         self._schedule = None
         if self._bucket_ring is not None:
             self._bucket_ring.close()
+        if self._replicas is not None:
+            self._replicas.close()
         if self._copy_thread is not None:
             self._copy_thread.close()
         self._transport.close()
@@ -185,9 +202,10 @@ class Rank:
 
     def _update(self) -> None:
         """All-reduce the gradients over the replicas, then run the optimizer."""
-        gradients = self._compute.gradients() if self._all_reduce is None and self._bucket_ring is None else None
-        while self._unsummed:
-            self._handle(self._next_event())
+        elsewhere = self._all_reduce is not None or self._bucket_ring is not None or self._replicas is not None
+        gradients = None if elsewhere else self._compute.gradients()
+        if self._bucket_ring is not None:
+            self._await_summed()
         if self._all_reduce is not None:
             self._sum_on_device(self._all_reduce)
         if self._ring is not None and gradients is not None:
@@ -211,6 +229,25 @@ class Rank:
             self._computed.append(Span("optimizer", self._iteration, NO_MICROBATCH, *updated))
         if (loss := self._compute.loss()) is not None:
             self._log.record_loss(self._iteration, loss)
+
+    def _synchronize(self) -> None:
+        """Begin the synchronisation of replicas that begins after this iteration, and apply the one that ends here."""
+        replicas, iteration = self._replicas, self._iteration
+        if replicas is None:
+            return
+        computed: list[tuple[int, int] | None] = []
+        if (begun := replicas.begin(iteration)) is not None:
+            self._unsummed += 1
+            self._applied_after, encoded = begun
+            computed.append(encoded)
+        if replicas.applies(iteration):
+            self._await_summed()
+            computed.append(replicas.apply())
+        self._computed += [Span("optimizer", iteration, NO_MICROBATCH, *each) for each in computed if each is not None]
+
+    def _await_summed(self) -> None:
+        while self._unsummed:
+            self._handle(self._next_event())
 
     def _sum_on_device(self, all_reduce: "DeviceAllReduce") -> None:
         start_ns, self._summed = time.monotonic_ns(), False
@@ -251,7 +288,8 @@ class Rank:
             case BucketSummed():
                 self._unsummed -= 1
                 times_ns = event.start_ns, event.end_ns
-                self._record(Span("all_reduce", self._iteration, NO_MICROBATCH, *times_ns, event.size_bytes))
+                iteration = self._iteration if self._replicas is None else self._applied_after
+                self._record(Span("all_reduce", iteration, NO_MICROBATCH, *times_ns, event.size_bytes))
             case Sent():
                 self._unsent -= 1
                 self._compute.sent(event.message)

@@ -7,8 +7,12 @@ which one is synchronised at a time, beside further iterations (arXiv 2501.18512
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from workloads.synchronization.wire.wire_format import WireFormat
+
+DILOCO: Final = "diloco"
+"""The name of this way to train, where an experiment has a schedule's."""
 
 
 class Topology(StrEnum):

@@ -64,11 +64,15 @@ class SegmentsSent:
 
 @dataclass(frozen=True, slots=True)
 class BucketSummed:
-    """A bucket of gradients holds the sum over all replicas. The all-reduce began when the replica took part."""
+    """A bucket of gradients, or of what replicas synchronise, holds the sum over ``parts`` of them.
+
+    The sum began when this replica took part.
+    """
 
     start_ns: int
     end_ns: int
     size_bytes: int
+    parts: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,8 @@ class LinksConfig:
       all must cut the data alike.
     - ``buckets``: how many buckets the gradients are all-reduced in, one after the other, while the last backward of an
       iteration computes. 0: they are all-reduced as one, after it.
+    - ``synchronizations``: how many all-reduces of pseudo-gradients there are in all iterations. None where the ring
+      sums gradients.
     - ``exchanges``: the messages of a trace, which go between any two ranks. There are then no boundaries.
 
     Raises ValueError naming the field.
@@ -98,6 +100,7 @@ class LinksConfig:
     exchanges: tuple[ExchangeConfig, ...] = ()
     buckets: int = 0
     first_iteration: int = 0
+    synchronizations: int | None = None
     star: StarConfig | None = None
 
     def __post_init__(self) -> None:
@@ -129,6 +132,8 @@ class LinksConfig:
     @property
     def all_reduces(self) -> int:
         """The number of all-reduces over the ring in all iterations."""
+        if self.synchronizations is not None:
+            return self.synchronizations
         return self.iterations * max(self.buckets, 1)
 
     def _check_peers(self) -> None:
@@ -182,6 +187,8 @@ class LinksConfig:
     def _check_ring(self) -> None:
         if self.buckets and not self.ring:
             raise ValueError(f"buckets: {self.buckets}, and there is no ring to sum them in")
+        if self.synchronizations is not None and (self.buckets or not self.ring):
+            raise ValueError("synchronizations: they need a ring that sums no buckets of gradients")
         if not self.ring:
             return
         if len(set(self.ring)) != len(self.ring) or len(self.ring) < 2:

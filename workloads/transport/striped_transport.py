@@ -42,7 +42,7 @@ class StripedTransport:
         blank: bool = False,
     ) -> None:
         self.blank = blank
-        self._pool = pool
+        self.pool = pool
         self._report = report
         self._routes = Routes(config, sockets, pool, report, blank=blank)
         self._requests: deque[Callable[[], object]] = deque()
@@ -86,11 +86,11 @@ class StripedTransport:
 
     def take(self, size_bytes: int) -> memoryview:
         """Return a buffer like that of a received message, for one that this rank hands over to itself."""
-        return self._pool.take(size_bytes)
+        return self.pool.take(size_bytes)
 
     def give_back(self, payload: memoryview) -> None:
         """Return the payload of a Received or SegmentReceived event to the pool, for the next message."""
-        self._pool.give_back(payload)
+        self.pool.give_back(payload)
 
     def open_ring(self, window: int) -> None:
         """Let at most ``window`` chunks of ring segments be at the next replica or on their way there."""

@@ -135,6 +135,8 @@ def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig,
         deterministic=compute.deterministic,
         virtual=variant.virtual,
         chunks=variant.chunk_costs(place.stage, setting.dilation),
+        synchronization=variant.synchronization,
+        fragments_bytes=variant.fragments_bytes(place.stage),
     )
 
 
@@ -144,6 +146,7 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
     whole = variant.virtual is None
     sums = any(variant.work.gradient_bytes) and variant.transport.all_reduce == RING
     overlaps = variant.overlaps_all_reduce and variant.work.gradient_bytes[place.stage] > 0
+    synchronized = variant.synchronization
     return LinksConfig(
         rank=rank,
         pipeline=place.pipeline,
@@ -158,6 +161,7 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
         window_bytes=None if setting.models_tcp else variant.tcp.in_flight_bytes,
         exchanges=() if whole else _exchanges(variant, setting, place),
         buckets=len(variant.buckets_bytes(place.stage)) if overlaps else 0,
+        synchronizations=None if synchronized is None else synchronized.count(point.iterations(variant)),
     )
 
 

@@ -56,10 +56,11 @@ class Gathering:
         """Handle an event of the transport. May be called by any thread."""
         self._events.put(event)
 
-    def close(self) -> None:
-        """End the thread, once it has handled all events so far."""
+    def close(self) -> int:
+        """End the thread, once it has handled all events so far. Return how many parts came after the last sum."""
         self._events.put(None)
         self._thread.join()
+        return len(self._rounds.dropped)
 
     def _run(self) -> None:
         try:

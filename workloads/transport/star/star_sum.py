@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 
-from workloads.transport.event import PartReceived, PartSent, StarEvent
+from workloads.transport.event import PartReceived, PartSent
 from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.peer import TransportError
 from workloads.transport.star.gathering import Gathering
 from workloads.transport.striped_transport import StripedTransport
-
-Add = Callable[[memoryview, memoryview], None]
 
 
 class StarSums:
@@ -26,11 +24,11 @@ class StarSums:
         self._sums: dict[int, PartReceived] = {}
         self._leaving: dict[int, memoryview] = {}
 
-    def handle(self, event: StarEvent) -> None:
+    def handle(self, event: PartReceived | PartSent) -> None:
         """Handle an event of the star from the rank's queue."""
         if isinstance(event, PartSent):
             self._pool.give_back(self._leaving.pop(event.number))
-        elif isinstance(event, PartReceived):
+        else:
             self._sums[event.number] = event
 
     def run(self, number: int, data: memoryview, await_event: Callable[[], None]) -> int:
@@ -60,8 +58,3 @@ class StarSums:
         if self._gathering is None:
             self._pool.give_back(found.payload)
         return found.parts
-
-    def finish(self, await_event: Callable[[], None]) -> None:
-        """Wait until the last part has left."""
-        while self._leaving:
-            await_event()

@@ -81,7 +81,6 @@ class Replica:
                 if begin is not None and number in begin:
                     assert begin[number].wait(PATIENCE_S)
                 parts.append(self.sums.run(number, memoryview(array).cast("B"), self.await_event))
-            self.sums.finish(self.await_event)
             self.transport.close()
             while not self.closed:
                 self.await_event()

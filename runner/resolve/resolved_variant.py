@@ -22,7 +22,7 @@ from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import CellPlan, options_for
 from workloads.schedules.virtual.virtual_stages import VirtualStages
 from workloads.synchronization.fragments import fragments_bytes
-from workloads.synchronization.synchronization import Synchronization
+from workloads.synchronization.synchronization import Synchronization, Topology
 from workloads.trace.replayed_trace import ReplayedTrace
 from workloads.transport.ring.buckets import bucket_count, cut_buckets
 
@@ -209,6 +209,18 @@ class ResolvedVariant:
         each = self.synchronization
         return () if each is None else fragments_bytes(self.parameters[stage], each.fragments, each.wire)
 
+    @property
+    def is_star(self) -> bool:
+        """Whether replicas synchronise over a star, whose first replica gathers."""
+        return self.synchronization is not None and self.synchronization.topology is Topology.STAR
+
+    def summing_pairs(self, stage: int) -> tuple[Pair, ...]:
+        """Return the replicas of a stage that exchange what they sum: neighbours in a ring, or the star's."""
+        if not self.is_star:
+            return self.placement.ring_pairs(stage)
+        first, *others = self.placement.replicas(stage)
+        return tuple((first, other) for other in others)
+
     def shares(self, boundary: int) -> bool:
         """Return whether transfers over that boundary use the node pairs of the whole DP-cell."""
         return self.pipelines_per_cell > 1 and self.placement.crosses_wan(boundary)
@@ -226,8 +238,8 @@ class ResolvedVariant:
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs of places whose ranks have connections to each other, lower rank first, each pair once.
 
-        These hold neighbour stages, or virtual stages; are cell mates that forward each other's transfers; or are
-        neighbours in a stage's ring of replicas. Of a program's processes each is taken to exchange with the next one;
+        These hold neighbour stages, or virtual stages; are cell mates that forward each other's transfers; or exchange
+        what a stage's replicas sum. Of a program's processes each is taken to exchange with the next one;
         in a trace, ranks that send to each other and neighbours in a group's ring do.
         """
         placement, places = self.placement, self.placement.places
@@ -244,8 +256,8 @@ class ResolvedVariant:
                     mates = [placement.rank(replicas[pipeline]) for pipeline in self.cell(first)]
                     found |= set(combinations(mates, 2))
             if any(self.work.gradient_bytes) or self.is_baseline or self.program is not None:
-                ring = [placement.rank(place) for place in placement.ring(stage)]
-                found |= {(min(pair), max(pair)) for pair in pairwise([*ring, *ring[:1]])}
+                summing = [(placement.rank(one), placement.rank(other)) for one, other in self.summing_pairs(stage)]
+                found |= {(min(pair), max(pair)) for pair in summing}
         return tuple((places[one], places[other]) for one, other in sorted(found))
 
     @cached_property

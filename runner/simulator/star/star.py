@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.network import Ends, Network
 from runner.simulator.rings.shared_ring import Done
 from runner.tcp.channel import Channel
 from testbed.network.flow_model.striping import Striping
@@ -136,9 +135,3 @@ class Star:
         self._waiting[position] = None
         self._there[position].remove(number)
         done(ready_ns, now_ns)
-
-
-def star_ends(network: Network, stage: int) -> list[Ends]:
-    """Return the two places of each way of a stage's star: from every other replica to the first, then back."""
-    first, *others = network.variant.placement.replicas(stage)
-    return [*((other, first) for other in others), *((first, other) for other in others)]

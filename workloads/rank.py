@@ -30,15 +30,19 @@ from workloads.start_gate import wait_at_gate
 from workloads.transport.event import (
     Event,
     Failed,
+    PartReceived,
+    PartSent,
     Received,
+    ReplicaLost,
     SegmentReceived,
     SegmentsSent,
 )
 from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.peer import TransportError
+from workloads.transport.peer import Peer, TransportError
 from workloads.transport.rendezvous import Identity, Rendezvous
-from workloads.transport.ring.bucket_ring import RingEvents
+from workloads.transport.star.gathering import Gathering
 from workloads.transport.striped_transport import StripedTransport
+from workloads.transport.summing.summing_thread import SumEvents
 
 if TYPE_CHECKING:
     from workloads.collective.device_all_reduce import DeviceAllReduce
@@ -72,28 +76,28 @@ def run_rank(config: RankConfig) -> None:
     worker = None if gpu is None else _make_worker(config, gpu)
     sockets = rendezvous.rendezvous(config.rendezvous_timeout_ns)
     events: SimpleQueue[Event] = SimpleQueue()
-    ring_events: RingEvents | None = SimpleQueue() if config.links.buckets else None
-
-    def report(event: Event) -> None:
-        # The main thread may compute for long. Buffers that it does not read would accumulate until it is done.
-        if not computation.reads_payloads and isinstance(event, Received):
-            pool.give_back(event.payload)
-        elif computation.begin_copy is not None and isinstance(event, Received):
-            computation.begin_copy(event.iteration, event.message, event.payload)
-        if ring_events is not None and isinstance(event, SegmentReceived | SegmentsSent | Failed):
-            ring_events.put(event)
-        if ring_events is None or not isinstance(event, SegmentReceived | SegmentsSent):
-            events.put(event)
-
+    apart = config.links.buckets or config.compute.synchronization is not None
+    sum_events: SumEvents | None = SimpleQueue() if apart else None
+    reports = _Reports(computation, pool, events, sum_events)
     blank = not computation.reads_payloads
     if config.shape.virtual_stages == 1:
-        transport = StripedTransport(config.links, sockets, pool, report, blank=blank)
+        transport = StripedTransport(config.links, sockets, pool, reports.handle, blank=blank)
     else:
-        transport = ChunkTransport(config.links, schedule.virtual, sockets, pool, report, blank=blank)
+        transport = ChunkTransport(config.links, schedule.virtual, sockets, pool, reports.handle, blank=blank)
     failure.transport = transport
+    reports.gathering = gathering = _gathering(config, computation, transport, events, sum_events)
     transport.start()
     all_reduce = None if create_all_reduce is None else create_all_reduce(events.put)
-    rank = Rank(config, transport, events, computation, gpu=gpu, all_reduce=all_reduce, ring_events=ring_events)
+    rank = Rank(
+        config,
+        transport,
+        events,
+        computation,
+        gpu=gpu,
+        all_reduce=all_reduce,
+        sum_events=sum_events,
+        gathering=gathering,
+    )
     if config.start_gate is not None:
         wait_at_gate(Path(config.start_gate))
     if worker is not None:
@@ -106,9 +110,67 @@ def run_rank(config: RankConfig) -> None:
         all_reduce.close()
 
 
+def _gathering(
+    config: RankConfig,
+    computation: Computation,
+    transport: StripedTransport,
+    events: "SimpleQueue[Event]",
+    sum_events: SumEvents | None,
+) -> Gathering | None:
+    """Return what gathers the parts of the star at this rank, running; None if this rank gathers none."""
+    star, synchronized = config.links.star, computation.synchronized
+    if star is None or config.rank != star.gatherer:
+        return None
+    assert synchronized is not None
+
+    def report(event: Event) -> None:
+        if sum_events is not None and isinstance(event, PartReceived | Failed):
+            sum_events.put(event)
+        if not isinstance(event, PartReceived):
+            events.put(event)
+
+    own = Peer(config.rank, config.host, config.listen_address, None, 1)
+    gathering = Gathering(star, own, transport, transport.pool, add=synchronized.add_encoded, report=report)
+    gathering.start()
+    return gathering
+
+
 def _make_worker(config: RankConfig, gpu: SharedGpu) -> WorkerThread:
     assert config.serving is not None
     return WorkerThread(GpuWorker(config.serving, config.run_token, gpu, lambda note: print_line(_name(config), note)))
+
+
+class _Reports:
+    """Passes each event of the transport to the thread that handles it. The I/O thread calls ``handle``."""
+
+    def __init__(
+        self, computation: Computation, pool: BufferPool, events: "SimpleQueue[Event]", sum_events: SumEvents | None
+    ) -> None:
+        self._computation = computation
+        self._pool = pool
+        self._events = events
+        self._sum_events = sum_events
+        self.gathering: Gathering | None = None
+
+    def handle(self, event: Event) -> None:
+        """Pass an event on."""
+        # The main thread may compute for long. Buffers that it does not read would accumulate until it is done.
+        computation = self._computation
+        if not computation.reads_payloads and isinstance(event, Received):
+            self._pool.give_back(event.payload)
+        elif computation.begin_copy is not None and isinstance(event, Received):
+            computation.begin_copy(event.iteration, event.message, event.payload)
+        if self.gathering is not None and isinstance(event, PartReceived | ReplicaLost | Failed):
+            self.gathering.handle(event)
+            if not isinstance(event, Failed):
+                return
+        if self._sum_events is not None and isinstance(
+            event, SegmentReceived | SegmentsSent | PartReceived | PartSent | Failed
+        ):
+            self._sum_events.put(event)
+            if not isinstance(event, Failed):
+                return
+        self._events.put(event)
 
 
 class _Failure:

@@ -121,6 +121,11 @@ class RankConfig:
             raise ValueError(
                 "collective: torch sums what torch has computed, and in place of the ring: give one of both"
             )
+        synchronizes = self.links.synchronizations is not None or self.links.star is not None
+        if (self.compute.synchronization is not None) != synchronizes:
+            raise ValueError("links.synchronizations: give them or a star with compute.synchronization, or neither")
+        if self.compute.synchronization is not None and not backend.synchronizes:
+            raise ValueError(f"compute.synchronization: {backend.title} sums gradients only, leave it out")
         if self.links.buckets and not backend.completes_buckets:
             raise ValueError(f"links.buckets: {backend.title} completes none before its end, give 0")
         chunks = self.shape.virtual_stages

@@ -11,6 +11,7 @@ from workloads.compute.backends.backend import Computation
 from workloads.compute.device.copy_thread import CopyThread
 from workloads.message import Message
 from workloads.rank_config import RankConfig
+from workloads.replica_synchronization import ReplicaSynchronization
 from workloads.schedules.action import Action
 from workloads.schedules.schedule import Schedule, ScheduleError, create_schedule
 from workloads.schedules.virtual.virtual_stages import VirtualStages
@@ -21,14 +22,20 @@ from workloads.transport.event import (
     DeviceSummed,
     Event,
     Failed,
+    Gathered,
     Received,
+    ReplicaLost,
     SegmentReceived,
     SegmentsSent,
     Sent,
 )
-from workloads.transport.ring.bucket_ring import BucketRing, RingEvents
+from workloads.transport.ring.bucket_ring import BucketRing
 from workloads.transport.ring.ring import RingAllReduce
+from workloads.transport.star.gathering import Gathering
+from workloads.transport.star.star_sum import StarSums
+from workloads.transport.star.star_thread import StarThread
 from workloads.transport.striped_transport import StripedTransport
+from workloads.transport.summing.summing_thread import SumEvents, SummingThread
 
 if TYPE_CHECKING:
     from workloads.collective.device_all_reduce import DeviceAllReduce
@@ -39,7 +46,8 @@ class Rank:
 
     ``gpu``: the GPU that ``computation`` shares, which is notified when the rank waits for messages; None if it shares
     none. ``all_reduce`` sums the gradients on the device, instead of the ring over the transport; None for the ring.
-    Where the ring sums buckets, its events are in ``ring_events`` and not in ``events``.
+    Where buckets are summed or replicas synchronise, the events of ring or star are in ``sum_events`` and not in
+    ``events``. ``gathering`` is that of the rank which gathers the star's parts, None at any other.
     """
 
     def __init__(
@@ -51,7 +59,8 @@ class Rank:
         *,
         gpu: SharedGpu | None = None,
         all_reduce: "DeviceAllReduce | None" = None,
-        ring_events: RingEvents | None = None,
+        sum_events: SumEvents | None = None,
+        gathering: Gathering | None = None,
     ) -> None:
         self._config = config
         self._gpu = gpu
@@ -65,9 +74,25 @@ class Rank:
         self._ring = RingAllReduce(config.links, transport) if config.links.ring else None
         self._in_buckets, self._unsummed = computation.in_buckets, 0
         self._bucket_ring: BucketRing | None = None
-        if self._ring is not None and ring_events is not None:
+        self._replicas: ReplicaSynchronization | None = None
+        self._applied_after, self._parts = 0, 0
+        if self._ring is not None and sum_events is not None and config.links.buckets:
             element_bytes = computation.element_bytes
-            self._bucket_ring = BucketRing(self._ring, ring_events, element_bytes, compute.add, events.put)
+            self._bucket_ring = BucketRing(self._ring, sum_events, element_bytes, compute.add, events.put)
+        synchronization, synchronized = config.compute.synchronization, computation.synchronized
+        self._gathering = gathering
+        if synchronization is not None:
+            assert synchronized is not None
+            assert sum_events is not None
+            sums: SummingThread
+            if config.links.star is not None:
+                star = StarSums(transport, transport.pool, gathering)
+                sums = StarThread(star, sum_events, events.put)
+            else:
+                assert self._ring is not None
+                element_bytes = synchronization.wire.element_bytes
+                sums = BucketRing(self._ring, sum_events, element_bytes, synchronized.add_encoded, events.put)
+            self._replicas = ReplicaSynchronization(synchronization, synchronized, sums, iterations=config.iterations)
         self._element_bytes = computation.element_bytes
         self._log = SpanLog(
             Path(config.span_log),
@@ -97,6 +122,7 @@ class Rank:
             self._iteration = iteration
             self._run_iteration(self._begin_iteration())
             self._update()
+            self._synchronize()
             if self._checkpoints is not None:
                 self._checkpoints.finished(iteration)
             self._record_computed()
@@ -105,11 +131,15 @@ class Rank:
         self._schedule = None
         if self._bucket_ring is not None:
             self._bucket_ring.close()
+        if self._replicas is not None:
+            self._replicas.close()
         if self._copy_thread is not None:
             self._copy_thread.close()
         self._transport.close()
         while not self._closed:
             self._handle(self._next_event())
+        if self._gathering is not None:
+            self._log.record_dropped(self._gathering.close())
 
     def complete_log(self) -> None:
         """Complete the log. Training and prefill must have ended."""
@@ -185,9 +215,10 @@ class Rank:
 
     def _update(self) -> None:
         """All-reduce the gradients over the replicas, then run the optimizer."""
-        gradients = self._compute.gradients() if self._all_reduce is None and self._bucket_ring is None else None
-        while self._unsummed:
-            self._handle(self._next_event())
+        elsewhere = self._all_reduce is not None or self._bucket_ring is not None or self._replicas is not None
+        gradients = None if elsewhere else self._compute.gradients()
+        if self._bucket_ring is not None:
+            self._await_summed()
         if self._all_reduce is not None:
             self._sum_on_device(self._all_reduce)
         if self._ring is not None and gradients is not None:
@@ -211,6 +242,25 @@ class Rank:
             self._computed.append(Span("optimizer", self._iteration, NO_MICROBATCH, *updated))
         if (loss := self._compute.loss()) is not None:
             self._log.record_loss(self._iteration, loss)
+
+    def _synchronize(self) -> None:
+        """Begin the synchronisation of replicas that begins after this iteration, and apply the one that ends here."""
+        replicas, iteration = self._replicas, self._iteration
+        if replicas is None:
+            return
+        computed: list[tuple[int, int] | None] = []
+        if (begun := replicas.begin(iteration)) is not None:
+            self._unsummed += 1
+            self._applied_after, encoded = begun
+            computed.append(encoded)
+        if replicas.applies(iteration):
+            self._await_summed()
+            computed.append(replicas.apply(self._parts))
+        self._computed += [Span("optimizer", iteration, NO_MICROBATCH, *each) for each in computed if each is not None]
+
+    def _await_summed(self) -> None:
+        while self._unsummed:
+            self._handle(self._next_event())
 
     def _sum_on_device(self, all_reduce: "DeviceAllReduce") -> None:
         start_ns, self._summed = time.monotonic_ns(), False
@@ -250,8 +300,14 @@ class Rank:
                 self._ring.handle(event)
             case BucketSummed():
                 self._unsummed -= 1
+                self._parts = event.parts
                 times_ns = event.start_ns, event.end_ns
-                self._record(Span("all_reduce", self._iteration, NO_MICROBATCH, *times_ns, event.size_bytes))
+                iteration = self._iteration if self._replicas is None else self._applied_after
+                self._record(Span("all_reduce", iteration, NO_MICROBATCH, *times_ns, event.size_bytes))
+            case Gathered():
+                self._log.record_gathered(event.number, event.ranks, event.late)
+            case ReplicaLost():
+                self._log.record_lost(event.peer.rank, time.monotonic_ns() - self._config.epoch_ns)
             case Sent():
                 self._unsent -= 1
                 self._compute.sent(event.message)

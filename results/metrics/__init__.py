@@ -57,6 +57,7 @@ from results.metrics.program_time import (
     program_parts,
     rank_times,
 )
+from results.metrics.synchronization import awaited, mean_iteration_time_s, synchronized_windows, whole_periods
 from results.metrics.wan import wan_bytes, wan_bytes_within, wan_goodput_bps
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "RankTime",
     "Window",
     "arrived_within",
+    "awaited",
     "collective_times",
     "contended_ns",
     "contention_of_spans",
@@ -92,6 +94,7 @@ __all__ = [
     "iteration_times_s",
     "iteration_windows",
     "last_to_begin",
+    "mean_iteration_time_s",
     "measured_window",
     "nearest_rank",
     "outcome_counts",
@@ -104,10 +107,12 @@ __all__ = [
     "program_parts",
     "rank_times",
     "spans_of_training_gpus",
+    "synchronized_windows",
     "tokens_per_s",
     "ttft_ns",
     "union_length_ns",
     "wan_bytes",
     "wan_bytes_within",
     "wan_goodput_bps",
+    "whole_periods",
 ]

@@ -76,6 +76,16 @@ class StoredTrial:
         return bool(self.facts.get("sends_block"))
 
     @property
+    def sync_every(self) -> int | None:
+        """In how many iterations everything was synchronised once; None if gradients were summed in each."""
+        return None if "synchronization" not in self.facts else int(self.facts["synchronization"]["sync_every"])
+
+    @property
+    def sync_delay(self) -> int:
+        """Return how many iterations lay between the begin of a synchronisation and its application."""
+        return int(self.facts.get("synchronization", {}).get("delay", 0))
+
+    @property
     def profiled_iterations(self) -> int | None:
         """The number of its last iterations that a profiler recorded; None if a schedule ran, which needs none."""
         return None if self.program is None else int(self.facts.get("profiled_iterations") or 0)

@@ -188,6 +188,12 @@ class _Beside(_Facts):
     until_ns: Count
 
 
+class _Synchronization(_Facts):
+    sync_every: Positive
+    fragments: Positive
+    delay: Count
+
+
 class _Disturbance(_Facts):
     faults: list[str]
     at_ns: int | None = None
@@ -216,6 +222,7 @@ class TrialFacts(_Settings):
     machine_load: _MachineLoad | None = None
     bound: _Bound | None = None
     beside: _Beside | None = None
+    synchronization: _Synchronization | None = None
     profiled_iterations: Count | None = None
     program: Document | None = None
     torch_times_of_profile: str | None = None

@@ -205,7 +205,11 @@ SUMMARY = _schema(
     ),
     ("variant", pa.string(), "name of the variant, as the user wrote it"),
     ("repeat", pa.int32(), "which repetition of this sweep point and variant, from 0"),
-    ("iteration_time_s", pa.float64(), "median of the next, null if none was measured"),
+    (
+        "iteration_time_s",
+        pa.float64(),
+        "median of the next, their mean where replicas synchronise seldom, null if none was measured",
+    ),
     ("iteration_times_s", pa.list_(pa.float64()), "how long each iteration after warm-up took"),
     ("bound_s", pa.float64(), "time below which no iteration of the trial can come, null if not known"),
     ("bound_part", pa.string(), "the part of the trial that this bound consists of the most, null if not known"),

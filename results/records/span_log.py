@@ -4,6 +4,9 @@ A span log is a text file. Its first line is the header, one JSON object. Each f
 
 - a span, a JSON array in ``Span``'s field order, which ends before ``virtual_stage`` if that is None;
 - the loss of one iteration, ``{"iteration": 0, "loss": 6.1}``;
+- a sum over a star of replicas, logged by the rank that gathers, ``{"sum": 0, "ranks": [0, 2], "late": 0}``; a replica
+  that it has lost, ``{"lost": 2, "time_ns": 12}``; and at its end how many parts came too late for any sum,
+  ``{"dropped": 1}``;
 - the rank's record of its device, written at its end, ``{"device": {...}}``;
 - the last line of a rank that ended normally, ``{"complete": true}``.
 
@@ -115,10 +118,31 @@ class DeviceRecord:
 
 
 @dataclass(frozen=True)
+class GatheredSum:
+    """Sum ``number`` of a star of replicas: the ranks whose parts it is of, in the order in which these came.
+
+    ``late`` of them were meant for an earlier sum.
+    """
+
+    number: int
+    ranks: tuple[int, ...]
+    late: int
+
+
+@dataclass(frozen=True)
+class LostReplica:
+    """A replica that the others went on without, from the time on at which the one that gathers has lost it."""
+
+    rank: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
 class SpanLogContents:
     """The contents of a log. ``complete``: the rank ended normally; ``losses`` are (iteration, loss) pairs.
 
-    ``device`` is None if the rank did not really compute.
+    ``device`` is None if the rank did not really compute. ``sums``, ``lost`` and ``dropped`` are what the rank that
+    gathers over a star has logged: its sums, the replicas that it has lost, and the parts that came too late for any.
     """
 
     header: SpanLogHeader
@@ -126,6 +150,9 @@ class SpanLogContents:
     complete: bool
     losses: tuple[tuple[int, float], ...] = ()
     device: DeviceRecord | None = None
+    sums: tuple[GatheredSum, ...] = ()
+    lost: tuple[LostReplica, ...] = ()
+    dropped: int = 0
 
 
 class SpanLog:
@@ -147,6 +174,18 @@ class SpanLog:
     def record_loss(self, iteration: int, loss: float) -> None:
         """Add this replica's share of an iteration's mean loss. Call it once, at the rank of the last stage."""
         self._pending.append({"iteration": iteration, "loss": loss})
+
+    def record_gathered(self, number: int, ranks: Iterable[int], late: int) -> None:
+        """Add a sum over a star of replicas, at the rank that gathers."""
+        self._pending.append({"sum": number, "ranks": [*ranks], "late": late})
+
+    def record_lost(self, rank: int, time_ns: int) -> None:
+        """Add a replica that this rank, which gathers, has lost."""
+        self._pending.append({"lost": rank, "time_ns": time_ns})
+
+    def record_dropped(self, parts: int) -> None:
+        """Add how many parts of replicas came too late for any sum. Call it once, at the rank that gathers."""
+        self._pending.append({"dropped": parts})
 
     def record_device(self, record: DeviceRecord) -> None:
         """Add the device's record. Call it once."""
@@ -182,6 +221,9 @@ def read_span_log(path: Path) -> SpanLogContents:
     spans: list[Span] = []
     losses: list[tuple[int, float]] = []
     device: DeviceRecord | None = None
+    sums: list[GatheredSum] = []
+    lost: list[LostReplica] = []
+    dropped = 0
     complete = False
     partial_line = lines.pop()
     for number, line in enumerate(lines[1:], start=2):
@@ -192,8 +234,16 @@ def read_span_log(path: Path) -> SpanLogContents:
             spans.append(Span(*entry))
         elif isinstance(entry, dict) and entry.keys() == {"iteration", "loss"}:
             losses.append((entry["iteration"], entry["loss"]))
+        elif isinstance(entry, dict) and entry.keys() == {"sum", "ranks", "late"}:
+            sums.append(GatheredSum(entry["sum"], tuple(entry["ranks"]), entry["late"]))
+        elif isinstance(entry, dict) and entry.keys() == {"lost", "time_ns"}:
+            lost.append(LostReplica(entry["lost"], entry["time_ns"]))
+        elif isinstance(entry, dict) and entry.keys() == {"dropped"}:
+            dropped = entry["dropped"]
         elif isinstance(entry, dict) and entry.keys() == {"device"}:
             device = DeviceRecord(**entry["device"])
         else:
             raise ValueError(f"{path}: line {number} is neither a span nor a loss nor a device nor the closing line")
-    return SpanLogContents(owner, tuple(spans), complete and not partial_line, tuple(losses), device)
+    ended = complete and not partial_line
+    gathered = tuple(sums), tuple(lost), dropped
+    return SpanLogContents(owner, tuple(spans), ended, tuple(losses), device, *gathered)

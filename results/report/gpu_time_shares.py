@@ -73,7 +73,8 @@ def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = No
 
 
 def _of_schedule(spans: pd.DataFrame, window: Window, trial: StoredTrial) -> dict[str, int]:
-    causes = metrics.idle_causes(spans, window, sends_block=trial.sends_block)
+    waited = spans if trial.sync_every is None else metrics.awaited(spans)
+    causes = metrics.idle_causes(waited, window, sends_block=trial.sends_block)
     return {
         TRAINING: int(metrics.gpu_busy(spans, window)["busy_ns"].sum()),
         PREFILL: int(metrics.prefill_ns(spans, window).sum()),

@@ -57,9 +57,12 @@ def lower_bound(topology: Topology, variant: ResolvedVariant, iterations: int = 
     """Return the lower bound of a variant's iterations, of which there are ``iterations``.
 
     Return None for a program, a trace, and a schedule of torch or of its own kinds of actions: what they compute and
-    send is not known here. Where compute times are drawn, the shortest of all draws counts; None for too many draws.
+    send is not known here. None too for replicas that synchronise seldom, of which few iterations send anything.
+    Where compute times are drawn, the shortest of all draws counts; None for too many draws.
     """
     if variant.program is not None or variant.trace is not None or variant.is_baseline:
+        return None
+    if variant.synchronization is not None:
         return None
     schedule = load_schedule(variant.schedule)
     if schedule.kinds is not Schedule.kinds or schedule.sends is not Schedule.sends:

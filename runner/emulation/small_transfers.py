@@ -85,11 +85,14 @@ def _transfers(variant: ResolvedVariant) -> Iterator[_Transfer]:
         what = "a node pair's share of an activation" if shared else "an activation"
         for chain in variant.chains:
             yield _Transfer(what, part_bytes, (chain[boundary], chain[boundary + 1]))
-    for stage, size_bytes in enumerate(variant.work.gradient_bytes):
-        ring = variant.placement.ring(stage)
-        if size_bytes and len(ring) > 1:
-            for pair in zip(ring, [*ring[1:], ring[0]], strict=True):
-                yield _Transfer("a ring's segment of the gradients", size_bytes // len(ring), pair)
+    what = "the gradients" if variant.synchronization is None else "a synchronisation"
+    for stage in range(variant.placement.stages):
+        pairs, size_bytes = variant.summing_pairs(stage), sum(variant.buckets_bytes(stage))
+        for pair in pairs if size_bytes else ():
+            if variant.is_star:
+                yield _Transfer(f"a replica's part of {what}", size_bytes, pair)
+            else:
+                yield _Transfer(f"a ring's segment of {what}", size_bytes // variant.pipelines, pair)
 
 
 def _trace_transfers(variant: ResolvedVariant, trace: ReplayedTrace) -> Iterator[_Transfer]:

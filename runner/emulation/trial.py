@@ -39,6 +39,7 @@ from runner.runs.cut_connections import cut_facts
 from runner.runs.recorded.beside_record import beside_facts
 from runner.runs.recorded.bound_record import bound_facts
 from runner.runs.recorded.plan_record import plan_facts
+from runner.runs.recorded.synchronization_record import synchronization_facts
 from runner.runs.recorded.variation_record import variation_facts
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.gpus.mps import find_mps
@@ -167,6 +168,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             **cut_facts(point.topology, variant),
             "pipelines_per_cell": variant.pipelines_per_cell,
             **({"sends_block": True} if variant.sends_block else {}),
+            **synchronization_facts(variant),
             **plan_facts(point.topology, variant),
             **bound_facts(
                 point.topology,

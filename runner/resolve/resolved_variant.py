@@ -1,7 +1,7 @@
 """Describe a variant of a sweep point with every default filled in: what GPUs compute, and which ranks communicate."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
@@ -21,6 +21,8 @@ from workloads.prefill.service_config import ServiceConfig
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import CellPlan, options_for
 from workloads.schedules.virtual.virtual_stages import VirtualStages
+from workloads.synchronization.fragments import fragments_bytes
+from workloads.synchronization.synchronization import Synchronization, Topology
 from workloads.trace.replayed_trace import ReplayedTrace
 from workloads.transport.ring.buckets import bucket_count, cut_buckets
 
@@ -55,7 +57,9 @@ class ResolvedVariant:
     simulation draws for single packets. ``iterations`` replaces the experiment's,
     None where it does not. ``beside`` are the variants of other jobs that run at the same time, as they are alone, in
     order of the jobs; ``job`` is the own one's name, None without jobs, and ``turn`` its position among all of them,
-    and ``alone`` what it is called where it runs alone, "" where it does.
+    and ``alone`` what it is called where it runs alone, "" where it does. ``synchronization`` says when replicas
+    exchange pseudo-gradients, None where they sum gradients in every iteration. With it, ``spec`` and ``schedule`` are
+    those within each replica, no gradient is all-reduced, and ``parameters`` are those of each stage.
     """
 
     spec: VariantSpec
@@ -81,6 +85,8 @@ class ResolvedVariant:
     job: str | None = None
     turn: int = 0
     alone: str = ""
+    synchronization: Synchronization | None = None
+    parameters: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -181,16 +187,39 @@ class ResolvedVariant:
     def overlaps_all_reduce(self) -> bool:
         """Whether the gradients of replicas are all-reduced in buckets while the last backward computes."""
         own = self.is_baseline or self.program is not None or self.trace is not None
+        own = own or self.synchronization is not None
         return self.transport.sums_in_buckets and self.pipelines > 1 and not own
 
     def buckets_bytes(self, stage: int) -> tuple[int, ...]:
-        """Return what a stage's replicas all-reduce one after the other: all gradients at once, or in buckets."""
+        """Return what a stage's replicas all-reduce one after the other: all gradients at once, or in buckets.
+
+        Of replicas that synchronise, the largest fragment.
+        """
+        if self.synchronization is not None:
+            return (max(self.fragments_bytes(stage)),)
         size_bytes = self.work.gradient_bytes[stage]
         if not self.overlaps_all_reduce:
             return (size_bytes,)
         return tuple(
             end - start for start, end in cut_buckets(size_bytes, 1, bucket_count(size_bytes, self.transport.bucket))
         )
+
+    def fragments_bytes(self, stage: int) -> tuple[int, ...]:
+        """Return the size on the wire of each fragment of a stage, () where replicas do not synchronise."""
+        each = self.synchronization
+        return () if each is None else fragments_bytes(self.parameters[stage], each.fragments, each.wire)
+
+    @property
+    def is_star(self) -> bool:
+        """Whether replicas synchronise over a star, whose first replica gathers."""
+        return self.synchronization is not None and self.synchronization.topology is Topology.STAR
+
+    def summing_pairs(self, stage: int) -> tuple[Pair, ...]:
+        """Return the replicas of a stage that exchange what they sum: neighbours in a ring, or the star's."""
+        if not self.is_star:
+            return self.placement.ring_pairs(stage)
+        first, *others = self.placement.replicas(stage)
+        return tuple((first, other) for other in others)
 
     def shares(self, boundary: int) -> bool:
         """Return whether transfers over that boundary use the node pairs of the whole DP-cell."""
@@ -209,8 +238,8 @@ class ResolvedVariant:
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs of places whose ranks have connections to each other, lower rank first, each pair once.
 
-        These hold neighbour stages, or virtual stages; are cell mates that forward each other's transfers; or are
-        neighbours in a stage's ring of replicas. Of a program's processes each is taken to exchange with the next one;
+        These hold neighbour stages, or virtual stages; are cell mates that forward each other's transfers; or exchange
+        what a stage's replicas sum. Of a program's processes each is taken to exchange with the next one;
         in a trace, ranks that send to each other and neighbours in a group's ring do.
         """
         placement, places = self.placement, self.placement.places
@@ -227,8 +256,8 @@ class ResolvedVariant:
                     mates = [placement.rank(replicas[pipeline]) for pipeline in self.cell(first)]
                     found |= set(combinations(mates, 2))
             if any(self.work.gradient_bytes) or self.is_baseline or self.program is not None:
-                ring = [placement.rank(place) for place in placement.ring(stage)]
-                found |= {(min(pair), max(pair)) for pair in pairwise([*ring, *ring[:1]])}
+                summing = [(placement.rank(one), placement.rank(other)) for one, other in self.summing_pairs(stage)]
+                found |= {(min(pair), max(pair)) for pair in summing}
         return tuple((places[one], places[other]) for one, other in sorted(found))
 
     @cached_property
@@ -268,4 +297,15 @@ class ResolvedVariant:
             **({} if self.trace is None else {"trace": self.trace.digest}),
             **({} if self.replicas is None else {"replicas": self.replicas.document(self.placement.stages)}),
             **({} if self.virtual is None else {"virtual_stages": self.virtual.chunks}),
+            **({} if self.synchronization is None else {"synchronization": self._synchronization_document()}),
+        }
+
+    def _synchronization_document(self) -> dict[str, Any]:
+        assert self.synchronization is not None
+        stages = range(self.placement.stages)
+        return {
+            "schedule": self.schedule,
+            **asdict(self.synchronization),
+            "parameters": list(self.parameters),
+            "fragments_bytes": [list(self.fragments_bytes(stage)) for stage in stages],
         }

@@ -24,6 +24,7 @@ from runner.resolve.program.program_resolution import resolve_program
 from runner.resolve.replicas.replica_resolution import check_matches, check_measured, replica_times, usual_costs
 from runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
 from runner.resolve.stage_costs import StageCosts, stage_costs
+from runner.resolve.synchronization.diloco_resolution import trained_alone
 from runner.resolve.trace.trace_variant import resolve_trace
 from runner.resolve.virtual.virtual_check import check_alike, virtual_stages
 from runner.resolve.virtual.virtual_costs import virtual_stage_costs
@@ -34,6 +35,7 @@ from workloads.schedules.planning.cell_plan import CellPlan, options_for
 from workloads.schedules.planning.planned_schedule import PlannedSchedule
 from workloads.schedules.registry import schedule_class_path
 from workloads.schedules.schedule import Schedule, create_schedule, load_schedule
+from workloads.synchronization.synchronization import DILOCO
 
 
 @dataclass(frozen=True)
@@ -96,14 +98,25 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: b
 
     Raise InputError if it cannot run.
     """
-    spec, topology, variant = written.spec, written.topology, written.variant
+    variant = written.variant
     if variant.program is not None:
         return resolve_program(written, variant.program)
     if variant.schedule == TRACE_SCHEDULE:
         return resolve_trace(written)
+    if (alone := trained_alone(written)) is not None:
+        return alone.synchronized(_resolve_schedule(alone.inner, where, plans=plans, synchronized=True))
+    return _resolve_schedule(written, where, plans=plans)
+
+
+def _resolve_schedule(
+    written: WrittenVariant, where: Choose | Layout, *, plans: bool, synchronized: bool = False
+) -> ResolvedVariant:
+    """Return the variant of a schedule, resolved; ``synchronized`` if its replicas train alone, each in one place."""
+    spec, topology, variant = written.spec, written.topology, written.variant
     peer = variant.schedule in BASELINE_SCHEDULES
     schedule = None if peer else schedule_class(written)
     whole_replicas = variant.schedule == TORCH_DDP if schedule is None else schedule.whole_replicas
+    whole_replicas = whole_replicas or synchronized
     cut = training_cut(written, whole_replicas=whole_replicas)
     if peer:
         _check_baseline(written, cut)
@@ -198,6 +211,10 @@ def memory_bound(cut: TrainingCut, schedule: type[Schedule] | None) -> int | Non
 
 def schedule_class(written: WrittenVariant) -> type[Schedule]:
     """Return the class of a variant's schedule. Raise InputError if none loads."""
+    if written.variant.schedule == DILOCO:
+        raise InputError(
+            f"{written.field}.schedule: diloco has no plan: leave the variant out, or plan its inner schedule"
+        )
     if written.variant.schedule == TRACE_SCHEDULE:
         raise InputError(f"{written.field}.schedule: a trace has its own layout: there is nothing to plan")
     with prefixed(f"{written.field}."):

@@ -24,6 +24,7 @@ from runner.runs.recorded.beside_record import beside_facts
 from runner.runs.recorded.bound_record import bound_facts
 from runner.runs.recorded.plan_record import plan_facts
 from runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
+from runner.runs.recorded.synchronization_record import synchronization_facts
 from runner.runs.recorded.variation_record import variation_facts
 from runner.simulated_runs.simulated_changes import link_changes
 from runner.simulator.deadlock import SimulationError
@@ -119,6 +120,7 @@ def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:
             **cut_facts(trial.topology, variant),
             "pipelines_per_cell": variant.pipelines_per_cell,
             **({"sends_block": True} if variant.sends_block else {}),
+            **synchronization_facts(variant),
             **plan_facts(trial.topology, variant),
             **bound_facts(trial.topology, variant, trial.iterations),
             "tcp_effects": asdict(effects),

@@ -27,6 +27,7 @@ from runner.simulator.prefill_simulation import PrefillSimulation
 from runner.simulator.rings.rings import Rings, ring_ends
 from runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
 from runner.simulator.simulation import NO_PEER, SimulatedPrefill, Simulation
+from runner.simulator.star.stars import Stars, star_ends
 from runner.simulator.traces.trace_network import TraceNetwork
 from runner.simulator.traces.trace_replay import TraceReplay
 from runner.simulator.training.surroundings import Transfers
@@ -119,12 +120,14 @@ def _trained(
 ) -> _Trained:
     """Simulate training, with the rings of the stages in ``apart`` as if they were alone."""
     variant, events = network.variant, EventQueue()
-    of_rings = [pair for stage, ends in ring_ends(network).items() if stage not in apart for pair in ends]
+    of_stages = star_ends(network) if variant.is_star else ring_ends(network)
+    of_rings = [pair for stage, ends in of_stages.items() if stage not in apart for pair in ends]
     # Several boundaries between virtual stages may have the same two places, whose transfers share a channel.
     wanted = dict.fromkeys([*boundary_ends.values(), *of_rings])
     channels = network.channels(wanted, events, watched_hosts(network, apart))
     boundaries = _Boundaries(network, boundary_ends, channels, events)
-    rings = Rings(network, channels, events, apart)
+    sums = partial(Stars, iterations=iterations) if variant.is_star else partial(Rings, apart=apart)
+    rings: Rings | Stars = sums(network, channels, events)
     service = None
     if variant.service is not None:
         service = PrefillSimulation(variant.service, network.intra_line, planned_bubbles(network.topology, variant))
@@ -141,7 +144,8 @@ def _trained(
     _run(training, events)
     prefill = None if service is None else service.end(events.now_ns)
     crossed = [*boundaries.crossed(), *rings.crossed()]
-    return _Trained(training.rows.numbers, crossed, prefill, rings_met(network, rings, channels))
+    met = rings_met(network, rings, channels) if isinstance(rings, Rings) else frozenset()
+    return _Trained(training.rows.numbers, crossed, prefill, met)
 
 
 def _simulate_at_once(

@@ -57,6 +57,28 @@ class BucketCompute(Protocol):
         """
 
 
+class SynchronizedCompute(Protocol):
+    """A computation whose replicas train alone and exchange pseudo-gradients now and then.
+
+    ``Compute.gradients`` is not called. Only ``add_encoded`` may be called by another thread.
+    """
+
+    def encode(self, fragment: int) -> tuple[int, int] | None:
+        """Encode the pseudo-gradient of a fragment. Return its start and end, None if nothing is computed."""
+
+    def encoded(self, fragment: int) -> memoryview:
+        """Return the encoded pseudo-gradient, writable, for an all-reduce in place."""
+
+    def add_encoded(self, total: memoryview, part: memoryview) -> None:
+        """Add ``part`` of another replica's encoded pseudo-gradient to ``total``, the same part of this one's."""
+
+    def apply(self, fragment: int, parts: int) -> tuple[int, int] | None:
+        """Take the outer step of a fragment, whose encoded pseudo-gradient holds the sum of ``parts`` replicas'.
+
+        Return its start and end, None if nothing is computed.
+        """
+
+
 class Compute(Protocol):
     """One stage's computation on one GPU, real or replayed.
 

@@ -67,6 +67,15 @@ class FlatParameters:
                 weight_decay=_WEIGHT_DECAY,
                 eps=_EPSILON,
             )
+        self.exact_changed()
+
+    @property
+    def exact(self) -> Tensor:
+        """All weights in fp32, flat, as AdamW updates them. Call ``exact_changed`` after a change."""
+        return self._exact
+
+    def exact_changed(self) -> None:
+        """Take over what was written into ``exact``. The state of AdamW stays as it is."""
         if self._exact is not self.weights:
             self.weights.copy_(self._exact)
 
@@ -86,8 +95,7 @@ class FlatParameters:
     def restored(self, steps: int) -> None:
         """Go on after so many steps, with what was written into the views of ``named_state``."""
         self._steps.fill_(steps)
-        if self._exact is not self.weights:
-            self.weights.copy_(self._exact)
+        self.exact_changed()
 
     def named_gradients(self) -> Iterator[tuple[str, Tensor]]:
         """Yield each parameter's name and its gradient, a view."""

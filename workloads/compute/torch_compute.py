@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from results.records.span_log import NO_MICROBATCH, DeviceRecord
-from workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, TrainingGpu
+from workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, SynchronizedCompute, TrainingGpu
 from workloads.compute.device.determinism import choose_kernels
 from workloads.compute.device.device_measurement import DeviceMeasurement
 from workloads.compute.device.staging import IncomingCopy, OutgoingCopy, create_staging
@@ -26,6 +26,7 @@ from workloads.model.gpt_stage import DTYPES, GptStage, build_stage, language_lo
 from workloads.model.split_linear import DeferredGradients, WeightGradient
 from workloads.model.tokens import TokenSource
 from workloads.schedules.action import Action, ActionKind
+from workloads.synchronization.outer.outer_optimizer import OuterOptimizer
 from workloads.transport.ring.buckets import cut_buckets
 
 
@@ -63,7 +64,7 @@ class _DeferredWeights:
     payload: memoryview | None
 
 
-class TorchCompute(Compute, BucketCompute, MeasuredDevice):
+class TorchCompute(Compute, BucketCompute, SynchronizedCompute, MeasuredDevice):
     """Trains one stage as configured by ``work``, or all its virtual stages, each as a chunk of its own.
 
     ``parameters`` are its weights, gradients and optimizer.
@@ -71,9 +72,11 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
     The same inputs give the same bits on the CPU, and with ``work.deterministic`` on a GPU too.
 
     The loss of each microbatch is divided by microbatches x pipelines, so that gradients summed over the replicas are
-    those of the mean over the iteration's whole batch. On the CPU tensors use the memory of received payloads; a
-    payload is given to ``release`` after its last use: an activation after its microbatch's backward (or the input part
-    of it), a gradient after all parts of the backward. On a GPU payloads are copied on arrival and then released.
+    those of the mean over the iteration's whole batch; by the microbatches alone where replicas train alone.
+
+    On the CPU tensors use the memory of received payloads; a payload is given to ``release`` after its last use: an
+    activation after its microbatch's backward (or the input part of it), a gradient after all parts of the backward. On
+    a GPU payloads are copied on arrival and then released.
 
     A span covers the computation of an action, not the copies from and to a GPU (see ``Staging``): the host prepares
     what an action needs before its span, and stages what it sends after it. With ``gpu`` each action and the update
@@ -98,6 +101,12 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
         self._tokens = TokenSource(work.config, work.seed, work.text)
         self._parts = [self._part(number) for number in work.parts]
         self.parameters = self._parameters = FlatParameters([part.module for part in self._parts], work.learning_rate)
+        self._outer: OuterOptimizer | None = None
+        if work.synchronization is not None:
+            parameters = self._parameters
+            self._outer = OuterOptimizer(
+                parameters.exact, work.synchronization, work.pipelines, changed=parameters.exact_changed
+            )
         self._deferred = DeferredGradients()
         if work.split_backward:
             self.split_backwards()
@@ -202,11 +211,11 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
         self._outgoing.pop(message).release()
 
     def gradients(self) -> memoryview | None:
-        """Return the stage's gradients in the stage's precision, None if there is one pipeline only.
+        """Return the stage's gradients in the stage's precision, None if no other replica has any to add.
 
         On the CPU this is the memory that backwards add to. On a GPU it is a copy, which ``update`` copies back.
         """
-        if self._work.pipelines == 1:
+        if self._work.gradient_replicas == 1:
             return None
         return self._hand_over(self._parameters.gradients)()
 
@@ -220,6 +229,28 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
         self._take_sum()
         return self._timed(self._parameters.update, "optimizer", NO_MICROBATCH)
 
+    def encode(self, fragment: int) -> tuple[int, int]:
+        """Encode the pseudo-gradient of a fragment in host memory. Return its start and end."""
+        outer = self._synchronized()
+        return self._timed(lambda: outer.encode(fragment), "optimizer", NO_MICROBATCH)
+
+    def encoded(self, fragment: int) -> memoryview:
+        """Return the encoded pseudo-gradient of a fragment."""
+        return self._synchronized().encoded(fragment)
+
+    def add_encoded(self, total: memoryview, part: memoryview) -> None:
+        """Add in fp32, and encode the sum."""
+        self._synchronized().add(total, part)
+
+    def apply(self, fragment: int, parts: int) -> tuple[int, int]:
+        """Take the outer step of a fragment. Return its start and end."""
+        outer = self._synchronized()
+        return self._timed(lambda: outer.apply(fragment, parts), "optimizer", NO_MICROBATCH)
+
+    def _synchronized(self) -> OuterOptimizer:
+        assert self._outer is not None, "replicas that sum gradients do not synchronise"
+        return self._outer
+
     def loss(self) -> float | None:
         """Return the sum of the microbatches' losses over microbatches x pipelines; None except at the last stage.
 
@@ -228,7 +259,8 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
         if len(self._losses) < self._work.microbatches:
             return None
         # The exact sum does not depend on the order in which a schedule runs the forwards.
-        return math.fsum(torch.stack(tuple(self._losses.values())).tolist())
+        own = math.fsum(torch.stack(tuple(self._losses.values())).tolist())
+        return own * self._work.gradient_replicas / self._work.pipelines
 
     def named_gradients(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
         """Return an fp32 copy of each parameter's gradient, summed after the all-reduce, by its name in the model."""
@@ -295,7 +327,7 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
         output: Tensor = self._parts[chunk].module(held.inputs)
         if held.targets is None:
             return output
-        return language_loss(output, held.targets) / (self._work.microbatches * self._work.pipelines)
+        return language_loss(output, held.targets) / (self._work.microbatches * self._work.gradient_replicas)
 
     def _forward(self, microbatch: int, chunk: int) -> None:
         with torch.set_grad_enabled(not self._work.recompute):

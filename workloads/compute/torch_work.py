@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from workloads.model.gpt_config import GptConfig, bytes_per_element
 from workloads.schedules.virtual.virtual_stages import VirtualStages
+from workloads.synchronization.synchronization import Synchronization
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -23,6 +24,7 @@ class TorchWork:
     - ``check_iteration``: the iteration that torch.profiler records too, None for none.
     - ``deterministic``: use only kernels that give the same bits in every run.
     - ``virtual``: the virtual stages of a model whose stages are divided, None if they are not.
+    - ``synchronization``: how replicas that train alone are kept together, None if they sum their gradients.
 
     Raises ValueError naming the field.
     """
@@ -44,6 +46,7 @@ class TorchWork:
     check_iteration: int | None = None
     deterministic: bool = False
     virtual: VirtualStages | None = None
+    synchronization: Synchronization | None = None
 
     def __post_init__(self) -> None:
         for part in self.parts:
@@ -60,6 +63,11 @@ class TorchWork:
             raise ValueError(f"device: {self.device!r} is none of {', '.join(DEVICES)}")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate: {self.learning_rate} is not above 0")
+
+    @property
+    def gradient_replicas(self) -> int:
+        """The number of replicas whose gradients are summed before an update."""
+        return self.pipelines if self.synchronization is None else 1
 
     @property
     def parts(self) -> tuple[int, ...]:

@@ -64,11 +64,57 @@ class SegmentsSent:
 
 @dataclass(frozen=True, slots=True)
 class BucketSummed:
-    """A bucket of gradients holds the sum over all replicas. The all-reduce began when the replica took part."""
+    """A bucket of gradients, or of what replicas synchronise, holds the sum over ``parts`` of them.
+
+    The sum began when this replica took part.
+    """
 
     start_ns: int
     end_ns: int
     size_bytes: int
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartReceived:
+    """A replica's part of sum ``number`` of a star has arrived; at any replica but the one that gathers, the sum.
+
+    ``parts`` is how many parts it holds. Times are those of the first byte and the last.
+    """
+
+    peer: Peer
+    number: int
+    parts: int
+    start_ns: int
+    end_ns: int
+    payload: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class PartSent:
+    """The kernel has accepted every byte of this replica's part of sum ``number`` of a star."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLost:
+    """The connections to a replica of a star have ended. The others go on without it."""
+
+    peer: Peer
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Sum ``number`` of a star is complete. ``ranks`` gave its parts, in the order in which these came.
+
+    ``late`` of them were meant for an earlier sum.
+    """
+
+    number: int
+    ranks: tuple[int, ...]
+    late: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,4 +134,5 @@ class Failed:
     error: Exception
 
 
-Event = Sent | Received | SegmentReceived | SegmentsSent | BucketSummed | DeviceSummed | Closed | Failed
+StarEvent = PartReceived | PartSent | ReplicaLost | Gathered
+Event = Sent | Received | SegmentReceived | SegmentsSent | BucketSummed | StarEvent | DeviceSummed | Closed | Failed

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from workloads.transport.peer import Peer
+from workloads.transport.star.star_config import StarConfig
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,15 @@ class LinksConfig:
       the cell mates, and the previous and next rank of the ring.
     - ``ring``: the ranks of all replicas of the stage in ring order, empty if there is one replica only.
     - ``microbatches``, ``iterations``: the number of each; a message beyond them is refused.
+    - ``star``: the star over which the replicas of the stage sum, None where they do not.
     - ``first_iteration``: the one that the rank begins with; transfers of earlier ones are over.
     - ``window_bytes``: the receive window of each connection, None to let the kernel choose it.
     - ``ring_connections``: the most connections between two ranks of the ring, the same at all of its ranks, because
       all must cut the data alike.
     - ``buckets``: how many buckets the gradients are all-reduced in, one after the other, while the last backward of an
       iteration computes. 0: they are all-reduced as one, after it.
+    - ``synchronizations``: how many all-reduces of pseudo-gradients there are in all iterations. None where the ring
+      sums gradients.
     - ``exchanges``: the messages of a trace, which go between any two ranks. There are then no boundaries.
 
     Raises ValueError naming the field.
@@ -96,6 +100,8 @@ class LinksConfig:
     exchanges: tuple[ExchangeConfig, ...] = ()
     buckets: int = 0
     first_iteration: int = 0
+    synchronizations: int | None = None
+    star: StarConfig | None = None
 
     def __post_init__(self) -> None:
         if self.window_bytes is not None and self.window_bytes < 1:
@@ -113,6 +119,7 @@ class LinksConfig:
         for exchange in self.exchanges:
             self._need_peer("exchanges", exchange.rank)
         self._check_ring()
+        self._check_star()
 
     @property
     def ring_neighbours(self) -> tuple[int, int] | None:
@@ -125,6 +132,8 @@ class LinksConfig:
     @property
     def all_reduces(self) -> int:
         """The number of all-reduces over the ring in all iterations."""
+        if self.synchronizations is not None:
+            return self.synchronizations
         return self.iterations * max(self.buckets, 1)
 
     def _check_peers(self) -> None:
@@ -167,9 +176,19 @@ class LinksConfig:
                     f"{pipelines.stop - 1} once"
                 )
 
+    def _check_star(self) -> None:
+        if self.star is None:
+            return
+        if self.rank not in self.star.ranks:
+            raise ValueError(f"star: rank {self.rank} itself is not in it")
+        for rank in self.star.peers_of(self.rank):
+            self._need_peer("star", rank)
+
     def _check_ring(self) -> None:
         if self.buckets and not self.ring:
             raise ValueError(f"buckets: {self.buckets}, and there is no ring to sum them in")
+        if self.synchronizations is not None and (self.buckets or not self.ring):
+            raise ValueError("synchronizations: they need a ring that sums no buckets of gradients")
         if not self.ring:
             return
         if len(set(self.ring)) != len(self.ring) or len(self.ring) < 2:

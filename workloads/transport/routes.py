@@ -1,4 +1,4 @@
-"""A rank's links, and the routing of each arriving chunk: to this rank, to its ring, or to be relayed."""
+"""A rank's links, and the routing of each arriving chunk: to this rank, to its ring or star, or to be relayed."""
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +14,11 @@ from workloads.transport.link import Arrival, Link
 from workloads.transport.links_config import LinksConfig
 from workloads.transport.peer import Peer
 from workloads.transport.ring.ring_end import RingEnd
+from workloads.transport.star.star_end import StarEnd
 
 
 class Routes:
-    """The links of ``config`` over connected ``sockets``, by rank, with the boundaries and the ring that use them.
+    """The links of ``config`` over connected ``sockets``, by rank, with the boundaries, ring and star that use them.
 
     ``touched`` collects the links whose connections the I/O thread must check again. All calls come from the I/O
     thread, except the constructor's.
@@ -46,6 +47,7 @@ class Routes:
         }
         around = config.ring_neighbours
         self.ring = RingEnd(config, around, pool, report, blank=blank) if around is not None else None
+        self.star = None if config.star is None else StarEnd(config, config.star, peers, pool, report)
         self.links = {peer.rank: self._link(peer, sockets[peer.rank]) for peer in config.peers}
         for each in self.boundaries.values():
             each.use_links(self.links)
@@ -53,6 +55,8 @@ class Routes:
             exchange.use_links(self.links)
         if self.ring is not None:
             self.ring.use_links(self.links)
+        if self.star is not None:
+            self.star.use_links(self.links)
         self._own = config.pipeline
 
     def _link(self, peer: Peer, sockets: Sequence[socket.socket]) -> Link:
@@ -67,6 +71,8 @@ class Routes:
             # Last: a stage that waits for a message idles, while the ring waits for its slowest replica anyway.
             queues.append(self.ring.queue)
             credit_queues[FrameKind.SEGMENT] = self.ring.queue
+        if self.star is not None and peer.rank in self.star.queues:
+            queues.append(self.star.queues[peer.rank])
         return Link(
             peer,
             sockets,
@@ -83,6 +89,10 @@ class Routes:
             if self.ring is None:
                 raise FrameError("it sent a segment, but there is no ring")
             return self.ring.place(link, header)
+        if header.kind is FrameKind.PART:
+            if self.star is None:
+                raise FrameError("it sent a part of a sum, but there is no star")
+            return self.star.place(link, header)
         if link.peer.rank in self.exchanges:
             return self.exchanges[link.peer.rank].place(header)
         mates_of = []

@@ -42,7 +42,7 @@ class StripedTransport:
         blank: bool = False,
     ) -> None:
         self.blank = blank
-        self._pool = pool
+        self.pool = pool
         self._report = report
         self._routes = Routes(config, sockets, pool, report, blank=blank)
         self._requests: deque[Callable[[], object]] = deque()
@@ -86,11 +86,11 @@ class StripedTransport:
 
     def take(self, size_bytes: int) -> memoryview:
         """Return a buffer like that of a received message, for one that this rank hands over to itself."""
-        return self._pool.take(size_bytes)
+        return self.pool.take(size_bytes)
 
     def give_back(self, payload: memoryview) -> None:
         """Return the payload of a Received or SegmentReceived event to the pool, for the next message."""
-        self._pool.give_back(payload)
+        self.pool.give_back(payload)
 
     def open_ring(self, window: int) -> None:
         """Let at most ``window`` chunks of ring segments be at the next replica or on their way there."""
@@ -126,6 +126,16 @@ class StripedTransport:
     def notify_when_segments_sent(self) -> None:
         """Report SegmentsSent once the kernel has accepted all that ``send_segment`` queued."""
         self._request(self._ring().notify_when_sent)
+
+    def send_part(self, number: int, parts: int, payload: memoryview) -> None:
+        """Queue a part of a sum over the star for the rank that gathers; there, the sum of ``parts`` for all others.
+
+        The payload must not change any more, but a part after the PartSent event. Raise ValueError without a star.
+        """
+        star = self._routes.star
+        if star is None:
+            raise ValueError("the configuration has no star")
+        self._request(lambda: star.send(number, parts, payload))
 
     def close(self) -> None:
         """Shut the transport down. The rank sends no more messages of its own.
@@ -231,6 +241,27 @@ class StripedTransport:
             self._watch(link, connection, writable=connection.sending or (waits and link.wants_write(connection)))
 
     def _exchange(self, link: Link, connection: Connection, mask: int) -> None:
+        if connection not in self._interest:
+            # Closed in this turn, with a peer that was lost.
+            return
+        try:
+            self._read_and_write(link, connection, mask)
+        except TransportError as error:
+            if self._routes.star is None or not self._routes.star.may_lose(link.peer.rank):
+                raise
+            self._drop(link)
+            self._routes.star.lose(link.peer.rank, error)
+
+    def _drop(self, link: Link) -> None:
+        """Close what is left of the connections to a peer."""
+        for connection in link.connections:
+            if connection in self._interest:
+                descriptor = connection.socket.fileno()
+                self._epoll.unregister(descriptor)
+                del self._interest[connection], self._connections[descriptor]
+                connection.socket.close()
+
+    def _read_and_write(self, link: Link, connection: Connection, mask: int) -> None:
         try:
             if mask & ~select.EPOLLOUT:
                 link.read(connection)

@@ -125,7 +125,8 @@ def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame
     windows = counted_windows(trial, spans)
     window = metrics.measured_window(windows, warmup, trial.profiled_iterations)
     times_s = metrics.iteration_times_s(windows, warmup, trial.profiled_iterations)
-    time_s = metrics.iteration_time_s(times_s)
+    typical = metrics.iteration_time_s if trial.sync_every is None else metrics.mean_iteration_time_s
+    time_s = typical(times_s)
     alone, with_prefill = (None, None) if window is None else _utilizations(trial, spans, window)
     # A program says itself how many tokens it trains on, and how much of its traffic is payload is not known.
     own = trial.settings if trial.program is None else trial.facts

@@ -19,7 +19,7 @@ from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import rows_of_trial, warmup_iterations
 from results.reading.trial_rows import chosen_rows
-from results.records.span_log import ITERATION, PREFILL
+from results.records.span_log import ALL_REDUCE, ITERATION, PREFILL
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import (
@@ -76,6 +76,8 @@ _NAMES = {
 class _Iteration:
     """One iteration of one trial: its window, its spans, and all prefill spans during the window.
 
+    Of replicas that synchronise seldom, the iterations from ``first`` on, and all spans during the window.
+
     ``rows`` are the GPUs or ranks that are drawn. ``ranks`` are the times of all ranks of a program by rank; it is
     empty for a schedule, whose GPUs have no iterations of their own.
     """
@@ -86,12 +88,20 @@ class _Iteration:
     window: Window
     rows: pd.DataFrame
     ranks: Mapping[int, RankTime] = field(default_factory=dict)
+    first: int | None = None
 
     @property
     def title(self) -> str:
         """The variant and the iteration's number."""
         profiled = ", profiled" if self.ranks else ""
-        return f"{self.trial.variant}, iteration {self.iteration}{profiled}"
+        return f"{self.trial.variant}, {self.iterations}{profiled}"
+
+    @property
+    def iterations(self) -> str:
+        """The number of the iteration, or of several."""
+        if self.first is None or self.first == self.iteration:
+            return f"iteration {self.iteration}"
+        return f"iterations {self.first} to {self.iteration}"
 
     @property
     def gpus(self) -> int:
@@ -122,7 +132,7 @@ def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spa
 
         painter = partial(_paint, spans=spans, iteration=iteration, until_ns=until_ns)
         variant = iteration.trial.variant
-        description = f"Timeline of iteration {iteration.iteration} of {variant}"
+        description = f"Timeline of {iteration.iterations} of {variant}"
         heading = LegendEntry(iteration.title, styles.variants[variant])
         drawings.append(Drawing(description, f"{salt}-timeline-{position}", painter, heading, variant))
     kinds = set().union(*(iteration.spans["kind"].unique() for iteration in iterations))
@@ -156,6 +166,8 @@ def _typical_iteration(run: Run, point: int, variant: str) -> _Iteration | None:
     own = rows_of_trial(run.spans, trial)
     if trial.program is not None:
         return _iteration_of_program(trial, own)
+    if trial.sync_every is not None:
+        return _synchronisation(run, trial, own)
     windows = metrics.iteration_windows(own)
     measured = windows[windows.index >= warmup_iterations(run, trial)]
     iteration = int(measured.index[closest_to_median(measured["end_ns"] - measured["start_ns"])])
@@ -165,6 +177,19 @@ def _typical_iteration(run: Run, point: int, variant: str) -> _Iteration | None:
     overlapping = (own["start_ns"].to_numpy() < window.end_ns) & (own["end_ns"].to_numpy() > window.start_ns)
     chosen = chosen_rows(own, np.where(prefill, overlapping, own["iteration"].to_numpy() == iteration))
     return _Iteration(trial, iteration, chosen, window, gpu_rows(chosen))
+
+
+def _synchronisation(run: Run, trial: StoredTrial, spans: pd.DataFrame) -> _Iteration:
+    """Return the iterations from the begin of a synchronisation to its application, the one in the middle."""
+    windows = metrics.synchronized_windows(spans)
+    applied = np.unique(spans["iteration"][(spans["kind"] == ALL_REDUCE).to_numpy(bool)].to_numpy(np.int64))
+    applied = applied[applied - trial.sync_delay >= warmup_iterations(run, trial)]
+    last = int(applied[len(applied) // 2])
+    first = last - trial.sync_delay
+    window = Window(int(windows["start_ns"][first]), int(windows["end_ns"][last]))
+    overlapping = (spans["start_ns"].to_numpy() < window.end_ns) & (spans["end_ns"].to_numpy() > window.start_ns)
+    chosen = chosen_rows(spans, overlapping)
+    return _Iteration(trial, last, chosen, window, gpu_rows(chosen), first=first)
 
 
 def _iteration_of_program(trial: StoredTrial, spans: pd.DataFrame) -> _Iteration | None:

@@ -19,6 +19,7 @@ from workloads.rank_config import RankConfig
 from workloads.serving.serving_configs import GpuServingConfig
 from workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig
 from workloads.transport.peer import Peer
+from workloads.transport.star.star_config import StarConfig
 
 FIRST_PORT = 20_000
 """Rank r listens on FIRST_PORT + r; the stores of stages follow. All are below the kernel's ephemeral ports."""
@@ -135,6 +136,8 @@ def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig,
         deterministic=compute.deterministic,
         virtual=variant.virtual,
         chunks=variant.chunk_costs(place.stage, setting.dilation),
+        synchronization=variant.synchronization,
+        fragments_bytes=variant.fragments_bytes(place.stage),
     )
 
 
@@ -144,6 +147,8 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
     whole = variant.virtual is None
     sums = any(variant.work.gradient_bytes) and variant.transport.all_reduce == RING
     overlaps = variant.overlaps_all_reduce and variant.work.gradient_bytes[place.stage] > 0
+    synchronized, sums = variant.synchronization, sums and not variant.is_star
+    in_ring = synchronized is not None and not variant.is_star
     return LinksConfig(
         rank=rank,
         pipeline=place.pipeline,
@@ -158,7 +163,29 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
         window_bytes=None if setting.models_tcp else variant.tcp.in_flight_bytes,
         exchanges=() if whole else _exchanges(variant, setting, place),
         buckets=len(variant.buckets_bytes(place.stage)) if overlaps else 0,
+        synchronizations=synchronized.count(point.iterations(variant)) if in_ring and synchronized else None,
+        star=_star(point, variant, setting, place),
     )
+
+
+def _star(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> StarConfig | None:
+    """Return the star over which the replicas of this stage synchronise, None where there is none."""
+    synchronization = variant.synchronization
+    if synchronization is None or not variant.is_star:
+        return None
+    pairs = variant.summing_pairs(place.stage)
+    return StarConfig(
+        tuple(variant.placement.rank(replica) for replica in variant.placement.replicas(place.stage)),
+        variant.fragments_bytes(place.stage),
+        synchronization.count(point.iterations(variant)),
+        synchronization.quorum,
+        max(setting.connections[_hosts(pair, setting)] for pair in pairs),
+    )
+
+
+def _hosts(pair: Pair, setting: SharedConfig) -> tuple[str, str]:
+    hosts = pair[0].host.name, pair[1].host.name
+    return hosts if hosts in setting.connections else hosts[::-1]
 
 
 def _exchanges(variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> tuple[ExchangeConfig, ...]:

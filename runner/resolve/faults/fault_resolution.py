@@ -108,6 +108,8 @@ def _check_variant(where: str, variant: ResolvedVariant) -> None:
         raise InputError(f"{where}.program: fail knows ranks of schedules only: leave fail out, or the variant")
     if variant.is_baseline:
         raise InputError(f"{where}.schedule: torch's {variant.schedule} has no part in fail: leave fail out, or it")
+    if variant.synchronization is not None:
+        raise InputError(f"{where}.schedule: replicas that synchronise seldom are not restored: leave fail out, or it")
     if variant.trace is not None:
         raise InputError(f"{where}.schedule: a trace is replayed without failures: leave fail out")
     if variant.service is not None:

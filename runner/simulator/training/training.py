@@ -26,6 +26,7 @@ from runner.simulator.simulation import KIND_CODES, NO_PEER
 from runner.simulator.span_rows import NUMBERS, SpanRows
 from runner.simulator.training.rank_state import RankState, simulated_ranks
 from runner.simulator.training.surroundings import AllReduce, Transfers
+from runner.simulator.training.synchronizations import Synchronizations
 from runner.simulator.work_numbers import WorkNumbers
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
@@ -94,6 +95,7 @@ class Training:
 
         Times are in nanoseconds, sizes in bytes. With virtual stages the microbatch is a number of ``WorkNumbers``.
         """
+        self._synchronizations = Synchronizations(variant, iterations, events, rings, self.rows)
 
     def begin(self) -> None:
         """Begin the first iteration of every rank."""
@@ -332,7 +334,7 @@ class Training:
         now_ns = self._events.now_ns
         if rank.buckets_bytes:
             self._end_one(now_ns, rank)
-        elif self._rings.has_gradients(rank.stage):
+        elif self._variant.synchronization is None and self._rings.has_gradients(rank.stage):
             self._rings.join(rank.stage, rank.iteration, rank.pipeline, now_ns, partial(self._reduced, rank))
         else:
             self._update(now_ns, rank)
@@ -379,7 +381,10 @@ class Training:
         self._next_iteration(now_ns, rank)
         self._pending.add(rank.number)
 
-    def _next_iteration(self, _: int, rank: RankState) -> None:
+    def _next_iteration(self, now_ns: int, rank: RankState) -> None:
+        self._synchronizations.end_iteration(now_ns, rank, self._advance)
+
+    def _advance(self, _: int, rank: RankState) -> None:
         rank.iteration += 1
         if rank.iteration == self._iterations:
             rank.done = True

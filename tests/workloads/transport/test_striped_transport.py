@@ -156,7 +156,7 @@ CHUNK = FrameHeader(FrameKind.ACTIVATION, 0, 0, 0, 100, 0, 100)
     ("frames", "fault"),
     [
         (b"GET / HTTP/1.1\r\nHost: rank-1\r\nAccept: */*\r\n\r\n", "it speaks another protocol"),
-        (CHUNK.encode()[:-1] + b"!" + bytes(100), "the checksum of its header is wrong"),
+        (CHUNK.encode()[:-1] + bytes([CHUNK.encode()[-1] ^ 1]) + bytes(100), "the checksum of its header is wrong"),
         (CHUNK._replace(length=101).encode(), "its chunk is inconsistent: 101 bytes at 0 of 100"),
         (CHUNK._replace(length=99).encode(), "99 bytes long: the transfer is not cut there"),
         (CHUNK._replace(owner=1).encode(), "of microbatch 0 of pipeline 1, which is not in this DP-cell"),

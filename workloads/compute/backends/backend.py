@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ground.class_path import create, load_subclass
-from workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, TrainingGpu
+from workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, SynchronizedCompute, TrainingGpu
 from workloads.compute.replay import ReplayCosts
 from workloads.message import Message
 from workloads.model.gpt_config import GptConfig
 from workloads.schedules.action import ActionKind
 from workloads.schedules.virtual.virtual_stages import VirtualStages
+from workloads.synchronization.synchronization import Synchronization
 from workloads.transport.frames.buffer_pool import BufferPool
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class ComputeConfig:
     - ``backend``: the path of its class, ``package.module:Class``; ``options`` are its keyword arguments.
     - ``costs``: the stage's times as far as they are known ahead (dilated if the run is), and the sizes of what it
       sends.
+    - ``synchronization``: how replicas that train alone are kept together, None where they sum gradients in every
+      iteration. ``fragments_bytes`` are then the encoded sizes of the stage's fragments.
     - ``virtual``: the virtual stages, None where stages are not divided. ``chunks`` are the times and sizes of each one
       that the stage holds. ``costs`` are then those of all together, and have no sizes but that of the gradients.
     - ``microbatches``: sequences in one iteration, in each of ``pipelines`` pipelines.
@@ -58,6 +61,8 @@ class ComputeConfig:
     options: dict[str, Any] = field(default_factory=dict)
     virtual: VirtualStages | None = None
     chunks: tuple[ReplayCosts, ...] = ()
+    synchronization: Synchronization | None = None
+    fragments_bytes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,7 @@ class Computation:
     - ``save_state``: writes weights and optimizer state, by names in the whole model, to a file; ``load_state`` takes
       those of this stage from the files of all stages. Both are None if the back end does not save its state.
     - ``in_buckets``: hands gradients over while it computes. None if the back end cannot.
+    - ``synchronized``: exchanges pseudo-gradients. None without ``ComputeConfig.synchronization``.
     """
 
     compute: Compute
@@ -100,6 +106,7 @@ class Computation:
     device_gradients: "Tensor | None" = None
     begin_copy: Callable[[int, Message, memoryview], None] | None = None
     in_buckets: BucketCompute | None = None
+    synchronized: SynchronizedCompute | None = None
     save_state: Callable[[Path], None] | None = None
     load_state: Callable[[Sequence[Path]], None] | None = None
 
@@ -123,6 +130,8 @@ class ComputeBackend(ABC):
     - ``on_device``: it computes on a device. The file may choose the device, and GPUs are assigned to the hosts.
     - ``sums_on_device``: torch's collectives can sum its ``device_gradients`` instead of the ring.
     - ``completes_buckets``: its ``Computation`` has ``in_buckets``, so that all-reduces may overlap with backwards.
+    - ``synchronizes``: its ``Computation`` has ``synchronized``, so that replicas may train alone between
+      synchronisations.
     - ``torch_schedules``: torch's own schedules (baselines) can train instead of it.
     - ``virtual_stages``: it computes stages that are divided into virtual stages. Messages then have the chunk of the
       stage that they come from or go to, as actions have.
@@ -139,6 +148,7 @@ class ComputeBackend(ABC):
     on_device: ClassVar[bool] = False
     sums_on_device: ClassVar[bool] = False
     completes_buckets: ClassVar[bool] = False
+    synchronizes: ClassVar[bool] = False
     torch_schedules: ClassVar[bool] = False
     virtual_stages: ClassVar[bool] = False
     computes_prefill: ClassVar[bool] = False

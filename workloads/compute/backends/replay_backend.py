@@ -2,6 +2,7 @@
 
 from workloads.compute.backends.backend import Computation, ComputeBackend, ComputeConfig, RankContext
 from workloads.compute.replay import ReplayCompute
+from workloads.compute.replay_synchronization import ReplaySynchronization
 
 
 class ReplayBackend(ComputeBackend):
@@ -10,9 +11,13 @@ class ReplayBackend(ComputeBackend):
     title = "replayed compute"
     takes_known_times = True
     completes_buckets = True
+    synchronizes = True
     virtual_stages = True
 
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:
         """Create the computation that occupies the GPU for the times of ``config``."""
         compute = ReplayCompute(config.costs, context.check, context.pool, context.gpu, config.chunks)
-        return Computation(compute, reads_payloads=False, in_buckets=compute)
+        synchronized = None
+        if config.synchronization is not None:
+            synchronized = ReplaySynchronization(config.fragments_bytes, context.pool)
+        return Computation(compute, reads_payloads=False, in_buckets=compute, synchronized=synchronized)

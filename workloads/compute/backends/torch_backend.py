@@ -22,6 +22,7 @@ class TorchBackend(ComputeBackend):
     on_device = True
     sums_on_device = True
     completes_buckets = True
+    synchronizes = True
     torch_schedules = True
     virtual_stages = True
     computes_prefill = True
@@ -49,6 +50,7 @@ class TorchBackend(ComputeBackend):
             device_gradients=compute.device_gradients,
             begin_copy=compute.begin_copy if compute.overlaps_copies else None,
             in_buckets=compute,
+            synchronized=compute if config.synchronization is not None else None,
             save_state=lambda path: save_state(path, compute.parameters),
             load_state=lambda paths: load_state(paths, compute.parameters),
         )
@@ -76,4 +78,5 @@ def torch_work(config: ComputeConfig, actions: tuple[ActionKind, ...]) -> TorchW
         check_iteration=config.check_iteration,
         deterministic=bool(config.deterministic),
         virtual=config.virtual,
+        synchronization=config.synchronization,
     )

@@ -1,4 +1,4 @@
-"""The frames on a connection: one hello each way, then chunks of activations, gradients and segments, then a shutdown.
+"""The frames on a connection: one hello each way, then chunks of what ranks send each other, then a shutdown.
 
 Every frame begins with a header of fixed size, which ends in a CRC32 of the bytes before it. No other field is used
 before the magic, the CRC and the version have been checked.
@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 from zlib import crc32
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 CHUNK_BYTES = 1024 * 1024
 RUN_TOKEN_BYTES = 16
 
@@ -28,10 +28,10 @@ class FrameError(ValueError):
 
 
 class FrameKind(IntEnum):
-    """The kind of a frame. The header of the first three is followed by a chunk, that of the others by nothing.
+    """The kind of a frame. Only the headers of ``CHUNK_KINDS`` are followed by a chunk.
 
-    CREDIT lets the peer send more chunks of a kind. After LAST_OWN the sender sends only chunks that it relays for
-    others, after SHUTDOWN no frame.
+    PART is a chunk of what is summed over a star, or of the sum. CREDIT lets the peer send more chunks of a kind. After
+    LAST_OWN the sender sends only chunks that it relays for others, after SHUTDOWN no frame.
     """
 
     ACTIVATION = 1
@@ -40,9 +40,10 @@ class FrameKind(IntEnum):
     CREDIT = 4
     LAST_OWN = 5
     SHUTDOWN = 6
+    PART = 7
 
 
-CHUNK_KINDS = (FrameKind.ACTIVATION, FrameKind.GRADIENT, FrameKind.SEGMENT)
+CHUNK_KINDS = (FrameKind.ACTIVATION, FrameKind.GRADIENT, FrameKind.SEGMENT, FrameKind.PART)
 
 
 class Hello(NamedTuple):
@@ -61,9 +62,9 @@ class Hello(NamedTuple):
 class FrameHeader(NamedTuple):
     """The header of a frame. A chunk has ``length`` bytes, at ``offset`` of the ``total_bytes`` of its transfer.
 
-    ``owner`` is the pipeline whose transfer it is. ``number`` is the microbatch, or the ring step of a segment. CREDIT
-    has the kind of chunk in ``number``, the count in ``total_bytes``, and zero in the other fields. LAST_OWN and
-    SHUTDOWN have zero in all fields.
+    ``owner`` is the pipeline whose transfer it is. ``number`` is the microbatch, the ring step of a segment, or the
+    count of parts in a PART, whose ``iteration`` counts the sums. CREDIT has the kind of chunk in ``number``, the count
+    in ``total_bytes``, and zero in the other fields. LAST_OWN and SHUTDOWN have zero in all fields.
     """
 
     kind: FrameKind

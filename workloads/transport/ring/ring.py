@@ -33,7 +33,7 @@ class RingAllReduce:
         if not config.ring:
             raise ValueError("the configuration has no ring")
         self._transport = transport
-        self._position, self._replicas = config.ring.index(config.rank), len(config.ring)
+        self._position, self.replicas = config.ring.index(config.rank), len(config.ring)
         self._connections = config.ring_connections
         self._arrived: dict[int, deque[SegmentReceived]] = {}
         self._sent = False
@@ -71,7 +71,7 @@ class RingAllReduce:
         self._transport.pass_segments_on(self._begin(iteration, data, element_bytes))
 
     def _begin(self, iteration: int, data: memoryview, element_bytes: int) -> RingRound:
-        ring = RingRound(iteration, data, element_bytes, self._position, self._replicas, connections=self._connections)
+        ring = RingRound(iteration, data, element_bytes, self._position, self.replicas, connections=self._connections)
         self._transport.open_ring(ring.window)
         self._transport.send_segment(iteration, 0, *ring.first_segment())
         return ring

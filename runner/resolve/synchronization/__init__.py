@@ -1,0 +1,1 @@
+"""Resolve variants whose replicas train alone and synchronise seldom."""

@@ -1,0 +1,1 @@
+"""Simulate sums over a star."""

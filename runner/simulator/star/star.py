@@ -1,0 +1,137 @@
+"""Simulate the star over which the replicas of one stage sum, with or without a quorum.
+
+The rules are those of ``workloads.transport.star``: every replica sends its part to the one that gathers, which sends
+the sum to all others as soon as it is complete. Adding takes no time. A replica gives no part before its network has
+taken the one before, and goes on when the whole sum has arrived: at once where it is late. With parts of A bytes, all
+ready at once, on lines of their own of rate R and latency l that takes ``2 (A / R + l)``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.rings.shared_ring import Done
+from runner.tcp.channel import Channel
+from testbed.network.flow_model.striping import Striping
+from workloads.transport.frames.cutting import Cutting
+from workloads.transport.frames.frame import HEADER_BYTES
+from workloads.transport.star.quorum_rounds import Part, QuorumRounds, StarSum
+
+
+@dataclass(frozen=True)
+class PartCut:
+    """How the part of a fragment travels: its bytes with the headers of its frames, in so many chunks."""
+
+    framed_bytes: int
+    chunks: int
+    largest_bytes: int
+
+    @staticmethod
+    def of(size_bytes: int, connections: int, *, headers: bool) -> "PartCut":
+        """Cut as ``workloads.transport.star`` does; ``connections`` is the most between two of the ranks."""
+        cutting = Cutting(size_bytes, 1, connections)
+        framed_bytes = size_bytes + cutting.chunks * HEADER_BYTES if headers else size_bytes
+        return PartCut(framed_bytes, cutting.chunks, cutting.largest_bytes)
+
+    def striping(self, connections: int) -> Striping | None:
+        """Return the striping over so many connections, None for a single one."""
+        return Striping(connections, self.chunks, self.largest_bytes) if connections > 1 else None
+
+
+class Star:
+    """The replicas of one stage; position 0 gathers.
+
+    ``inwards[i]`` leads from position i + 1 to it and ``outwards[i]`` back, over ``connections[i]`` TCP connections.
+    ``cuts`` are those of each fragment. There are ``sums`` sums; each waits for ``quorum`` replicas, for all if None.
+    """
+
+    def __init__(
+        self,
+        inwards: Sequence[Channel],
+        outwards: Sequence[Channel],
+        connections: Sequence[int],
+        events: EventQueue,
+        *,
+        cuts: Sequence[PartCut],
+        sums: int,
+        quorum: int | None,
+    ) -> None:
+        replicas = len(inwards) + 1
+        self._inwards = inwards
+        self._outwards = outwards
+        self._connections = connections
+        self._events = events
+        self._cuts = cuts
+        self._rounds = QuorumRounds(range(replicas), quorum or replicas, sums, len(cuts))
+        self._there: list[set[int]] = [set() for _ in range(replicas)]
+        self._waiting: list[tuple[int, int, Done] | None] = [None] * replicas
+        self._given = [-1] * replicas
+        self._leaving: set[int] = set()
+        self.gathered: list[tuple[int, StarSum]] = []
+        """Each sum, with the time at which it was complete."""
+
+    def join(self, number: int, position: int, now_ns: int, done: Done) -> None:
+        """Handle that a replica gives its part of sum ``number``. Call ``done`` when it has the sum."""
+        self._waiting[position] = number, now_ns, done
+        if position not in self._leaving:
+            self._give(now_ns, position)
+
+    def _give(self, now_ns: int, position: int) -> None:
+        waiting = self._waiting[position]
+        assert waiting is not None
+        number = self._given[position] = waiting[0]
+        if position == 0:
+            self._arrived(now_ns, Part(0, number))
+        else:
+            self._leaving.add(position)
+            self._send(self._inwards[position - 1], position, number, now_ns)
+        self._go_on(position, now_ns)
+
+    def _send(self, channel: Channel, position: int, number: int, now_ns: int) -> None:
+        """Send the part of the replica at ``position`` to the one that gathers, or the sum back over ``outwards``."""
+        cut, events = self._cuts[number % len(self._cuts)], self._events
+        gives = channel is self._inwards[position - 1]
+
+        def left(_: int, end_ns: int) -> None:
+            arrival_ns = max(channel.arrival_ns(max(end_ns, events.now_ns)), events.now_ns)
+            if gives:
+                events.at(arrival_ns, self._arrived, Part(position, number))
+            else:
+                events.at(arrival_ns, self._has, (position, number))
+
+        def accepted(at_ns: int) -> None:
+            events.at(max(at_ns, events.now_ns), self._taken, position)
+
+        striping = cut.striping(self._connections[position - 1])
+        channel.queue(now_ns, cut.framed_bytes, left, striping, accepted=accepted if gives else None)
+
+    def _taken(self, now_ns: int, position: int) -> None:
+        """Handle that the network has taken all of a replica's part."""
+        self._leaving.discard(position)
+        waiting = self._waiting[position]
+        if waiting is not None and self._given[position] < waiting[0]:
+            self._give(now_ns, position)
+
+    def _arrived(self, now_ns: int, part: Part) -> None:
+        done = self._rounds.give(part)
+        if done is None:
+            return
+        self.gathered.append((now_ns, done))
+        self._has(now_ns, (0, done.number))
+        for position, channel in enumerate(self._outwards, start=1):
+            self._send(channel, position, done.number, now_ns)
+
+    def _has(self, now_ns: int, what: tuple[int, int]) -> None:
+        position, number = what
+        self._there[position].add(number)
+        self._go_on(position, now_ns)
+
+    def _go_on(self, position: int, now_ns: int) -> None:
+        """Let a replica go on that has given its part and has the sum."""
+        waiting = self._waiting[position]
+        if waiting is None or waiting[0] not in self._there[position] or self._given[position] < waiting[0]:
+            return
+        number, ready_ns, done = waiting
+        self._waiting[position] = None
+        self._there[position].remove(number)
+        done(ready_ns, now_ns)

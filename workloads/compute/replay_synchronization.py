@@ -1,0 +1,30 @@
+"""Replayed synchronisation: messages of the right sizes, and no computation."""
+
+from collections.abc import Sequence
+
+from workloads.compute.compute import SynchronizedCompute
+from workloads.transport.frames.buffer_pool import BufferPool
+
+
+class ReplaySynchronization(SynchronizedCompute):
+    """Sends unwritten memory of ``pool`` in place of pseudo-gradients: ``fragments_bytes`` are their encoded sizes.
+
+    Encoding, adding and the outer step take no time.
+    """
+
+    def __init__(self, fragments_bytes: Sequence[int], pool: BufferPool) -> None:
+        self._fragments_bytes = tuple(fragments_bytes)
+        self._buffer = pool.take(max(self._fragments_bytes))
+
+    def encode(self, fragment: int) -> None:
+        """Do nothing: the memory stays unwritten."""
+
+    def encoded(self, fragment: int) -> memoryview:
+        """Return memory of the fragment's encoded size, the same for all: one fragment at a time is under way."""
+        return self._buffer[: self._fragments_bytes[fragment]]
+
+    def add_encoded(self, total: memoryview, part: memoryview) -> None:
+        """Do nothing: no rank reads the bytes."""
+
+    def apply(self, fragment: int, parts: int) -> None:
+        """Do nothing: there are no parameters."""

@@ -1,0 +1,61 @@
+"""One rank's synchronisations with the other replicas of its stage: begun after one iteration, applied after another.
+
+The sum runs in a thread of its own, over a ring or a star, beside the iterations in between.
+"""
+
+from workloads.compute.compute import SynchronizedCompute
+from workloads.synchronization.synchronization import Synchronization
+from workloads.transport.summing.summing_thread import SummingThread
+
+Interval = tuple[int, int]
+"""Start and end of a computation in CLOCK_MONOTONIC nanoseconds."""
+
+
+class ReplicaSynchronization:
+    """The synchronisations of one rank in ``iterations`` iterations. ``sums`` reports BucketSummed, or Failed."""
+
+    def __init__(
+        self,
+        synchronization: Synchronization,
+        compute: SynchronizedCompute,
+        sums: SummingThread,
+        *,
+        iterations: int,
+    ) -> None:
+        self._synchronization = synchronization
+        self._compute = compute
+        self._iterations = iterations
+        self._sums = sums
+        self._under_way: int | None = None
+
+    def begin(self, iteration: int) -> tuple[int, Interval | None] | None:
+        """Begin the synchronisation that begins after ``iteration``; return None if there is none.
+
+        Return the iteration after which it is applied, and when its pseudo-gradient was encoded, None if nothing is
+        computed.
+        """
+        fragment = self._synchronization.fragment_begun(iteration)
+        applied = self._synchronization.applied_after(iteration)
+        if fragment is None or applied >= self._iterations:
+            return None
+        encoded = self._compute.encode(fragment)
+        self._under_way = fragment
+        self._sums.complete(lambda: self._compute.encoded(fragment))
+        return applied, encoded
+
+    def applies(self, iteration: int) -> bool:
+        """Return whether the synchronisation under way is applied after ``iteration``."""
+        return self._under_way is not None and self._synchronization.fragment_applied(iteration) is not None
+
+    def apply(self, parts: int) -> Interval | None:
+        """Take the outer step of the synchronisation that has been summed, of ``parts`` pseudo-gradients.
+
+        Return when, None if nothing is computed.
+        """
+        assert self._under_way is not None
+        fragment, self._under_way = self._under_way, None
+        return self._compute.apply(fragment, parts)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._sums.close()

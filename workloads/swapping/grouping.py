@@ -1,0 +1,139 @@
+"""Groups of layers that are loaded into a GPU one after the other, and how long an iteration takes with them.
+
+The layers live in host memory. An iteration is two passes: all forwards, group after group, then all backwards, from
+the last group to the first. All microbatches pass a group while it is in the GPU, and meanwhile the group that comes
+next is loaded. With groups 1 to G, F_j and B_j the time that all microbatches compute in group j, and L_j the time to
+load it::
+
+    iteration = L_1 + sum over j of max(F_j, L_(j+1)) + sum over j of max(B_j, L_(j-1)),    L_(G+1) = L_0 = 0
+
+- The first load hides behind nothing: optimizer and averaging change the layers in host memory, so that an iteration
+  begins with none of them in the GPU.
+- The backward pass begins with the group that the forward pass has ended with, which is in the GPU already.
+- At any time the GPU holds the group that computes and the one that is loaded, and these two must fit.
+
+The optimizer is not in it, and neither is the way of gradients back to host memory.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import accumulate, pairwise
+
+
+@dataclass(frozen=True)
+class SwappedLayer:
+    """One layer: its times for one microbatch, and the size of its weights. ``backward_ns`` includes a recompute.
+
+    Raises ValueError naming the field that is negative.
+    """
+
+    forward_ns: int
+    backward_ns: int
+    size_bytes: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) < 0:
+                raise ValueError(f"{field.name}: {getattr(self, field.name)} is negative")
+
+
+@dataclass(frozen=True)
+class SwappedModel:
+    """A whole model on one GPU: its layers, the microbatches of an iteration, and what moves layers into the GPU.
+
+    ``rate_bytes_per_s`` is that from host memory into the GPU. ``memory_bytes`` is what the GPU has for the weights of
+    two groups, None for no limit. Raises ValueError naming the field.
+    """
+
+    layers: tuple[SwappedLayer, ...]
+    microbatches: int
+    rate_bytes_per_s: int
+    memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise ValueError("layers: there are none")
+        for name in ("microbatches", "rate_bytes_per_s"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is below 1")
+        if self.memory_bytes is not None and self.memory_bytes < 0:
+            raise ValueError(f"memory_bytes: {self.memory_bytes} is negative")
+
+    def load_ns(self, size_bytes: int) -> int:
+        """Return how long a load takes, rounded up to one whole nanosecond for each microbatch.
+
+        So what a load adds to a pass is shared out evenly to its microbatches.
+        """
+        each_ns = -(-size_bytes * 10**9 // (self.rate_bytes_per_s * self.microbatches))
+        return each_ns * self.microbatches
+
+    def fits(self, size_bytes: int, next_bytes: int = 0) -> bool:
+        """Return whether a group fits into the GPU together with the one that is loaded meanwhile."""
+        return self.memory_bytes is None or size_bytes + next_bytes <= self.memory_bytes
+
+
+@dataclass(frozen=True)
+class Group:
+    """Consecutive layers: their total compute times in a pass, all microbatches, the load, and the size."""
+
+    forward_ns: int
+    backward_ns: int
+    load_ns: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """A model cut into groups. ``sizes`` has the number of layers of each, in the order of the model.
+
+    Raises ValueError if they are not the model's layers, or if two neighbours do not fit into the GPU's memory.
+    """
+
+    model: SwappedModel
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if any(size < 1 for size in self.sizes) or sum(self.sizes) != len(self.model.layers):
+            raise ValueError(f"sizes: groups of {self.sizes} layers do not make {len(self.model.layers)} layers")
+        groups = self.groups
+        alone = all(self.model.fits(group.size_bytes) for group in groups)
+        if not alone or not all(self.model.fits(one.size_bytes, other.size_bytes) for one, other in pairwise(groups)):
+            raise ValueError(f"sizes: groups of {self.sizes} layers exceed {self.model.memory_bytes} bytes of memory")
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups, in the order of the model."""
+        edges = [0, *accumulate(self.sizes)]
+        return tuple(group_of(self.model, start, end) for start, end in pairwise(edges))
+
+    @property
+    def forward_stall_ns(self) -> int:
+        """How long the forward pass waits for loads, the first one included."""
+        groups = self.groups
+        return groups[0].load_ns + sum(max(other.load_ns - one.forward_ns, 0) for one, other in pairwise(groups))
+
+    @property
+    def backward_stall_ns(self) -> int:
+        """How long the backward pass waits for loads."""
+        return sum(max(one.load_ns - other.backward_ns, 0) for one, other in pairwise(self.groups))
+
+    @property
+    def iteration_ns(self) -> int:
+        """The time of both passes: the sum of the greater of computing and loading, and the first load."""
+        groups = self.groups
+        loads_ns = [0, *(group.load_ns for group in groups), 0]
+        forward_ns = sum(max(group.forward_ns, loads_ns[place + 2]) for place, group in enumerate(groups))
+        backward_ns = sum(max(group.backward_ns, loads_ns[place]) for place, group in enumerate(groups))
+        return loads_ns[1] + forward_ns + backward_ns
+
+
+def group_of(model: SwappedModel, start: int, end: int) -> Group:
+    """Return the group of layers ``start`` to ``end``, without ``end``."""
+    layers: Sequence[SwappedLayer] = model.layers[start:end]
+    size_bytes = sum(layer.size_bytes for layer in layers)
+    return Group(
+        sum(layer.forward_ns for layer in layers) * model.microbatches,
+        sum(layer.backward_ns for layer in layers) * model.microbatches,
+        model.load_ns(size_bytes),
+        size_bytes,
+    )

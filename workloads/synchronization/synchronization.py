@@ -1,0 +1,98 @@
+"""When replicas that train alone exchange pseudo-gradients, and what they do with them. Plain data, needs no torch.
+
+DiLoCo: every ``sync_every`` iterations the replicas average by how much their parameters have moved, and an outer
+optimizer moves the common parameters (arXiv 2311.08105). Streaming DiLoCo: the parameters are cut into fragments, of
+which one is synchronised at a time, beside further iterations (arXiv 2501.18512).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from workloads.synchronization.wire.wire_format import WireFormat
+
+DILOCO: Final = "diloco"
+"""The name of this way to train, where an experiment has a schedule's."""
+
+
+class Topology(StrEnum):
+    """Between whom pseudo-gradients go: round a ring of the replicas, or to a central sum and back."""
+
+    RING = "ring"
+    STAR = "star"
+
+
+@dataclass(frozen=True)
+class Synchronization:
+    """How the replicas of a model are kept together. Iterations are counted from 0.
+
+    - ``sync_every``: every parameter is synchronised once in so many iterations.
+    - ``fragments``: the parameters of a stage are cut into so many, of which one is synchronised every ``period``
+      iterations, in turn.
+    - ``delay``: so many iterations lie between the begin of a synchronisation and its application.
+    - ``alpha``: the share of the local parameters that a replica keeps when it takes over the global ones.
+    - ``outer_learning_rate``, ``outer_momentum``: of the outer optimizer, SGD with Nesterov's momentum.
+    - ``wire``: the format of pseudo-gradients between replicas.
+    - ``quorum``: with a star, how many replicas a synchronisation waits for. None for all.
+
+    Raises ValueError naming the field.
+    """
+
+    sync_every: int
+    fragments: int = 1
+    delay: int = 0
+    alpha: float = 0.0
+    outer_learning_rate: float = 0.7
+    outer_momentum: float = 0.9
+    wire: WireFormat = WireFormat.FP32
+    topology: Topology = Topology.RING
+    quorum: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("sync_every", 1), ("fragments", 1), ("delay", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
+        if self.sync_every % self.fragments:
+            raise ValueError(
+                f"fragments: {self.fragments} do not divide sync_every, which is {self.sync_every}: give a divisor"
+            )
+        if self.delay >= self.period:
+            raise ValueError(
+                f"delay: {self.delay}, and a fragment is synchronised every {self.period} iterations: give less than "
+                "sync_every / fragments"
+            )
+        if not 0 <= self.alpha <= 1:
+            raise ValueError(f"alpha: {self.alpha} is not 0 to 1")
+        if not self.outer_learning_rate > 0:
+            raise ValueError(f"outer_learning_rate: {self.outer_learning_rate} is not above 0")
+        if not 0 <= self.outer_momentum < 1:
+            raise ValueError(f"outer_momentum: {self.outer_momentum} is not 0 to below 1")
+        if self.quorum is not None and self.quorum < 1:
+            raise ValueError(f"quorum: {self.quorum} is below 1")
+        if self.quorum is not None and self.topology is not Topology.STAR:
+            raise ValueError("quorum: a ring waits for all replicas: give topology: star, or leave quorum out")
+
+    @property
+    def period(self) -> int:
+        """The iterations between the applications of two synchronisations."""
+        return self.sync_every // self.fragments
+
+    def fragment_begun(self, iteration: int) -> int | None:
+        """Return the fragment whose synchronisation begins after that iteration, None if none does."""
+        applied = iteration + self.delay + 1
+        return None if applied % self.period else (applied // self.period - 1) % self.fragments
+
+    def fragment_applied(self, iteration: int) -> int | None:
+        """Return the fragment whose synchronisation is applied after that iteration, None if none is."""
+        return self.fragment_begun(iteration - self.delay)
+
+    def applied_after(self, iteration: int) -> int:
+        """Return after which iteration a synchronisation is applied that began after ``iteration``."""
+        return iteration + self.delay
+
+    def count(self, iterations: int) -> int:
+        """Return how many synchronisations are applied in so many iterations.
+
+        One that would be applied later is not begun.
+        """
+        return iterations // self.period

@@ -1,0 +1,97 @@
+"""The thread that gathers: it sums parts as they come, whatever its own replica computes meanwhile."""
+
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Thread
+
+from workloads.transport.event import Event, Failed, Gathered, PartReceived, ReplicaLost
+from workloads.transport.frames.buffer_pool import BufferPool
+from workloads.transport.peer import Peer
+from workloads.transport.star.quorum_rounds import Part, QuorumRounds, StarSum
+from workloads.transport.star.star_config import StarConfig
+from workloads.transport.striped_transport import StripedTransport
+
+Add = Callable[[memoryview, memoryview], None]
+
+
+class Gathering:
+    """Gathers the parts of a star at the replica ``own``.
+
+    ``add(total, part)`` adds a part to a total in place. ``report`` is called from the thread with each sum, as
+    PartReceived for the own replica, with Gathered, which says of which parts it is, and with Failed. It stops with
+    ``close``.
+    """
+
+    def __init__(
+        self,
+        star: StarConfig,
+        own: Peer,
+        transport: StripedTransport,
+        pool: BufferPool,
+        *,
+        add: Add,
+        report: Callable[[Event], None],
+    ) -> None:
+        self._own = own
+        self._transport = transport
+        self._pool = pool
+        self._add = add
+        self._report = report
+        self._rounds = QuorumRounds(star.ranks, star.quorum or len(star.ranks), star.sums, star.fragments)
+        self._payloads: dict[Part, memoryview] = {}
+        self._events: SimpleQueue[PartReceived | ReplicaLost | Failed | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, name="gathering", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def give(self, number: int, payload: memoryview) -> None:
+        """Give the own replica's part of sum ``number``. The payload belongs to the gathering from here on."""
+        now_ns = time.monotonic_ns()
+        self._events.put(PartReceived(self._own, number, 1, now_ns, now_ns, payload))
+
+    def handle(self, event: PartReceived | ReplicaLost | Failed) -> None:
+        """Handle an event of the transport. May be called by any thread."""
+        self._events.put(event)
+
+    def close(self) -> int:
+        """End the thread, once it has handled all events so far. Return how many parts came after the last sum."""
+        self._events.put(None)
+        self._thread.join()
+        return len(self._rounds.dropped)
+
+    def _run(self) -> None:
+        try:
+            while (event := self._events.get()) is not None:
+                if isinstance(event, Failed):
+                    raise event.error
+                if isinstance(event, ReplicaLost):
+                    self._report(event)
+                    done = self._rounds.lose(event.peer.rank)
+                else:
+                    part = Part(event.peer.rank, event.number)
+                    self._payloads[part] = event.payload
+                    done = self._rounds.give(part)
+                    for dropped in self._rounds.dropped:
+                        if dropped in self._payloads:
+                            self._pool.give_back(self._payloads.pop(dropped))
+                if done is not None:
+                    self._complete(done)
+        except Exception as fault:
+            # No other code sees an error of this thread, and every replica would wait for the sum for ever.
+            self._report(Failed(fault))
+
+    def _complete(self, done: StarSum) -> None:
+        """Sum the parts in the order of their ranks, so that the same parts give the same bits, and send the sum."""
+        start_ns = time.monotonic_ns()
+        total, *others = (self._payloads.pop(part) for part in sorted(done.parts))
+        for payload in others:
+            if not self._transport.blank:
+                self._add(total, payload)
+            self._pool.give_back(payload)
+        self._transport.send_part(done.number, len(done.parts), total)
+        self._report(Gathered(done.number, tuple(part.replica for part in done.parts), done.late))
+        times_ns = start_ns, time.monotonic_ns()
+        self._report(PartReceived(self._own, done.number, len(done.parts), *times_ns, total))

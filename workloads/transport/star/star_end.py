@@ -1,0 +1,107 @@
+"""The I/O thread's part of a star: send parts or sums, receive them, and let go of a replica that is lost."""
+
+from collections.abc import Callable, Mapping
+
+from workloads.message import Message, MessageKind
+from workloads.transport.boundary import Offering
+from workloads.transport.chunk_queues import Chunk, ChunkQueue
+from workloads.transport.event import Event, PartReceived, PartSent, Received, ReplicaLost, Sent
+from workloads.transport.frames.assembly import Assembly
+from workloads.transport.frames.buffer_pool import BufferPool
+from workloads.transport.frames.cutting import Cutting
+from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from workloads.transport.link import Arrival, Link
+from workloads.transport.links_config import LinksConfig
+from workloads.transport.peer import Peer
+from workloads.transport.star.star_config import StarConfig
+
+
+class StarEnd:
+    """One rank in its star. A frame has the sum's number as its iteration, and in ``number`` how many parts it holds.
+
+    ``queues`` lead to the other ranks, by rank. What arrives is reported as PartReceived, whoever sends it.
+    """
+
+    def __init__(
+        self,
+        config: LinksConfig,
+        star: StarConfig,
+        peers: Mapping[int, Peer],
+        pool: BufferPool,
+        report: Callable[[Event], None],
+    ) -> None:
+        self._owner = config.pipeline
+        self._star = star
+        self._pool = pool
+        self._report = report
+        self._gathers = config.rank == star.gatherer
+        self._peers = {rank: peers[rank] for rank in star.peers_of(config.rank)}
+        self.queues = {rank: ChunkQueue() for rank in self._peers}
+        self._cuttings = {size: Cutting(size, 1, star.connections) for size in star.sizes_bytes}
+        self._assemblies = {
+            (rank, size): Assembly(peer, MessageKind.GRADIENT, cutting, pool, self._received)
+            for rank, peer in self._peers.items()
+            for size, cutting in self._cuttings.items()
+        }
+        self._links: Mapping[int, Link] = {}
+        self._lost: set[int] = set()
+
+    def use_links(self, links: Mapping[int, Link]) -> None:
+        """Set the links, by rank."""
+        self._links = links
+
+    def may_lose(self, rank: int) -> bool:
+        """Return whether this rank goes on without that peer: it gathers from it, and does not wait for all."""
+        return self._gathers and self._star.quorum is not None and rank in self._peers
+
+    def lose(self, rank: int, error: Exception) -> None:
+        """Send nothing further to a peer whose connections are closed, and report that it is lost."""
+        self._lost.add(rank)
+        while self.queues[rank].ready:
+            self.queues[rank].pop()
+        self._report(ReplicaLost(self._peers[rank], error))
+
+    def send(self, number: int, parts: int, payload: memoryview) -> None:
+        """Queue a part for the rank that gathers or, there, the sum for every other rank that is left.
+
+        PartSent follows once the kernel has accepted all of a part. The bytes must not change before.
+        """
+        cutting = self._cuttings[payload.nbytes]
+        for rank, peer in self._peers.items():
+            if rank in self._lost:
+                continue
+            message = Message(MessageKind.GRADIENT, parts)
+            offering = Offering(peer, number, message, payload.nbytes, cutting.chunks, self._sent)
+            for index in range(cutting.chunks):
+                offset, length = cutting.chunk(index)
+                header = FrameHeader(FrameKind.PART, self._owner, number, parts, payload.nbytes, offset, length)
+                self.queues[rank].add(Chunk(header, payload[offset : offset + length], offering))
+            self._links[rank].touch()
+
+    def place(self, link: Link, header: FrameHeader) -> Arrival:
+        """Return the arrival for a chunk of a part or a sum. Raise FrameError if no such chunk can exist."""
+        star, rank = self._star, link.peer.rank
+        what = f"chunk at {header.offset} of a part of sum {header.iteration}"
+        if rank not in self._peers:
+            raise FrameError(f"it sent the {what}, but is not in the star")
+        if header.iteration >= star.sums or not 1 <= header.number <= (1 if self._gathers else 2**16):
+            raise FrameError(f"it sent the {what} as {header.number} parts, which does not exist")
+        size_bytes = star.size_bytes(header.iteration)
+        index = self._cuttings[size_bytes].index(header.offset, header.length)
+        if header.total_bytes != size_bytes or index is None:
+            raise FrameError(
+                f"it sent the {what}, {header.length} of {header.total_bytes} bytes: expected are {size_bytes}, and "
+                "it is not cut there"
+            )
+        return self._assemblies[rank, size_bytes].place(header, index)
+
+    def _received(self, event: Event) -> None:
+        assert isinstance(event, Received)
+        times_ns = event.start_ns, event.end_ns
+        parts = event.message.microbatch
+        self._report(PartReceived(event.peer, event.iteration, parts, *times_ns, event.payload))
+
+    def _sent(self, event: Event) -> None:
+        assert isinstance(event, Sent)
+        if not self._gathers:
+            self._report(PartSent(event.iteration))

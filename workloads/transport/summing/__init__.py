@@ -1,0 +1,1 @@
+"""Sum over replicas in a thread beside the one that computes."""

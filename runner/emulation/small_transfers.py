@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from results.text.number_text import size_text
 from runner.resolve.placement import Pair
 from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_rings import StageRings, ring_pairs
 from testbed.measurement.calibration import LinkMeasurement
 from testbed.network.gateway_plan import GatewayPlan
 from workloads.trace.replayed_trace import ReplayedTrace, WorkKind
@@ -86,10 +87,11 @@ def _transfers(variant: ResolvedVariant) -> Iterator[_Transfer]:
         for chain in variant.chains:
             yield _Transfer(what, part_bytes, (chain[boundary], chain[boundary + 1]))
     for stage, size_bytes in enumerate(variant.work.gradient_bytes):
-        ring = variant.placement.ring(stage)
-        if size_bytes and len(ring) > 1:
-            for pair in zip(ring, [*ring[1:], ring[0]], strict=True):
-                yield _Transfer("a ring's segment of the gradients", size_bytes // len(ring), pair)
+        rings = variant.rings(stage) if size_bytes else StageRings(())
+        for level, summed_bytes in zip(rings.levels, rings.summed_bytes(size_bytes), strict=True):
+            for ring in level:
+                for pair in ring_pairs(ring):
+                    yield _Transfer("a ring's segment of the gradients", summed_bytes // len(ring), pair)
 
 
 def _trace_transfers(variant: ResolvedVariant, trace: ReplayedTrace) -> Iterator[_Transfer]:

@@ -15,6 +15,7 @@ from runner.resolve.placement import Pair, Placement, StagePlace, ring_order
 from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.resolve.replicas.replica_times import ReplicaTimes
 from runner.resolve.stage_costs import StageCosts
+from runner.resolve.stage_rings import StageRings, ring_pairs
 from testbed.network.tcp_settings import TcpSettings
 from workloads.compute.replay import ReplayCosts
 from workloads.prefill.service_config import ServiceConfig
@@ -192,6 +193,10 @@ class ResolvedVariant:
             end - start for start, end in cut_buckets(size_bytes, 1, bucket_count(size_bytes, self.transport.bucket))
         )
 
+    def rings(self, stage: int) -> StageRings:
+        """Return the rings of a stage's replicas. Collectives of torch are taken to be a ring of all of them."""
+        return StageRings.of(self.placement.replicas(stage), hierarchical=self.transport.is_hierarchical)
+
     def shares(self, boundary: int) -> bool:
         """Return whether transfers over that boundary use the node pairs of the whole DP-cell."""
         return self.pipelines_per_cell > 1 and self.placement.crosses_wan(boundary)
@@ -210,8 +215,8 @@ class ResolvedVariant:
         """The pairs of places whose ranks have connections to each other, lower rank first, each pair once.
 
         These hold neighbour stages, or virtual stages; are cell mates that forward each other's transfers; or are
-        neighbours in a stage's ring of replicas. Of a program's processes each is taken to exchange with the next one;
-        in a trace, ranks that send to each other and neighbours in a group's ring do.
+        neighbours in a ring of a stage's replicas. Of a program's processes each is taken to exchange with the next
+        one; in a trace, ranks that send to each other and neighbours in a group's ring do.
         """
         placement, places = self.placement, self.placement.places
         if self.trace is not None:
@@ -227,8 +232,8 @@ class ResolvedVariant:
                     mates = [placement.rank(replicas[pipeline]) for pipeline in self.cell(first)]
                     found |= set(combinations(mates, 2))
             if any(self.work.gradient_bytes) or self.is_baseline or self.program is not None:
-                ring = [placement.rank(place) for place in placement.ring(stage)]
-                found |= {(min(pair), max(pair)) for pair in pairwise([*ring, *ring[:1]])}
+                hops = [(placement.rank(one), placement.rank(other)) for one, other in self.rings(stage).pairs]
+                found |= {(min(pair), max(pair)) for pair in hops}
         return tuple((places[one], places[other]) for one, other in sorted(found))
 
     @cached_property
@@ -236,7 +241,7 @@ class ResolvedVariant:
         """Each place with the next one of its ring, for every group of the trace that all-reduces."""
         groups = () if self.trace is None else self.trace.groups
         rings = (ring_order([self.placement.places[rank] for rank in group]) for group in groups)
-        return tuple(tuple(zip(ring, [*ring[1:], ring[0]], strict=True)) for ring in rings)
+        return tuple(ring_pairs(ring) for ring in rings)
 
     @property
     def _trace_ring_pairs(self) -> set[tuple[int, int]]:

@@ -117,7 +117,7 @@ class RankConfig:
             raise ValueError(f"compute.backend: {fault}") from None
         if self.serving is not None and (self.serving.inference is not None) != backend.computes_prefill:
             raise ValueError("serving.inference: torch computes training and prefill of a GPU, or neither")
-        if self.collective is not None and (self.links.ring or not backend.sums_on_device):
+        if self.collective is not None and (self.links.rings or not backend.sums_on_device):
             raise ValueError(
                 "collective: torch sums what torch has computed, and in place of the ring: give one of both"
             )

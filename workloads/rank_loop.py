@@ -71,7 +71,7 @@ class Rank:
         self._events = events
         self._compute = compute = computation.compute
         self._save_gradients = computation.save_gradients
-        self._ring = RingAllReduce(config.links, transport) if config.links.ring else None
+        self._ring = RingAllReduce(config.links, transport) if config.links.rings else None
         self._in_buckets, self._unsummed = computation.in_buckets, 0
         self._bucket_ring: BucketRing | None = None
         self._replicas: ReplicaSynchronization | None = None

@@ -181,8 +181,8 @@ class _TrialBound:
     def _all_reduces(self, ends: list[list[Chain]]) -> Iterator[_Flow]:
         for stage, (ring, optimizer_ns) in enumerate(zip(self._rings, self._optimizer_ns, strict=True)):
             ready_ns = min(of_pipeline[stage].end_ns for of_pipeline in ends)
-            for hop in ring.hops:
-                bits = tuple((resource, ring.hop_bits) for resource in self._resources.between(hop))
+            for hop, hop_bits in ring.loads:
+                bits = tuple((resource, hop_bits) for resource in self._resources.between(hop))
                 yield _Flow(max(0.0, ready_ns - ring.begins_before_ns), optimizer_ns, 1, bits)
 
     def _hops(self, pipeline: int) -> list[Hop]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from ground.strict_model import InputError
-from runner.resolve.checks.all_reduce_check import RING
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.not_modelled import MODELLED_CONGESTION_CONTROLS
@@ -43,7 +42,7 @@ def _check_variant(variant: ResolvedVariant) -> None:
             f"{where}: {variant.schedule} opens connections of its own, which a relay cannot tell apart: "
             f"give another schedule, {_ELSEWHERE}"
         )
-    if variant.transport.all_reduce != RING:
+    if not variant.transport.sums_over_transport:
         raise InputError(
             f"{where}: transport.all_reduce: {variant.transport.all_reduce} opens connections of its own, which a "
             f"relay cannot tell apart: leave it out, {_ELSEWHERE}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from results.text.number_text import size_text
 from runner.resolve.placement import Pair
 from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_rings import ring_pairs
 from testbed.measurement.calibration import LinkMeasurement
 from testbed.network.gateway_plan import GatewayPlan
 from workloads.trace.replayed_trace import ReplayedTrace, WorkKind
@@ -87,12 +88,18 @@ def _transfers(variant: ResolvedVariant) -> Iterator[_Transfer]:
             yield _Transfer(what, part_bytes, (chain[boundary], chain[boundary + 1]))
     what = "the gradients" if variant.synchronization is None else "a synchronisation"
     for stage in range(variant.placement.stages):
-        pairs, size_bytes = variant.summing_pairs(stage), sum(variant.buckets_bytes(stage))
-        for pair in pairs if size_bytes else ():
-            if variant.is_star:
+        size_bytes = sum(variant.buckets_bytes(stage))
+        if not size_bytes:
+            continue
+        if variant.is_star:
+            for pair in variant.summing_pairs(stage):
                 yield _Transfer(f"a replica's part of {what}", size_bytes, pair)
-            else:
-                yield _Transfer(f"a ring's segment of {what}", size_bytes // variant.pipelines, pair)
+            continue
+        rings = variant.rings(stage)
+        for level, summed_bytes in zip(rings.levels, rings.summed_bytes(size_bytes), strict=True):
+            for ring in level:
+                for pair in ring_pairs(ring):
+                    yield _Transfer(f"a ring's segment of {what}", summed_bytes // len(ring), pair)
 
 
 def _trace_transfers(variant: ResolvedVariant, trace: ReplayedTrace) -> Iterator[_Transfer]:

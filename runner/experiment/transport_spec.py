@@ -68,19 +68,21 @@ class TransportSpec(StrictModel):
         "transfer in forwards, rounded up to a divisor of the number of pipelines.",
         examples=["auto"],
     )
-    all_reduce: Literal["ring", "nccl", "nccl-shared", "gloo"] = Field(
+    all_reduce: Literal["ring", "hierarchical", "nccl", "nccl-shared", "gloo"] = Field(
         default="ring",
         description="How the gradients of a stage's replicas are all-reduced. `ring` is wanbed's ring over the same "
-        "connections as all other traffic. `nccl` (between GPUs) and `gloo` are torch's; they open their own sockets "
-        "and need all replicas in one datacenter. `nccl-shared` is NCCL where replicas on different hosts may share a "
-        "real GPU, which NCCL does not promise to support. A simulation treats all of them as the ring.",
+        "connections as all other traffic. `hierarchical` sums inside each datacenter; then each replica sums its "
+        "part over the WAN with its counterparts. It needs as many replicas in each. `nccl` (between GPUs) and `gloo` "
+        "are torch's; they open their own sockets and need all replicas in one datacenter. `nccl-shared` is NCCL where "
+        "replicas on different hosts may share a real GPU, which NCCL does not promise to support. A simulation treats "
+        "torch's as the ring.",
         examples=["gloo"],
     )
     all_reduce_overlap: Truth = Field(
         default=OVERLAPS_ALL_REDUCE,
         description="Whether the gradients of a stage's replicas are all-reduced in buckets while the backward of an "
         "iteration's last microbatch computes, as torch's `DistributedDataParallel` does. Otherwise they are "
-        "all-reduced as one, after the last computation. Needs `all_reduce: ring`.",
+        "all-reduced as one, after the last computation. Needs `all_reduce: ring` or `hierarchical`.",
         examples=[True],
     )
     bucket: BucketBytes = Field(
@@ -98,7 +100,8 @@ class TransportSpec(StrictModel):
 
     @model_validator(mode="after")
     def _overlap_has_buckets(self) -> "TransportSpec":
-        if self.all_reduce_overlap and self.all_reduce != "ring" and "all_reduce_overlap" in self.model_fields_set:
+        written = "all_reduce_overlap" in self.model_fields_set
+        if self.all_reduce_overlap and not self.sums_over_transport and written:
             raise ValueError(
                 f"all_reduce_overlap: {self.all_reduce} sums all gradients at once, after the backward: give "
                 "all_reduce: ring, or all_reduce_overlap: false"
@@ -111,15 +114,25 @@ class TransportSpec(StrictModel):
         return self
 
     @property
+    def sums_over_transport(self) -> bool:
+        """Whether gradients are summed over the connections of all other traffic, in place of torch's own."""
+        return self.all_reduce in {"ring", "hierarchical"}
+
+    @property
+    def is_hierarchical(self) -> bool:
+        """Whether gradients are summed inside each datacenter before they are summed across."""
+        return self.all_reduce == "hierarchical"
+
+    @property
     def sums_in_buckets(self) -> bool:
-        """Whether gradients are summed in buckets, beside backwards: only wanbed's ring does."""
-        return self.all_reduce_overlap and self.all_reduce == "ring"
+        """Whether gradients are summed in buckets, beside backwards: only wanbed's own rings do."""
+        return self.all_reduce_overlap and self.sums_over_transport
 
     @model_serializer(mode="wrap")
     def _without_later_fields(self, write: SerializerFunctionWrapHandler) -> Any:
         # They came later. Where they change nothing, the hash of the configuration stays what it was.
         written = write(self)
-        if self.all_reduce != "ring" or not (self.all_reduce_overlap or OVERLAPS_ALL_REDUCE):
+        if not self.sums_over_transport or not (self.all_reduce_overlap or OVERLAPS_ALL_REDUCE):
             del written["all_reduce_overlap"]
         if self.bucket == BUCKET_BYTES:
             del written["bucket"]

@@ -14,6 +14,7 @@ from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.connection_count import count_connections, tcp_settings, window_bps
 from runner.resolve.placement import Pair, Placement
 from runner.resolve.stage_costs import StageCosts
+from runner.resolve.stage_rings import StageRings, ring_pairs
 from runner.tcp.boundary import MOST_WINDOWS, BoundaryTcp
 from testbed.network.flow_model.line import Line
 from testbed.network.flow_model.striping import Striping
@@ -110,24 +111,30 @@ def _differs_back(topology: Topology, here: str, there: str) -> bool:
 def between_iterations_ns(
     topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts, *, clock: Clock
 ) -> tuple[int, ...]:
-    """Return each stage's time in ns between two iterations: the ring all-reduce of its gradients, and the optimizer.
+    """Return each stage's time in ns between two iterations: the all-reduce of its gradients, and the optimizer.
 
     With P replicas, A bytes and rate R of the slowest hop, a ring takes ``2 (P - 1) / P x A / R``, and at least
-    ``2 (P - 1)`` latencies. The rings of all stages share the trunks that they cross.
+    ``2 (P - 1)`` latencies. Of hierarchical rings those across follow those inside, and are followed by them. The rings
+    of all stages share the trunks that they cross.
     """
     found = []
-    rings = [pair for stage in range(placement.stages) for pair in placement.ring_pairs(stage)]
-    on_link = Counter((one.datacenter, other.datacenter) for one, other in rings)
-    for stage, optimizer_ns in enumerate(work.optimizer_ns):
-        ring = placement.ring_pairs(stage)
-        paths = _paths(topology, ring, transport, clock, on_link)
-        steps, ring_ns = 2 * (len(ring) - 1), 0
-        if paths and work.gradient_bytes[stage]:
-            bits_per_s = min(_path_bps(transport, clock, path) for path in paths)
-            latency_ns = max(path.latency_ns for path in paths)
-            send_ns = steps * work.gradient_bytes[stage] * 8 * 1e9 / bits_per_s / len(ring)
-            ring_ns = ceil(max(steps * latency_ns, send_ns + latency_ns))
-        found.append(ring_ns + optimizer_ns)
+    of_stages = [
+        StageRings.of(placement.replicas(stage), hierarchical=transport.is_hierarchical)
+        for stage in range(placement.stages)
+    ]
+    on_link = Counter((one.datacenter, other.datacenter) for rings in of_stages for one, other in rings.pairs)
+    for rings, gradient_bytes, optimizer_ns in zip(of_stages, work.gradient_bytes, work.optimizer_ns, strict=True):
+        all_reduce_ns = 0
+        for level, size, level_bytes in zip(rings.levels, rings.sizes, rings.summed_bytes(gradient_bytes), strict=True):
+            pairs = [pair for ring in level for pair in ring_pairs(ring)]
+            paths = _paths(topology, pairs, transport, clock, on_link)
+            if paths and level_bytes:
+                steps, rounds = 2 * (size - 1), 1 if level is rings.levels[-1] else 2
+                bits_per_s = min(_path_bps(transport, clock, path) for path in paths)
+                latency_ns = max(path.latency_ns for path in paths)
+                send_ns = steps * level_bytes * 8 * 1e9 / bits_per_s / size
+                all_reduce_ns += ceil(max(steps * latency_ns, send_ns + rounds * latency_ns))
+        found.append(all_reduce_ns + optimizer_ns)
     return tuple(found)
 
 

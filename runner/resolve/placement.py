@@ -1,6 +1,6 @@
 """Place each stage of each pipeline on a GPU: evenly and contiguously, unless a variant says otherwise."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -78,23 +78,6 @@ class Placement:
     def crosses_wan(self, boundary: int) -> bool:
         """Return whether stages ``boundary`` and ``boundary + 1`` lie in different datacenters, in any pipeline."""
         return any(pipeline[boundary].datacenter != pipeline[boundary + 1].datacenter for pipeline in self.pipelines)
-
-    def ring(self, stage: int) -> tuple[StagePlace, ...]:
-        """Return the replicas of one stage in ring order, entering each datacenter once; () for a single replica."""
-        replicas = self.replicas(stage)
-        if len(replicas) == 1:
-            return ()
-        return ring_order(replicas)
-
-    def ring_pairs(self, stage: int) -> tuple[Pair, ...]:
-        """Return each replica of a stage with the next one of its ring; () for a single replica."""
-        ring = self.ring(stage)
-        return tuple(zip(ring, [*ring[1:], *ring[:1]], strict=True))
-
-    def ring_connections(self, stage: int, connections: Mapping[tuple[str, str], int]) -> int:
-        """Return the highest number of connections between two ring neighbours; ``connections`` is by pair of hosts."""
-        hosts = [(one.host.name, other.host.name) for one, other in self.ring_pairs(stage)]
-        return max((connections[pair if pair in connections else pair[::-1]] for pair in hosts), default=1)
 
 
 def ring_order(places: Sequence[StagePlace]) -> tuple[StagePlace, ...]:

@@ -15,6 +15,7 @@ from runner.resolve.placement import Pair, Placement, StagePlace, ring_order
 from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.resolve.replicas.replica_times import ReplicaTimes
 from runner.resolve.stage_costs import StageCosts
+from runner.resolve.stage_rings import StageRings, ring_pairs
 from testbed.network.tcp_settings import TcpSettings
 from workloads.compute.replay import ReplayCosts
 from workloads.prefill.service_config import ServiceConfig
@@ -214,10 +215,14 @@ class ResolvedVariant:
         """Whether replicas synchronise over a star, whose first replica gathers."""
         return self.synchronization is not None and self.synchronization.topology is Topology.STAR
 
+    def rings(self, stage: int) -> StageRings:
+        """Return the rings of a stage's replicas. Collectives of torch are taken to be a ring of all of them."""
+        return StageRings.of(self.placement.replicas(stage), hierarchical=self.transport.is_hierarchical)
+
     def summing_pairs(self, stage: int) -> tuple[Pair, ...]:
         """Return the replicas of a stage that exchange what they sum: neighbours in a ring, or the star's."""
         if not self.is_star:
-            return self.placement.ring_pairs(stage)
+            return self.rings(stage).pairs
         first, *others = self.placement.replicas(stage)
         return tuple((first, other) for other in others)
 
@@ -265,7 +270,7 @@ class ResolvedVariant:
         """Each place with the next one of its ring, for every group of the trace that all-reduces."""
         groups = () if self.trace is None else self.trace.groups
         rings = (ring_order([self.placement.places[rank] for rank in group]) for group in groups)
-        return tuple(tuple(zip(ring, [*ring[1:], ring[0]], strict=True)) for ring in rings)
+        return tuple(ring_pairs(ring) for ring in rings)
 
     @property
     def _trace_ring_pairs(self) -> set[tuple[int, int]]:

@@ -13,7 +13,7 @@ from runner.experiment.training_spec import MAX_STAGES
 from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.boundary_costs import pipelines_to_share
 from runner.resolve.cell_costs import cell_costs
-from runner.resolve.checks.all_reduce_check import check_all_reduce
+from runner.resolve.checks.all_reduce_check import check_all_reduce, check_segments
 from runner.resolve.checks.schedule_check import check_schedule, planned
 from runner.resolve.checks.trial_extent import check_extent
 from runner.resolve.jobs.job_hosts import job_topologies
@@ -164,6 +164,7 @@ def _resolve_schedule(
         iterations=None if written.job is None else written.iterations,
         job=None if written.job is None else written.job.name,
     )
+    check_segments(written, resolved)
     if schedule is None or not plans:
         return resolved
     resolved = replace(resolved, plan=_checked_plan(written, schedule, resolved))

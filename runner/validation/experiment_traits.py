@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 
 from results.text.number_text import count_text
 from runner.resolve.connection_count import count_connections
@@ -10,6 +9,7 @@ from runner.resolve.demand import network_demand
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.placement import Pair
 from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_rings import ring_pairs
 from testbed.network.topology import Topology
 
 KIB, MIB = 2**10, 2**20
@@ -71,10 +71,9 @@ def _of_transfers(variant: ResolvedVariant) -> Iterator[str]:
 def _rings(variant: ResolvedVariant) -> Iterator[list[Pair]]:
     """Yield the neighbours of each ring that all-reduces more than a few bytes between hosts."""
     for stage, size_bytes in enumerate(variant.work.gradient_bytes):
-        ring = variant.placement.ring(stage)
-        neighbours = [pair for pair in pairwise([*ring, *ring[:1]]) if pair[0].host != pair[1].host]
-        if neighbours and size_bytes > variant.pipelines:
-            yield neighbours
+        for ring in variant.rings(stage).rings if size_bytes > variant.pipelines else ():
+            if neighbours := [pair for pair in ring_pairs(ring) if pair[0].host != pair[1].host]:
+                yield neighbours
 
 
 def _of_rates(topology: Topology, variant: ResolvedVariant) -> Iterator[str]:

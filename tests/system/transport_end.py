@@ -50,7 +50,7 @@ def main(path: str) -> None:
             "peers": tuple(Peer(**peer) for peer in document["peers"]),
             "previous": boundary(document["previous"]),
             "following": boundary(document["following"]),
-            "ring": tuple(document["ring"]),
+            "rings": (),
         }
     )
     identity = Identity(bytes(16), plan.rank, setup["address"], setup["port"])

@@ -108,7 +108,7 @@ def configs(folder: Path, schedule: str, shape: PipelineShape) -> list[RankConfi
                     ),
                     previous=None,
                     following=None,
-                    ring=(),
+                    rings=(),
                     microbatches=shape.microbatches,
                     iterations=2,
                     exchanges=tuple(

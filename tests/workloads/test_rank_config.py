@@ -16,7 +16,7 @@ from workloads.prefill.prefill_settings import PrefillSettings
 from workloads.rank_config import RankConfig, read_rank_config
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.serving.serving_configs import Endpoint, GpuServingConfig
-from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
 from workloads.transport.peer import Peer
 
 PLAN = RankConfig(
@@ -57,7 +57,7 @@ PLAN = RankConfig(
         ),
         previous=BoundaryConfig(0, 2_097_152),
         following=BoundaryConfig(2, 1_048_576, (1, 4), tuple((p, m) for m in range(8) for p in (1, 0))),
-        ring=(1, 4),
+        rings=(RingConfig((1, 4)),),
         microbatches=8,
         iterations=3,
     ),
@@ -130,7 +130,7 @@ def test_the_token_is_kept_from_other_users(tmp_path: Path) -> None:
         ({"stage": 0, "links__stage": 0}, "links.previous: stage 0 of 3 has none"),
         ({"stage": 0}, "links.stage: 1, where the rank's is 0"),
         ({"links__iterations": 2}, "links.iterations: 2, where the rank's is 3"),
-        ({"links__ring": [1]}, "links.ring: (1,) are not two or more ranks, each once"),
+        ({"links__rings": [{"ranks": [1]}]}, "links.rings.0.ranks: (1,) are not two or more, each once"),
         ({"listen_port": 70_000}, "listen_port: 70000 is no port to listen on"),
         ({"run_token": "abc"}, "run_token: write 16 bytes in hexadecimal"),
         ({"run_token": "ab"}, "run_token: write 16 bytes in hexadecimal"),

@@ -42,7 +42,7 @@ class TraceRank:
         self._transport = transport
         self._events = events
         self._pool = pool
-        self._ring = RingAllReduce(config.links, transport) if config.links.ring else None
+        self._ring = RingAllReduce(config.links, transport) if config.links.rings else None
         self._log = SpanLog(
             Path(config.span_log),
             SpanLogHeader(config.rank, config.host, config.datacenter, config.gpu, 0, config.rank),

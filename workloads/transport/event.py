@@ -46,7 +46,7 @@ class Received:
 class SegmentReceived:
     """A chunk of a ring segment has arrived. It belongs at ``offset`` in the segment, which has ``segment_bytes``.
 
-    ``payload`` stays valid until the ring gives it back.
+    ``payload`` stays valid until the ring gives it back. ``ring`` is the number of the ring.
     """
 
     peer: Peer
@@ -55,11 +55,12 @@ class SegmentReceived:
     segment_bytes: int
     offset: int
     payload: memoryview
+    ring: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentsSent:
-    """The kernel has accepted every byte of the ring segments queued so far."""
+    """The kernel has accepted every byte of the segments of a ring that are queued so far."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,18 +65,40 @@ class ExchangeConfig:
 
 
 @dataclass(frozen=True)
+class RingConfig:
+    """One ring of replicas: their ranks in order, and the most connections between two neighbours.
+
+    ``connections`` is the same at all ranks of the ring, because all must cut the data alike. Raises ValueError naming
+    the field.
+    """
+
+    ranks: tuple[int, ...]
+    connections: int = 1
+
+    def __post_init__(self) -> None:
+        if len(set(self.ranks)) != len(self.ranks) or len(self.ranks) < 2:
+            raise ValueError(f"ranks: {self.ranks} are not two or more, each once")
+        if self.connections < 1:
+            raise ValueError(f"connections: {self.connections} is below 1")
+
+    def neighbours(self, rank: int) -> tuple[int, int]:
+        """Return the ranks before and after ``rank``: the same one twice where there are two replicas."""
+        position = self.ranks.index(rank)
+        return self.ranks[position - 1], self.ranks[(position + 1) % len(self.ranks)]
+
+
+@dataclass(frozen=True)
 class LinksConfig:
     """The configuration of one rank's transport.
 
     - ``peers``: all ranks that it connects to: those across ``previous`` and ``following`` (None at a pipeline's end),
-      the cell mates, and the previous and next rank of the ring.
-    - ``ring``: the ranks of all replicas of the stage in ring order, empty if there is one replica only.
+      the cell mates, and the previous and next rank of each ring.
+    - ``rings``: the rings over which the stage's gradients are all-reduced. One of all replicas; or, one in the other,
+      one of the replicas in this datacenter and one of the counterparts in the others. Empty for a single replica.
     - ``microbatches``, ``iterations``: the number of each; a message beyond them is refused.
     - ``star``: the star over which the replicas of the stage sum, None where they do not.
     - ``first_iteration``: the one that the rank begins with; transfers of earlier ones are over.
     - ``window_bytes``: the receive window of each connection, None to let the kernel choose it.
-    - ``ring_connections``: the most connections between two ranks of the ring, the same at all of its ranks, because
-      all must cut the data alike.
     - ``buckets``: how many buckets the gradients are all-reduced in, one after the other, while the last backward of an
       iteration computes. 0: they are all-reduced as one, after it.
     - ``synchronizations``: how many all-reduces of pseudo-gradients there are in all iterations. None where the ring
@@ -92,11 +114,10 @@ class LinksConfig:
     peers: tuple[Peer, ...]
     previous: BoundaryConfig | None
     following: BoundaryConfig | None
-    ring: tuple[int, ...]
+    rings: tuple[RingConfig, ...]
     microbatches: int
     iterations: int
     window_bytes: int | None = None
-    ring_connections: int = 1
     exchanges: tuple[ExchangeConfig, ...] = ()
     buckets: int = 0
     first_iteration: int = 0
@@ -107,7 +128,7 @@ class LinksConfig:
         if self.window_bytes is not None and self.window_bytes < 1:
             raise ValueError(f"window_bytes: {self.window_bytes} is below 1")
         counts = (("rank", 0), ("pipeline", 0), ("stage", 0), ("buckets", 0), ("first_iteration", 0))
-        for name, least in (*counts, ("microbatches", 1), ("iterations", 1), ("ring_connections", 1)):
+        for name, least in (*counts, ("microbatches", 1), ("iterations", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
         self._check_peers()
@@ -118,20 +139,12 @@ class LinksConfig:
             raise ValueError("exchanges: a rank has stage boundaries or exchanges, not both")
         for exchange in self.exchanges:
             self._need_peer("exchanges", exchange.rank)
-        self._check_ring()
+        self._check_rings()
         self._check_star()
 
     @property
-    def ring_neighbours(self) -> tuple[int, int] | None:
-        """The ranks before and after this one in the ring: the same rank twice where there are two replicas."""
-        if not self.ring:
-            return None
-        position = self.ring.index(self.rank)
-        return self.ring[position - 1], self.ring[(position + 1) % len(self.ring)]
-
-    @property
     def all_reduces(self) -> int:
-        """The number of all-reduces over the ring in all iterations."""
+        """The number of all-reduces over the rings in all iterations."""
         if self.synchronizations is not None:
             return self.synchronizations
         return self.iterations * max(self.buckets, 1)
@@ -184,19 +197,22 @@ class LinksConfig:
         for rank in self.star.peers_of(self.rank):
             self._need_peer("star", rank)
 
-    def _check_ring(self) -> None:
-        if self.buckets and not self.ring:
+    def _check_rings(self) -> None:
+        if self.buckets and not self.rings:
             raise ValueError(f"buckets: {self.buckets}, and there is no ring to sum them in")
-        if self.synchronizations is not None and (self.buckets or not self.ring):
+        if self.synchronizations is not None and (self.buckets or not self.rings):
             raise ValueError("synchronizations: they need a ring that sums no buckets of gradients")
-        if not self.ring:
-            return
-        if len(set(self.ring)) != len(self.ring) or len(self.ring) < 2:
-            raise ValueError(f"ring: {self.ring} are not two or more ranks, each once")
-        if self.rank not in self.ring:
-            raise ValueError(f"ring: rank {self.rank} itself is not in it")
-        for rank in self.ring_neighbours or ():
-            self._need_peer("ring", rank)
+        seen: set[int] = set()
+        for number, ring in enumerate(self.rings):
+            if self.rank not in ring.ranks:
+                raise ValueError(f"rings.{number}.ranks: rank {self.rank} itself is not among them")
+            others = {rank for rank in ring.ranks if rank != self.rank}
+            # A link belongs to one ring, so that its chunks need not say which one they are of.
+            if both := sorted(seen & others):
+                raise ValueError(f"rings.{number}.ranks: rank {both[0]} is in another ring with rank {self.rank}")
+            seen |= others
+            for rank in ring.neighbours(self.rank):
+                self._need_peer(f"rings.{number}.ranks", rank)
 
     def _need_peer(self, name: str, rank: int) -> None:
         if all(peer.rank != rank for peer in self.peers):

@@ -18,7 +18,7 @@ from workloads.transport.star.star_end import StarEnd
 
 
 class Routes:
-    """The links of ``config`` over connected ``sockets``, by rank, with the boundaries, ring and star that use them.
+    """The links of ``config`` over connected ``sockets``, by rank, with the boundaries, rings and star that use them.
 
     ``touched`` collects the links whose connections the I/O thread must check again. All calls come from the I/O
     thread, except the constructor's.
@@ -45,16 +45,15 @@ class Routes:
         self.exchanges = {
             each.rank: Exchange(config, each, peers[each.rank], pool=pool, report=report) for each in config.exchanges
         }
-        around = config.ring_neighbours
-        self.ring = RingEnd(config, around, pool, report, blank=blank) if around is not None else None
+        self.rings = [RingEnd(config, ring, pool, report, blank=blank) for ring in range(len(config.rings))]
         self.star = None if config.star is None else StarEnd(config, config.star, peers, pool, report)
         self.links = {peer.rank: self._link(peer, sockets[peer.rank]) for peer in config.peers}
         for each in self.boundaries.values():
             each.use_links(self.links)
         for exchange in self.exchanges.values():
             exchange.use_links(self.links)
-        if self.ring is not None:
-            self.ring.use_links(self.links)
+        for ring in self.rings:
+            ring.use_links(self.links)
         if self.star is not None:
             self.star.use_links(self.links)
         self._own = config.pipeline
@@ -67,10 +66,11 @@ class Routes:
             credit_queues |= boundary.credit_queues_to(peer.rank)
         if peer.rank in self.exchanges:
             queues.append(self.exchanges[peer.rank].queue)
-        if self.ring is not None and peer.rank == self.ring.following:
-            # Last: a stage that waits for a message idles, while the ring waits for its slowest replica anyway.
-            queues.append(self.ring.queue)
-            credit_queues[FrameKind.SEGMENT] = self.ring.queue
+        for ring in self.rings:
+            if peer.rank == ring.following:
+                # Last: a stage that waits for a message idles, while the ring waits for its slowest replica anyway.
+                queues.append(ring.queue)
+                credit_queues[FrameKind.SEGMENT] = ring.queue
         if self.star is not None and peer.rank in self.star.queues:
             queues.append(self.star.queues[peer.rank])
         return Link(
@@ -86,9 +86,11 @@ class Routes:
 
     def _place(self, link: Link, header: FrameHeader) -> Arrival:
         if header.kind is FrameKind.SEGMENT:
-            if self.ring is None:
+            if not self.rings:
                 raise FrameError("it sent a segment, but there is no ring")
-            return self.ring.place(link, header)
+            # A rank that no ring has as previous is refused by any of them.
+            ring = next((each for each in self.rings if each.previous == link.peer.rank), self.rings[0])
+            return ring.place(link, header)
         if header.kind is FrameKind.PART:
             if self.star is None:
                 raise FrameError("it sent a part of a sum, but there is no star")

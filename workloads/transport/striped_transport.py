@@ -92,40 +92,40 @@ class StripedTransport:
         """Return the payload of a Received or SegmentReceived event to the pool, for the next message."""
         self.pool.give_back(payload)
 
-    def open_ring(self, window: int) -> None:
-        """Let at most ``window`` chunks of ring segments be at the next replica or on their way there."""
-        ring = self._ring()
-        self._request(lambda: self._routes.open_ring(ring, window))
+    def open_ring(self, window: int, ring: int) -> None:
+        """Let at most ``window`` chunks of a ring's segments be at the next replica or on their way there."""
+        end = self._ring(ring)
+        self._request(lambda: self._routes.open_ring(end, window))
 
     def send_segment(
-        self, iteration: int, step: int, segment_bytes: int, chunks: Sequence[tuple[int, memoryview]]
+        self, ring: int, iteration: int, step: int, segment_bytes: int, chunks: Sequence[tuple[int, memoryview]]
     ) -> None:
         """Queue chunks, each with its offset in the segment, for the next replica. Their bytes must not change."""
-        ring = self._ring()
+        end = self._ring(ring)
 
         def queue() -> None:
             for offset, payload in chunks:
-                ring.send(iteration, step, segment_bytes, offset, payload)
-            self._routes.links[ring.following].touch()
+                end.send(iteration, step, segment_bytes, offset, payload)
+            self._routes.links[end.following].touch()
 
         self._request(queue)
 
-    def give_segment_credit(self, chunks: int) -> None:
+    def give_segment_credit(self, chunks: int, ring: int) -> None:
         """Let the previous replica send ``chunks`` more chunks, after as many have been used."""
-        ring = self._ring()
-        self._request(lambda: self._routes.links[ring.previous].give_credit(FrameKind.SEGMENT, chunks))
+        end = self._ring(ring)
+        self._request(lambda: self._routes.links[end.previous].give_credit(FrameKind.SEGMENT, chunks))
 
     def pass_segments_on(self, ring: RingRound) -> None:
-        """Pass on the blank chunks of that all-reduce as they arrive.
+        """Pass on the blank chunks of that round as they arrive.
 
         A SegmentsSent event follows once all have arrived and the kernel has accepted those passed on.
         """
-        end = self._ring()
+        end = self._ring(ring.ring)
         self._request(lambda: end.pass_on(ring))
 
-    def notify_when_segments_sent(self) -> None:
-        """Report SegmentsSent once the kernel has accepted all that ``send_segment`` queued."""
-        self._request(self._ring().notify_when_sent)
+    def notify_when_segments_sent(self, ring: int) -> None:
+        """Report SegmentsSent once the kernel has accepted all that ``send_segment`` queued for that ring."""
+        self._request(self._ring(ring).notify_when_sent)
 
     def send_part(self, number: int, parts: int, payload: memoryview) -> None:
         """Queue a part of a sum over the star for the rank that gathers; there, the sum of ``parts`` for all others.
@@ -149,10 +149,8 @@ class StripedTransport:
         if self._error is not None:
             raise self._error
 
-    def _ring(self) -> RingEnd:
-        if self._routes.ring is None:
-            raise ValueError("the configuration has no ring")
-        return self._routes.ring
+    def _ring(self, ring: int) -> RingEnd:
+        return self._routes.rings[ring]
 
     def _request(self, request: Callable[[], object]) -> None:
         self._requests.append(request)

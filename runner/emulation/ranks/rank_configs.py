@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.resolve.checks.all_reduce_check import NCCL_SHARED, RING
+from runner.resolve.checks.all_reduce_check import NCCL_SHARED
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.packets.held_bytes import held_bytes
 from runner.resolve.placement import Pair, StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config
+from runner.resolve.stage_rings import ring_connections
 from testbed.network.address_book import AddressBook
 from testbed.network.host_interface import HOST_INTERFACE
 from workloads.chunk_transport import ChunkMessages
@@ -17,7 +18,7 @@ from workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
 from workloads.compute.backends.backend import ComputeConfig
 from workloads.rank_config import RankConfig
 from workloads.serving.serving_configs import GpuServingConfig
-from workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig
+from workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig, RingConfig
 from workloads.transport.peer import Peer
 from workloads.transport.star.star_config import StarConfig
 
@@ -145,7 +146,7 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
     placement = variant.placement
     rank = placement.rank(place)
     whole = variant.virtual is None
-    sums = any(variant.work.gradient_bytes) and variant.transport.all_reduce == RING
+    sums = any(variant.work.gradient_bytes) and variant.transport.sums_over_transport
     overlaps = variant.overlaps_all_reduce and variant.work.gradient_bytes[place.stage] > 0
     synchronized, sums = variant.synchronization, sums and not variant.is_star
     in_ring = synchronized is not None and not variant.is_star
@@ -156,8 +157,7 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
         peers=tuple(peer_of(point, variant, setting, place, pair) for pair in variant.pairs if place in pair),
         previous=_boundary(variant, setting, place, -1) if whole and place.stage > 0 else None,
         following=_boundary(variant, setting, place, +1) if whole and place.stage + 1 < placement.stages else None,
-        ring=tuple(placement.rank(replica) for replica in placement.ring(place.stage)) if sums else (),
-        ring_connections=placement.ring_connections(place.stage, setting.connections),
+        rings=_rings(variant, setting, place) if sums else (),
         microbatches=variant.microbatches,
         iterations=point.iterations(variant),
         window_bytes=None if setting.models_tcp else variant.tcp.in_flight_bytes,
@@ -188,6 +188,14 @@ def _hosts(pair: Pair, setting: SharedConfig) -> tuple[str, str]:
     return hosts if hosts in setting.connections else hosts[::-1]
 
 
+def _rings(variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> tuple[RingConfig, ...]:
+    """Return the rings that a replica is in: one of all, or one inside its datacenter and one across."""
+    return tuple(
+        RingConfig(tuple(map(variant.placement.rank, ring)), ring_connections(ring, setting.connections))
+        for ring in variant.rings(place.stage).with_place(place)
+    )
+
+
 def _exchanges(variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> tuple[ExchangeConfig, ...]:
     """Return the messages between the virtual stages of this stage and those of each neighbour."""
     messages, sizes = ChunkMessages(variant.layout, variant.microbatches), variant.work.activation_bytes
@@ -210,7 +218,7 @@ def _exchanges(variant: ResolvedVariant, setting: SharedConfig, place: StagePlac
 def _collective(
     point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace
 ) -> CollectiveConfig | None:
-    if variant.is_baseline or variant.transport.all_reduce == RING:
+    if variant.is_baseline or variant.transport.sums_over_transport:
         return None
     replicas = variant.placement.replicas(place.stage)
     return CollectiveConfig(

@@ -1,15 +1,16 @@
 """Make the configuration of each rank of a variant that replays a trace."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, peer_of
 from runner.resolve.dilation import dilated_ns
 from runner.resolve.experiment import SweepPoint
-from runner.resolve.placement import StagePlace
+from runner.resolve.placement import Pair, StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from workloads.trace.replayed_trace import ReplayedTrace, WorkKind
 from workloads.trace_replay.trace_rank_config import TraceRankConfig
-from workloads.transport.links_config import ExchangeConfig, LinksConfig
+from workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
 
 
 def configure_trace(
@@ -60,13 +61,19 @@ def _links(
         peers=tuple(peer_of(point, variant, setting, place, pair) for pair in variant.pairs if place in pair),
         previous=None,
         following=None,
-        ring=tuple(rank_of(one) for one, _ in ring),
-        ring_connections=max((_connections(setting, one, other) for one, other in ring), default=1),
+        rings=_rings(variant, setting, ring),
         microbatches=1,
         iterations=point.spec.training.iterations * max(all_reduces, 1),
         window_bytes=None if setting.models_tcp else variant.tcp.in_flight_bytes,
         exchanges=tuple(_exchange(variant, trace, setting, place, peer) for peer in peers),
     )
+
+
+def _rings(variant: ResolvedVariant, setting: SharedConfig, pairs: Sequence[Pair]) -> tuple[RingConfig, ...]:
+    if not pairs:
+        return ()
+    connections = max(_connections(setting, one, other) for one, other in pairs)
+    return (RingConfig(tuple(variant.placement.rank(one) for one, _ in pairs), connections),)
 
 
 def _exchange(

@@ -1,23 +1,28 @@
-"""Check, before anything is started, that torch's collectives can all-reduce the gradients of a variant."""
+"""Check, before anything is started, that the gradients of a variant can be all-reduced as it says."""
 
 from collections.abc import Sequence
 
 from ground.strict_model import InputError
+from results.text.number_text import list_text
 from runner.resolve.placement import Placement
 from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_rings import by_datacenter
 from runner.resolve.written_variant import WrittenVariant
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.kernel.missing import MissingError
 
-RING, NCCL, NCCL_SHARED = "ring", "nccl", "nccl-shared"
+NCCL, NCCL_SHARED = "nccl", "nccl-shared"
 
 
 def check_all_reduce(written: WrittenVariant, placement: Placement) -> None:
     """Raise InputError if the variant cannot use its ``all_reduce``."""
-    compute, collective = written.spec.compute, written.variant.transport.all_reduce
+    compute, transport = written.spec.compute, written.variant.transport
+    collective = transport.all_reduce
     where = f"{written.field}.transport.all_reduce"
-    if collective == RING:
+    if transport.sums_over_transport:
         _check_overlap(written, placement)
+        if transport.is_hierarchical:
+            _check_levels(where, placement)
         return
     if not compute.backend.sums_on_device:
         raise InputError(
@@ -46,6 +51,29 @@ def _check_overlap(written: WrittenVariant, placement: Placement) -> None:
             f"{written.field}.transport.all_reduce_overlap: {backend.title} hands over its gradients after the last "
             "backward only: give all_reduce_overlap: false"
         )
+
+
+def _check_levels(where: str, placement: Placement) -> None:
+    """Raise InputError unless the datacenters in which a stage has replicas have equally many."""
+    for stage in range(placement.stages):
+        counts = {name: len(places) for name, places in by_datacenter(placement.replicas(stage)).items()}
+        if len({*counts.values()}) > 1:
+            raise InputError(
+                f"{where}: hierarchical pairs each replica of a stage with one in every other datacenter, and stage "
+                f"{stage} has {list_text([f'{count} in {name}' for name, count in counts.items()])}: place as many in "
+                "each, or give ring"
+            )
+
+
+def check_segments(written: WrittenVariant, variant: ResolvedVariant) -> None:
+    """Raise InputError if hierarchical rings would have to sum fewer bytes than there are replicas."""
+    for stage in range(variant.placement.stages):
+        least_bytes = min(variant.buckets_bytes(stage))
+        if len(variant.rings(stage).levels) > 1 and 0 < least_bytes < variant.pipelines:
+            raise InputError(
+                f"{written.field}.transport.all_reduce: hierarchical gives each of the {variant.pipelines} replicas of "
+                f"stage {stage} a part of its gradients, and at once there are {least_bytes} B of them: give ring"
+            )
 
 
 def check_collective_gpus(variants: Sequence[ResolvedVariant], gpus: GpuAssignment | None) -> None:

@@ -17,6 +17,7 @@ from runner.resolve.packets.packet_draws import is_impaired
 from runner.resolve.placement import Pair, Placement, StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import StageCosts
+from runner.resolve.stage_rings import StageRings, ring_pairs
 from runner.resolve.written_variant import WrittenVariant
 from testbed.network.flow_model.line import PAYLOAD_BYTES
 from testbed.network.goodput import tcp_goodput_bps
@@ -102,18 +103,18 @@ def check_extent(
             drawn_bytes += path.draws * transfers * count * size_bytes
     _check_time(computing_ns + sent_ns, "compute.activation")
     _check_bytes(sent_bytes, "compute.activation")
-    steps = 2 * (pipelines - 1)
     for stage, size_bytes in enumerate(work.gradient_bytes if pipelines > 1 else ()):
         buckets = bucket_count(size_bytes, transport.bucket) if transport.sums_in_buckets else 1
         _check_buckets(written, buckets * stages * pipelines * iterations)
-        segment_bytes = -(-size_bytes // (buckets * pipelines))
-        segments = iterations * steps * buckets
-        ring = placement.ring(stage)
-        for path, count in paths.of(zip(ring, (*ring[1:], ring[0]), strict=True)).items():
-            _check_windows(path.windows(segment_bytes) * segments, "compute.gradient")
-            sent_ns += segments * count * path.transfer_ns(segment_bytes)
-            sent_bytes += segments * count * segment_bytes
-            drawn_bytes += path.draws * segments * count * segment_bytes
+        rings = StageRings.of(placement.replicas(stage), hierarchical=transport.is_hierarchical)
+        summed_bytes = rings.summed_bytes(-(-size_bytes // buckets))
+        for level, size, level_bytes in zip(rings.levels, rings.sizes, summed_bytes, strict=True):
+            segment_bytes, segments = -(-level_bytes // size), iterations * 2 * (size - 1) * buckets
+            for path, count in paths.of(pair for ring in level for pair in ring_pairs(ring)).items():
+                _check_windows(path.windows(segment_bytes) * segments, "compute.gradient")
+                sent_ns += segments * count * path.transfer_ns(segment_bytes)
+                sent_bytes += segments * count * segment_bytes
+                drawn_bytes += path.draws * segments * count * segment_bytes
     _check_time(computing_ns + sent_ns, "compute.gradient")
     _check_bytes(sent_bytes, "compute.gradient")
     _check_segments(spec, drawn_bytes)

@@ -114,7 +114,7 @@ def _check_variant(where: str, variant: ResolvedVariant) -> None:
         raise InputError(f"{where}.schedule: a trace is replayed without failures: leave fail out")
     if variant.service is not None:
         raise InputError(f"{where}.prefill: prefill has no part in fail: give prefill: none and no pool")
-    if variant.transport.all_reduce != "ring":
+    if not variant.transport.sums_over_transport:
         raise InputError(
             f"{where}.transport.all_reduce: {variant.transport.all_reduce} does not end at once where a rank fails: "
             "give ring, or leave fail out"

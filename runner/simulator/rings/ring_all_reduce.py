@@ -20,21 +20,24 @@ class RingCut:
     """How the gradients are cut into segments and chunks. Segments whose sizes differ by a byte count as equal.
 
     A segment is sent as two parts: its first chunk, with which the next replica can begin its next step, and the rest.
+    With ``halved`` a round has half of the steps: it is a reduce-scatter or an all-gather, which take equally long.
     """
 
     replicas: int
     segment_bytes: int
     chunk_bytes: int
+    halved: bool = False
 
     @staticmethod
-    def of(size_bytes: int, replicas: int, connections: int = 1) -> "RingCut":
+    def of(size_bytes: int, replicas: int, connections: int = 1, *, halved: bool = False) -> "RingCut":
         """Cut as ``workloads.transport.ring.ring_round`` does; ``connections`` is the most between two replicas."""
-        return RingCut(replicas, -(-size_bytes // replicas), ring_chunk_bytes(size_bytes, 1, replicas, connections))
+        chunk_bytes = ring_chunk_bytes(size_bytes, 1, replicas, connections)
+        return RingCut(replicas, -(-size_bytes // replicas), chunk_bytes, halved)
 
     @property
     def steps(self) -> int:
-        """The number of segments that each replica sends."""
-        return 2 * (self.replicas - 1)
+        """The number of segments that each replica sends in a round."""
+        return (self.replicas - 1) * (1 if self.halved else 2)
 
     @property
     def parts_bytes(self) -> tuple[int, int]:

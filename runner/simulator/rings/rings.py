@@ -1,53 +1,58 @@
 """Simulate the rings over which the replicas of each stage all-reduce their gradients."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
 
+from runner.resolve.stage_rings import ring_connections, ring_pairs
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.network.network import Ends, Network
 from runner.simulator.network.wan_traffic import Crossing
+from runner.simulator.rings.nested_ring import NestedRing
+from runner.simulator.rings.ring import Ring
 from runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
 from runner.simulator.rings.shared_ring import Done, SharedRing
 from runner.simulator.rings.sparse_ring import SparseRing
 from runner.tcp.channel import Channel, PrivateChannel
 
-
-class Ring(Protocol):
-    """The ring of one stage."""
-
-    def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
-        """Handle that the replica at ``position`` of the ring is ready. Call ``done`` when its result is known.
-
-        ``iteration`` counts the all-reduces: there may be several in an iteration, or some under way at once.
-        """
+Hops = tuple[Ends, ...]
+"""The two places of each hop of a ring, from each replica to the next."""
 
 
-def ring_ends(network: Network) -> dict[int, list[Ends]]:
-    """Return the two places of each hop of each stage's ring, from each replica of the first equal part to the next.
+def ring_levels(network: Network) -> dict[int, tuple[tuple[Hops, ...], ...]]:
+    """Return the rings of each stage, level by level, as ``StageRings`` has them.
 
-    Stages without gradients are left out. With a single replica there are no rings.
+    Stages without gradients are left out. With a single replica there are no rings. Where only one of several equal
+    parts is simulated, the single ring has the hops of its replicas.
     """
     variant = network.variant
     simulated = variant.pipelines // network.equal_parts
-    found: dict[int, list[Ends]] = {}
+    found = {}
     for stage in range(variant.placement.stages):
-        pairs = variant.placement.ring_pairs(stage)
-        if pairs and variant.work.gradient_bytes[stage]:
-            found[stage] = list(pairs[:simulated])
+        levels = variant.rings(stage).levels
+        if levels and variant.work.gradient_bytes[stage]:
+            found[stage] = tuple(tuple(ring_pairs(ring)[:simulated] for ring in level) for level in levels)
     return found
 
 
-def ring_cut(network: Network, stage: int) -> tuple[int, RingCut]:
-    """Return the size of what a stage's ring all-reduces at once, in bytes, and how it is cut."""
-    variant = network.variant
-    connections = variant.placement.ring_connections(stage, network.connections)
+def ring_ends(network: Network) -> dict[int, list[Ends]]:
+    """Return the two places of each hop of all rings of each stage that has gradients and replicas."""
+    return {
+        stage: [pair for level in levels for ring in level for pair in ring]
+        for stage, levels in ring_levels(network).items()
+    }
+
+
+def ring_cut(network: Network, stage: int, level: int = 0, number: int = 0) -> tuple[int, RingCut]:
+    """Return the size of what a ring of a stage all-reduces at once, in bytes, and how it is cut."""
+    variant, rings = network.variant, network.variant.rings(stage)
+    connections = ring_connections(rings.levels[level][number], network.connections)
     # Buckets differ by a byte at most, and follow each other over the same channels.
-    size_bytes = max(variant.buckets_bytes(stage))
-    return size_bytes, RingCut.of(size_bytes, variant.pipelines, connections)
+    size_bytes = rings.summed_bytes(max(variant.buckets_bytes(stage)))[level]
+    halved = level + 1 < len(rings.levels)
+    return size_bytes, RingCut.of(size_bytes, rings.sizes[level], connections, halved=halved)
 
 
 class Rings:
-    """The rings of all stages: one for each stage, of all its replicas.
+    """The rings of all stages: one of all replicas of each stage, or several where its all-reduce is hierarchical.
 
     A ring that shares no resource is computed at once, and so is that of a stage in ``apart``, for which ``channels``
     has none; any other one is simulated event by event. Where only one of several equal parts is simulated, its
@@ -66,20 +71,28 @@ class Rings:
         self._positions: dict[int, dict[int, int]] = {}
         self._crossing: list[Crossing] = []
         self._private: list[PrivateRing] = []
-        for stage, ends in ring_ends(network).items():
-            self._positions[stage] = {one.pipeline: position for position, (one, _) in enumerate(ends)}
-            size_bytes, cut = ring_cut(network, stage)
+        self._network, self._channels, self._events = network, channels, events
+        for stage, levels in ring_levels(network).items():
+            replicas = [one.pipeline for hops in levels[0] for one, _ in hops]
+            self._positions[stage] = {pipeline: position for position, pipeline in enumerate(replicas)}
             if stage in apart:
-                self._rings[stage] = self.apart[stage] = PrivateRing(network, ends, cut)
+                self._rings[stage] = self.apart[stage] = PrivateRing(network, levels[0][0], ring_cut(network, stage)[1])
                 continue
-            own = [channels[pair] for pair in ends]
-            ring = self._rings[stage] = create_ring(
-                network, ends, own, events, cut=cut, size_bytes=size_bytes, alone=True
-            )
-            if isinstance(ring, PrivateRing):
-                self._private.append(ring)
-            else:
-                self._crossing += zip(ends, own, strict=True)
+            made = [
+                [self._ring(stage, level, number, hops) for number, hops in enumerate(rings)]
+                for level, rings in enumerate(levels)
+            ]
+            self._rings[stage] = made[0][0] if len(made) == 1 else NestedRing(made[0], made[1], events)
+
+    def _ring(self, stage: int, level: int, number: int, hops: Hops) -> Ring:
+        size_bytes, cut = ring_cut(self._network, stage, level, number)
+        own = [self._channels[pair] for pair in hops]
+        ring = create_ring(self._network, hops, own, self._events, cut=cut, size_bytes=size_bytes, alone=True)
+        if isinstance(ring, PrivateRing):
+            self._private.append(ring)
+        else:
+            self._crossing += zip(hops, own, strict=True)
+        return ring
 
     def has_gradients(self, stage: int) -> bool:
         """Return whether the replicas of ``stage`` have gradients to all-reduce."""

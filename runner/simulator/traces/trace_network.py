@@ -7,8 +7,9 @@ from runner.simulator.event_queue import EventQueue
 from runner.simulator.network.network import Ends, Network
 from runner.simulator.network.transfers import Arrived, OwnTransfers
 from runner.simulator.network.wan_traffic import Crossing
+from runner.simulator.rings.ring import Ring
 from runner.simulator.rings.ring_all_reduce import RingCut
-from runner.simulator.rings.rings import PrivateRing, Ring, create_ring
+from runner.simulator.rings.rings import PrivateRing, create_ring
 from runner.simulator.rings.shared_ring import Done
 from testbed.network.flow_model.striping import Striping
 from workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind

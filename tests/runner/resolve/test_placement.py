@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ground.strict_model import InputError
-from runner.resolve.placement import Placement, StagePlace, _even_split, place_stages
+from runner.resolve.placement import Placement, StagePlace, _even_split, place_stages, ring_order
 from testbed.network.topology import Datacenter, Host, Topology
 
 
@@ -160,8 +160,7 @@ def test_whole_replicas_are_spread_over_the_datacenters_and_their_ring_enters_ea
     placement = place_stages(network([1, 1], [1, 1], [1, 1]), 1, 5, whole_replicas=True)
     assert hosts(placement) == [["a-0"], ["a-1"], ["b-0"], ["b-1"], ["c-0"]]
     scattered = place_stages(network([1, 1], [1, 1]), 1, 4, [["a"], ["b"], ["a"], ["b"]])
-    assert [place.host.name for place in scattered.ring(0)] == ["a-0", "a-1", "b-0", "b-1"]
-    assert place_stages(network([1]), 1).ring(0) == ()
+    assert [place.host.name for place in ring_order(scattered.replicas(0))] == ["a-0", "a-1", "b-0", "b-1"]
 
 
 def test_a_variant_can_place_each_pipeline_for_itself() -> None:

@@ -139,7 +139,7 @@ class FluidRing:
         variant = training.variant
         self._training, self._stage = training, stage
         self._replicas = replicas = variant.pipelines
-        self._places = variant.placement.ring(stage)
+        self._places = variant.rings(stage).rings[0]
         self._position = {place.pipeline: position for position, place in enumerate(self._places)}
         size_bytes = variant.work.gradient_bytes[stage]
         segment_bytes = -(-size_bytes // replicas)

@@ -12,7 +12,7 @@ from workloads.compute.backends.backend import ComputeConfig
 from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from workloads.rank_config import RankConfig
 from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
 from workloads.transport.peer import Peer
 
 ROOT = Path(__file__).parents[3]
@@ -96,7 +96,7 @@ def make_configs(folder: Path, shape: PipelineShape, pipelines: int = 1, **chang
                 ),
                 previous=boundary(pipeline, stage, -1) if stage else None,
                 following=boundary(pipeline, stage, +1) if stage + 1 < stages else None,
-                ring=replicas if pipelines > 1 else (),
+                rings=(RingConfig(replicas),) if pipelines > 1 else (),
                 microbatches=shape.microbatches,
                 iterations=2,
             ),

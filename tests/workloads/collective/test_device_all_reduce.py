@@ -28,7 +28,7 @@ def summed_by(backend: str, plans: list[RankConfig]) -> list[RankConfig]:
     return [
         replace(
             plan,
-            links=replace(plan.links, ring=()),
+            links=replace(plan.links, rings=()),
             collective=CollectiveConfig(
                 backend=backend,
                 hosts=tuple(other.host for other in plans[plan.stage :: stages]),

@@ -13,7 +13,7 @@ from results.records.span_log import Span, read_span_log
 from tests.support.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, outcome
 from workloads.trace.replayed_trace import TraceNode, WorkKind
 from workloads.trace_replay.trace_rank_config import TraceRankConfig, read_trace_rank_config
-from workloads.transport.links_config import ExchangeConfig, LinksConfig
+from workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
 from workloads.transport.peer import Peer
 
 GPU, CPU, SEND, RECEIVE, ALL_REDUCE = (
@@ -81,7 +81,7 @@ def configs(folder: Path) -> list[TraceRankConfig]:
                 ),
                 previous=None,
                 following=None,
-                ring=(0, 1, 2),
+                rings=(RingConfig((0, 1, 2)),),
                 microbatches=1,
                 iterations=2 * ITERATIONS,
                 exchanges=tuple(exchange(rank, peer) for peer in {0: (2,), 1: (), 2: (0,)}[rank]),

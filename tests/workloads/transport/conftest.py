@@ -11,7 +11,7 @@ import pytest
 
 from workloads.transport.event import Event
 from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
 from workloads.transport.peer import Peer
 from workloads.transport.rendezvous import Identity, Rendezvous
 from workloads.transport.striped_transport import StripedTransport
@@ -121,6 +121,8 @@ def join_by_hand(free_port: int) -> Iterator[Callable[..., tuple[list[socket.soc
 class Mesh:
     """P pipelines of S stages in cells of C, and a ring over all replicas of each stage, joined by socket pairs.
 
+    With D ``datacenters`` of as many replicas there are rings inside each of them and rings of counterparts.
+
     Rank ``pipeline x S + stage``. ``by_hand`` are ranks that a test plays: their sockets are in ``bare``, by rank and
     then by peer. C = 0 shares nothing. ``turns`` are those of every boundary and direction, in terms of the first cell.
     """
@@ -133,6 +135,7 @@ class Mesh:
         transfer_bytes: int,
         *,
         turns: Sequence[tuple[int, int]] = (),
+        datacenters: int = 1,
         microbatches: int = 1,
         iterations: int = 1,
         connections: int = 2,
@@ -155,13 +158,16 @@ class Mesh:
                 BoundaryConfig(rank + by, transfer_bytes, mates, shifted) if 0 <= stage + by < stages else None
                 for by in (-1, 1)
             )
-            ring = tuple(each * stages + stage for each in range(pipelines)) if pipelines > 1 else ()
-            around = {ring[ring.index(rank) - 1], ring[(ring.index(rank) + 1) % len(ring)]} if ring else set()
+            seats, replicas = pipelines // datacenters, tuple(range(stage, pipelines * stages, stages))
+            home, seat = divmod(pipeline, seats)
+            nested = replicas[home * seats : (home + 1) * seats], replicas[seat::seats]
+            rings = tuple(RingConfig(ranks, connections) for ranks in nested if len(ranks) > 1)
+            around = {each for ring in rings for each in ring.neighbours(rank)}
             near = {each.rank for each in (previous, following) if each is not None}
             peers = sorted((set(mates) if previous or following else set()) | near | around - {rank})
             neighbours = tuple(Peer(to, f"host-{to}", LOOPBACK, 1000, connections) for to in peers if to != rank)
             plans.append(
-                LinksConfig(rank, pipeline, stage, neighbours, previous, following, ring, microbatches, iterations)
+                LinksConfig(rank, pipeline, stage, neighbours, previous, following, rings, microbatches, iterations)
             )
         for plan in plans:
             for peer in plan.peers:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from workloads.transport.links_config import BoundaryConfig, LinksConfig
+from workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
 from workloads.transport.peer import Peer
 
 
@@ -17,17 +17,29 @@ VALID = {
     "peers": (peer(0), peer(3)),
     "previous": None,
     "following": BoundaryConfig(3, 100, (0, 2), ((1, 0), (0, 0))),
-    "ring": (2, 0),
+    "rings": (RingConfig((2, 0)),),
     "microbatches": 1,
     "iterations": 1,
 }
 
 
 def test_ring_neighbours_are_the_previous_and_the_next_rank() -> None:
-    assert LinksConfig(**VALID).ring_neighbours == (0, 0)
-    wide = LinksConfig(**VALID | {"ring": (0, 2, 4, 6), "peers": (peer(0), peer(3), peer(4))})
-    assert wide.ring_neighbours == (0, 4)
-    assert LinksConfig(**VALID | {"ring": ()}).ring_neighbours is None
+    assert RingConfig((2, 0)).neighbours(2) == (0, 0)
+    assert RingConfig((0, 2, 4, 6)).neighbours(2) == (0, 4)
+    assert RingConfig((0, 2, 4, 6)).neighbours(0) == (6, 2)
+
+
+@pytest.mark.parametrize(
+    ("ring", "fault"),
+    [
+        ({"ranks": (2,)}, r"ranks: \(2,\) are not two or more"),
+        ({"ranks": (2, 0, 2)}, r"ranks: \(2, 0, 2\) are not two or more, each once"),
+        ({"ranks": (2, 0), "connections": 0}, "connections: 0 is below 1"),
+    ],
+)
+def test_an_invalid_ring_names_the_field(ring: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError, match=f"^{fault}"):
+        RingConfig(**ring)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +57,13 @@ def test_ring_neighbours_are_the_previous_and_the_next_rank() -> None:
         ({"following": BoundaryConfig(3, 100, (2, 4))}, r"following.mates: rank 4 is none of the peers"),
         ({"pipeline": 0}, r"following.mates: "),
         ({"microbatches": 2}, r"following.outgoing_turns: not every microbatch of the pipelines 0 to 1 once"),
-        ({"ring": (2,)}, r"ring: \(2,\) are not two or more ranks"),
-        ({"ring": (0, 4)}, "ring: rank 2 itself is not in it"),
-        ({"ring": (0, 2, 4)}, "ring: rank 4 is none of the peers"),
+        ({"rings": (RingConfig((0, 4)),)}, "rings.0.ranks: rank 2 itself is not among them"),
+        ({"rings": (RingConfig((0, 2, 4)),)}, "rings.0.ranks: rank 4 is none of the peers"),
+        (
+            {"rings": (RingConfig((2, 0)), RingConfig((0, 2)))},
+            "rings.1.ranks: rank 0 is in another ring with rank 2",
+        ),
+        ({"rings": (), "buckets": 2}, "buckets: 2, and there is no ring"),
     ],
 )
 def test_an_invalid_links_config_names_the_field(changed: dict[str, Any], fault: str) -> None:

@@ -4,7 +4,7 @@ With P replicas the data is cut into P segments. There are 2(P-1) steps. In each
 next replica and receives the segment before it, in the ring's order, from the previous replica. In the first P-1 steps
 it adds the received segment to its own (reduce-scatter); in the others it copies it (all-gather). Each replica sends
 ``2 (P-1)/P`` of the data. Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-workstations", 2009.
+workstations", 2009. Over rings one in the other, ``workloads.transport.ring.ring_passes`` has the order of steps.
 
 A segment is sent in chunks, and a chunk is passed on as part of the next step as soon as it is summed. No segment is
 overwritten while it may still be sent: what overwrites it has gone round the ring after it was sent. Blank payloads
@@ -13,9 +13,11 @@ have nothing to sum: the I/O thread passes their chunks on without the rank's ma
 
 from collections import deque
 from collections.abc import Callable
+from math import prod
 
 from workloads.transport.event import SegmentReceived, SegmentsSent
 from workloads.transport.links_config import LinksConfig
+from workloads.transport.ring.ring_passes import ring_passes, summed_segment
 from workloads.transport.ring.ring_round import RingRound
 from workloads.transport.striped_transport import StripedTransport
 
@@ -30,20 +32,25 @@ class RingAllReduce:
     """
 
     def __init__(self, config: LinksConfig, transport: StripedTransport) -> None:
-        if not config.ring:
+        if not config.rings:
             raise ValueError("the configuration has no ring")
         self._transport = transport
-        self._position, self.replicas = config.ring.index(config.rank), len(config.ring)
-        self._connections = config.ring_connections
-        self._arrived: dict[int, deque[SegmentReceived]] = {}
+        self._rank, self._rings = config.rank, config.rings
+        self.replicas = prod(len(ring.ranks) for ring in config.rings)
+        """How many replicas there are."""
+        self._passes = ring_passes([len(ring.ranks) for ring in config.rings])
+        self._arrived: dict[tuple[int, int], deque[SegmentReceived]] = {}
         self._sent = False
 
     def handle(self, event: SegmentReceived | SegmentsSent) -> None:
         """Handle an event from the rank's queue."""
         if isinstance(event, SegmentsSent):
             self._sent = True
-        else:
-            self._arrived.setdefault(event.iteration, deque()).append(event)
+            return
+        which = next(
+            number for number, each in enumerate(self._passes) if each.ring == event.ring and event.step in each.steps
+        )
+        self._arrived.setdefault((event.iteration, which), deque()).append(event)
 
     def run(
         self, iteration: int, data: memoryview, element_bytes: int, add: Add, await_event: Callable[[], None]
@@ -51,33 +58,57 @@ class RingAllReduce:
         """Sum ``data``, writable and contiguous, over all replicas, in place.
 
         ``add(total, part)`` adds ``part`` to ``total``, element by element; both are bytes of whole elements.
-        ``await_event`` waits for one event of the rank's queue and handles it, an event of the ring by ``handle``. Its
+        ``await_event`` waits for one event of the rank's queue and handles it, an event of the rings by ``handle``. Its
         errors end the run. After the return the transport no longer uses ``data``. Every replica must call this once an
         iteration, with the same iteration, size and element size. Where there are several all-reduces in an iteration,
         ``iteration`` counts them instead. Raise ValueError if the data cannot be cut, TransportError if the previous
         replica sends a chunk that does not fit.
         """
-        self._sent = False
-        if self._transport.blank:
-            self.begin_blank(iteration, data, element_bytes)
-        else:
-            self._sum(self._begin(iteration, data, element_bytes), add, await_event)
-            self._transport.notify_when_segments_sent()
-        while not self._sent:
-            await_event()
+        for which, each in enumerate(self._rounds(iteration, data, element_bytes)):
+            self._sent = False
+            self._begin(each)
+            if self._transport.blank:
+                self._transport.pass_segments_on(each)
+            else:
+                self._sum(each, which, add, await_event)
+                self._transport.notify_when_segments_sent(each.ring)
+            while not self._sent:
+                await_event()
 
     def begin_blank(self, iteration: int, data: memoryview, element_bytes: int) -> None:
-        """Begin an all-reduce of blank data, which the I/O thread carries out. A SegmentsSent event follows its end."""
-        self._transport.pass_segments_on(self._begin(iteration, data, element_bytes))
+        """Begin an all-reduce of blank data over a single ring, which the I/O thread carries out.
 
-    def _begin(self, iteration: int, data: memoryview, element_bytes: int) -> RingRound:
-        ring = RingRound(iteration, data, element_bytes, self._position, self.replicas, connections=self._connections)
-        self._transport.open_ring(ring.window)
-        self._transport.send_segment(iteration, 0, *ring.first_segment())
-        return ring
+        A SegmentsSent event follows its end.
+        """
+        (only,) = self._rounds(iteration, data, element_bytes)
+        self._begin(only)
+        self._transport.pass_segments_on(only)
 
-    def _sum(self, ring: RingRound, add: Add, await_event: Callable[[], None]) -> None:
-        arrived = self._arrived.setdefault(ring.iteration, deque())
+    def _rounds(self, iteration: int, data: memoryview, element_bytes: int) -> list[RingRound]:
+        """Return what each pass does at this rank."""
+        parts, positions = [data.cast("B")], [ring.ranks.index(self._rank) for ring in self._rings]
+        for ring, position in zip(self._rings[:-1], positions, strict=False):
+            parts.append(summed_segment(parts[-1], element_bytes, position, len(ring.ranks)))
+        return [
+            RingRound(
+                iteration,
+                parts[each.ring],
+                element_bytes,
+                positions[each.ring],
+                len(self._rings[each.ring].ranks),
+                connections=self._rings[each.ring].connections,
+                ring=each.ring,
+                steps=each.steps,
+            )
+            for each in self._passes
+        ]
+
+    def _begin(self, ring: RingRound) -> None:
+        self._transport.open_ring(ring.window, ring.ring)
+        self._transport.send_segment(ring.ring, ring.iteration, ring.steps.start, *ring.first_segment())
+
+    def _sum(self, ring: RingRound, which: int, add: Add, await_event: Callable[[], None]) -> None:
+        arrived = self._arrived.setdefault((ring.iteration, which), deque())
         while not ring.complete:
             while not arrived:
                 await_event()
@@ -89,9 +120,9 @@ class RingAllReduce:
                 place[:] = chunk.payload
             if ring.passes_on(chunk):
                 self._transport.send_segment(
-                    ring.iteration, chunk.step + 1, chunk.segment_bytes, [(chunk.offset, place)]
+                    ring.ring, ring.iteration, chunk.step + 1, chunk.segment_bytes, [(chunk.offset, place)]
                 )
             self._transport.give_back(chunk.payload)
             if used := ring.used():
-                self._transport.give_segment_credit(used)
-        del self._arrived[ring.iteration]
+                self._transport.give_segment_credit(used, ring.ring)
+        del self._arrived[ring.iteration, which]

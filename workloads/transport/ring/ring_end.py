@@ -18,17 +18,17 @@ class _Arrival:
     peer: Peer
     header: FrameHeader
     payload: memoryview
+    ring: int
     arrived: Callable[[SegmentReceived], None]
 
     def complete(self) -> None:
         header = self.header
-        self.arrived(
-            SegmentReceived(self.peer, header.iteration, header.number, header.total_bytes, header.offset, self.payload)
-        )
+        segment = header.total_bytes, header.offset, self.payload
+        self.arrived(SegmentReceived(self.peer, header.iteration, header.number, *segment, self.ring))
 
 
 class RingEnd:
-    """One rank in its ring. ``neighbours`` are the previous and the next rank.
+    """One rank in the ring ``config.rings[ring]``, between its ``previous`` and its ``following`` rank.
 
     ``queue`` leads to the next replica; it is closed until ``resize`` sets its window. Arriving chunks are reported as
     SegmentReceived. ``blank`` chunks are passed on instead, once ``pass_on`` has set the round.
@@ -37,16 +37,16 @@ class RingEnd:
     def __init__(
         self,
         config: LinksConfig,
-        neighbours: tuple[int, int],
+        ring: int,
         pool: BufferPool,
         report: Callable[[Event], None],
         *,
         blank: bool,
     ) -> None:
-        self.previous, self.following = neighbours
+        self.previous, self.following = config.rings[ring].neighbours(config.rank)
         self.queue = CreditQueue()
-        self._config = config
-        self._steps = 2 * (len(config.ring) - 1)
+        self._config, self._ring = config, ring
+        self._steps = 2 * (len(config.rings[ring].ranks) - 1)
         self._pool = pool
         self._report = report
         self._unaccepted = 0
@@ -61,7 +61,7 @@ class RingEnd:
         self._links = links
 
     def pass_on(self, ring: RingRound) -> None:
-        """Pass on the blank chunks of that all-reduce as they arrive. Report SegmentsSent once all are passed on."""
+        """Pass on the blank chunks of that round as they arrive. Report SegmentsSent once all are passed on."""
         self._round, early, self._early = ring, self._early, []
         if ring.complete:
             self._end_round()
@@ -70,7 +70,7 @@ class RingEnd:
 
     def _pass(self, chunk: SegmentReceived) -> None:
         ring = self._round
-        if ring is None or ring.iteration != chunk.iteration:
+        if ring is None or not ring.awaits(chunk):
             self._early.append(chunk)
             return
         place, _ = ring.take(chunk)
@@ -120,4 +120,4 @@ class RingEnd:
             raise FrameError(f"it sent the {what}, but is not the previous rank in the ring")
         if header.number >= self._steps or header.iteration >= self._config.all_reduces:
             raise FrameError(f"it sent the {what} in all-reduce {header.iteration}, which does not exist")
-        return _Arrival(link.peer, header, self._pool.take(header.length), self._arrived)
+        return _Arrival(link.peer, header, self._pool.take(header.length), self._ring, self._arrived)

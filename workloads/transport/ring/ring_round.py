@@ -1,4 +1,4 @@
-"""One all-reduce at one replica: cut the data, and find the place of each chunk that arrives.
+"""One round of a ring at one replica: cut the data, and find the place of each chunk that arrives.
 
 ``workloads.transport.ring.ring`` describes the algorithm and its source.
 """
@@ -74,7 +74,9 @@ def ring_window_chunks(segments: Sequence[int], chunk_bytes: int) -> int:
 
 
 class RingRound:
-    """The expected and the received chunks in one all-reduce of ``data``.
+    """The expected and the received chunks in one all-reduce of ``data``, or in some steps of it.
+
+    ``ring`` is the number of the ring that it goes round.
 
     Raises ValueError if ``data`` is not a whole number of elements.
     """
@@ -88,8 +90,12 @@ class RingRound:
         replicas: int,
         *,
         connections: int = 1,
+        ring: int = 0,
+        steps: range | None = None,
     ) -> None:
-        self.iteration = iteration
+        self.iteration, self.ring = iteration, ring
+        self.steps = range(2 * (replicas - 1)) if steps is None else steps
+        """The steps of the ring that are made, by default all."""
         self._data = data.cast("B")
         self._segments = cut_segments(self._data.nbytes, element_bytes, replicas)
         self._steps = ring_steps(position, replicas)
@@ -98,7 +104,7 @@ class RingRound:
         self.window = ring_window_chunks(counts, self._chunk_bytes)
         """How many chunks may be at a replica or on their way there."""
         self._missing = [counts[step.receives] for step in self._steps]
-        self._steps_open = sum(missing > 0 for missing in self._missing)
+        self._steps_open = sum(self._missing[step] > 0 for step in self.steps)
         self._came: dict[int, set[int]] = {}
         self._batch = max(1, self.window // 4)
         self._unreported = 0
@@ -110,11 +116,15 @@ class RingRound:
 
     def first_segment(self) -> tuple[int, Sequence[tuple[int, memoryview]]]:
         """Return the size in bytes of the segment that this replica sends first, and its chunks with their offsets."""
-        start, end = self._segments[self._steps[0].sends]
+        start, end = self._segments[self._steps[self.steps.start].sends]
         step = self._chunk_bytes
         return end - start, [
             (at, self._data[start + at : min(end, start + at + step)]) for at in range(0, end - start, step)
         ]
+
+    def awaits(self, chunk: SegmentReceived) -> bool:
+        """Return whether the chunk is of this all-reduce, and of one of the steps that are made."""
+        return chunk.iteration == self.iteration and chunk.step in self.steps
 
     def take(self, chunk: SegmentReceived) -> tuple[memoryview, bool]:
         """Return the memory where a received chunk belongs, and whether to add it to the contents (else copy it).
@@ -153,7 +163,7 @@ class RingRound:
 
     def passes_on(self, chunk: SegmentReceived) -> bool:
         """Return whether the chunk is passed on to the next replica, as part of the next step."""
-        return chunk.step + 1 < len(self._steps)
+        return chunk.step + 1 in self.steps
 
     def used(self) -> int:
         """Return how many chunks to give the previous replica credit for now: a batch at a time, otherwise 0."""

@@ -23,6 +23,7 @@ from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.schedule import create_schedule
 from workloads.transport.frames.frame import CHUNK_BYTES
+from workloads.transport.links_config import RingConfig
 
 MS = 1_000_000
 EPHEMERAL_PORTS_FROM = 32_768
@@ -168,9 +169,9 @@ def test_the_ends_of_the_pipeline_have_one_peer() -> None:
 
 def test_replicas_sum_their_gradients_in_a_ring() -> None:
     plans = planned(four_by_two(PAIR))
-    assert [plan.links.ring for plan in plans] == [(n % 4, n % 4 + 4) for n in range(8)]
+    assert [plan.links.rings for plan in plans] == [(RingConfig((n % 4, n % 4 + 4)),) for n in range(8)]
     assert {plan.compute.costs.sizes.gradient_bytes for plan in plans} == {7 * 1024}
-    assert all(plan.links.ring == () for plan in planned(point()))
+    assert all(plan.links.rings == () for plan in planned(point()))
 
 
 def test_only_the_boundary_that_crosses_the_wan_is_shared() -> None:
@@ -243,7 +244,7 @@ def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective(all_red
         variants=[{**ONE, "transport": {"all_reduce": all_reduce}}],
     )
     plans = planned(of)
-    assert {plan.links.ring for plan in plans} == {()}
+    assert {plan.links.rings for plan in plans} == {()}
     for plan in plans:
         replicas = [other for other in plans if other.stage == plan.stage]
         collective = plan.collective
@@ -259,7 +260,7 @@ def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective(all_red
 def test_without_a_collective_the_ring_sums() -> None:
     plans = planned(four_by_two(PAIR))
     assert {plan.collective for plan in plans} == {None}
-    assert all(len(plan.links.ring) == 2 for plan in plans)
+    assert all(len(plan.links.rings[0].ranks) == 2 for plan in plans)
 
 
 def test_gradients_are_kept_where_asked(tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""Find the rings over which the replicas of a stage all-reduce their gradients: one ring, or one in the other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from runner.resolve.placement import Pair, StagePlace, ring_order
+
+Ring = tuple[StagePlace, ...]
+
+
+def ring_pairs(ring: Ring) -> tuple[Pair, ...]:
+    """Return each place of a ring with the next one."""
+    return tuple(zip(ring, [*ring[1:], *ring[:1]], strict=True))
+
+
+def ring_connections(ring: Ring, connections: Mapping[tuple[str, str], int]) -> int:
+    """Return the highest number of connections between two neighbours; ``connections`` is by pair of hosts."""
+    hosts = [(one.host.name, other.host.name) for one, other in ring_pairs(ring)]
+    return max((connections[pair if pair in connections else pair[::-1]] for pair in hosts), default=1)
+
+
+@dataclass(frozen=True)
+class StageRings:
+    """The rings of one stage, level by level. Every replica is in one ring of each level.
+
+    There is one level with a ring of all replicas, in an order that enters each datacenter once. Or, hierarchical, two:
+    a ring of the replicas of each datacenter, and rings of counterparts, with one replica of each datacenter. All rings
+    of a level are equally large. There is none for a single replica.
+    """
+
+    levels: tuple[tuple[Ring, ...], ...]
+
+    @staticmethod
+    def of(replicas: Sequence[StagePlace], *, hierarchical: bool = False) -> "StageRings":
+        """Return the rings of replicas. Hierarchical ones in one datacenter, or with one in each, are a single ring.
+
+        Raise ValueError if hierarchical rings differ in size.
+        """
+        if len(replicas) == 1:
+            return StageRings(())
+        inside = tuple(by_datacenter(replicas).values())
+        if not hierarchical or len(inside) == 1 or len(inside) == len(replicas):
+            return StageRings(((ring_order(replicas),),))
+        return StageRings((inside, tuple(zip(*inside, strict=True))))
+
+    @property
+    def rings(self) -> tuple[Ring, ...]:
+        """Every ring."""
+        return tuple(ring for level in self.levels for ring in level)
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Each place with the next one of each of its rings."""
+        return tuple(pair for ring in self.rings for pair in ring_pairs(ring))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of replicas in a ring of each level."""
+        return tuple(len(level[0]) for level in self.levels)
+
+    def with_place(self, place: StagePlace) -> tuple[Ring, ...]:
+        """Return the ring of each level that a place is in."""
+        return tuple(next(ring for ring in level if place in ring) for level in self.levels)
+
+    def summed_bytes(self, size_bytes: int) -> tuple[int, ...]:
+        """Return how much data the rings of each level sum, rounded up: all, then one segment of the level before."""
+        found = []
+        for size in self.sizes:
+            found.append(size_bytes)
+            size_bytes = -(-size_bytes // size)
+        return tuple(found)
+
+
+def by_datacenter(replicas: Sequence[StagePlace]) -> dict[str, Ring]:
+    """Return the replicas of each datacenter, in order of the first one of each."""
+    found: dict[str, list[StagePlace]] = {}
+    for place in replicas:
+        found.setdefault(place.datacenter, []).append(place)
+    return {name: tuple(places) for name, places in found.items()}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.rack.driver.translation import MachinePlace, input_path, named_inputs, translated
+from testbed.rack.driver.files.translation import MachinePlace, input_path, named_inputs, translated
 
 DRIVER = Path("/run/wanbed/3")
 

@@ -124,8 +124,8 @@ def _send(sent: SentFiles, needs: ProgramNeeds, machines: Sequence[RayHandle], l
     for pending in [machine.start_sending("receive_archive", shared) for machine in machines]:
         pending.result()
     log(
-        f"sent {count_text(len(sent.names), 'file')} of {list_text([str(root) for root in sent.roots])} to "
-        f"{count_text(len(machines), 'machine')}: programs start in copies of them"
+        f"sent what is in {list_text([str(root) for root in sent.roots])} ({len(sent.archive) / 1e6:.1f} MB) to "
+        f"{count_text(len(machines), 'machine')}: programs start in copies of it"
     )
 
 

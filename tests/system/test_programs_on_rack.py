@@ -178,7 +178,7 @@ def test_a_file_that_is_another_one_on_a_machine_is_named_before_the_run(
     done = run_in(tmp_path, two_nodes, {"mine": {"command": ["cat", name], "pattern": "step", "iterations": 4}})
     assert done.returncode == 5, done.stderr
     assert done.stderr.splitlines() == [
-        f"wanbed: machine east: variants.0.program.command: '{name}': it is another file than on the machine that "
+        f"wanbed: machine east: variants.0.program.command: {name}: it is another file than on the machine that "
         "drives: put it there, or start wanbed in a folder that has it"
     ]
     assert not (tmp_path / "runs").exists()

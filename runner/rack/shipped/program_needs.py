@@ -7,7 +7,7 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import NamedTuple
 
-from ground.shown_text import shown
+from ground.shown_text import one_line, shown
 from ground.strict_model import InputError
 from runner.emulation.programs.program_check import program_fault, wanted_programs
 from runner.experiment.program.placeholders import filled, placeholders_in
@@ -67,9 +67,9 @@ def lacking_program(needs: ProgramNeeds) -> str | None:
     for file in needs.files:
         remedy = "put it there, or start wanbed in a folder that has it"
         if not os.path.isfile(file.path):
-            return f"{file.field}: {shown(file.path)}: there is no such file there, and it is not sent: {remedy}"
+            return f"{file.field}: {one_line(file.path)}: there is no such file there, and it is not sent: {remedy}"
         if _digest(file.path) != file.digest:
-            return f"{file.field}: {shown(file.path)}: it is another file than on the machine that drives: {remedy}"
+            return f"{file.field}: {one_line(file.path)}: it is another file than on the machine that drives: {remedy}"
     return None
 
 

@@ -10,7 +10,6 @@ from runner.emulation.programs.torchrun_command import torchrun_command
 from runner.planner.experiment_file import parse_experiment
 from testbed.network.address_book import AddressBook
 
-
 ELSEWHERE = ProgramHome(
     ("/opt/python", "own_modules.py"), "/bin:/opt", "/sent/0", "/sent/1", lambda path: path.replace("/mine", "/sent/0")
 )

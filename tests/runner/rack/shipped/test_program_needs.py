@@ -68,11 +68,11 @@ def test_a_file_at_a_path_of_its_own_has_to_be_the_same_on_the_machine(tmp_path:
     data.write_text("others")
     remedy = "put it there, or start wanbed in a folder that has it"
     assert lacking_program(wanted) == (
-        f"variants.0.program.command: '{data}': it is another file than on the machine that drives: {remedy}"
+        f"variants.0.program.command: {data}: it is another file than on the machine that drives: {remedy}"
     )
     data.unlink()
     assert lacking_program(wanted) == (
-        f"variants.0.program.command: '{data}': there is no such file there, and it is not sent: {remedy}"
+        f"variants.0.program.command: {data}: there is no such file there, and it is not sent: {remedy}"
     )
 
 

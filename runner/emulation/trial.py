@@ -135,10 +135,10 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
                 samples.measured_ns = printed.measured_ns
         ranks = range(len(variant.placement.places)) if printed is None else ()
         own = faulted.logs if faulted is not None else [read_span_log(setting.span_log(rank)) for rank in ranks]
-        found, clocks = on_one_time_line(testbed, own)
+        found, clocks = on_one_time_line(testbed, own if printed is None else printed.logs, arrivals=printed is None)
         logs = [_undilated(log, trial.dilation) for log in found]
         if printed is not None:
-            logs = printed.logs
+            logs = [*found]
             outputs = _set_aside(printed.outputs, testbed.folder / "output")
         prefill = None
         if service is not None and serves is not None:

@@ -95,6 +95,14 @@ class MachineAgent:
         lacking: str | None = import_module("runner.rack.shipped.user_modules").lacking_module(modules)
         return lacking
 
+    def lacking_program(self, needs: Any) -> str | None:
+        """Return what this machine lacks for users' programs, with the remedy, None if nothing.
+
+        ``needs`` are a ``runner.rack.shipped.program_needs.ProgramNeeds``.
+        """
+        lacking: str | None = import_module("runner.rack.shipped.program_needs").lacking_program(needs)
+        return lacking
+
     def lacking_for(self, backend_path: str, options: dict[str, Any]) -> str | None:
         """Return what this machine lacks for a compute back end, with the remedy, None if nothing."""
         backend = import_module("workloads.compute.backends.backend").create_backend(backend_path, options)
@@ -112,6 +120,10 @@ class MachineAgent:
             except Exception:
                 fault = RuntimeError(f"{type(fault).__name__}: {fault}")
             return RAISED, fault, text
+
+    def call_with(self, method: str, argument: Any) -> tuple[Any, ...]:
+        """Call a method of the machine with an argument that Ray keeps as an object of its own."""
+        return self.call(method, (argument,))
 
 
 class Surveyor:

@@ -51,6 +51,11 @@ def used_nodes(nodes: Sequence[Node], placements: Iterable[PointPlacement]) -> t
     return used, {node.name: max(each.gpus(node.name) for each in placements) for node in used}
 
 
+def carrying_machines(placements: Iterable[PointPlacement]) -> list[str]:
+    """Return the machines that carry hosts in any of the placements, each once."""
+    return [*dict.fromkeys(machine for each in placements for machine in each.machine_of.values())]
+
+
 class GpuMachine(MachineHandle, Protocol):
     """A machine of which Ray gives GPUs to the run."""
 

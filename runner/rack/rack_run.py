@@ -6,13 +6,23 @@ from pathlib import Path
 from typing import TextIO
 
 from ground.strict_model import InputError, prefixed
+from results.text.number_text import count_text, list_text
 from runner.emulation.emulation import BringUp
 from runner.emulation.trials import run_trials
 from runner.experiment.quantities import AUTO
 from runner.rack.agents import agents_on, holder_text
-from runner.rack.point_placement import PointPlacement, check_memory, gpus_of, place_point, used_nodes
-from runner.rack.ray_handle import RayHandle
+from runner.rack.point_placement import (
+    PointPlacement,
+    carrying_machines,
+    check_memory,
+    gpus_of,
+    place_point,
+    used_nodes,
+)
+from runner.rack.ray_handle import RayHandle, shared_object
 from runner.rack.same_sources import rack_at
+from runner.rack.shipped.program_files import packed_programs, programs_of
+from runner.rack.shipped.program_needs import ProgramNeeds, program_needs
 from runner.rack.shipped.user_modules import user_modules
 from runner.resolve.checks.all_reduce_check import check_collective_gpus
 from runner.resolve.dilation import choose_dilation
@@ -24,6 +34,7 @@ from runner.runs.told_beforehand import tell_beforehand
 from testbed.rack.driver.inventory import check_lacks_nothing, read_facts
 from testbed.rack.machine_plan import HEADER_BYTES, VXLAN, unknown_overlay
 from testbed.rack.rack_testbed import RACK, check_can_be_racked, rack_testbed
+from testbed.rack.sent_files import SentFiles
 from testbed.running_testbed import RunningTestbed
 
 
@@ -64,7 +75,10 @@ def rack_run(
             return store.path
         check_same_substrate(store, RACK)
     check_runs_folder(runs)
-    modules = user_modules(points)
+    modules, programs = user_modules(points), programs_of(points)
+    with prefixed(f"{source}: "):
+        sent = packed_programs((program for _, program in programs), runs) if programs else None
+        needs = ProgramNeeds() if sent is None else program_needs(programs, sent)
     with rack_at(address, log) as rack:
         with prefixed(f"{source}: "):
             placements = {point.index: place_point(point, rack.nodes, hosts_per_machine) for point in points}
@@ -73,11 +87,15 @@ def rack_run(
             for handle in handles.values():
                 handle.load_modules(modules)
             _check_machines(placements.values(), handles, shaped=shaped)
+            if sent is not None:
+                _send(sent, needs, [handles[name] for name in carrying_machines(placements.values())], log)
             if store is None:
                 factor = dilation_of(points)
                 facts = {"dilation": factor, "capacity_bps": None, "cluster": rack.document()}
                 store = begin_run(experiment, runs, facts)
-            bring_up = _bring_up(placements, handles, source, overlay, log, modules=modules.archive, shaped=shaped)
+            bring_up = _bring_up(
+                placements, handles, source, overlay, log, modules=modules.archive, sent=sent, shaped=shaped
+            )
             with kept_trials(experiment, store), exclusively(store.path):
                 run_trials(experiment, store, bring_up=bring_up, log=log, keep_gradients=keep_gradients, stream=stream)
     return store.path
@@ -98,6 +116,19 @@ def _check_machines(placements: Collection[PointPlacement], handles: Mapping[str
         check_memory(placed, handles)
 
 
+def _send(sent: SentFiles, needs: ProgramNeeds, machines: Sequence[RayHandle], log: Log) -> None:
+    """Send the files of users' programs to machines. Raise MissingError for one that lacks what is not sent."""
+    for machine in machines:
+        machine.check_programs(needs)
+    shared = shared_object(sent.archive)
+    for pending in [machine.start_sending("receive_archive", shared) for machine in machines]:
+        pending.result()
+    log(
+        f"sent what is in {list_text([str(root) for root in sent.roots])} ({len(sent.archive) / 1e6:.1f} MB) to "
+        f"{count_text(len(machines), 'machine')}: programs start in copies of it"
+    )
+
+
 def dilation_of(points: Sequence[SweepPoint]) -> float:
     """Return the factor that the experiment gives, 1 for ``auto``: what a rack can carry is not derived."""
     factor = points[0].spec.dilation
@@ -114,6 +145,7 @@ def _bring_up(
     log: Log,
     *,
     modules: bytes,
+    sent: SentFiles | None,
     shaped: bool,
 ) -> BringUp:
     """Return what brings a sweep point up over the rack's machines."""
@@ -131,6 +163,7 @@ def _bring_up(
             overlay=overlay,
             gateways=placed.gateways,
             modules=modules,
+            sent=sent,
             gpus=gpus,
             shaped=shaped,
             log=log,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.rack.on_machine import RAISED
+from runner.rack.shipped.program_needs import ProgramNeeds
 from runner.rack.shipped.user_modules import UserModules
 from testbed.gpus.gpus import Gpu, visible_gpus
 from testbed.kernel.missing import MissingError
@@ -81,6 +82,16 @@ class RayHandle:
         """Send a call and return without waiting for it."""
         return RayPending(self._name, self._agent, self._agent.call.remote(method, arguments))
 
+    def start_sending(self, method: str, shared: Any) -> RayPending:
+        """Call a method with one argument, a reference from ``shared_object``, and return without waiting for it."""
+        return RayPending(self._name, self._agent, self._agent.call_with.remote(method, shared))
+
+    def check_programs(self, needs: ProgramNeeds) -> None:
+        """Raise MissingError if the machine lacks something for users' programs."""
+        lacking = answer_of(self._name, self._agent.lacking_program.remote(needs))
+        if lacking is not None:
+            raise MissingError(f"machine {self._name}: {lacking}")
+
     def load_modules(self, modules: UserModules) -> None:
         """Give the machine a user's modules. Raise MissingError if it cannot import a class of them."""
         lacking = answer_of(self._name, self._agent.load_modules.remote(modules))
@@ -97,6 +108,13 @@ class RayHandle:
         """Return the GPUs that Ray has given to the run on this machine."""
         visible = answer_of(self._name, self._agent.visible_gpus.remote())
         return visible_gpus(tuple(Gpu(**document) for document in self.call("facts").gpus), visible)
+
+
+def shared_object(value: Any) -> Any:
+    """Return a reference to a value that Ray takes to each machine once, however many calls have it as an argument."""
+    import ray  # noqa: PLC0415
+
+    return ray.put(value)
 
 
 def answer_of(machine: str, reference: Any, timeout_s: float | None = None) -> Any:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import gettempdir
 
 from ground.strict_model import InputError
 from testbed.claims.processes import process_start_ticks
@@ -34,6 +35,8 @@ def state_root(owner: int) -> Path:
 STATE_ROOT = state_root(process_owner())
 """The folder of this user's testbeds, the same inside and outside the user namespaces of this user."""
 _RECORD = "record.json"
+_DISK = "disk"
+"""A link in a testbed's folder to its folder on a disk, if it has one."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,23 @@ class Claim:
     record: Record
     folder: Path
 
+    def make_disk_folder(self) -> Path:
+        """Make a folder among this machine's temporary ones, which is removed with the claim.
+
+        The claim's own folder may be in memory, where programs often may not be executed.
+        """
+        folder = Path(gettempdir()).resolve() / self.record.identifier
+        # First the link: a process that is killed between the two leaves nothing.
+        (self.folder / _DISK).symlink_to(folder)
+        folder.mkdir(mode=0o700)
+        return folder
+
     def release(self) -> None:
-        """Remove the folder, which frees the slot. Do nothing if another testbed has taken the slot since."""
+        """Remove its folders, which frees the slot. Do nothing if another testbed has taken the slot since."""
         if _read_record(self.folder) != self.record:
             return
+        with suppress(FileNotFoundError):
+            shutil.rmtree((self.folder / _DISK).readlink(), ignore_errors=True)
         draft = self.folder.with_name(self.record.draft_name)
         with suppress(FileNotFoundError):
             self.folder.rename(draft)

@@ -19,7 +19,8 @@ from testbed.kernel.machine_load import CpuTimes, read_cpu_times
 from testbed.network.tcp_settings import TcpSettings
 from testbed.rack.lease.lease import Lease, check_unleased
 from testbed.rack.machine_facts import MachineFacts, read_machine_facts
-from testbed.rack.orders import LeaseFacts, MachineOrder, Program
+from testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
+from testbed.rack.sent_files import NotSentError, digest_of
 
 _LOOKS = 10
 """How often within ``lease_s`` a machine looks whether its driver still calls."""
@@ -41,6 +42,7 @@ class Machine:
         self._lease_s = lease_s
         self._root = root
         self._lease: Lease | None = None
+        self._archives: dict[str, bytes] = {}
         self._ended = "it has leased nothing here"
         self._changing, self._counting = threading.Lock(), threading.Lock()
         self._calls = 0
@@ -58,14 +60,23 @@ class Machine:
         """Return the memory of those of these GPUs that report it."""
         return gpu_memories(uuids)
 
+    def receive_archive(self, archive: bytes) -> str:
+        """Keep an archive of files for leases to come, as long as this process lives. Return its SHA-256."""
+        digest = digest_of(archive)
+        self._archives[digest] = archive
+        return digest
+
     def bring_up(self, order: MachineOrder) -> LeaseFacts:
         """Lease this machine to a run, and create its hosts and its part of the network.
 
-        Raise MissingError, naming the other run, if the machine is leased, and what bringing up a network raises.
+        Raise MissingError, naming the other run, if the machine is leased, NotSentError for files that it has not
+        received, and what bringing up a network raises.
         """
         with self._called(), self._changing:
             check_unleased(self._root)
-            self._lease = lease = Lease(order, self._root)
+            if order.sent is not None and order.sent not in self._archives:
+                raise NotSentError(f"the files {order.sent[:12]} of the run's programs were not sent here")
+            self._lease = lease = Lease(order, self._root, None if order.sent is None else self._archives[order.sent])
             try:
                 facts = lease.bring_up()
             except BaseException:
@@ -109,10 +120,20 @@ class Machine:
         with self._leased() as lease:
             lease.write_files(dict(files))
 
-    def take_files(self, patterns: Sequence[str]) -> dict[str, bytes]:
-        """Return the files below the lease's folder that match, like ``trial/rank-3.*``, and remove them."""
+    def read_files(
+        self, patterns: Sequence[str], known_bytes: Mapping[str, int], most_bytes: int
+    ) -> dict[str, FilePiece]:
+        """Return what the files below the lease's folder that match, like ``trial/rank-3.*``, have beyond these sizes.
+
+        All contents together have ``most_bytes`` at most: so many mean that there may be more.
+        """
         with self._leased() as lease:
-            return lease.take_files(list(patterns))
+            return lease.read_files(list(patterns), dict(known_bytes), most_bytes)
+
+    def remove_files(self, patterns: Sequence[str]) -> None:
+        """Remove the files below the lease's folder that match."""
+        with self._leased() as lease:
+            lease.remove_files(list(patterns))
 
     def make_gate(self, path: str, pipes: tuple[str, str]) -> None:
         """Make a gate for ranks of this machine: two named pipes in a new folder below the lease's."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from testbed.rack.clock_port import ClockPlace
 from testbed.rack.machine_plan import MachinePlan
@@ -14,7 +15,8 @@ class MachineOrder:
     ``run`` is the run's name, shown to people; ``slot`` the address slot, the same on all machines. ``hosts_file`` is
     the text of /etc/hosts on each host, ``environments`` what programs of a host have in addition to the machine's
     environment. Without ``shaped`` the network has no qdiscs, so that the machine needs no netem. ``modules`` is a zip
-    file that Python modules of the hosts' processes are imported from first, empty for none.
+    file that Python modules of the hosts' processes are imported from first, empty for none. ``sent`` is the SHA-256 of
+    an archive of files that the machine has received before and that the run's programs find there, None for none.
     """
 
     run: str
@@ -24,6 +26,7 @@ class MachineOrder:
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     shaped: bool = True
     modules: bytes = b""
+    sent: str | None = None
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,22 @@ class LeaseFacts:
     """What a driver has to know of a lease that is up.
 
     ``kernel`` is the machine's kernel release, ``folder`` the folder of the lease's files there, and ``module_parent``
-    the PID whose children its processes are. ``clock`` is where it answers questions for its time.
+    the PID whose children its processes are. ``clock`` is where it answers questions for its time. ``run_module`` are
+    the words that run a module of wanbed there, in front of its name, and begin with Python's path. ``search_path`` is
+    the PATH of its programs, and ``sent_folder`` where the files of ``MachineOrder.sent`` are, None for none.
     """
 
     kernel: str
     folder: str
     module_parent: int
     clock: ClockPlace | None = None
+    run_module: tuple[str, ...] = ()
+    search_path: str = ""
+    sent_folder: str | None = None
+
+
+class FilePiece(NamedTuple):
+    """What a file on a machine has beyond a size, and when it was written last, on the machine's monotonic clock."""
+
+    content: bytes
+    modified_ns: int

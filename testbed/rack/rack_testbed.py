@@ -1,10 +1,8 @@
 """Bring a topology up over several machines, and use it as the testbed of one machine is used."""
 
-import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -24,16 +22,18 @@ from testbed.network.addressing import MAX_SLOTS
 from testbed.network.gateway_layout import plan_gateways
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology, check_can_be_emulated, check_does_not_change
+from testbed.rack.driver.files.mirrored_files import MirroredFiles
+from testbed.rack.driver.files.sent_configuration import configuration_files
 from testbed.rack.driver.inventory import (
     Log,
     ask_all,
     check_alike,
     check_lacks_nothing,
-    naming,
     read_facts,
     timers_of,
     underlays_of,
 )
+from testbed.rack.driver.leasing import leased
 from testbed.rack.driver.merging import merged_counters
 from testbed.rack.driver.rack_gate import RackGate
 from testbed.rack.driver.rack_gpus import RackGpus
@@ -41,11 +41,11 @@ from testbed.rack.driver.rack_machine import RackMachine
 from testbed.rack.driver.rack_stacks import RackStacks
 from testbed.rack.driver.remote_process import RemoteProcess, RemoteProgram
 from testbed.rack.driver.time_line import TimeLine
-from testbed.rack.driver.translation import MachinePlace, input_path, named_inputs, translated
 from testbed.rack.machine_facts import MachineFacts
-from testbed.rack.machine_handle import MachineHandle, MachineLostError
+from testbed.rack.machine_handle import MachineHandle
 from testbed.rack.machine_plan import VXLAN, MachinePlan, first_vni, plan_machines
-from testbed.rack.orders import MachineOrder, Program
+from testbed.rack.orders import LeaseFacts, MachineOrder, Program
+from testbed.rack.sent_files import SentFiles, path_on_machine
 from testbed.substrate.substrate import SubstrateFacts
 from testbed.testbed import measured_trim_ns
 
@@ -70,6 +70,7 @@ class RackTestbed:
         *,
         slot: int,
         gpus: GpuAssignment | None,
+        sent: SentFiles | None,
     ) -> None:
         self.topology = topology
         self.gpus = gpus
@@ -86,6 +87,7 @@ class RackTestbed:
         self._machines = machines
         self._plans = plans
         self._found = found
+        self._sent = sent
         self._epoch_ns = 0
 
     @property
@@ -133,7 +135,8 @@ class RackTestbed:
         configurations = [Path(each) for each in arguments if self._is_own_file(each)]
         files: dict[str, bytes] = {}
         for path in configurations:
-            files[self._relative(path)] = self._for_machine(machine, path, files)
+            files |= configuration_files(machine, path, self.folder)
+        left = [str(Path(self._relative(path)).with_suffix(".*")) for path in configurations]
         program = Program(
             module=module,
             arguments=tuple(self._relative(Path(each)) if Path(each) in configurations else each for each in arguments),
@@ -151,12 +154,8 @@ class RackTestbed:
         def bring_back(_: int) -> None:
             with printed:
                 printed.write(machine.output(number_of[0], 0))
-            left = machine.call(
-                "take_files", [str(Path(self._relative(path)).with_suffix(".*")) for path in configurations]
-            )
-            for relative, content in left.items():
-                if relative not in files:
-                    (self.folder / relative).write_bytes(content)
+            sizes = {name: len(content) for name, content in files.items()}
+            MirroredFiles([machine], self.folder, apart_from=sizes).take(left)
 
         return machine.start(host, program, made, bring_back)
 
@@ -205,6 +204,19 @@ class RackTestbed:
         """Raise MachineLostError if a machine has gone."""
         for machine in self._machines.values():
             machine.check()
+
+    def lease_of(self, host: str) -> LeaseFacts:
+        """Return what is known of the part of this testbed on a host's machine."""
+        return self._machine(host).lease
+
+    def path_on(self, host: str, path: str) -> str:
+        """Return where a host finds a file or folder of this machine: at the same path, unless it was sent."""
+        return path_on_machine(self._sent, self.lease_of(host).sent_folder, path)
+
+    def mirror(self, folder: Path) -> MirroredFiles:
+        """Return copies of what processes write to this folder, below this one's, on machines. None is made yet."""
+        carrying = [self._machines[name] for name in dict.fromkeys(self.machine_of.values())]
+        return MirroredFiles(carrying, self.folder, self._relative(folder))
 
     def gate(self, folder: Path, hosts: Sequence[str], pipes: tuple[str, str]) -> RackGate:
         """Return a gate for a rank on each of these hosts, whose pipes are in ``folder``, which is below this one's."""
@@ -267,16 +279,6 @@ class RackTestbed:
     def _relative(self, path: Path) -> str:
         return str(path.relative_to(self.folder))
 
-    def _for_machine(self, machine: RackMachine, path: Path, files: dict[str, bytes]) -> bytes:
-        """Return a configuration as the machine needs it; ``files`` receives those that it names."""
-        document, lease = json.loads(path.read_bytes()), machine.lease
-        for needed in named_inputs(document, self.folder):
-            if (place := input_path(needed)) not in machine.inputs:
-                files[place] = needed.read_bytes()
-                machine.inputs.add(place)
-        place_there = MachinePlace(self.folder, lease.folder, lease.module_parent, machine.clock.ahead_ns)
-        return json.dumps(translated(document, place_there), indent=1).encode()
-
     def _gpu_environment(self, host: str, gpu: int | None) -> dict[str, str]:
         return {} if self.gpus is None else self.gpus.environment(host, gpu)
 
@@ -301,6 +303,7 @@ def rack_testbed(
     overlay: str = VXLAN,
     gateways: Mapping[str, str] = MappingProxyType({}),
     modules: bytes = b"",
+    sent: SentFiles | None = None,
     gpus: GpuAssignment | None = None,
     shaped: bool = True,
     log: Log = lambda _: None,
@@ -310,8 +313,9 @@ def rack_testbed(
 
     ``machine_of`` has the machine of each host, ``gateways`` the gateway machine of each datacenter that has one; other
     machines are left alone. ``source`` describes the testbed's purpose to people, ``overlay`` is what carries packets
-    between machines. Processes of hosts import from the zip file ``modules`` first. Programs on a host see the real
-    GPUs, of its machine, that ``gpus`` assigns to it. If ``shaped`` is false, no link has a delay, a loss or a rate.
+    between machines. Processes of hosts import from the zip file ``modules`` first, and users' programs find the files
+    ``sent``, which machines with hosts have received before. Programs on a host see the real GPUs, of its machine, that
+    ``gpus`` assigns to it. If ``shaped`` is false, no link has a delay, a loss or a rate.
     ``log`` gets a line for each way in which the machines differ. However this process ends, every machine ends its
     part, at the latest when this process has been silent for its ``lease_s``.
 
@@ -342,41 +346,26 @@ def rack_testbed(
                 gateways=dict(gateways),
             )
             orders = {
-                name: MachineOrder(source, slot, plan, hosts_file, _environments(plan, gpus), shaped, modules)
+                name: MachineOrder(
+                    source,
+                    slot,
+                    plan,
+                    hosts_file,
+                    _environments(plan, gpus),
+                    shaped,
+                    modules,
+                    None if sent is None or not plan.hosts else sent.digest,
+                )
                 for name, plan in plans.items()
             }
-            with _leased(used, orders) as leased:
-                testbed = RackTestbed(topology, ours, leased, plans, found, slot=slot, gpus=gpus)
+            with leased(used, orders) as held:
+                testbed = RackTestbed(topology, ours, held, plans, found, slot=slot, gpus=gpus, sent=sent)
                 if shaped:
                     testbed.settle_wan()
                 yield testbed
         finally:
             ours.release()
             supervisor.dismiss()
-
-
-@contextmanager
-def _leased(machines: Sequence[MachineHandle], orders: Mapping[str, MachineOrder]) -> Iterator[dict[str, RackMachine]]:
-    """Lease every machine, all at the same time, and take all down at the end of the block."""
-    with ExitStack() as ending, ThreadPoolExecutor(max_workers=len(machines)) as pool:
-
-        def lease(machine: MachineHandle) -> RackMachine:
-            with naming(machine.name):
-                # Followed from here on: its lease would not wait for a machine that takes longer.
-                leased = RackMachine(machine, machine.call("bring_up", orders[machine.name]))
-            ending.callback(_take_down, leased)
-            ending.callback(leased.close)
-            return leased
-
-        pending = [pool.submit(lease, machine) for machine in machines]
-        wait(pending)
-        yield {machine.name: each.result() for machine, each in zip(machines, pending, strict=True)}
-
-
-def _take_down(machine: RackMachine) -> None:
-    # One that has gone has taken itself down, or does. The others do not wait until it fails to answer once more.
-    with suppress(MachineLostError):
-        machine.call("take_down")
 
 
 def _free_slot(machines: Sequence[MachineHandle]) -> int:

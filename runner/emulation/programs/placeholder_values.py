@@ -1,11 +1,9 @@
 """Work out what a program's processes are told of their place: placeholders, and variables of the environment."""
 
-import os
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from runner.emulation.programs.program_home import ProgramHome
 from runner.experiment.program.placeholders import filled, placeholders_in
 from runner.resolve.placement import Placement, StagePlace
 from runner.resolve.program.resolved_program import ResolvedProgram
@@ -15,19 +13,18 @@ from testbed.network.topology import Host
 from workloads.collective.collective_config import gloo_environment, nccl_environment
 
 
-def search_path() -> str:
-    """Return the PATH of programs: what is installed beside wanbed is found after everything that the caller finds."""
-    return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
-
-
 @dataclass(frozen=True)
 class ProgramPlaces:
-    """The ranks of a program and their hosts. The host of rank 0 serves the rendezvous, at ``rendezvous_port``."""
+    """The ranks of a program and their hosts. The host of rank 0 serves the rendezvous, at ``rendezvous_port``.
+
+    ``homes`` has what programs find on each host, by its name.
+    """
 
     program: ResolvedProgram
     placement: Placement
     addresses: AddressBook
     rendezvous_port: int
+    homes: Mapping[str, ProgramHome]
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -54,8 +51,10 @@ class ProgramPlaces:
 
     def values(self, host: Host, place: StagePlace | None = None) -> dict[str, str]:
         """Return the value of every placeholder on a host; those of a rank only for the place of one."""
+        home = self.homes[host.name]
         known = {
-            **self.program.values_everywhere,
+            "python": home.python,
+            "folder": home.experiment_folder,
             "host": host.name,
             "datacenter": host.datacenter,
             "hosts": str(len(self.hosts)),
@@ -71,13 +70,14 @@ class ProgramPlaces:
         return {**known, "rank": str(self.rank(place)), "local_rank": str(place.gpu)}
 
     def words(self, words: Sequence[str], host: Host, place: StagePlace | None = None) -> tuple[str, ...]:
-        """Return a command with its placeholders filled in."""
-        values = self.values(host, place)
-        return tuple(filled(word, values) for word in words)
+        """Return a command with its placeholders filled in. A word that is a path of this machine's is the host's."""
+        values, home = self.values(host, place), self.homes[host.name]
+        return tuple(home.place(filled(word, values)) for word in words)
 
     def environment(self, host: Host, place: StagePlace | None = None) -> dict[str, str]:
         """Return the variables that a process on a host has beside those of ``wanbed run``.
 
+        On a rack it has them beside those of Ray on its machine.
         Those that the user gives replace wanbed's own; one that needs a rank is left out where there is none.
         Libraries are kept on the emulated network, and Python writes what it prints at once, so that a line of output
         has the time at which it was printed.
@@ -87,7 +87,7 @@ class ProgramPlaces:
             **gloo_environment(HOST_INTERFACE),
             **nccl_environment(host.name, HOST_INTERFACE, apart=len(self.hosts) > 1),
             "PYTHONUNBUFFERED": "1",
-            "PATH": search_path(),
+            "PATH": self.homes[host.name].search_path,
         }
         if place is not None:
             ours |= {

@@ -9,7 +9,6 @@ from runner.emulation.programs.placeholder_values import ProgramPlaces
 from runner.emulation.programs.torchrun_command import torchrun_command
 from runner.resolve.placement import StagePlace
 from testbed.network.topology import Host
-from wanbed.own_modules import module_command
 from workloads.programs.program_config import RANK, ProgramConfig
 
 PROGRAM_PROCESS = "workloads.programs.program_process"
@@ -21,13 +20,11 @@ GRACE_S = 5.0
 class ProgramSetting:
     """What the processes of one trial share: their places, folders, and what is 0 on their clock.
 
-    ``folder`` receives logs and output; programs work in ``working_folder``. ``environment`` is what hides GPUs that
-    are not assigned to hosts.
+    ``folder`` receives logs and output. ``environment`` is what hides GPUs that are not assigned to hosts.
     """
 
     places: ProgramPlaces
     folder: Path
-    working_folder: Path
     epoch_ns: int
     run_token: str
     parent_pid: int
@@ -78,17 +75,24 @@ def also_launches(setting: ProgramSetting) -> list[ProcessLaunch]:
 
 
 def _beside(setting: ProgramSetting, host: Host, name: str, label: str, command: tuple[str, ...]) -> ProcessLaunch:
-    return ProcessLaunch(host.name, name, _config(setting, setting.places.environment(host), name, label, command))
+    config = _config(setting, host, name, label, command, environment=setting.places.environment(host))
+    return ProcessLaunch(host.name, name, config)
 
 
 def _config(
-    setting: ProgramSetting, environment: Mapping[str, str], name: str, label: str, command: tuple[str, ...]
+    setting: ProgramSetting,
+    host: Host,
+    name: str,
+    label: str,
+    command: tuple[str, ...],
+    *,
+    environment: Mapping[str, str],
 ) -> ProgramConfig:
     spec = setting.places.program.spec
     return ProgramConfig(
         label=label,
         command=command,
-        folder=str(setting.working_folder),
+        folder=setting.places.homes[host.name].working_folder,
         stdout=str(setting.folder / f"{name}.stdout"),
         stderr=str(setting.folder / f"{name}.stderr"),
         output_limit_bytes=spec.output_limit,
@@ -104,7 +108,9 @@ def _rank_launch(setting: ProgramSetting, place: StagePlace) -> ProcessLaunch:
     places, rank = setting.places, setting.places.rank(place)
     command = places.words(places.program.spec.command, place.host, place)
     label = f"rank {rank} on {place.host.name}"
-    config = _config(setting, places.environment(place.host, place), f"rank-{rank}", label, command)
+    config = _config(
+        setting, place.host, f"rank-{rank}", label, command, environment=places.environment(place.host, place)
+    )
     header = SpanLogHeader(rank, place.host.name, place.datacenter, place.gpu, pipeline=rank, stage=0)
     return ProcessLaunch(place.host.name, f"rank-{rank}", _marking(setting, config, header, str(rank)))
 
@@ -114,15 +120,15 @@ def _torchrun_launch(setting: ProgramSetting, host: Host) -> ProcessLaunch:
     places, name = setting.places, f"torchrun-{host.name}"
     label = f"rank {RANK} on {host.name}"
     command = places.words(places.program.spec.command, host)
-    inner = _config(setting, {}, f"rank-{RANK}", label, command)
+    inner = _config(setting, host, f"rank-{RANK}", label, command, environment={})
     # Its rank, GPU and pipeline are filled in by the process.
     header = SpanLogHeader(0, host.name, host.datacenter, 0, pipeline=0, stage=0)
     marking = _marking(setting, inner, header, RANK)
     path = setting.folder / f"{name}-each.json"
     replace(marking, parent_pid=None, rank_from_environment=True).write(path)
-    each = module_command(PROGRAM_PROCESS, str(path))
+    each = (*places.homes[host.name].run_module, PROGRAM_PROCESS, str(path))
     outer = torchrun_command(places, host, setting.run_token, each)
-    config = _config(setting, places.environment(host), name, f"torchrun on {host.name}", outer)
+    config = _config(setting, host, name, f"torchrun on {host.name}", outer, environment=places.environment(host))
     return ProcessLaunch(host.name, name, config)
 
 

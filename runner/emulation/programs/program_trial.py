@@ -13,6 +13,7 @@ from results.records.span_log import SpanLogContents
 from runner.emulation.programs.outcome import measured_ns, profiled_iterations, read_ranks, unmarked
 from runner.emulation.programs.placeholder_values import ProgramPlaces
 from runner.emulation.programs.process_configs import ProgramSetting
+from runner.emulation.programs.program_home import home_on
 from runner.emulation.programs.running import ProgramRun
 from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
 from runner.experiment.program.placeholders import filled, placeholders_in
@@ -53,11 +54,11 @@ def run_program(
     with the process that failed and what it printed last.
     """
     hidden = {VISIBLE_DEVICES: ""} if testbed.gpus is None and setting.device == "cpu" else {}
-    places = ProgramPlaces(program, variant.placement, setting.addresses, FIRST_PORT)
+    homes = {host.name: home_on(testbed, host.name, program) for host in testbed.topology.hosts}
+    places = ProgramPlaces(program, variant.placement, setting.addresses, FIRST_PORT, homes)
     shared = ProgramSetting(
         places,
         setting.folder,
-        Path.cwd(),
         setting.epoch_ns,
         setting.run_token,
         setting.parent_pid,
@@ -103,7 +104,7 @@ def _facts(setting: ProgramSetting, logs: list[SpanLogContents], profiled: int) 
             "launcher": program.spec.launcher,
             "marked_by": program.marked_by,
             "world_size": len(places),
-            "working_folder": str(setting.working_folder),
+            "working_folder": str(Path.cwd()),
             "files": _file_hashes(setting),
             "ranks": [
                 {"rank": log.header.rank, "host": log.header.host, "process": log.header.gpu, **_software(setting, log)}
@@ -127,7 +128,7 @@ def _file_hashes(setting: ProgramSetting) -> dict[str, str]:
     for word in program.spec.command[1:]:
         # What a rank or its host is told differs from rank to rank, and is no file of the program.
         if placeholders_in(word) <= values.keys():
-            path = os.path.join(setting.working_folder, filled(word, values))
+            path = os.path.join(Path.cwd(), filled(word, values))
             # A word may be a whole program, too long for the name of a file.
             if os.path.isfile(path):
                 with open(path, "rb") as file:

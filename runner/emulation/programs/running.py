@@ -16,6 +16,7 @@ from runner.emulation.programs.process_configs import (
     rank_launches,
     setup_launches,
 )
+from runner.emulation.ranks.rank_processes import check_machines
 from runner.runs.faults import TrialError
 from testbed.hosts.process_group import ProcessGroup
 from testbed.running_testbed import RunningTestbed
@@ -27,6 +28,8 @@ _STRAGGLER_S = 10.0
 _LAST_WORDS_S = 12.0
 """Time for other processes to end after one has failed: theirs may be the cause."""
 _ENDING_S = GRACE_S + 15.0
+_LEFT = ("*.spans", "*.software.json", "*.stdout", "*.stderr", "*.fault")
+"""Names of the files that processes leave for this one."""
 
 
 class ProgramRun:
@@ -49,6 +52,7 @@ class ProgramRun:
         self._meanwhile = meanwhile
         ranks = range(len(setting.places.placement.places))
         self.span_logs = {rank: setting.span_log(rank) for rank in ranks}
+        self._copies = None if testbed.rack is None else testbed.rack.mirror(setting.folder)
         self._watch = IterationWatch(self.span_logs)
 
     def run(self) -> None:
@@ -66,6 +70,17 @@ class ProgramRun:
             finally:
                 _end(ranks)
                 _end(beside)
+                if self._copies is not None:
+                    self._copies.take(_LEFT)
+
+    def _fetch(self, *patterns: str) -> None:
+        """On a rack, copy what processes have written to files of these names since the last time.
+
+        Raise MachineLostError if a machine has gone: what its processes seem to have done then is no fault of theirs.
+        """
+        check_machines(self._testbed)
+        if self._copies is not None:
+            self._copies.look(patterns)
 
     def _start(self, group: ProcessGroup, launches: Sequence[ProcessLaunch]) -> Sequence[ProcessLaunch]:
         for launch in launches:
@@ -76,6 +91,7 @@ class ProgramRun:
         return launches
 
     def _pause(self, group: ProcessGroup) -> None:
+        check_machines(self._testbed)
         self._meanwhile()
         group.wait_for_any(_LOOK_S)
 
@@ -109,6 +125,7 @@ class ProgramRun:
     ) -> None:
         progress_s, seen, complete_s = time.monotonic(), -1, None
         while True:
+            self._fetch("*.spans")
             self._watch.look()
             now_s = time.monotonic()
             if self._watch.total > seen:
@@ -127,6 +144,7 @@ class ProgramRun:
             if any(beside.statuses()):
                 self._raise_fault(beside, others)
             if now_s - progress_s > self._timeout_s:
+                self._fetch("rank-*.std*")
                 raise TrialError(self._hang_text())
             self._pause(ranks)
 
@@ -135,6 +153,7 @@ class ProgramRun:
         failed = [number for number, status in enumerate(group.statuses()) if status]
         if not failed:
             return
+        self._fetch("*.fault", "rank-*.stdout")
         reports = sorted(self._setting.folder.glob("*.fault"), key=lambda path: path.stat().st_mtime_ns)
         faults = [text for path in reports if (text := path.read_text(errors="replace").strip())]
         said = [*faults, *filter(None, map(group.stderr_tail, failed))]

@@ -22,8 +22,8 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
     """Raise InputError for what the experiment's engine cannot run.
 
     An emulation has no more hosts than addresses and no ideal transport, no prefill within torch's baseline schedules,
-    and no trace whose ranks all-reduce in several groups; on a rack, no virtual time, no program of the user's and no
-    prefill at all. In virtual time compute must not take real time, and there is
+    and no trace whose ranks all-reduce in several groups; on a rack, no virtual time, no jobs
+    and no prefill at all. In virtual time compute must not take real time, and there is
     no dilation. A simulation cannot run torch's baseline schedules or a program of the user's; it accepts any clock and
     any dilation.
     """
@@ -103,11 +103,6 @@ def _check_rack(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> No
     if spec.jobs:
         raise InputError("jobs: several jobs share one machine's WAN only: leave jobs out, or give engine: emulate")
     for position, variant in enumerate(variants):
-        if variant.program is not None:
-            raise InputError(
-                f"variants.{position}.program: programs of your own run on one machine only: leave the variant out, or "
-                "give engine: emulate"
-            )
         if variant.service is not None:
             raise InputError(
                 f"variants.{position}.prefill: prefill runs on one machine only: give the variant prefill: "

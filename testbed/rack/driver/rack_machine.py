@@ -8,7 +8,7 @@ from typing import Any
 from testbed.rack.clock_port import ClockQuestions
 from testbed.rack.driver.machine_clock import MachineClock
 from testbed.rack.driver.remote_process import Ending, RemoteProcess
-from testbed.rack.machine_handle import MachineHandle, MachineLostError
+from testbed.rack.machine_handle import MachineHandle, MachineLostError, Pending
 from testbed.rack.orders import LeaseFacts, Program
 
 _HEARTBEAT_S = 1.0
@@ -58,6 +58,11 @@ class RackMachine:
         """Call a method of the machine. Raise MachineLostError if it has gone."""
         self.check()
         return self.handle.call(method, *arguments)
+
+    def start_call(self, method: str, *arguments: Any) -> Pending:
+        """Send a call and return without waiting for it. Raise MachineLostError if the machine has gone."""
+        self.check()
+        return self.handle.start_call(method, *arguments)
 
     def start(
         self, host: str, program: Program, made: Callable[[int], RemoteProcess], ending: Ending = lambda _: None

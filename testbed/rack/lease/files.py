@@ -1,9 +1,12 @@
 """Keep the files of a lease: all are below its own folder, whatever a driver asks for."""
 
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from ground.strict_model import InputError
+from testbed.rack.orders import FilePiece
 
 
 class LeaseFiles:
@@ -29,13 +32,38 @@ class LeaseFiles:
             path.touch(mode=0o600)
             path.write_bytes(content)
 
-    def take(self, patterns: Sequence[str]) -> dict[str, bytes]:
-        """Return the regular files that match, like ``trial/rank-3.*``, and remove them."""
-        taken = {}
+    def read(self, patterns: Sequence[str], known_bytes: Mapping[str, int], most_bytes: int) -> dict[str, FilePiece]:
+        """Return what the regular files that match, like ``trial/rank-3.*``, have beyond the sizes that are known.
+
+        An unknown file is there even if it is empty. All contents together have ``most_bytes`` at most: so many mean
+        that there may be more.
+        """
+        found, left_bytes = {}, most_bytes
+        # What is 0 on the one clock, on the other.
+        to_monotonic_ns = time.monotonic_ns() - time.time_ns()
+        for path in self._matching(patterns):
+            name = str(path.relative_to(self._folder))
+            known = known_bytes.get(name, -1)
+            # A program may have removed it meanwhile.
+            with suppress(FileNotFoundError):
+                facts = path.stat()
+                if facts.st_size > known:
+                    with path.open("rb") as file:
+                        file.seek(max(known, 0))
+                        content = file.read(left_bytes)
+                    left_bytes -= len(content)
+                    found[name] = FilePiece(content, facts.st_mtime_ns + to_monotonic_ns)
+        return found
+
+    def remove(self, patterns: Sequence[str]) -> None:
+        """Remove the regular files that match."""
+        for path in self._matching(patterns):
+            path.unlink(missing_ok=True)
+
+    def _matching(self, patterns: Sequence[str]) -> list[Path]:
+        found: dict[Path, None] = {}
         for pattern in patterns:
             self.path(pattern)
-            for path in sorted(self._folder.glob(pattern)):
-                if path.is_file() and not path.is_symlink():
-                    taken[str(path.relative_to(self._folder))] = path.read_bytes()
-                    path.unlink()
-        return taken
+            matching = sorted(self._folder.glob(pattern))
+            found |= dict.fromkeys(path for path in matching if path.is_file() and not path.is_symlink())
+        return [*found]

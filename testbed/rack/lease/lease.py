@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -19,6 +20,7 @@ from testbed.host_kinds import host_network
 from testbed.hosts.host import HostNetwork, NetworkHost
 from testbed.hosts.host_attachment import attach_host
 from testbed.hosts.host_files import write_host_files
+from testbed.hosts.search_path import search_path
 from testbed.hosts.tcp_stacks import apply_tcp, offloads_of, sysctls_of
 from testbed.kernel.congestion_control import allow_congestion_control
 from testbed.kernel.link_counters import PortCounters
@@ -30,7 +32,9 @@ from testbed.rack.lease.files import LeaseFiles
 from testbed.rack.lease.gates import MachineGate
 from testbed.rack.lease.processes import LeaseProcesses
 from testbed.rack.machine_network import MachineNetwork
-from testbed.rack.orders import LeaseFacts, MachineOrder, Program
+from testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
+from testbed.rack.sent_files import unpack
+from wanbed.own_modules import RUN_MODULE
 
 _RECORD = "lease.json"
 _MODULES = "modules.zip"
@@ -40,10 +44,14 @@ T = TypeVar("T")
 
 
 class Lease:
-    """One machine's part of a run, from ``bring_up`` to ``take_down``; a supervisor ends it if this process dies."""
+    """One machine's part of a run, from ``bring_up`` to ``take_down``; a supervisor ends it if this process dies.
 
-    def __init__(self, order: MachineOrder, root: Path) -> None:
+    ``sent`` is the archive of the files that the order names, None without them.
+    """
+
+    def __init__(self, order: MachineOrder, root: Path, sent: bytes | None = None) -> None:
         self.order = order
+        self._sent = sent
         self._claim: Claim = claim(f"machine {order.plan.machine} for {order.run}", root, slot=order.slot)
         self._root = root
         self._supervisor: Supervisor | None = None
@@ -102,7 +110,23 @@ class Lease:
             attach_host(self._hosts[port.host].namespace, order.plan.gateway, port)
         clock = ClockPort(order.plan.underlay.address)
         self._ending.callback(clock.close)
-        return LeaseFacts(facts.kernel, str(files), self._network.module_parent, clock.place)
+        return LeaseFacts(
+            facts.kernel,
+            str(files),
+            self._network.module_parent,
+            clock.place,
+            (sys.executable, *RUN_MODULE),
+            search_path(),
+            self._unpacked(),
+        )
+
+    def _unpacked(self) -> str | None:
+        """Unpack what was sent, and return where."""
+        if self._sent is None:
+            return None
+        folder = self._claim.make_disk_folder()
+        unpack(self._sent, folder)
+        return str(folder)
 
     def take_down(self) -> None:
         """End every process and remove everything. If that fails, the supervisor ends what is left."""
@@ -138,9 +162,13 @@ class Lease:
         """Write files below the lease's folder."""
         self._files.write(files)
 
-    def take_files(self, patterns: list[str]) -> dict[str, bytes]:
-        """Return the files below the lease's folder that match, and remove them."""
-        return self._files.take(patterns)
+    def read_files(self, patterns: list[str], known_bytes: dict[str, int], most_bytes: int) -> dict[str, FilePiece]:
+        """Return what the files below the lease's folder that match have beyond the sizes that are known."""
+        return self._files.read(patterns, known_bytes, most_bytes)
+
+    def remove_files(self, patterns: list[str]) -> None:
+        """Remove the files below the lease's folder that match."""
+        self._files.remove(patterns)
 
     def make_gate(self, path: str, pipes: tuple[str, str]) -> None:
         """Make a gate in a new folder below the lease's, which replaces an earlier gate of that path."""

@@ -180,6 +180,17 @@ def test_a_claim_succeeds_although_the_root_is_removed_while_it_is_made(
     assert claims(root) == [ours]
 
 
+def test_a_folder_on_disk_ends_with_the_claim_whoever_releases_it(tmp_path: Path) -> None:
+    ours = claim("", tmp_path)
+    folder = ours.make_disk_folder()
+    (folder / "train.py").write_text("pass")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (found,) = claims(tmp_path)
+    found.release()
+    assert not folder.exists()
+    assert not claims(tmp_path)
+
+
 def test_a_release_that_is_cut_off_half_way_leaves_a_draft_and_no_claim(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,12 +5,18 @@ from typing import Any
 import pytest
 
 from runner.emulation.programs.placeholder_values import ProgramPlaces
+from runner.emulation.programs.program_home import ProgramHome, home_here
 from runner.emulation.programs.torchrun_command import torchrun_command
 from runner.planner.experiment_file import parse_experiment
 from testbed.network.address_book import AddressBook
 
+ELSEWHERE = ProgramHome(
+    ("/opt/python", "own_modules.py"), "/bin:/opt", "/sent/0", "/sent/1", lambda path: path.replace("/mine", "/sent/0")
+)
+"""What programs find on another machine."""
 
-def places(**program: Any) -> ProgramPlaces:
+
+def places(home: ProgramHome | None = None, **program: Any) -> ProgramPlaces:
     document = {
         "topology": {
             "datacenters": [{"name": "east", "hosts": 1, "gpus_per_host": 2}, {"name": "west", "hosts": 1}],
@@ -21,7 +27,8 @@ def places(**program: Any) -> ProgramPlaces:
     (point,) = parse_experiment(document, "exp.yaml", Path("/experiments")).points()
     (variant,) = point.variants
     assert variant.program is not None
-    return ProgramPlaces(variant.program, variant.placement, AddressBook(point.topology, 3), 20_000)
+    homes = {host.name: home or home_here(variant.program) for host in point.topology.hosts}
+    return ProgramPlaces(variant.program, variant.placement, AddressBook(point.topology, 3), 20_000, homes)
 
 
 def test_every_process_is_told_its_rank_and_where_all_meet() -> None:
@@ -57,6 +64,14 @@ def test_placeholders_are_filled_in_words_and_variables() -> None:
     (west,) = of.places_on(of.hosts[1])
     assert of.words(of.program.spec.command, west.host, west) == (sys.executable, "/experiments/train.py", "2/3")
     assert of.environment(west.host, west)["AT"] == "west-0:2"
+
+
+def test_on_another_machine_words_name_what_is_there() -> None:
+    of = places(ELSEWHERE, command=["{python}", "/mine/train.py", "{folder}/data"], env={"AT": "{folder}"})
+    west = of.hosts[1]
+    assert of.words(of.program.spec.command, west) == ("/opt/python", "/sent/0/train.py", "/sent/1/data")
+    environment = of.environment(west)
+    assert (environment["AT"], environment["PATH"]) == ("/sent/1", "/bin:/opt")
 
 
 def test_a_variable_that_needs_a_rank_is_left_out_where_there_is_none() -> None:

@@ -26,11 +26,6 @@ DOCUMENT: dict[str, Any] = {
     [
         ({"clock": "virtual"}, "clock: the machines of a rack keep real time: give clock: real, or engine: emulate"),
         (
-            {"variants": [{"name": "own", "program": {"command": ["true"]}}]},
-            "variants.0.program: programs of your own run on one machine only: leave the variant out, or give engine: "
-            "emulate",
-        ),
-        (
             {
                 "prefill": {
                     "trace": "poisson",

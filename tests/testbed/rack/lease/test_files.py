@@ -1,9 +1,11 @@
+import time
 from pathlib import Path
 
 import pytest
 
 from ground.strict_model import InputError
 from testbed.rack.lease.files import LeaseFiles
+from testbed.rack.orders import FilePiece
 
 
 @pytest.fixture
@@ -13,11 +15,28 @@ def files(tmp_path: Path) -> LeaseFiles:
     return LeaseFiles(folder)
 
 
-def test_what_was_written_is_taken_once(files: LeaseFiles) -> None:
+MOST = 1000
+
+
+def content(found: dict[str, FilePiece]) -> dict[str, bytes]:
+    return {name: piece.content for name, piece in found.items()}
+
+
+def test_what_was_written_is_read_once_and_removed(files: LeaseFiles) -> None:
     files.write({"trial/rank-3.json": b"{}", "trial/rank-3.spans": b"spans", "trial/rank-31.spans": b"other"})
     assert files.path("trial/rank-3.json").stat().st_mode & 0o777 == 0o600
-    assert files.take(["trial/rank-3.*"]) == {"trial/rank-3.json": b"{}", "trial/rank-3.spans": b"spans"}
-    assert files.take(["trial/*"]) == {"trial/rank-31.spans": b"other"}
+    found = files.read(["trial/rank-3.*"], {}, MOST)
+    assert content(found) == {"trial/rank-3.json": b"{}", "trial/rank-3.spans": b"spans"}
+    assert all(0 < time.monotonic_ns() - piece.modified_ns < 60e9 for piece in found.values())
+    files.remove(["trial/rank-3.*"])
+    assert content(files.read(["trial/*"], {}, MOST)) == {"trial/rank-31.spans": b"other"}
+
+
+def test_only_what_is_new_is_read_and_not_more_than_is_wanted(files: LeaseFiles) -> None:
+    files.write({"one": b"012345", "two": b"abc", "empty": b""})
+    assert content(files.read(["one", "two"], {"one": 4}, MOST)) == {"one": b"45", "two": b"abc"}
+    assert content(files.read(["one", "two"], {"one": 6, "two": 3}, MOST)) == {}
+    assert content(files.read(["*"], {"one": 1}, 3)) == {"empty": b"", "one": b"123", "two": b""}
 
 
 @pytest.mark.parametrize("path", ["../other", "/etc/passwd", "trial/../../other"])
@@ -25,7 +44,7 @@ def test_a_path_out_of_the_lease_is_refused(files: LeaseFiles, path: str) -> Non
     with pytest.raises(InputError, match=r"leads out of the lease's folder, give a path below it$"):
         files.write({path: b""})
     with pytest.raises(InputError, match=r"leads out"):
-        files.take([path])
+        files.read([path], {}, MOST)
 
 
 def test_a_link_that_a_program_has_made_leads_nowhere_else(files: LeaseFiles, tmp_path: Path) -> None:
@@ -34,4 +53,6 @@ def test_a_link_that_a_program_has_made_leads_nowhere_else(files: LeaseFiles, tm
     with pytest.raises(InputError, match=r"leads out"):
         files.write({"out/file": b""})
     (files.path("x").parent / "passwords").symlink_to("/etc/passwd")
-    assert files.take(["pass*"]) == {}
+    assert files.read(["pass*"], {}, MOST) == {}
+    files.remove(["pass*"])
+    assert (files.path("x").parent / "passwords").is_symlink()

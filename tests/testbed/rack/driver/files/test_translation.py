@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from testbed.rack.driver.translation import MachinePlace, input_path, named_inputs, translated
+from testbed.rack.driver.files.translation import (
+    MachinePlace,
+    input_path,
+    named_configurations,
+    named_inputs,
+    translated,
+)
 
 DRIVER = Path("/run/wanbed/3")
 
@@ -48,3 +54,25 @@ def test_a_file_that_the_driver_has_elsewhere_goes_along(place: MachinePlace, tm
     other = tmp_path / "other"
     other.mkdir()
     assert input_path(other / "corpus.txt") != input_path(text)
+
+
+def test_a_program_is_called_as_it_is_written_but_for_paths_of_the_testbed(place: MachinePlace) -> None:
+    document = {
+        "command": ["/bin/sh", f"{DRIVER}/trial/each.json", "--plain"],
+        "environment": {"TEXT": "/etc/hostname", "OWN": f"{DRIVER}/trial"},
+        "hook": {"log": f"{DRIVER}/trial/rank-{{rank}}.spans", "epoch_ns": 1_000},
+    }
+    assert [*named_inputs(document, DRIVER)] == []
+    assert translated(document, place) == {
+        "command": ["/bin/sh", "/run/wanbed/7/files/trial/each.json", "--plain"],
+        "environment": document["environment"],
+        "hook": {"log": "/run/wanbed/7/files/trial/rank-{rank}.spans", "epoch_ns": 750},
+    }
+
+
+def test_what_a_launcher_hands_on_is_a_configuration_too(tmp_path: Path) -> None:
+    each = tmp_path / "each.json"
+    each.write_text("{}")
+    document = {"command": ["/bin/sh", str(each), str(tmp_path / "none.json"), "/etc/hostname"]}
+    assert [*named_configurations(document, tmp_path)] == [each]
+    assert [*named_configurations([], tmp_path)] == []

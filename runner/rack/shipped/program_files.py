@@ -1,0 +1,113 @@
+"""Pack the files of users' programs, so that the hosts of a rack start them in the same folders as one machine does.
+
+What is packed: the current folder, in which programs start, and the experiment's folder where a placeholder names it.
+Of these stay here: version control, caches, virtual environments, and the runs of wanbed.
+"""
+
+import io
+import os
+import tarfile
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+from ground.strict_model import InputError
+from ground.units import format_size
+from runner.experiment.program.placeholders import placeholders_in
+from runner.resolve.experiment import SweepPoint
+from runner.resolve.program.resolved_program import ResolvedProgram
+from testbed.rack.sent_files import SentFiles
+
+MOST_BYTES = 128 * 2**20
+"""The most that all files may have: more than that is more than a program."""
+MOST_FILES = 20_000
+
+_LEFT_OUT = frozenset({".git", ".hg", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
+_ENVIRONMENT = "pyvenv.cfg"
+_RUN = frozenset({"manifest.json", "trials"})
+"""What the folder of a virtual environment has, and that of a run."""
+
+
+def programs_of(points: Iterable[SweepPoint]) -> list[tuple[str, ResolvedProgram]]:
+    """Return the programs of sweep points, each once, behind the field of the file that has it."""
+    found: list[tuple[str, ResolvedProgram]] = []
+    for point in points:
+        for position, variant in enumerate(point.variants):
+            entry = f"variants.{position}.program", variant.program
+            if entry[1] is not None and entry not in found:
+                found.append((entry[0], entry[1]))
+    return found
+
+
+def words_of(program: ResolvedProgram) -> Iterator[str]:
+    """Yield every word of a program that placeholders are filled in: of its commands, and values of variables."""
+    spec = program.spec
+    yield from (*spec.command, *(spec.setup or ()), *spec.env.values())
+    for each in spec.also:
+        yield from each.command
+
+
+def packed_programs(programs: Iterable[ResolvedProgram], left_out: Path) -> SentFiles:
+    """Return the files of these programs, without the folder ``left_out``, which receives runs.
+
+    Raise InputError for files that are too many, too large or cannot be read.
+    """
+    working = Path.cwd()
+    folders = {working}
+    for program in programs:
+        if any("folder" in placeholders_in(word) for word in words_of(program)):
+            folders.add(program.folder)
+    roots = tuple(sorted(each for each in folders if not any(other in each.parents for other in folders)))
+    found = [(root, path) for root in roots for path in _contents(root, left_out.resolve())]
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as packed:
+        for number, root in enumerate(roots):
+            for path in (path for own, path in found if own == root):
+                _add(packed, path, f"{number}/{path.relative_to(root)}" if path != root else str(number))
+    return SentFiles(roots, frozenset(str(path) for _, path in found), archive.getvalue())
+
+
+def _contents(root: Path, left_out: Path) -> Iterator[Path]:
+    """Yield a folder and what is below it, in an order that depends on the names alone. Raise InputError."""
+    size_bytes, count = 0, 0
+    for place, folders, files in os.walk(root):
+        here = Path(place)
+        folders[:] = sorted(name for name in folders if not _stays(here / name, left_out))
+        links = [name for name in folders if (here / name).is_symlink()]
+        yield here
+        for name in sorted([*files, *links]):
+            path = here / name
+            if not path.is_symlink() and not path.is_file():
+                # A socket, a pipe or a device is no file that could be sent.
+                continue
+            size_bytes, count = size_bytes + path.lstat().st_size, count + 1
+            if size_bytes > MOST_BYTES or count > MOST_FILES:
+                raise InputError(
+                    f"{root}: has more than {format_size(MOST_BYTES)} or {MOST_FILES} files, and all of it would be "
+                    "sent to every machine of the rack for the program: start wanbed in a folder that has only what "
+                    "the program needs, and put data on the machines, at the same path on each"
+                )
+            yield path
+
+
+def _stays(folder: Path, left_out: Path) -> bool:
+    if folder.is_symlink():
+        return False
+    names: Collection[str] = os.listdir(folder) if os.access(folder, os.R_OK) else ()
+    return folder.name in _LEFT_OUT or folder == left_out or _ENVIRONMENT in names or {*names} >= _RUN
+
+
+def _add(packed: tarfile.TarFile, path: Path, name: str) -> None:
+    """Add a file, a link as a link, or a folder without its content, with nothing that differs from time to time."""
+    try:
+        entry = packed.gettarinfo(path, name)
+        entry.mtime, entry.uid, entry.gid, entry.uname, entry.gname = 0, 0, 0, "", ""
+        if entry.isreg():
+            with path.open("rb") as file:
+                packed.addfile(entry, file)
+        else:
+            packed.addfile(entry)
+    except OSError as fault:
+        raise InputError(
+            f"{path}: cannot be sent to the machines of the rack: {fault.strerror}: let it be read, or start wanbed in "
+            "a folder without it"
+        ) from None

@@ -1,0 +1,1 @@
+"""Files of processes on machines: what they are given, and what comes back."""

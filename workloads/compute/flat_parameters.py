@@ -89,6 +89,10 @@ class FlatParameters:
         if self._exact is not self.weights:
             self.weights.copy_(self._exact)
 
+    def named_weights(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield each parameter's name and the parameter itself."""
+        yield from self._named.items()
+
     def named_gradients(self) -> Iterator[tuple[str, Tensor]]:
         """Yield each parameter's name and its gradient, a view."""
         for name, parameter in self._named.items():

@@ -95,7 +95,7 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
         self._staging = create_staging(self._device, message_bytes, 2 * neighbours * work.microbatches)
         self._measurement = DeviceMeasurement(self._device, work.check_iteration)
         self._dtype = DTYPES[work.precision]
-        self._tokens = TokenSource(work.config, work.seed, work.text)
+        self._tokens = TokenSource(work.config, work.seed, work.text, work.held_out)
         self._parts = [self._part(number) for number in work.parts]
         self.parameters = self._parameters = FlatParameters([part.module for part in self._parts], work.learning_rate)
         self._deferred = DeferredGradients()
@@ -221,14 +221,14 @@ class TorchCompute(Compute, BucketCompute, MeasuredDevice):
         return self._timed(self._parameters.update, "optimizer", NO_MICROBATCH)
 
     def loss(self) -> float | None:
-        """Return the sum of the microbatches' losses over microbatches x pipelines; None except at the last stage.
+        """Return the mean loss of this replica's microbatches, before the update; None except at the last stage.
 
-        The sum over the pipelines is the iteration's mean loss, before the update.
+        The mean over the replicas is the iteration's loss.
         """
         if len(self._losses) < self._work.microbatches:
             return None
         # The exact sum does not depend on the order in which a schedule runs the forwards.
-        return math.fsum(torch.stack(tuple(self._losses.values())).tolist())
+        return math.fsum(torch.stack(tuple(self._losses.values())).tolist()) * self._work.pipelines
 
     def named_gradients(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
         """Return an fp32 copy of each parameter's gradient, summed after the all-reduce, by its name in the model."""

@@ -37,6 +37,7 @@ class TorchBackend(ComputeBackend):
         """Build the stage and its optimizer. Raise ValueError or OSError as ``TorchWork`` and ``TorchCompute`` do."""
         from workloads.compute.files.gradient_file import save_gradients  # noqa: PLC0415
         from workloads.compute.files.state_file import load_state, save_state  # noqa: PLC0415
+        from workloads.compute.files.weights_file import save_weights  # noqa: PLC0415
         from workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
 
         compute = TorchCompute(torch_work(config, context.actions), context.pool.give_back, context.gpu)
@@ -51,6 +52,7 @@ class TorchBackend(ComputeBackend):
             in_buckets=compute,
             save_state=lambda path: save_state(path, compute.parameters),
             load_state=lambda paths: load_state(paths, compute.parameters),
+            save_weights=lambda path: save_weights(path, compute.parameters),
         )
 
 
@@ -76,4 +78,5 @@ def torch_work(config: ComputeConfig, actions: tuple[ActionKind, ...]) -> TorchW
         check_iteration=config.check_iteration,
         deterministic=bool(config.deterministic),
         virtual=config.virtual,
+        held_out=config.held_out,
     )

@@ -1,0 +1,1 @@
+"""Evaluate what a training has learnt on sequences that it never saw"""

@@ -1,1 +1,1 @@
-"""Evaluate what a training has learnt on sequences that it never saw"""
+"""Evaluate what a training has learnt: ranks keep their weights, and one process tries them on held-out sequences."""

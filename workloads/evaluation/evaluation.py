@@ -57,7 +57,7 @@ def evaluated(config: EvaluationConfig) -> list[ReplicaLoss]:
             arrays = _weights(config, done, pipeline)
             hashed = sha256()
             for name in sorted(arrays):
-                hashed.update(np.ascontiguousarray(arrays[name]))
+                hashed.update(arrays[name].tobytes())
             key = hashed.digest()
             if key not in known:
                 known[key] = loss_of({name: torch.from_numpy(array) for name, array in arrays.items()})

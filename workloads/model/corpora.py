@@ -53,16 +53,17 @@ CORPORA: Mapping[str, Corpus] = MappingProxyType(
 def text_bytes(text: str) -> Bytes:
     """Return the bytes of a text: the name of one of ``CORPORA``, or the path of a file, which is mapped, not read.
 
-    Raise OSError if the file cannot be read, ValueError if it is empty.
+    Raise OSError if the file cannot be read.
     """
     if text in CORPORA:
         return np.frombuffer(CORPORA[text].text, dtype=np.uint8)
     size_bytes = Path(text).stat().st_size
     if not size_bytes:
-        raise ValueError(f"text: {text} is empty")
+        # Nothing cannot be mapped.
+        return np.empty(0, dtype=np.uint8)
     return np.memmap(text, dtype=np.uint8, mode="r", shape=(size_bytes,))
 
 
 def digest(text: str) -> str:
     """Return the SHA-256 of a text's bytes, hexadecimal. Raise as ``text_bytes`` does."""
-    return sha256(text_bytes(text)).hexdigest()
+    return sha256(text_bytes(text).tobytes()).hexdigest()

@@ -31,7 +31,7 @@ class HeldOut:
         return size_bytes - round(self.fraction * size_bytes)
 
     def check(self, text: str, size_bytes: int, length: int) -> None:
-        """Raise ValueError if either part of a text has fewer than ``length`` bytes: those of a sequence and the next token."""
+        """Raise ValueError if either part of a text has fewer than ``length`` bytes, a sequence and the next token."""
         begin = self.first_byte(size_bytes)
         for part, own_bytes in (("learnt from", begin), ("held out", size_bytes - begin)):
             if own_bytes < length:

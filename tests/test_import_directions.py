@@ -42,6 +42,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "workloads.trace",
         "workloads.transport",
     ),
+    ("workloads.evaluation",),
     ("workloads.compute", "workloads.chunk_transport"),
     ("workloads.inference", "workloads.baselines", "workloads.replica_synchronization"),
     ("workloads.collective", "workloads.prefill", "workloads.profiling"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from testbed.kernel.missing import MissingError
     from wanbed.api.comparing import compare
     from wanbed.api.experiment import Experiment
+    from wanbed.api.learning import losses
     from wanbed.api.marking import mark_iteration
     from wanbed.api.planning import VariantPlan, plan
     from wanbed.api.running import run
@@ -52,6 +53,7 @@ __all__ = [
     "WanbedError",
     "compare",
     "load",
+    "losses",
     "mark_iteration",
     "plan",
     "run",
@@ -79,6 +81,7 @@ _MODULE_OF = {
     "WanbedError": "ground.wanbed_error",
     "compare": "wanbed.api.comparing",
     "load": "results",
+    "losses": "wanbed.api.learning",
     "mark_iteration": "wanbed.api.marking",
     "plan": "wanbed.api.planning",
     "run": "wanbed.api.running",

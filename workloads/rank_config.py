@@ -15,6 +15,7 @@ from workloads.compute.backends.backend import (
     load_backend,
 )
 from workloads.config_file import read_config, write_config
+from workloads.evaluation.snapshots import SnapshotConfig
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.serving.serving_configs import GpuServingConfig
 from workloads.transport.frames.frame import RUN_TOKEN_BYTES
@@ -41,6 +42,7 @@ class RankConfig:
     - ``overlap``: whether the rank computes while it sends; if not, it starts nothing until a message has left.
     - ``checkpoints``: the checkpoints that the rank writes and begins with, None for none. Only for a back end that
       saves its state.
+    - ``snapshots``: the weights that the rank keeps for an evaluation, None for none. Only for a back end that trains.
     - ``start_gate``: the folder of ``workloads.start_gate``, where the rank waits for all others before it begins.
 
     Raises ValueError naming the field.
@@ -72,6 +74,7 @@ class RankConfig:
     start_gate: str | None = None
     overlap: bool = True
     checkpoints: CheckpointConfig | None = None
+    snapshots: SnapshotConfig | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("rank", 0), ("gpu", 0), ("pipeline", 0), ("iterations", 1), ("rendezvous_timeout_ns", 1)):
@@ -137,6 +140,8 @@ class RankConfig:
             raise ValueError(f"shape.virtual_stages: {backend.title} computes none")
         if self.checkpoints is not None and not backend.saves_state:
             raise ValueError(f"checkpoints: {backend.title} saves no state, leave them out")
+        if self.snapshots is not None and not backend.trains:
+            raise ValueError(f"snapshots: {backend.title} learns no weights, leave them out")
         if self.gradients is not None and not backend.trains:
             raise ValueError(f"gradients: {backend.title} makes none, leave the file out")
         recompute_ns, recomputes = self.compute.costs.durations.recompute_ns, self.shape.recomputes(self.stage)

@@ -9,6 +9,7 @@ from results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, Span
 from workloads.checkpoints import Checkpoints
 from workloads.compute.backends.backend import Computation
 from workloads.compute.device.copy_thread import CopyThread
+from workloads.evaluation.snapshots import Snapshots
 from workloads.message import Message
 from workloads.rank_config import RankConfig
 from workloads.replica_synchronization import ReplicaSynchronization
@@ -105,6 +106,9 @@ class Rank:
         self._checkpoints: Checkpoints | None = None
         if config.checkpoints is not None and config.pipeline == 0 and computation.save_state is not None:
             self._checkpoints = Checkpoints(config.checkpoints, config.stage, computation.save_state)
+        self._snapshots: Snapshots | None = None
+        if config.snapshots is not None and computation.save_weights is not None:
+            self._snapshots = Snapshots(config.snapshots, config.pipeline, config.stage, computation.save_weights)
         self._early: dict[int, list[tuple[Message, memoryview]]] = {}
         self._iteration = 0
         self._reads_payloads = computation.reads_payloads
@@ -125,6 +129,8 @@ class Rank:
             self._synchronize()
             if self._checkpoints is not None:
                 self._checkpoints.finished(iteration)
+            if self._snapshots is not None:
+                self._snapshots.finished(iteration)
             self._record_computed()
             self._record_prefills()
             self._log.flush()

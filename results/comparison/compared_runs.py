@@ -1,6 +1,7 @@
 """Read what a user names for a comparison: the two runs, and the margin."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from ground.strict_model import InputError
@@ -14,6 +15,21 @@ def load_both(a: Run | Path, b: Run | Path) -> tuple[Run, Run]:
     if isinstance(b, Run):
         return first, b
     return first, first if b.resolve() == first.path.resolve() else load_run(b, coded=True)
+
+
+def load_clocks(clocks: Sequence[Run | Path], count: int) -> list[Run | None]:
+    """Return a clock for each of ``count`` runs: one that is given once is for all, none leaves them their own.
+
+    Raise InputError if there are neither 0 nor 1 nor ``count``.
+    """
+    if not clocks:
+        return [None] * count
+    loaded = [clock if isinstance(clock, Run) else load_run(clock, coded=True) for clock in clocks]
+    if len(loaded) not in {1, count}:
+        raise InputError(
+            f"--clock: {len(loaded)} are given, and {count} runs to time: give one for all, or one for each"
+        )
+    return [loaded[0]] * count if len(loaded) == 1 else [*loaded]
 
 
 def parse_margin(text: str) -> float:

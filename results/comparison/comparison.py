@@ -23,6 +23,9 @@ from results.comparison.differences import (
     under_test,
 )
 from results.comparison.judgement import Judgement, judge
+from results.comparison.losses.loss_judgement import judge_loss
+from results.comparison.losses.loss_pairs import loss_pairs
+from results.comparison.losses.metric import ITERATION_TIME, Metric
 from results.comparison.pairing import Pair, Pairing, Side, pair_runs
 from results.reading.run import Run
 
@@ -71,12 +74,16 @@ class Comparison:
     - no_data: there is no pair, or a pair could not be judged; a gate that measured nothing must not pass;
     - improved: any pair is;
     - same: otherwise. Unclear pairs count as same here; ``unclear`` is their number.
+
+    ``metric`` is what was judged; ``notes`` say what losses and clocks are of, () where iteration times were judged.
     """
 
     check: Check
     judgements: tuple[Judgement, ...]
     margin: float
     seed: int
+    metric: Metric = ITERATION_TIME
+    notes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -100,13 +107,15 @@ class Comparison:
         floors = [each.noise_floor for each in self.judgements if each.noise_floor is not None]
         return {
             "verdict": self.verdict,
+            "metric": self.metric.name,
+            "notes": list(self.notes),
             "a": str(self.check.a.path),
             "b": str(self.check.b.path),
             "margin": self.margin,
             "noise_floor": max(floors) if floors else None,
             "unclear": self.unclear,
             "seed": self.seed,
-            "sweep_points": [_pair_document(judgement) for judgement in self.judgements],
+            "sweep_points": [_pair_document(judgement, self.metric) for judgement in self.judgements],
             "differences": [
                 {**_difference_document(each), "allowed": allowed}
                 for allowed, found in ((False, self.check.refused), (True, self.check.allowed))
@@ -120,7 +129,7 @@ class Comparison:
         }
 
 
-def _pair_document(judgement: Judgement) -> dict[str, Any]:
+def _pair_document(judgement: Judgement, metric: Metric) -> dict[str, Any]:
     pair = judgement.pair
     return {
         "swept": dict(pair.point),
@@ -129,11 +138,11 @@ def _pair_document(judgement: Judgement) -> dict[str, Any]:
         "ratio": judgement.ratio,
         "interval": None if judgement.interval is None else list(judgement.interval),
         "verdict": judgement.verdict,
-        "a_iteration_time_s": pair.a.median_s,
-        "b_iteration_time_s": pair.b.median_s,
+        f"a_{metric.field}": pair.a.median_s,
+        f"b_{metric.field}": pair.b.median_s,
         "bound": {"a": _bound_document(pair.a), "b": _bound_document(pair.b)},
-        "repeats": {"a": pair.a.repeats, "b": pair.b.repeats},
-        "iterations": {"a": pair.a.iterations, "b": pair.b.iterations},
+        f"{metric.draw}s": {"a": pair.a.repeats, "b": pair.b.repeats},
+        ("trials" if metric.of_losses else "iterations"): {"a": pair.a.iterations, "b": pair.b.iterations},
         "exact": pair.a.exact and pair.b.exact,
         "saturated": {"a": pair.a.saturated, "b": pair.b.saturated},
         "margin": judgement.margin,
@@ -205,13 +214,25 @@ def _steps(field: str) -> list[str]:
 
 
 def compare(
-    checked: Check, *, margin: float = MARGIN, floors: Mapping[PairKey, float] | None = None, seed: int = 0
+    checked: Check,
+    *,
+    margin: float = MARGIN,
+    floors: Mapping[PairKey, float] | None = None,
+    seed: int = 0,
+    metric: Metric = ITERATION_TIME,
+    clocks: tuple[Run | None, Run | None] = (None, None),
 ) -> Comparison:
-    """Judge every pair against the larger of ``margin`` and its noise floor; judge none if the check refused any."""
+    """Judge every pair against the larger of ``margin`` and its noise floor; judge none if the check refused any.
+
+    ``metric`` is what is judged. For one of losses, ``clocks`` are the runs whose clocks time the losses of A and of B,
+    None for their own, and no noise floor counts. Raise as ``loss_pairs`` does.
+    """
+    if checked.refused:
+        return Comparison(checked, (), margin, seed, metric)
+    if metric.of_losses:
+        found = loss_pairs(checked.a, checked.b, checked.pairs, metric, clocks)
+        judged = tuple(judge_loss(pair, metric, margin, seed) for pair in found.pairs)
+        return Comparison(checked, judged, margin, seed, metric, found.notes)
     floors = floors or {}
-    judgements = [
-        judge(pair, margin, floors.get((pair.a.point, pair.a.variant)), seed)
-        for pair in checked.pairs
-        if not checked.refused
-    ]
+    judgements = [judge(pair, margin, floors.get((pair.a.point, pair.a.variant)), seed) for pair in checked.pairs]
     return Comparison(checked, tuple(judgements), margin, seed)

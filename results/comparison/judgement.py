@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from results.comparison.losses.metric import ITERATION_TIME, Metric
 from results.comparison.pairing import Pair, Side
 from results.metrics.bootstrap import (
     CONFIDENCE,
@@ -41,7 +42,9 @@ class Judgement:
     reading: str
 
 
-def judge(pair: Pair, margin: float, noise_floor: float | None = None, seed: int = 0) -> Judgement:
+def judge(
+    pair: Pair, margin: float, noise_floor: float | None = None, seed: int = 0, metric: Metric = ITERATION_TIME
+) -> Judgement:
     """Judge the 95 % interval of the ratio by m: the margin, a fraction, or the noise floor if that is larger.
 
     - regressed: the interval's low end is above 1 + m
@@ -53,23 +56,31 @@ def judge(pair: Pair, margin: float, noise_floor: float | None = None, seed: int
     A simulation is deterministic: its interval is the ratio itself. Fewer than ``FEWEST_REPEATS`` repeats have no
     interval. Then an interval follows from the largest relative error of the ratio, and is judged by ``margin`` alone.
     That error is the noise floor if it was measured, else the repeatability of virtual time.
+
+    ``metric`` is what the sides hold: times of iterations, or figures of losses, whose draws are seeds.
     """
     applied = max(margin, noise_floor or 0.0)
     a_s, b_s = pair.a.median_s, pair.b.median_s
     if not a_s or not b_s:
-        reading = f"no iteration was measured in {list_text([name for name, s in (('A', a_s), ('B', b_s)) if not s])}"
+        what = "figure is known" if metric.of_losses else "iteration was measured"
+        reading = f"no {what} in {list_text([name for name, s in (('A', a_s), ('B', b_s)) if not s])}"
         return Judgement(pair, None, None, "no_data", applied, noise_floor, reading)
     ratio = b_s / a_s
     interval = _interval(pair, ratio, seed)
     if interval is not None:
         verdict = _verdict(interval, applied)
-        reading = _reading(pair, ratio, interval, verdict, applied)
+        reading = _reading(pair, ratio, interval, verdict, applied, metric=metric)
         return Judgement(pair, ratio, interval, verdict, applied, noise_floor, reading)
     reach = _repeatable_within(pair) if noise_floor is None else noise_floor
     if reach is None:
+        remedy = (
+            "and training.vary_seed: true"
+            if metric.of_losses
+            else f"or measure the noise with --noise {ENOUGH_REPEATS}"
+        )
         reading = (
-            f"{change_text(ratio)}, but {few_repeats_text(pair)}: run both with repeats: {ENOUGH_REPEATS}, or measure "
-            f"the noise with --noise {ENOUGH_REPEATS}"
+            f"{change_text(ratio, metric)}, but {few_repeats_text(pair, metric)}: run both with repeats: "
+            f"{ENOUGH_REPEATS}{'' if metric.of_losses else ','} {remedy}"
         )
         return Judgement(pair, ratio, None, "no_data", applied, noise_floor, reading)
     span = ratio / (1 + reach), ratio * (1 + reach)
@@ -79,11 +90,11 @@ def judge(pair: Pair, margin: float, noise_floor: float | None = None, seed: int
     return Judgement(pair, ratio, None, verdict, margin, noise_floor, reading)
 
 
-def few_repeats_text(pair: Pair) -> str:
+def few_repeats_text(pair: Pair, metric: Metric = ITERATION_TIME) -> str:
     """Explain why a pair has no interval: ``1 repeat in A and 2 repeats in B, no interval``."""
     few = {name: side.repeats for name, side in (("A", pair.a), ("B", pair.b)) if not _enough(side)}
     alike = len(few) == 2 and len(set(few.values())) == 1
-    counts = [count_text(repeats, "repeat") + ("" if alike else f" in {name}") for name, repeats in few.items()]
+    counts = [count_text(repeats, metric.draw) + ("" if alike else f" in {name}") for name, repeats in few.items()]
     return f"{list_text(list(dict.fromkeys(counts)))}, no interval"
 
 
@@ -118,22 +129,24 @@ def _verdict(interval: tuple[float, float], margin: float) -> PairVerdict:
     return "same" if low >= 1 / (1 + margin) and high <= 1 + margin else "unclear"
 
 
-def change_text(ratio: float) -> str:
+def change_text(ratio: float, metric: Metric = ITERATION_TIME) -> str:
     """Write ``1.05`` as ``5.00 % slower``."""
     if ratio == 1:
-        return "equally fast"
-    return f"{percent_text(abs(ratio - 1))} {'slower' if ratio > 1 else 'faster'}".replace("\u00a0", " ")
+        return metric.equal
+    return f"{percent_text(abs(ratio - 1))} {metric.worse if ratio > 1 else metric.better}".replace("\u00a0", " ")
 
 
 def _span_text(span: tuple[float, float]) -> str:
     return f"{span[0]:.3f} to {span[1]:.3f}"
 
 
-def _reading(pair: Pair, ratio: float, interval: tuple[float, float], verdict: PairVerdict, margin: float) -> str:
-    change, span = change_text(ratio), _span_text(interval)
+def _reading(
+    pair: Pair, ratio: float, interval: tuple[float, float], verdict: PairVerdict, margin: float, *, metric: Metric
+) -> str:
+    change, span = change_text(ratio, metric), _span_text(interval)
     within = percent_text(margin).replace("\u00a0", " ")
     if verdict == "unclear":
-        return f"{change}, but {span} reaches past {within}: {_advice(pair, ratio, interval, margin)}"
+        return f"{change}, but {span} reaches past {within}: {_advice(pair, ratio, interval, margin, metric)}"
     certainty = "exact, as simulated" if pair.a.exact and pair.b.exact else f"95 % interval: {span}"
     return f"{change} ({certainty}; margin {within})"
 
@@ -145,12 +158,13 @@ def _without_interval(pair: Pair, ratio: float, verdict: PairVerdict, span: str,
     return f"{change} ({few}; {span}; margin {within})"
 
 
-def _advice(pair: Pair, ratio: float, interval: tuple[float, float], margin: float) -> str:
+def _advice(pair: Pair, ratio: float, interval: tuple[float, float], margin: float, metric: Metric) -> str:
     fewest = min(side.repeats for side in (pair.a, pair.b) if not side.exact)
     repeats = repeats_to_settle(fewest, ratio, interval, margin)
     if repeats is None:
-        return "the effect is about as large as the margin, more repeats would hardly settle it: give another margin"
-    return f"about {count_text(repeats, 'repeat')} might settle it"
+        hardly = f"more {metric.draw}s would hardly settle it: give another margin"
+        return f"the effect is about as large as the margin, {hardly}"
+    return f"about {count_text(repeats, metric.draw)} might settle it"
 
 
 def repeats_to_settle(repeats: int, ratio: float, interval: tuple[float, float], margin: float) -> int | None:

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from results.comparison.comparison import Comparison, Verdict
 from results.comparison.differences import Difference
 from results.comparison.judgement import Judgement, PairVerdict
+from results.comparison.losses.metric import ITERATION_TIME, Metric
 from results.comparison.pairing import Pair
-from results.text.number_text import count_text, percent_text, seconds_text
+from results.text.number_text import count_text, percent_text
 
 MAX_TEXT = 80
 """The most characters of a value that are shown; a compute profile with many stages has pages of them."""
@@ -62,11 +63,13 @@ def markdown(comparison: Comparison) -> str:
     parts = [
         f"### wanbed compare: {escaped(verdict_line(comparison))}",
         f"A (baseline): {escaped(checked.a.path.name)}<br>B: {escaped(checked.b.path.name)}<br>"
-        f"margin: {percent_text(comparison.margin)}, confidence: 95 %",
+        f"{_metric_text(comparison)}margin: {percent_text(comparison.margin)}, confidence: 95 %",
     ]
+    if comparison.notes:
+        parts.append(escaped(" ".join(comparison.notes)))
     if comparison.judgements:
         headings = ["sweep point", "variant", "A", "B", "B / A", "95 % interval", "verdict", ""]
-        rows = [list(pair_row(judgement)) for judgement in comparison.judgements]
+        rows = [list(pair_row(judgement, comparison.metric)) for judgement in comparison.judgements]
         if has_bounds(comparison):
             headings += BOUND_HEADINGS
             for row, judgement in zip(rows, comparison.judgements, strict=True):
@@ -89,16 +92,20 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def pair_row(judgement: Judgement) -> tuple[str, ...]:
+def _metric_text(comparison: Comparison) -> str:
+    return f"metric: {comparison.metric.name}<br>" if comparison.metric.of_losses else ""
+
+
+def pair_row(judgement: Judgement, metric: Metric = ITERATION_TIME) -> tuple[str, ...]:
     """Return sweep point, variant, A, B, ratio, interval, verdict and its reading, as text."""
     pair = judgement.pair
     return (
         pair.point_text,
         pair.variant_text,
-        seconds_text(pair.a.median_s),
-        seconds_text(pair.b.median_s),
+        metric.text(pair.a.median_s),
+        metric.text(pair.b.median_s),
         "n/a" if judgement.ratio is None else f"{judgement.ratio:.3f}",
-        _interval_text(judgement),
+        _interval_text(judgement, metric),
         WORDS[judgement.verdict] + _saturated_text(pair),
         judgement.reading,
     )
@@ -114,14 +121,15 @@ def bound_texts(judgement: Judgement) -> tuple[str, str]:
     return judgement.pair.a.bound_text, judgement.pair.b.bound_text
 
 
-def _interval_text(judgement: Judgement) -> str:
+def _interval_text(judgement: Judgement, metric: Metric) -> str:
     """Return the interval, or the reason why there is none."""
     pair, interval = judgement.pair, judgement.interval
     if pair.a.exact and pair.b.exact:
         return "exact"
     if interval is not None:
         return f"{interval[0]:.3f} to {interval[1]:.3f}"
-    return f"none, {count_text(min(side.repeats for side in (pair.a, pair.b) if not side.exact), 'repeat')}"
+    fewest = min(side.repeats for side in (pair.a, pair.b) if not side.exact)
+    return f"none, {count_text(fewest, metric.draw)}"
 
 
 def _saturated_text(pair: Pair) -> str:

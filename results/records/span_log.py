@@ -3,7 +3,7 @@
 A span log is a text file. Its first line is the header, one JSON object. Each further line is one of
 
 - a span, a JSON array in ``Span``'s field order, which ends before ``virtual_stage`` if that is None;
-- the loss of one iteration, ``{"iteration": 0, "loss": 6.1}``;
+- the loss of one replica in one iteration, ``{"iteration": 0, "loss": 6.1}``;
 - a sum over a star of replicas, logged by the rank that gathers, ``{"sum": 0, "ranks": [0, 2], "late": 0}``; a replica
   that it has lost, ``{"lost": 2, "time_ns": 12}``; and at its end how many parts came too late for any sum,
   ``{"dropped": 1}``;
@@ -172,7 +172,7 @@ class SpanLog:
         self._pending.append(span if span.virtual_stage is not None else span[:-1])
 
     def record_loss(self, iteration: int, loss: float) -> None:
-        """Add this replica's share of an iteration's mean loss. Call it once, at the rank of the last stage."""
+        """Add the mean loss of this replica's microbatches in an iteration. Call it once, at its last stage's rank."""
         self._pending.append({"iteration": iteration, "loss": loss})
 
     def record_gathered(self, number: int, ranks: Iterable[int], late: int) -> None:

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ground.regular_file import regular_file
+from results.records.losses.loss_columns import SPLITS
 from results.records.run_store import RunError, point_path
 from results.records.schema import CALIBRATION, IMPAIRMENT_COLUMNS, CalibrationRow
 from results.records.schema_upgrade import FIRST_VERSION
@@ -18,9 +19,10 @@ from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TRIA
 
 OUTCOMES = ("admitted", "off_loaded", "rejected", "held")
 
-_KNOWN = {"kind": SPAN_KINDS, "outcome": OUTCOMES}
+_KNOWN = {"kind": SPAN_KINDS, "outcome": OUTCOMES, "split": SPLITS}
 _NOT_NEGATIVE = (
     "iteration",
+    "loss",
     "start_ns",
     "time_ns",
     "arrival_ns",

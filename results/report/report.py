@@ -22,6 +22,8 @@ from results.report.chosen_trials import chosen_trials
 from results.report.device_table import DeviceTable, device_table
 from results.report.fault_table import fault_table, fault_warnings
 from results.report.jobs.job_table import JobTable, job_table
+from results.report.losses.loss_section import loss_section
+from results.report.losses.loss_series import loss_series
 from results.report.page_templates import page_environment
 from results.report.plan_outcome import PlanTable, plan_outcomes, plan_table, plan_warnings
 from results.report.prefill.prefill_section import prefill_of, prefill_section
@@ -82,8 +84,10 @@ class _Table:
         return 6 + self.several_runs + self.measured + self.bounded
 
 
-def write_report(runs: Sequence[Path | Run], destination: Path) -> None:
+def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence[Run | None] | None = None) -> None:
     """Write one self-contained HTML page about these runs; each is a folder, or a run that was read already.
+
+    ``clocks`` has for each run the one of the same training whose clock times its losses, None for its own.
 
     Several runs share one table and one set of charts. A variant has the same colour everywhere, a run the same line
     style. Raise RunError, with one line as message, if a folder is no run or damaged.
@@ -92,7 +96,8 @@ def write_report(runs: Sequence[Path | Run], destination: Path) -> None:
     rows = _rows(loaded)
     prefill, impacts = prefill_of(loaded)
     styles = _styles(loaded)
-    charts = report_charts(loaded, rows, prefill, styles)
+    losses = loss_series(loaded, clocks)
+    charts = report_charts(loaded, rows, prefill, styles, losses)
     several = len(loaded) > 1
     differences = reported_differences(list(loaded.values())) if several else ReportedDifferences((), (), ())
     page = (
@@ -106,6 +111,7 @@ def write_report(runs: Sequence[Path | Run], destination: Path) -> None:
             charts=charts.shared,
             prefill=prefill_section(prefill, impacts, charts.shares),
             prefill_charts=charts.prefill,
+            losses=loss_section(losses, charts.losses),
             differences=_cut(differences.deciding),
             of_emulation=_cut(differences.of_emulation),
             derived_differences=_cut(differences.derived),
@@ -133,16 +139,20 @@ def draw_report_figures(
     options: FigureOptions | None = None,
     points: Sequence[str] = (),
     variants: Sequence[str] = (),
+    *,
+    clocks: Sequence[Run | None] | None = None,
 ) -> dict[str, bytes]:
     """Return the files of figures of these runs' report by name, with ``results.report.charts.paper.draw_figures``.
 
     ``points`` and ``variants`` choose what they show, all if empty; a variant looks as it does in the whole report.
-    Raise NoSuchTrialError if there is nothing such.
+    ``clocks`` as for ``write_report``. Raise NoSuchTrialError if there is nothing such.
     """
     everything = _labelled(runs)
     loaded = chosen_trials(everything, points, variants)
     prefill, _ = prefill_of(loaded)
-    return draw_figures(report_charts(loaded, _rows(loaded), prefill, _styles(everything)).all, options)
+    clock_of = dict(zip(everything, clocks or [None] * len(everything), strict=True))
+    losses = loss_series(loaded, [clock_of[label] for label in loaded])
+    return draw_figures(report_charts(loaded, _rows(loaded), prefill, _styles(everything), losses).all, options)
 
 
 def _labelled(runs: Sequence[Path | Run]) -> dict[str, Run]:

@@ -16,6 +16,8 @@ from results.report.charts.link_throughput import link_throughput_chart
 from results.report.charts.timeline import MAX_SPANS, timeline_chart
 from results.report.charts.ttft import ttft_chart
 from results.report.gpu_time_shares import GpuTimeShares, gpu_time_shares
+from results.report.losses.loss_chart import loss_chart
+from results.report.losses.loss_series import LossSeries
 from results.report.prefill.prefill_service import PrefillRow
 
 
@@ -23,11 +25,12 @@ from results.report.prefill.prefill_service import PrefillRow
 class ReportCharts:
     """The charts of a report.
 
-    ``shared`` show all runs, ``prefill`` show their prefill, and ``own`` has each run's own charts by its label.
-    ``shares`` are the GPU time shares in the drawn sweep points.
+    ``shared`` show all runs, ``losses`` what they learnt, ``prefill`` their prefill, and ``own`` has each run's own
+    charts by its label. ``shares`` are the GPU time shares in the drawn sweep points.
     """
 
     shared: tuple[Chart, ...]
+    losses: tuple[Chart, ...]
     prefill: tuple[Chart, ...]
     own: Mapping[str, tuple[Chart, ...]]
     shares: Sequence[GpuTimeShares]
@@ -35,13 +38,20 @@ class ReportCharts:
     @property
     def all(self) -> tuple[Chart, ...]:
         """The charts in the order of the page."""
-        return (*self.shared, *self.prefill, *(chart for charts in self.own.values() for chart in charts))
+        return (*self.shared, *self.losses, *self.prefill, *(chart for charts in self.own.values() for chart in charts))
 
 
 def report_charts(
-    runs: Mapping[str, Run], rows: list[HeadlineRow], prefill: Sequence[PrefillRow], styles: Styles
+    runs: Mapping[str, Run],
+    rows: list[HeadlineRow],
+    prefill: Sequence[PrefillRow],
+    styles: Styles,
+    losses: Sequence[LossSeries] = (),
 ) -> ReportCharts:
-    """Draw the charts that have data. ``runs`` are by label; ``rows`` are their headline, ``prefill`` their prefill."""
+    """Draw the charts that have data.
+
+    ``runs`` are by label; ``rows`` are their headline, ``prefill`` their prefill, ``losses`` what they learnt.
+    """
     several = len(runs) > 1
     timelines = {
         label: timeline_chart(run, styles, f"run-{position}", label if several else "", MAX_SPANS // len(runs))
@@ -59,7 +69,8 @@ def report_charts(
     ]
     own = {label: tuple(filter(None, [timeline] if several else [])) for label, timeline in timelines.items()}
     of_prefill = tuple(filter(None, [ttft_chart(prefill, styles, "all")]))
-    return ReportCharts(tuple(filter(None, shared)), of_prefill, own, shares)
+    of_losses = tuple(filter(None, [loss_chart(losses, styles, "all")]))
+    return ReportCharts(tuple(filter(None, shared)), of_losses, of_prefill, own, shares)
 
 
 def _shares(runs: Mapping[str, Run], rows: list[HeadlineRow]) -> tuple[list[GpuTimeShares], int]:

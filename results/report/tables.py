@@ -13,6 +13,8 @@ from results.reading.run_labels import run_labels
 from results.reading.summaries.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
 from results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
 from results.report.jobs.job_table import job_records, job_rows, job_table
+from results.report.losses.loss_series import LossSeries, loss_series
+from results.report.losses.loss_table import final_figures, loss_records, loss_table
 from results.report.prefill.prefill_section import prefill_of
 from results.report.prefill.prefill_service import PrefillRow
 from results.report.prefill.prefill_tables import impact_records, prefill_figures, prefill_markdown, prefill_records
@@ -34,34 +36,46 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 FORMATS = ("csv", "md", "json")
 
 
-def table_text(runs: Sequence[Run], form: str) -> str:
+def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | None = None) -> str:
     """Return the tables of these runs in one of ``FORMATS``, ending with a line break.
+
+    ``clocks`` has for each run the one of the same training whose clock times its losses, None for its own.
 
     - csv: one row per run, sweep point and variant. Swept values come first; figures are exact, with their unit in the
       column's name. A text that a spreadsheet would take for a formula gets an apostrophe before it.
     - json: the same rows, the outcomes of the requests, the impact of prefill on training, the jobs that ran at once,
-      the calibration, and the differences between the manifests.
-    - md: the main table and, if there was any such, the tables about prefill and about jobs that ran at once.
+      what was learnt, the calibration, and the differences between the manifests.
+    - md: the main table and, if there was any such, the tables about losses, prefill and jobs that ran at once.
     """
     labels = run_labels(runs)
     rows = [row for run, label in zip(runs, labels, strict=True) for row in headline(run, label)]
     prefill, impacts = prefill_of(dict(zip(labels, runs, strict=True)))
+    losses = loss_series(dict(zip(labels, runs, strict=True)), clocks)
     if form == "md":
         jobs = [table for run, label in zip(runs, labels, strict=True) if (table := job_table(run, label))]
-        return _markdown(rows) + prefill_markdown(prefill, impacts) + "".join(table.markdown for table in jobs)
+        learnt = loss_table(losses)
+        tables = _markdown(rows) + ("" if learnt is None else learnt.markdown)
+        return tables + prefill_markdown(prefill, impacts) + "".join(table.markdown for table in jobs)
     shares = [each for run, label in zip(runs, labels, strict=True) for each in gpu_time_shares(run, label)]
-    records = _records(rows, shares, prefill)
+    records = _records(rows, shares, prefill, losses)
     if form == "csv":
         return _csv(rows, records)
     more: dict[str, Any] = {"prefill": prefill_records(prefill), "impact": impact_records(impacts)}
     if of_jobs := [row for run, label in zip(runs, labels, strict=True) for row in job_rows(run, label)]:
         more["jobs"] = job_records(of_jobs)
+    if losses:
+        more["losses"] = loss_records(losses)
     return _json(runs, labels, records, more)
 
 
 def _records(
-    rows: Sequence[HeadlineRow], shares: Sequence[GpuTimeShares], prefill: Sequence[PrefillRow]
+    rows: Sequence[HeadlineRow],
+    shares: Sequence[GpuTimeShares],
+    prefill: Sequence[PrefillRow],
+    losses: Sequence[LossSeries],
 ) -> list[dict[str, Any]]:
+    # The last loss is the same over any clock.
+    learnt = {(each.run, each.trials[0].id.point, each.variant): each for each in losses}
     prefill_of_row = {(each.run, each.point, each.variant): each for each in prefill}
     shares_of = {(each.run, each.point, each.variant): each for each in shares}
     # Leave out the columns that only programs have if there are none.
@@ -101,7 +115,8 @@ def _records(
         fractions = {_fraction(part): own.share(part) if own and part in own.parts_ns else None for part in parts}
         # Leave out the prefill columns if all of them would be empty.
         served = prefill_figures(prefill_of_row.get((row.run, row.point, row.variant))) if prefill else {}
-        records.append({"swept": dict(row.values), **figures, **fractions, **served})
+        last = final_figures(learnt.get((row.run, row.point, row.variant))) if losses else {}
+        records.append({"swept": dict(row.values), **figures, **fractions, **served, **last})
     return records
 
 

@@ -3,7 +3,6 @@
 import secrets
 import shutil
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,11 +11,13 @@ from typing import Any, NamedTuple
 from results.records.run_store import TrialRecord
 from results.records.span_log import SpanLogContents, read_span_log
 from results.records.trial_id import TrialId
-from results.records.trial_tables import CHANGES_TABLE, PREFILL_TABLE
+from results.records.trial_tables import CHANGES_TABLE, LOSSES_TABLE, PREFILL_TABLE
 from runner.emulation.faults.faulted_training import FaultedTraining, train_through_faults
 from runner.emulation.gpu_provisioning import resolved_device
 from runner.emulation.jobs.job_rows import rows_of_job
 from runner.emulation.jobs.training_at_once import train_at_once
+from runner.emulation.learning.held_out_evaluation import held_out_losses
+from runner.emulation.learning.losses import learning_facts, loss_rows
 from runner.emulation.programs.program_trial import ProgramOutcome, run_program
 from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
@@ -148,10 +149,12 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
                 for path in serves.pool_span_logs.values()
                 if path.exists()
             ]
+        held_out = held_out_losses(testbed, point, variant, setting)
         if trial.gradients is not None:
             _keep_gradients(setting if faulted is None else faulted.setting, ranks, trial.gradients)
     finally:
         shutil.rmtree(folder)
+    losses = loss_rows(logs, held_out)
     return TrialRecord(
         trial.id,
         logs,
@@ -159,6 +162,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             **(rows_of_job(samples.tables, _hosts(variant), point.topology) if variant.beside else samples.tables),
             PREFILL_TABLE: () if prefill is None else prefill.requests,
             **({CHANGES_TABLE: changes.rows} if changes.rows else {}),
+            LOSSES_TABLE: losses,
         },
         {
             "warmup_iterations": point.spec.training.warmup,
@@ -178,7 +182,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             ),
             **variation_facts(variant),
             **beside_facts(variant, while_all_ran_ns),
-            "losses": mean_losses(logs),
+            **learning_facts(point, variant, losses),
             **({"devices": devices} if (devices := device_facts(logs)) else {}),
             # In virtual time nobody samples it.
             "machine_load": None,
@@ -266,18 +270,6 @@ def _keep_gradients(setting: SharedConfig, ranks: Iterable[int], folder: Path) -
     for rank in ranks:
         if (path := setting.gradients(rank)) is not None and path.exists():
             shutil.copy(path, folder / f"rank-{rank}.npz")
-
-
-def mean_losses(logs: Iterable[SpanLogContents]) -> list[float]:
-    """Return the mean loss of every iteration, over all microbatches of all pipelines; [] where nothing was learnt.
-
-    Each pipeline's last stage has logged its share, so that the shares add up to the mean.
-    """
-    shares: dict[int, float] = defaultdict(float)
-    for log in logs:
-        for iteration, loss in log.losses:
-            shares[iteration] += loss
-    return [shares[iteration] for iteration in sorted(shares)]
 
 
 def device_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:

@@ -5,12 +5,18 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from ground.strict_model import StrictModel
+from ground.units import Fraction
 from results.records.span_log import MAX_ITERATIONS
-from runner.experiment.quantities import MAX_PIPELINES, LearningRate, NameOrPath, whole_number
+from runner.experiment.quantities import MAX_PIPELINES, LearningRate, NameOrPath, Truth, whole_number
+from workloads.model.held_out import DEFAULT_FRACTION, DEFAULT_SEQUENCES
 
 MAX_STAGES = 1024
 MAX_MICROBATCHES = 4096
 MAX_VIRTUAL_STAGES = 64
+MAX_HELD_OUT_SEQUENCES = 65_536
+
+_LATER_FIELDS = ("virtual_stages", "evaluate_every", "held_out", "held_out_sequences", "vary_seed")
+"""Fields that came later. Where one has its default, the hash of the configuration stays what it was."""
 
 
 class TrainingSpec(StrictModel):
@@ -59,17 +65,39 @@ class TrainingSpec(StrictModel):
     )
     text: NameOrPath | None = Field(
         default=None,
-        description="File to learn from where torch trains, relative to the experiment file. Default: synthetic tokens "
-        "from the seed.",
-        examples=["corpus.txt"],
+        description="What to learn from where torch trains: `python-topics`, a text that comes with Python, or a file, "
+        "relative to the experiment file. Default: synthetic tokens from the seed.",
+        examples=["python-topics", "corpus.txt"],
+    )
+    evaluate_every: Annotated[int, whole_number(1, MAX_ITERATIONS)] | None = Field(
+        default=None,
+        description="Number of iterations from one evaluation on held-out sequences to the next, where torch trains; "
+        "after the last one there is always one. It counts in no iteration time. Default: none is made.",
+        examples=[10],
+    )
+    held_out: Fraction = Field(
+        default=DEFAULT_FRACTION,
+        description="Share of `text`, its end, that is held out from learning for `evaluate_every`.",
+        examples=["5%"],
+    )
+    held_out_sequences: Annotated[int, whole_number(1, MAX_HELD_OUT_SEQUENCES)] = Field(
+        default=DEFAULT_SEQUENCES,
+        description="Number of held-out sequences of which an evaluation takes the mean loss.",
+        examples=[32],
+    )
+    vary_seed: Truth = Field(
+        default=False,
+        description="Whether repeat k learns with seed `seed` + k, other weights and other tokens, so that repeats "
+        "show how much losses differ by chance. Default: false, all repeats learn the same.",
+        examples=[True],
     )
 
     @model_serializer(mode="wrap")
-    def _without_default(self, write: SerializerFunctionWrapHandler) -> Any:
-        # The field came later. Where it has its default, the hash of the configuration stays what it was.
+    def _without_defaults(self, write: SerializerFunctionWrapHandler) -> Any:
         written = write(self)
-        if self.virtual_stages == 1:
-            del written["virtual_stages"]
+        for name in _LATER_FIELDS:
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del written[name]
         return written
 
 

@@ -12,10 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from results.records.span_log import SpanLogContents, read_span_log
+from runner.emulation.learning.losses import loss_rows, mean_losses
 from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.emulation.ranks.rank_processes import RANK
-from runner.emulation.trial import BASELINE_RANK, mean_losses
+from runner.emulation.trial import BASELINE_RANK
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from testbed.network.address_book import AddressBook
@@ -93,7 +94,9 @@ def train_over_loopback(schedule: str, precision: str, device: str, folder: Path
         configs = [replace(config, start_gate=None) for config in configure_ranks(point, variant, setting)]
     _run(BASELINE_RANK if variant.is_baseline else RANK, configs, folder)
     logs = [read_span_log(setting.span_log(rank)) for rank in range(len(configs))]
-    return Training(tuple(mean_losses(logs)), _gradients(setting, logs), tuple(_device(log) for log in logs))
+    return Training(
+        tuple(mean_losses(loss_rows(logs, ()))), _gradients(setting, logs), tuple(_device(log) for log in logs)
+    )
 
 
 def _point(schedule: str, precision: str) -> SweepPoint:

@@ -8,7 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ground.shown_text import one_line
 from ground.strict_model import InputError, parse_model, prefixed
 from results.records.trial_id import TrialId
 from runner.experiment.experiment_spec import ExperimentSpec
@@ -18,9 +17,11 @@ from runner.resolve.checks.changing_links import check_changes, check_changing_l
 from runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from runner.resolve.demand import NetworkDemand, network_demand
 from runner.resolve.faults.fault_resolution import FaultPlan, resolve_faults
+from runner.resolve.learning.evaluation_check import check_learning
+from runner.resolve.learning.learnt_text import resolve_text
 from runner.resolve.packets.packet_draws import draws_packets
 from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_costs import model_config, profile_conditions
+from runner.resolve.stage_costs import profile_conditions
 from runner.resolve.variant_resolution import Choose, resolve_variants
 from testbed.network.topology import Topology
 from workloads.profiles.measured_conditions import MeasuredConditions
@@ -37,9 +38,9 @@ class SweepPoint:
     """One combination of swept values, with nothing left to default.
 
     ``values`` holds the swept values as text by path, {} without a sweep; ``variants`` the things compared, whose names
-    are the same in every sweep point of a run. ``text`` is the file that the model learns from, None for synthetic
-    tokens. ``profile_conditions`` are those of the measured compute profile that gives the times, None without one.
-    ``faults`` is what fails in each trial.
+    are the same in every sweep point of a run. ``text`` is the corpus or file that the model learns from, None for
+    synthetic tokens. ``profile_conditions`` are those of the measured compute profile that gives the times, None
+    without one. ``faults`` is what fails in each trial.
     """
 
     index: int
@@ -47,7 +48,7 @@ class SweepPoint:
     spec: ExperimentSpec
     topology: Topology
     variants: tuple[ResolvedVariant, ...]
-    text: Path | None
+    text: str | None
     profile_conditions: MeasuredConditions | None = None
     faults: FaultPlan = field(default_factory=FaultPlan)
 
@@ -242,31 +243,14 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
             raise InputError("dilation: what a program computes cannot be dilated: give 1 or auto")
     variants = resolve_variants(spec, point.topology, directory, choose, point.values)
     check_engine(spec, point.topology, variants)
+    check_learning(spec, variants)
     return SweepPoint(
         point.index,
         point.values,
         spec,
         point.topology,
         variants,
-        _text(spec, directory),
+        resolve_text(spec, directory),
         profile_conditions(spec, directory),
         resolve_faults(point, variants, directory, choose),
     )
-
-
-def _text(spec: ExperimentSpec, directory: Path) -> Path | None:
-    if spec.training.text is None:
-        return None
-    if not spec.compute.backend.trains:
-        title = spec.compute.backend.title
-        raise InputError(f"training.text: {title} reads no text: give compute: {{kind: torch}}")
-    path = directory / spec.training.text
-    if not path.is_file():
-        raise InputError(f"training.text: {one_line(str(path))} is no file: give the path of a text")
-    needed_bytes = model_config(spec, "a text").context + 1
-    if path.stat().st_size < needed_bytes:
-        raise InputError(
-            f"training.text: {one_line(str(path))} holds {path.stat().st_size} bytes, a sequence and the "
-            f"token after it take {needed_bytes}: give a longer text, or a model of a shorter context"
-        )
-    return path.resolve()

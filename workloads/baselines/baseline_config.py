@@ -5,7 +5,9 @@ from pathlib import Path
 
 from workloads.compute.torch_work import DEVICES
 from workloads.config_file import read_config, write_config
+from workloads.evaluation.snapshots import SnapshotConfig
 from workloads.model.gpt_config import GptConfig, bytes_per_element
+from workloads.model.held_out import HeldOut
 
 TORCH_GPIPE, TORCH_1F1B, TORCH_ZB, TORCH_DDP = BASELINE_SCHEDULES = (
     "torch-gpipe",
@@ -30,7 +32,9 @@ class BaselineConfig:
     - ``rendezvous_address``, ``rendezvous_port``: where rank 0 serves the rendezvous store. The address is its own
       listen address; the port is below the kernel's ephemeral range.
     - ``epoch_ns``: the CLOCK_MONOTONIC time that is 0 in the span log.
-    - ``text``: the file that tokens are read from, None for synthetic tokens.
+    - ``text``: the corpus or file that tokens are read from, None for synthetic tokens.
+    - ``held_out``: what is not learnt from, None for nothing.
+    - ``snapshots``: the weights that the rank keeps for an evaluation, None for none.
     - ``gradients``: the ``.npz`` file for the gradients of the last iteration, None for no file.
     - ``timeout_ns``: the limit of each single transfer, however slow the network.
     - ``rendezvous_timeout_ns``: the limit of the rendezvous, from the rank's start, importing torch included.
@@ -73,6 +77,8 @@ class BaselineConfig:
     parent_pid: int | None = None
     threads: int = 1
     device: str = "cpu"
+    held_out: HeldOut | None = None
+    snapshots: SnapshotConfig | None = None
 
     def __post_init__(self) -> None:
         for name in ("stages", "pipelines", "microbatches", "iterations", "threads"):

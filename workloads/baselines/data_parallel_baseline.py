@@ -28,7 +28,7 @@ class DataParallelBaseline:
         self._rank_config = rank_config
         self._spans = spans
         self._device = device
-        self._tokens = TokenSource(rank_config.config, rank_config.seed, rank_config.text)
+        self._tokens = TokenSource(rank_config.config, rank_config.seed, rank_config.text, rank_config.held_out)
         module = build_stage(rank_config.config, 0, 1, rank_config.seed, dtype).to(device.device)
         self.parameters = FlatParameters(module, rank_config.learning_rate)
         self._replica = DistributedDataParallel(module, init_sync=False)
@@ -37,11 +37,11 @@ class DataParallelBaseline:
             parameter.register_post_accumulate_grad_hook(lambda _: spans.stop())  # type: ignore[no-untyped-call]
 
     def run_iteration(self, iteration: int) -> float:
-        """Train one iteration. Return this replica's part of the iteration's mean loss."""
+        """Train one iteration. Return this replica's mean loss."""
         rank_config = self._rank_config
         self._spans.begin(iteration)
         self.parameters.gradients.zero_()
-        share = 0.0
+        mean = 0.0
         for number in range(rank_config.microbatches):
             batch = self._tokens.batch(iteration, rank_config.pipeline, number)
             tokens, following = (part.to(self._device.device) for part in batch)
@@ -51,10 +51,10 @@ class DataParallelBaseline:
                     loss = language_loss(self._replica(tokens), following) / rank_config.microbatches
                 with self._spans.measured("backward", number):
                     loss.backward()  # type: ignore[no-untyped-call]
-            share += loss.item() / rank_config.pipelines
+            mean += loss.item()
         with self._spans.measured("optimizer"):
             self.parameters.update()
-        return share
+        return mean
 
     def device_record(self) -> DeviceRecord:
         """Return the device. Gloo stages gradients by itself, uncounted."""

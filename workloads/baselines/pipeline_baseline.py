@@ -96,7 +96,7 @@ class PipelineBaseline:
         self._spans = spans
         self._device = device
         self._replicas = groups.replicas
-        self._tokens = TokenSource(rank_config.config, rank_config.seed, rank_config.text)
+        self._tokens = TokenSource(rank_config.config, rank_config.seed, rank_config.text, rank_config.held_out)
         module: torch.nn.Module
         module = build_stage(rank_config.config, rank_config.stage, rank_config.stages, rank_config.seed, dtype)
         module = module.to(device.device)
@@ -121,7 +121,7 @@ class PipelineBaseline:
         self._schedule = self._new_schedule(stage)
 
     def run_iteration(self, iteration: int) -> float | None:
-        """Train one iteration. Return this replica's part of its mean loss at the last stage, None at the others."""
+        """Train one iteration. Return this replica's mean loss at the last stage, None at the others."""
         rank_config = self._rank_config
         self._spans.begin(iteration)
         self.parameters.gradients.zero_()
@@ -140,7 +140,7 @@ class PipelineBaseline:
             self._all_reduce(self.parameters.gradients)
         with self._spans.measured("optimizer"):
             self.parameters.update()
-        return sum(loss.item() for loss in losses) if losses else None
+        return sum(loss.item() for loss in losses) * rank_config.pipelines if losses else None
 
     def device_record(self) -> DeviceRecord:
         """Return the device, and how many bytes of messages were staged."""

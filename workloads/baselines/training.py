@@ -18,7 +18,9 @@ from workloads.baselines.pipeline_baseline import PipelineBaseline
 from workloads.baselines.rendezvous import connection_fault, join_groups, rendezvous
 from workloads.compute.device.determinism import choose_kernels
 from workloads.compute.device.torch_device import create_device
+from workloads.compute.files.weights_file import save_weights
 from workloads.compute.flat_parameters import FlatParameters
+from workloads.evaluation.snapshots import Snapshots
 from workloads.model.gpt_stage import DTYPES
 
 
@@ -52,9 +54,19 @@ def train(rank_config: BaselineConfig, lost: Callable[[str], None]) -> None:
         baseline = DataParallelBaseline(rank_config, dtype, spans, device)
     else:
         baseline = PipelineBaseline(rank_config, dtype, groups, spans, device)
+    snapshots: Snapshots | None = None
+    if rank_config.snapshots is not None:
+        snapshots = Snapshots(
+            rank_config.snapshots,
+            rank_config.pipeline,
+            rank_config.stage,
+            lambda path: save_weights(path, baseline.parameters),
+        )
     try:
         for iteration in range(rank_config.iterations):
             spans.flush(baseline.run_iteration(iteration))
+            if snapshots is not None:
+                snapshots.finished(iteration)
         dist.barrier()
     except RuntimeError as fault:
         raise RuntimeError(connection_fault(str(fault), members)) from fault

@@ -119,4 +119,4 @@ class Compute(Protocol):
         """Run the optimizer on the summed gradients. Return its start and end, None if nothing is computed."""
 
     def loss(self) -> float | None:
-        """Return this replica's part of the iteration's mean loss: at the last stage after all forwards, else None."""
+        """Return the mean loss of this replica's microbatches: at the last stage after all forwards, else None."""

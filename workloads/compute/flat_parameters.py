@@ -97,6 +97,10 @@ class FlatParameters:
         self._steps.fill_(steps)
         self.exact_changed()
 
+    def named_weights(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield each parameter's name and the parameter itself."""
+        yield from self._named.items()
+
     def named_gradients(self) -> Iterator[tuple[str, Tensor]]:
         """Yield each parameter's name and its gradient, a view."""
         for name, parameter in self._named.items():

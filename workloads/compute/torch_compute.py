@@ -98,7 +98,7 @@ class TorchCompute(Compute, BucketCompute, SynchronizedCompute, MeasuredDevice):
         self._staging = create_staging(self._device, message_bytes, 2 * neighbours * work.microbatches)
         self._measurement = DeviceMeasurement(self._device, work.check_iteration)
         self._dtype = DTYPES[work.precision]
-        self._tokens = TokenSource(work.config, work.seed, work.text)
+        self._tokens = TokenSource(work.config, work.seed, work.text, work.held_out)
         self._parts = [self._part(number) for number in work.parts]
         self.parameters = self._parameters = FlatParameters([part.module for part in self._parts], work.learning_rate)
         self._outer: OuterOptimizer | None = None
@@ -252,15 +252,14 @@ class TorchCompute(Compute, BucketCompute, SynchronizedCompute, MeasuredDevice):
         return self._outer
 
     def loss(self) -> float | None:
-        """Return the sum of the microbatches' losses over microbatches x pipelines; None except at the last stage.
+        """Return the mean loss of this replica's microbatches, before the update; None except at the last stage.
 
-        The sum over the pipelines is the iteration's mean loss, before the update.
+        The mean over the replicas is the iteration's loss.
         """
         if len(self._losses) < self._work.microbatches:
             return None
         # The exact sum does not depend on the order in which a schedule runs the forwards.
-        own = math.fsum(torch.stack(tuple(self._losses.values())).tolist())
-        return own * self._work.gradient_replicas / self._work.pipelines
+        return math.fsum(torch.stack(tuple(self._losses.values())).tolist()) * self._work.gradient_replicas
 
     def named_gradients(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
         """Return an fp32 copy of each parameter's gradient, summed after the all-reduce, by its name in the model."""

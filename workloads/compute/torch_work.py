@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from workloads.model.gpt_config import GptConfig, bytes_per_element
+from workloads.model.held_out import HeldOut
 from workloads.schedules.virtual.virtual_stages import VirtualStages
 from workloads.synchronization.synchronization import Synchronization
 
@@ -18,7 +19,8 @@ class TorchWork:
     - ``precision``: fp32 or bf16, for weights, activations and gradients.
     - ``device``: auto (cuda if there is a GPU), cpu or cuda.
     - ``seed``: for the initial weights and the synthetic tokens.
-    - ``text``: the file that tokens are read from, None for synthetic tokens.
+    - ``text``: the corpus or file that tokens are read from, None for synthetic tokens.
+    - ``held_out``: what is not learnt from, None for nothing.
     - ``split_backward``: the schedule splits backwards.
     - ``threads``: torch's threads on the CPU. The default is one, because ranks share a machine.
     - ``check_iteration``: the iteration that torch.profiler records too, None for none.
@@ -47,6 +49,7 @@ class TorchWork:
     deterministic: bool = False
     virtual: VirtualStages | None = None
     synchronization: Synchronization | None = None
+    held_out: HeldOut | None = None
 
     def __post_init__(self) -> None:
         for part in self.parts:

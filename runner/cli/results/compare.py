@@ -11,10 +11,11 @@ from rich.text import Text
 
 from ground.shown_text import one_line
 from ground.strict_model import InputError
-from results.comparison.compared_runs import load_both, parse_margin
+from results.comparison.compared_runs import load_both, load_clocks, parse_margin
 from results.comparison.comparison import Check, Comparison, PairKey, Verdict, check
 from results.comparison.comparison import compare as compare_runs
 from results.comparison.differences import Difference, is_below
+from results.comparison.losses.metric import ITERATION_TIME, parse_metric
 from results.comparison.markdown import (
     BOUND_HEADINGS,
     bound_texts,
@@ -72,6 +73,22 @@ def compare(
         ),
     ] = None,
     runs: RunsFolder = Path("runs"),
+    metric: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--metric",
+            metavar="NAME VALUE",
+            help="Judge what torch learnt in place of iteration times: loss-at 60s, or time-to 2.5.",
+        ),
+    ] = None,
+    clock: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--clock",
+            metavar="RUN",
+            help="Time the losses by the run of the same training there, as a simulation; given twice, A's and B's.",
+        ),
+    ] = None,
     markdown_to: Annotated[
         Path | None,
         typer.Option("--markdown", metavar="FILE", help="Write a summary for CI there; - is standard output."),
@@ -81,6 +98,7 @@ def compare(
 ) -> None:
     """Compare B's iteration times with A's at each sweep point for each variant, and report whether B regressed.
 
+    With --metric the loss after a time, or the time to a loss, is compared in their place.
     A regression is an effect beyond the margin whose 95 % interval excludes the margin. Exit status 0 same or improved,
     1 regressed, 3 not comparable (the fields that differ are listed), 4 no data.
     """
@@ -93,12 +111,20 @@ def compare(
             raise InputError(
                 f"--noise: {noise} repeats are too few to measure the noise, give {FEWEST_REPEATS} or more"
             )
+        judged = ITERATION_TIME if metric is None else parse_metric(metric)
+        if noise is not None and judged.of_losses:
+            raise InputError("--noise: it measures iteration times, and --metric judges losses: leave one of them out")
+        if clock and not judged.of_losses:
+            raise InputError("--clock: it times losses, give --metric loss-at TIME or --metric time-to LOSS too")
         checked = _checked(a, b, pair or [], allow or [])
+        clocks = load_clocks(clock or (), 2)
         console = _console(stderr=as_json or to_stdout)
         floors: dict[PairKey, float] = {}
         if noise is not None and not checked.refused and checked.pairs:
             floors = _noise(checked, noise, allow=allow or [], runs=runs, seed=seed, console=console)
-        comparison = compare_runs(checked, margin=fraction, floors=floors, seed=seed)
+        comparison = compare_runs(
+            checked, margin=fraction, floors=floors, seed=seed, metric=judged, clocks=(clocks[0], clocks[1])
+        )
         _show(comparison, console)
         if as_json:
             print(json.dumps(comparison.document(), indent=2, ensure_ascii=False))
@@ -177,6 +203,8 @@ def _show(comparison: Comparison, console: Console) -> None:
             console.print(
                 _text(f"{judgement.verdict.upper().replace('_', ' ')} {where}: {judgement.reading}"), soft_wrap=True
             )
+    for each in comparison.notes:
+        console.print(_text(each), soft_wrap=True)
     for each in checked.caveats:
         console.print(_text(f"warning: {each}"), soft_wrap=True)
     console.print(_text(verdict_line(comparison)), soft_wrap=True)
@@ -184,7 +212,7 @@ def _show(comparison: Comparison, console: Console) -> None:
 
 def _pairs(comparison: Comparison) -> Table:
     floors = any(judgement.noise_floor is not None for judgement in comparison.judgements)
-    table = Table()
+    table = Table(title=comparison.metric.name if comparison.metric.of_losses else None, title_justify="left")
     for heading in ("sweep point", "variant"):
         table.add_column(heading)
     for heading in ("A", "B", "B / A", "95 % interval"):
@@ -195,7 +223,7 @@ def _pairs(comparison: Comparison) -> Table:
     for heading in BOUND_HEADINGS if has_bounds(comparison) else ():
         table.add_column(heading)
     for judgement in comparison.judgements:
-        *figures, verdict, _ = pair_row(judgement)
+        *figures, verdict, _ = pair_row(judgement, comparison.metric)
         if floors:
             figures.append(percent_text(judgement.noise_floor))
         bounds = bound_texts(judgement) if has_bounds(comparison) else ()

@@ -49,6 +49,15 @@ def report(
             "spreadsheet would take for a formula have an apostrophe before them.",
         ),
     ] = ReportFormat.HTML,
+    clock: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--clock",
+            metavar="RUN",
+            help="Time losses by the run of the same training there, such as a simulation; one for all runs, or one "
+            "for each.",
+        ),
+    ] = None,
     figures: Annotated[
         Path | None,
         typer.Option(
@@ -122,6 +131,7 @@ def report(
     Options about figures may be given several times, and change nothing in the report itself.
     """
     # The drawing libraries take a second to load, so other commands do not import them.
+    from results.comparison.compared_runs import load_clocks  # noqa: PLC0415
     from results.reading.run import load_run  # noqa: PLC0415
     from results.reading.selection import no_trials_text  # noqa: PLC0415
     from results.report.charts.figure_options import FigureOptions  # noqa: PLC0415
@@ -150,21 +160,26 @@ def report(
         for run in loaded:
             if run.summary.empty:
                 fail(f"{run.path}: {no_trials_text(run.manifest)}", NO_DATA)
+        clocks = load_clocks(clock or (), len(loaded))
         destination = output or runs[0] / "report.html"
         # All is checked and drawn before anything is written.
         _check_places(None if printed else destination, figures)
-        pictures = draw_report_figures(loaded, options, points or (), variants or ()) if figures is not None else {}
+        pictures = (
+            draw_report_figures(loaded, options, points or (), variants or (), clocks=clocks)
+            if figures is not None
+            else {}
+        )
         with _written(destination, "--output"):
             if form is ReportFormat.HTML:
-                write_report(loaded, destination)
+                write_report(loaded, destination, clocks)
             elif not printed:
-                write_whole(destination, table_text(loaded, form))
+                write_whole(destination, table_text(loaded, form, clocks))
         drawn: list[Path] = []
         if figures is not None:
             with _written(figures, "--figures"):
                 drawn = save_figures(pictures, figures)
         if printed:
-            print(table_text(loaded, form), end="")
+            print(table_text(loaded, form, clocks), end="")
         elif as_json:
             named = {"figures": [str(file) for file in drawn]} if figures is not None else {}
             print(json.dumps({"report": str(destination), **named}, indent=2))

@@ -2,6 +2,7 @@
 
 from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
 from runner.resolve.experiment import SweepPoint
+from runner.resolve.learning.learnt_text import held_out, learning_seed
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config
 from workloads.baselines.baseline_config import BaselineConfig
@@ -31,10 +32,10 @@ def configure_baseline(point: SweepPoint, variant: ResolvedVariant, setting: Sha
                 schedule=variant.schedule,
                 config=model_config(spec, "torch"),
                 precision=spec.training.precision,
-                seed=spec.seed,
+                seed=learning_seed(spec, variant.repeat),
                 deterministic=bool(spec.compute.deterministic),
                 learning_rate=spec.training.learning_rate,
-                text=None if point.text is None else str(point.text),
+                text=point.text,
                 listen_address=setting.addresses.address(place.host),
                 interface=INTERFACE,
                 rendezvous_address=store,
@@ -45,6 +46,8 @@ def configure_baseline(point: SweepPoint, variant: ResolvedVariant, setting: Sha
                 parent_pid=setting.parent_pid,
                 threads=spec.compute.threads or 1,
                 device=setting.device or "cpu",
+                held_out=held_out(spec.training),
+                snapshots=setting.snapshots(point, variant),
             )
         )
     return configs

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from runner.resolve.checks.all_reduce_check import NCCL_SHARED
 from runner.resolve.experiment import SweepPoint
+from runner.resolve.learning.learnt_text import held_out, learning_seed
 from runner.resolve.packets.held_bytes import held_bytes
 from runner.resolve.placement import Pair, StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
@@ -16,6 +17,7 @@ from testbed.network.host_interface import HOST_INTERFACE
 from workloads.chunk_transport import ChunkMessages
 from workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
 from workloads.compute.backends.backend import ComputeConfig
+from workloads.evaluation.snapshots import SnapshotConfig
 from workloads.rank_config import RankConfig
 from workloads.serving.serving_configs import GpuServingConfig
 from workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig, RingConfig
@@ -70,6 +72,14 @@ class SharedConfig:
         """Return the file to which a rank writes its summed gradients, None where they are not kept."""
         return self.folder / f"rank-{rank}.gradients.npz" if self.keep_gradients else None
 
+    def snapshots(self, point: SweepPoint, variant: ResolvedVariant) -> SnapshotConfig | None:
+        """Return the snapshots that every rank keeps for an evaluation, None if nothing is evaluated."""
+        every = point.spec.training.evaluate_every
+        own = variant.program is None and variant.trace is None and point.spec.compute.backend.trains
+        if every is None or not own:
+            return None
+        return SnapshotConfig(str(self.folder / "snapshots"), every, point.iterations(variant))
+
 
 def configure_ranks(
     point: SweepPoint,
@@ -112,6 +122,7 @@ def _plan(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, pl
         collective=_collective(point, variant, setting, place),
         start_gate=str(setting.start_gate),
         overlap=variant.transport.overlap,
+        snapshots=setting.snapshots(point, variant),
     )
 
 
@@ -127,10 +138,10 @@ def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig,
         pipeline=place.pipeline,
         microbatches=variant.microbatches,
         precision=spec.training.precision,
-        seed=spec.seed,
+        seed=learning_seed(spec, variant.repeat),
         learning_rate=spec.training.learning_rate,
         model=model_config(spec, compute.backend.title) if compute.backend.trains else None,
-        text=None if point.text is None else str(point.text),
+        text=point.text,
         device=setting.device,
         threads=compute.threads,
         check_iteration=compute.check_iteration,
@@ -139,6 +150,7 @@ def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig,
         chunks=variant.chunk_costs(place.stage, setting.dilation),
         synchronization=variant.synchronization,
         fragments_bytes=variant.fragments_bytes(place.stage),
+        held_out=held_out(spec.training),
     )
 
 

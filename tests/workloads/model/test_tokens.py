@@ -1,10 +1,14 @@
 import random
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from workloads.model.gpt_config import GptConfig
+from workloads.model.held_out import HeldOut
 from workloads.model.tokens import TokenSource
 
 CONFIG = GptConfig(layers=1, hidden=8, context=12, heads=2, vocabulary=50)
@@ -71,3 +75,36 @@ def test_a_text_shorter_than_a_sequence_is_refused(tmp_path: Path, size_bytes: i
 def test_a_negative_seed_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^seed: -1 is negative"):
         TokenSource(CONFIG, -1)
+
+
+@given(st.integers(40, 400), st.floats(0.1, 0.6), st.integers(1, 40))
+def test_no_batch_has_a_byte_that_is_held_out(size: int, fraction: float, sequences: int) -> None:
+    held_out = HeldOut(fraction, sequences)
+    begin = held_out.first_byte(size)
+    config = GptConfig(layers=1, hidden=8, context=3, heads=2, vocabulary=2)
+    with NamedTemporaryFile() as file:
+        # What is held out is ones, and all else zeros.
+        file.write(bytes(begin) + b"\x01" * (size - begin))
+        file.flush()
+        source = TokenSource(config, 3, file.name, held_out)
+        learnt = [source.batch(*place) for place in PLACES]
+        evaluated = [source.evaluation_batch(number) for number in range(sequences)]
+    assert not any(part.any() for batch in learnt for part in batch)
+    assert all(part.all() for batch in evaluated for part in batch)
+
+
+def test_held_out_sequences_are_the_same_for_every_seed_and_none_is_learnt(text: str | None) -> None:
+    sources = [TokenSource(CONFIG, seed, text, HeldOut(0.2, 4)) for seed in (3, 4)]
+    one, other = ([source.evaluation_batch(number)[0].tolist() for number in range(4)] for source in sources)
+    assert one == other
+    assert len({str(sequence) for sequence in one}) == 4
+    learnt = [source.batch(*place)[0].tolist() for source in sources for place in PLACES]
+    assert text is not None or not any(sequence in learnt for sequence in one)
+
+
+def test_a_text_of_which_a_part_is_too_short_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_bytes(bytes(100))
+    with pytest.raises(ValueError, match=r"10 of the 100 bytes of .*short\.txt are held out, .* take 13"):
+        TokenSource(CONFIG, 3, str(tmp_path / "short.txt"), HeldOut(0.1))
+    with pytest.raises(ValueError, match="held_out: None"):
+        TokenSource(CONFIG, 3).evaluation_batch(0)

@@ -11,6 +11,7 @@ from workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, Sy
 from workloads.compute.replay import ReplayCosts
 from workloads.message import Message
 from workloads.model.gpt_config import GptConfig
+from workloads.model.held_out import HeldOut
 from workloads.schedules.action import ActionKind
 from workloads.schedules.virtual.virtual_stages import VirtualStages
 from workloads.synchronization.synchronization import Synchronization
@@ -37,7 +38,8 @@ class ComputeConfig:
     - ``precision``: that of weights, activations and gradients.
     - ``seed``: for the initial weights and the synthetic tokens.
     - ``model``: None unless the back end trains one.
-    - ``text``: the file that tokens are read from, None for synthetic tokens.
+    - ``text``: the corpus or file that tokens are read from, None for synthetic tokens.
+    - ``held_out``: what is not learnt from, None for nothing.
     - ``device``, ``threads``, ``check_iteration``, ``deterministic``: as in the experiment file, None if it does not
       set them.
     """
@@ -63,6 +65,7 @@ class ComputeConfig:
     chunks: tuple[ReplayCosts, ...] = ()
     synchronization: Synchronization | None = None
     fragments_bytes: tuple[int, ...] = ()
+    held_out: HeldOut | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,8 @@ class Computation:
       thread calls it when the payload is complete, before ``Compute.arrived``. None if there is nothing to begin.
     - ``save_state``: writes weights and optimizer state, by names in the whole model, to a file; ``load_state`` takes
       those of this stage from the files of all stages. Both are None if the back end does not save its state.
+    - ``save_weights``: writes the weights alone, by names in the whole model, to a file for an evaluation. None if the
+      back end does not train.
     - ``in_buckets``: hands gradients over while it computes. None if the back end cannot.
     - ``synchronized``: exchanges pseudo-gradients. None without ``ComputeConfig.synchronization``.
     """
@@ -109,6 +114,7 @@ class Computation:
     synchronized: SynchronizedCompute | None = None
     save_state: Callable[[Path], None] | None = None
     load_state: Callable[[Sequence[Path]], None] | None = None
+    save_weights: Callable[[Path], None] | None = None
 
 
 class ComputeBackend(ABC):

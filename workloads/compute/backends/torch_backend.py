@@ -38,6 +38,7 @@ class TorchBackend(ComputeBackend):
         """Build the stage and its optimizer. Raise ValueError or OSError as ``TorchWork`` and ``TorchCompute`` do."""
         from workloads.compute.files.gradient_file import save_gradients  # noqa: PLC0415
         from workloads.compute.files.state_file import load_state, save_state  # noqa: PLC0415
+        from workloads.compute.files.weights_file import save_weights  # noqa: PLC0415
         from workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
 
         compute = TorchCompute(torch_work(config, context.actions), context.pool.give_back, context.gpu)
@@ -53,6 +54,7 @@ class TorchBackend(ComputeBackend):
             synchronized=compute if config.synchronization is not None else None,
             save_state=lambda path: save_state(path, compute.parameters),
             load_state=lambda paths: load_state(paths, compute.parameters),
+            save_weights=lambda path: save_weights(path, compute.parameters),
         )
 
 
@@ -79,4 +81,5 @@ def torch_work(config: ComputeConfig, actions: tuple[ActionKind, ...]) -> TorchW
         deterministic=bool(config.deterministic),
         virtual=config.virtual,
         synchronization=config.synchronization,
+        held_out=config.held_out,
     )

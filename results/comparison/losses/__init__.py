@@ -1,0 +1,1 @@
+"""Compare what was learnt in a given time, or how long it took."""

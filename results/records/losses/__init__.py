@@ -1,0 +1,1 @@
+"""The losses that a trial leaves."""

@@ -1,0 +1,1 @@
+"""What a training learns from, and on what it is evaluated."""

@@ -34,7 +34,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "workloads.start_gate",
     ),
     ("workloads.profiles", "workloads.programs", "workloads.schedules", "workloads.trace", "workloads.transport"),
-    ("workloads.compute", "workloads.chunk_transport"),
+    ("workloads.background", "workloads.compute", "workloads.chunk_transport"),
     ("workloads.inference", "workloads.baselines"),
     ("workloads.collective", "workloads.prefill", "workloads.profiling"),
     ("workloads.serving",),

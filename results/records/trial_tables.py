@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from results.records.background_columns import BACKGROUND_SAMPLES, BackgroundSample
 from results.records.schema import (
     GPU_SAMPLES,
     LINK_CHANGES,
@@ -31,6 +32,7 @@ LINK_SAMPLES_FILE = "link_samples.parquet"
 TCP_SAMPLES_FILE = "tcp_samples.parquet"
 PREFILL_REQUESTS_FILE = "prefill_requests.parquet"
 GPU_SAMPLES_FILE = "gpu_samples.parquet"
+BACKGROUND_SAMPLES_FILE = "background_samples.parquet"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +80,15 @@ PREFILL_TABLE = TrialTable(
 )
 GPU_TABLE = TrialTable(GPU_SAMPLES_FILE, "NVML samples of the GPUs, only if configured", GPU_SAMPLES, GpuSample)
 CHANGES_TABLE = TrialTable(LINK_CHANGES_FILE, "when links changed, only if any was to change", LINK_CHANGES, LinkChange)
+BACKGROUND_TABLE = TrialTable(
+    BACKGROUND_SAMPLES_FILE,
+    "what flows in the background carried, only if there were any",
+    BACKGROUND_SAMPLES,
+    BackgroundSample,
+)
 
 TRIAL_TABLES = {
-    table.file: table for table in (SPANS_TABLE, LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE, CHANGES_TABLE)
+    table.file: table
+    for table in (SPANS_TABLE, LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE, CHANGES_TABLE, BACKGROUND_TABLE)
 }
 """The tables by file."""

@@ -11,6 +11,7 @@ from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
 from runner.resolve.dilation import dilated_ns
+from runner.resolve.jobs.background_flow import BackgroundFlow
 from runner.resolve.placement import Pair, Placement, StagePlace, ring_order
 from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.resolve.replicas.replica_times import ReplicaTimes
@@ -55,7 +56,8 @@ class ResolvedVariant:
     simulation draws for single packets. ``iterations`` replaces the experiment's,
     None where it does not. ``beside`` are the variants of other jobs that run at the same time, as they are alone, in
     order of the jobs; ``job`` is the own one's name, None without jobs, and ``turn`` its position among all of them,
-    and ``alone`` what it is called where it runs alone, "" where it does.
+    and ``alone`` what it is called where it runs alone, "" where it does. ``background`` is the traffic that shares the
+    WAN with it, and trains nothing.
     """
 
     spec: VariantSpec
@@ -81,6 +83,7 @@ class ResolvedVariant:
     job: str | None = None
     turn: int = 0
     alone: str = ""
+    background: tuple[BackgroundFlow, ...] = ()
 
     @property
     def name(self) -> str:

@@ -78,9 +78,7 @@ def csv_trace(text: str, file: str, source: str) -> ConditionTrace:
     return trace_of_columns(text, file, source, COLUMNS)
 
 
-def trace_of_columns(
-    text: str, file: str, source: str, parsers: Mapping[str, Callable[[str], Any]]
-) -> ConditionTrace:
+def trace_of_columns(text: str, file: str, source: str, parsers: Mapping[str, Callable[[str], Any]]) -> ConditionTrace:
     """Return the trace in a CSV text that has columns of these names beside the time, each with what parses a cell.
 
     The arguments and errors are otherwise those of ``csv_trace``. Not cached.

@@ -82,7 +82,7 @@ LINK_SAMPLES = trial_schema(
     (
         "scope",
         pa.string(),
-        "link: a directed pair of datacenters; node_pair: a directed pair of hosts; background: one that does not train",
+        "link: a directed pair of datacenters; node_pair: a directed pair of hosts; background: one of a flow",
     ),
     ("source", pa.string(), "datacenter or host that the traffic comes from"),
     ("destination", pa.string(), "datacenter or host that the traffic goes to"),

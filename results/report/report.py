@@ -21,6 +21,7 @@ from results.report.charts.paper import draw_figures, save_figures
 from results.report.chosen_trials import chosen_trials
 from results.report.device_table import DeviceTable, device_table
 from results.report.fault_table import fault_table, fault_warnings
+from results.report.jobs.background_table import BackgroundTable, background_table
 from results.report.jobs.job_table import JobTable, job_table
 from results.report.page_templates import page_environment
 from results.report.plan_outcome import PlanTable, plan_outcomes, plan_table, plan_warnings
@@ -57,6 +58,7 @@ class _Section:
     faults: PlanTable | None
     plans: PlanTable | None
     jobs: JobTable | None
+    background: BackgroundTable | None
     devices: DeviceTable | None
     calibration: CalibrationTable | None
     links_reading: str
@@ -189,6 +191,7 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         faults=fault_table(run),
         plans=plan_table(plans),
         jobs=job_table(run),
+        background=background_table(run),
         devices=device_table(run),
         calibration=calibration_table(run),
         links_reading=links_reading(run),

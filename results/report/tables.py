@@ -12,6 +12,7 @@ from results.reading.run import Run
 from results.reading.run_labels import run_labels
 from results.reading.summaries.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
 from results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
+from results.report.jobs.background_table import background_records, background_rows, background_table
 from results.report.jobs.job_table import job_records, job_rows, job_table
 from results.report.prefill.prefill_section import prefill_of
 from results.report.prefill.prefill_service import PrefillRow
@@ -40,15 +41,20 @@ def table_text(runs: Sequence[Run], form: str) -> str:
     - csv: one row per run, sweep point and variant. Swept values come first; figures are exact, with their unit in the
       column's name. A text that a spreadsheet would take for a formula gets an apostrophe before it.
     - json: the same rows, the outcomes of the requests, the impact of prefill on training, the jobs that ran at once,
-      the calibration, and the differences between the manifests.
-    - md: the main table and, if there was any such, the tables about prefill and about jobs that ran at once.
+      what was in the background, the calibration, and the differences between the manifests.
+    - md: the main table and, if there was any such, the tables about prefill, jobs that ran at once, and background.
     """
     labels = run_labels(runs)
     rows = [row for run, label in zip(runs, labels, strict=True) for row in headline(run, label)]
     prefill, impacts = prefill_of(dict(zip(labels, runs, strict=True)))
     if form == "md":
-        jobs = [table for run, label in zip(runs, labels, strict=True) if (table := job_table(run, label))]
-        return _markdown(rows) + prefill_markdown(prefill, impacts) + "".join(table.markdown for table in jobs)
+        shared = [
+            table.markdown
+            for run, label in zip(runs, labels, strict=True)
+            for table in (job_table(run, label), background_table(run, label))
+            if table is not None
+        ]
+        return _markdown(rows) + prefill_markdown(prefill, impacts) + "".join(shared)
     shares = [each for run, label in zip(runs, labels, strict=True) for each in gpu_time_shares(run, label)]
     records = _records(rows, shares, prefill)
     if form == "csv":
@@ -56,6 +62,8 @@ def table_text(runs: Sequence[Run], form: str) -> str:
     more: dict[str, Any] = {"prefill": prefill_records(prefill), "impact": impact_records(impacts)}
     if of_jobs := [row for run, label in zip(runs, labels, strict=True) for row in job_rows(run, label)]:
         more["jobs"] = job_records(of_jobs)
+    if flows := [row for run, label in zip(runs, labels, strict=True) for row in background_rows(run, label)]:
+        more["background"] = background_records(flows)
     return _json(runs, labels, records, more)
 
 

@@ -27,7 +27,7 @@ class SweepPointSpec:
     """One combination of swept values and its network.
 
     ``values`` holds the swept values as text by path. ``source`` starts error messages. ``traces`` has the text of each
-    trace that a link or a flow in the background names, by its path as written; ``offered`` has the rates of the latter.
+    trace that a link or a flow in the background names, by its path as written; ``offered`` has the rates of flows.
     """
 
     index: int

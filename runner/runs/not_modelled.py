@@ -100,7 +100,18 @@ def simulated_without(
 
     ``names`` limits the variants; links are always included.
     """
-    return gathered([*links_without(topology), *_of_variants(spec, topology, names)])
+    return gathered([*links_without(topology), *_of_background(spec, topology), *_of_variants(spec, topology, names)])
+
+
+def _of_background(spec: ExperimentSpec, topology: Topology) -> Iterator[NotModelled]:
+    """Yield what is not modelled of flows in the background, with the direction of each."""
+    for flow in spec.background:
+        ends = flow.source, flow.destination
+        drawn = is_impaired(topology, *ends)
+        if flow.protocol == "udp" and drawn:
+            yield NotModelled("background.protocol", "udp over links with loss or jitter", directions=(ends,))
+        if flow.protocol == "tcp" and flow.congestion not in (CONGESTION if drawn else MODELLED_CONGESTION_CONTROLS):
+            yield NotModelled("background.congestion", flow.congestion, directions=(ends,))
 
 
 def plan_without(
@@ -213,6 +224,8 @@ def left_out_of_plan(points: Sequence[SweepPointSpec]) -> Iterator[str]:
         yield "a plan is of training alone: prefill has no part in it"
     if any(point.spec.fail for point in points):
         yield "a plan is of training that nothing disturbs: fail has no part in it"
+    if any(point.spec.background for point in points):
+        yield "a plan is of training that has the WAN for itself: background has no part in it"
     if any(point.spec.compute.varies for point in points):
         yield "a plan takes compute times as they usually are: none is drawn"
     if any(point.topology.changes for point in points):

@@ -210,9 +210,7 @@ def _simulate_at_once(
         own = numbers.decoded(own)
     traffic = wan_traffic(variant, [*boundaries.crossed(), *rings.crossed()], 1)
     ends_ns = [int(each.end_ns.max(initial=0)) for each in spans]
-    return Simulation(
-        own, traffic, network.connections, while_all_ran_ns=min(ends_ns), background=background.flows()
-    )
+    return Simulation(own, traffic, network.connections, while_all_ran_ns=min(ends_ns), background=background.flows())
 
 
 def _simulate_trace(network: Network, trace: ReplayedTrace, iterations: int, pulse: Pulse | None) -> Simulation:

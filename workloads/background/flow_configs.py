@@ -46,7 +46,7 @@ class SenderConfig:
 
 @dataclass(frozen=True)
 class ReceiverConfig:
-    """The receiving process: it listens on ``port`` and writes what it has received every ``interval_ns`` to ``samples``.
+    """The receiving process: it listens on ``port``, and writes to ``samples`` what had come every ``interval_ns``.
 
     Times there count from ``epoch_ns`` of this machine's monotonic clock.
     """

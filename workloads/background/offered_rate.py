@@ -109,7 +109,8 @@ class OfferedRate:
     def _on_off(self) -> Iterator[tuple[int, int | None]]:
         assert self.on_off is not None
         ((_, rate_bps),) = self.steps
-        times, draw = self.on_off, Random(self.on_off.seed)
+        times = self.on_off
+        draw = Random(times.seed)  # noqa: S311 - nothing is kept secret by it
         at_ns = 0
         while True:
             for mean_ns, offered_bps in ((times.burst_ns, rate_bps), (times.pause_ns, 0)):

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -71,8 +72,9 @@ def background_traffic(
     # Nobody comes for the last one, so that the gate opens when training begins.
     gate = StartGate(folder / "gate", 2 * len(flows) + 1)
     with ProcessGroup() as receivers, ProcessGroup() as senders, gate:
+        launcher = _Launcher(testbed, setting, folder, receivers, senders)
         for number, flow in enumerate(flows):
-            _start(testbed, flow, number, setting, folder, receivers, senders)
+            launcher.start(number, flow)
         _await_all(gate, [receivers, senders])
         traffic.wait_at(gate)
         yield traffic
@@ -94,43 +96,51 @@ def _samples(folder: Path, number: int) -> Path:
     return folder / f"received-{number}.json"
 
 
-def _start(
-    testbed: RunningTestbed,
-    flow: BackgroundFlow,
-    number: int,
-    setting: SharedConfig,
-    folder: Path,
-    receivers: ProcessGroup,
-    senders: ProcessGroup,
-) -> None:
-    source, destination = (place.host for place in flow.ends)
-    gate, port = str(folder / "gate"), PORT + number
-    own, peer = (
-        FlowEnd(
-            flow.name,
-            flow.is_tcp,
-            flow.connections,
-            flow.tcp.in_flight_bytes,
-            setting.addresses.address(host),
-            gate,
-            setting.parent_pid,
+@dataclass(frozen=True)
+class _Launcher:
+    """Starts the processes of flows, whose files are in ``folder``."""
+
+    testbed: RunningTestbed
+    setting: SharedConfig
+    folder: Path
+    receivers: ProcessGroup
+    senders: ProcessGroup
+
+    def start(self, number: int, flow: BackgroundFlow) -> None:
+        """Start both processes of a flow."""
+        setting, port = self.setting, PORT + number
+        source, destination = (place.host for place in flow.ends)
+        own, peer = (
+            FlowEnd(
+                flow.name,
+                flow.is_tcp,
+                flow.connections,
+                flow.tcp.in_flight_bytes,
+                setting.addresses.address(host),
+                str(self.folder / "gate"),
+                setting.parent_pid,
+            )
+            for host in (source, destination)
         )
-        for host in (source, destination)
-    )
-    offered = flow.offered.dilated(setting.dilation)
-    payload = PAYLOAD_BYTES if flow.is_tcp else DATAGRAM_BYTES
-    reached = setting.addresses.address_from(destination, source)
-    interval_ns = dilated_ns(INTERVAL_NS, setting.dilation)
-    samples = str(_samples(folder, number))
-    receiver = ReceiverConfig(peer, port, interval_ns, setting.epoch_ns, samples)
-    sender = SenderConfig(own, reached, port, flow.transport.congestion, offered, payload, FRAME_BYTES)
-    for group, host, module, config in (
-        (receivers, destination, RECEIVER, receiver),
-        (senders, source, SENDER, sender),
-    ):
-        path = folder / f"{module.rpartition('.')[2]}-{number}.json"
-        config.write(path)
-        group.start(partial(testbed.start_module, host.name, module, [str(path)]), path.with_suffix(".words"))
+        interval_ns = dilated_ns(INTERVAL_NS, setting.dilation)
+        receiver = ReceiverConfig(peer, port, interval_ns, setting.epoch_ns, str(_samples(self.folder, number)))
+        sender = SenderConfig(
+            own,
+            setting.addresses.address_from(destination, source),
+            port,
+            flow.transport.congestion,
+            flow.offered.dilated(setting.dilation),
+            PAYLOAD_BYTES if flow.is_tcp else DATAGRAM_BYTES,
+            FRAME_BYTES,
+        )
+        for group, host, module, config in (
+            (self.receivers, destination, RECEIVER, receiver),
+            (self.senders, source, SENDER, sender),
+        ):
+            path = self.folder / f"{module.rpartition('.')[2]}-{number}.json"
+            config.write(path)
+            start = partial(self.testbed.start_module, host.name, module, [str(path)])
+            group.start(start, path.with_suffix(".words"))
 
 
 def _await_all(gate: StartGate, groups: Sequence[ProcessGroup]) -> None:

@@ -49,7 +49,8 @@ def start_gate(
 class StartGate:
     """A gate for so many ranks in a folder of its own; ``with`` opens it at the latest when it ends.
 
-    ``missing`` is how many have not come yet, when somebody last looked. ``begin`` is called just before it is opened because all have come.
+    ``missing`` is how many had not come yet when somebody last looked. ``begin`` is called just before it is opened
+    because all have come.
     """
 
     def __init__(self, folder: Path, ranks: int, begin: Callable[[], None] = lambda: None) -> None:

@@ -16,7 +16,7 @@ from workloads.background.offered_rate import OfferedRate, OnOffTimes
 
 
 def resolve_background(point: SweepPointSpec, variants: Sequence[ResolvedVariant]) -> tuple[BackgroundFlow, ...]:
-    """Return the flows of a sweep point. Raise InputError for what cannot be run, LocatedError for a line of a trace."""
+    """Return the flows of a sweep point. Raise InputError for what cannot run, LocatedError for a trace."""
     spec, topology = point.spec, point.topology
     if not spec.background:
         return ()

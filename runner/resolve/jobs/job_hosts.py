@@ -12,7 +12,7 @@ from testbed.network.topology import Topology
 def job_topologies(jobs: Sequence[JobSpec], topology: Topology) -> tuple[Topology, ...]:
     """Return for each job the network with the job's hosts alone, in every datacenter the first that are free.
 
-    Hosts that do not train belong to no job. Raise InputError for an unknown datacenter, and for more hosts than there are.
+    Hosts that do not train belong to no job. Raise InputError for an unknown datacenter and for too many hosts.
     """
     taken = {datacenter.name: 0 for datacenter in topology.datacenters}
     found = []

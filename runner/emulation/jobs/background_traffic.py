@@ -29,6 +29,7 @@ INTERVAL_NS = 100_000_000
 
 _PATIENCE_S = 60.0
 _GRACE_S = 10.0
+_LOOK_S = 0.02
 
 
 class BackgroundTraffic:
@@ -60,8 +61,8 @@ def background_traffic(
 ) -> Iterator[BackgroundTraffic]:
     """Run the processes of all flows inside the block, connected from its begin on. They are gone after it.
 
-    Raise TrialError, one line, if one cannot begin, or has ended before the block; then not what was asked for shared
-    the WAN with training. An error of the block comes first.
+    After it their queues are empty. Raise TrialError, one line, if one cannot begin, or has ended before the block has:
+    then not what was asked for shared the WAN with training. An error of the block comes first.
     """
     traffic = BackgroundTraffic()
     if not flows:
@@ -81,12 +82,10 @@ def background_traffic(
         for group in (senders, receivers):
             _check_running(group)
         traffic.begin()
-        # A sender whose receiver has gone would fail.
-        for group in (senders, receivers):
-            group.terminate()
-            group.wait_for_all(_GRACE_S)
-            if any(group.statuses()) or None in group.statuses():
-                raise TrialError(_first_fault(group))
+        _end(senders)
+        # What waits in queues would be counted as the next trial's.
+        _await_empty_queues(testbed, flows, setting.dilation)
+        _end(receivers)
     traffic.rows = [
         row for number, flow in enumerate(flows) for row in _rows(flow, _samples(folder, number), setting.dilation)
     ]
@@ -155,6 +154,29 @@ def _await_all(gate: StartGate, groups: Sequence[ProcessGroup]) -> None:
         if time.monotonic() >= deadline_s:
             raise TrialError(f"background: its hosts were not connected within {_PATIENCE_S:.0f} s")
         groups[-1].wait_for_any(1.0, or_readable=gate)
+
+
+def _end(group: ProcessGroup) -> None:
+    """End all processes of a group. Raise TrialError if one does not end well."""
+    group.terminate()
+    group.wait_for_all(_GRACE_S)
+    if any(status != 0 for status in group.statuses()):
+        raise TrialError(_first_fault(group))
+
+
+def _await_empty_queues(testbed: RunningTestbed, flows: Sequence[BackgroundFlow], dilation: float) -> None:
+    """Wait until all that flows have sent has arrived. Raise TrialError if it takes too long."""
+    pairs = {flow.hosts for flow in flows}
+    deadline_s = time.monotonic() + _PATIENCE_S * dilation
+    while any(port.pairs[pair].backlog_bytes for port in testbed.read_counters() for pair in pairs & port.pairs.keys()):
+        if time.monotonic() >= deadline_s:
+            raise TrialError(
+                f"background: what it had sent waited in queues for more than {_PATIENCE_S:.0f} s: give flows a rate "
+                "or a smaller window"
+            )
+        time.sleep(_LOOK_S * dilation)
+    # What has left the last queue still has to reach its receiver.
+    time.sleep(_LOOK_S * dilation)
 
 
 def _check_running(group: ProcessGroup) -> None:

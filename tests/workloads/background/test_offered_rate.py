@@ -1,4 +1,4 @@
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 from statistics import mean
 
 import pytest
@@ -11,9 +11,7 @@ S = 10**9
 STEPS = st.lists(st.tuples(st.integers(0, 10 * S), st.integers(0, 10**9)), min_size=1, max_size=8).map(
     lambda steps: tuple(sorted(dict(steps).items()))
 )
-TIMES = st.builds(
-    OnOffTimes, st.integers(10**7, S), st.integers(10**7, S), st.booleans(), st.text(max_size=5)
-)
+TIMES = st.builds(OnOffTimes, st.integers(10**7, S), st.integers(10**7, S), st.booleans(), st.text(max_size=5))
 
 
 def offered_bytes(rate: OfferedRate, until_ns: int) -> float:
@@ -68,7 +66,7 @@ def test_the_same_seed_gives_the_same_times_without_gaps(times: OnOffTimes) -> N
     assert stretches == list(islice(OfferedRate(((0, 10**6),), on_off=times).stretches(), 50))
     assert stretches[0].start_ns == 0
     assert [each.rate_bps for each in stretches] == [10**6, 0] * 25
-    for one, other in zip(stretches, stretches[1:], strict=False):
+    for one, other in pairwise(stretches):
         assert one.end_ns == other.start_ns
         assert other.start_ns > one.start_ns
 

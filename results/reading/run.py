@@ -11,8 +11,8 @@ import pyarrow as pa
 from results.reading.run_documents import read_manifest, read_trials
 from results.reading.stored_trial import StoredTrial
 from results.reading.summaries.summary import summarize
-from results.records.background_columns import BACKGROUND_SAMPLES
 from results.records.documents import SIMULATE, TIMES_DRAWN
+from results.records.jobs.background_columns import BACKGROUND_SAMPLES
 from results.records.schema import CALIBRATION, LINK_CHANGES, SPANS
 from results.records.table_files import coded_schema
 from results.records.trial_files import read_calibration, read_trial_table

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from results.records.background_columns import BACKGROUND_SAMPLES, BackgroundSample
+from results.records.jobs.background_columns import BACKGROUND_SAMPLES, BackgroundSample
 from results.records.schema import (
     GPU_SAMPLES,
     LINK_CHANGES,

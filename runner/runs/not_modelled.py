@@ -187,12 +187,20 @@ def planned_without(spec: ExperimentSpec, topology: Topology) -> tuple[NotModell
     if not planned:
         return ()
     drawn = [NotModelled(*drawn_times(spec), variants=tuple(planned))] if spec.compute.varies else []
-    return gathered([*plan_without(spec, topology, planned), *drawn, *links_that_change(topology)])
+    return gathered([*plan_without(spec, topology, planned), *drawn, *links_that_change(topology), *_flows(spec)])
 
 
 def planned_for_begin(spec: ExperimentSpec, topology: Topology) -> tuple[NotModelled, ...]:
     """Return what a simulation models and the planner that placed its stages did not; () if it placed none."""
-    return links_that_change(topology) if any(variant.placement == AUTO for variant in spec.variants) else ()
+    if all(variant.placement != AUTO for variant in spec.variants):
+        return ()
+    return gathered([*links_that_change(topology), *_flows(spec)])
+
+
+def _flows(spec: ExperimentSpec) -> Iterator[NotModelled]:
+    """Yield each flow in the background, which no plan knows of."""
+    for flow in spec.background:
+        yield NotModelled("background", flow.kind, directions=((flow.source, flow.destination),))
 
 
 def drawn_times(spec: ExperimentSpec) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from results.records.background_columns import BACKGROUND, BackgroundSample
+from results.records.jobs.background_columns import BACKGROUND, BackgroundSample
 from results.records.run_store import Rows, TrialRecord, write_trial
 from results.records.schema import PrefillRequest
 from results.records.span_log import SpanLogHeader

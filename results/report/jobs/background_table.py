@@ -14,7 +14,7 @@ from results.reading.run import Run
 from results.reading.stored_trial import swept_values
 from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import measured_window, rows_of_trial
-from results.records.background_columns import BACKGROUND
+from results.records.jobs.background_columns import BACKGROUND
 from results.report.charts.drawing.link_rates import configured_rates
 from results.text.markdown_text import table_line
 from results.text.number_text import count_text, percent_text, rate_text

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from results.records.background_columns import BackgroundSample
+from results.records.jobs.background_columns import BackgroundSample
 from runner.emulation.ranks.rank_configs import SharedConfig
 from runner.emulation.ranks.start_gate import StartGate
 from runner.resolve.dilation import dilated_ns, undilated_ns

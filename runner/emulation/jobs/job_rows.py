@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from results.records.background_columns import BACKGROUND
+from results.records.jobs.background_columns import BACKGROUND
 from results.records.run_store import Rows
 from results.records.schema import LinkSample, TcpSample
 from results.records.trial_columns import TrialCounters

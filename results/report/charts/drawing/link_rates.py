@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from results.reading.links.link_documents import directed_links
-from results.records.background_columns import BACKGROUND
+from results.records.jobs.background_columns import BACKGROUND
 
 Numbers = npt.NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from results.records.background_columns import BackgroundSample
+from results.records.jobs.background_columns import BackgroundSample
 from results.records.schema import LinkSample
 from results.records.trial_tables import LINK_TABLE
 from runner.emulation.jobs import background_traffic as module

@@ -43,7 +43,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "workloads.transport",
     ),
     ("workloads.evaluation",),
-    ("workloads.compute", "workloads.chunk_transport"),
+    ("workloads.background", "workloads.compute", "workloads.chunk_transport"),
     ("workloads.inference", "workloads.baselines", "workloads.replica_synchronization"),
     ("workloads.collective", "workloads.prefill", "workloads.profiling"),
     ("workloads.serving",),

@@ -11,17 +11,22 @@ from pathlib import Path
 MET, BEGIN = "met", "begin"
 
 
+def report_at_gate(folder: Path) -> None:
+    """Report that this process is ready, without waiting for the others. Raise OSError."""
+    met = os.open(folder / MET, os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        os.write(met, b"\0")
+    finally:
+        os.close(met)
+
+
 def wait_at_gate(folder: Path) -> None:
     """Report that this rank is ready, and wait until all are, or until the runner has ended. Raise OSError."""
     # A rank that comes after the runner has opened the gate finds no writer. A blocking open would wait for one.
     begin = os.open(folder / BEGIN, os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(begin, True)
     try:
-        met = os.open(folder / MET, os.O_WRONLY | os.O_NONBLOCK)
-        try:
-            os.write(met, b"\0")
-        finally:
-            os.close(met)
+        report_at_gate(folder)
         while os.read(begin, 1):
             pass
     finally:

@@ -75,9 +75,17 @@ def csv_trace(text: str, file: str, source: str) -> ConditionTrace:
     Lines that begin with ``#`` and empty ones are skipped. Raise LocatedError, one line with file and line, for what
     is no trace. Cached, because every sweep point has the same trace.
     """
+    return trace_of_columns(text, file, source, COLUMNS)
+
+
+def trace_of_columns(text: str, file: str, source: str, parsers: Mapping[str, Callable[[str], Any]]) -> ConditionTrace:
+    """Return the trace in a CSV text that has columns of these names beside the time, each with what parses a cell.
+
+    The arguments and errors are otherwise those of ``csv_trace``. Not cached.
+    """
     lines = _lines(text)
     number, header = next(lines, (1, ""))
-    columns = _header(header, f"{file}:{number}")
+    columns = _header(header, f"{file}:{number}", parsers)
     check_rows(text, file)
     rows: list[TraceRow] = []
     known: dict[tuple[int, str], Any] = {}
@@ -95,7 +103,7 @@ def csv_trace(text: str, file: str, source: str) -> ConditionTrace:
                 at_ns = _time_ns(cell, where)
             elif cell and not cell.isspace():
                 if (position, cell) not in known:
-                    known[position, cell] = _value(column, cell, where)
+                    known[position, cell] = _value(parsers[column], column, cell, where)
                 values[column] = known[position, cell]
         if rows and at_ns <= rows[-1].at_ns:
             fault = "the same time as" if at_ns == rows[-1].at_ns else "before"
@@ -135,16 +143,16 @@ def _cells(line: str, where: str) -> list[str]:
         raise LocatedError(f"{where}: not CSV: {fault}") from None
 
 
-def _header(line: str, where: str) -> list[str]:
+def _header(line: str, where: str, parsers: Mapping[str, Callable[[str], Any]]) -> list[str]:
     columns = [cell.strip() for cell in _cells(line, where)]
-    known = f"known: {', '.join((TIME, *COLUMNS))}"
+    known = f"known: {', '.join((TIME, *parsers))}"
     if not line:
         raise LocatedError(f"{where}: empty: give a header, like t_s,rate, and a row for each change")
     if TIME not in columns:
         raise LocatedError(f"{where}: no column {TIME} in the header, {known}")
     for position, column in enumerate(columns):
-        if column != TIME and column not in COLUMNS:
-            raise LocatedError(f"{where}: no column {shown(column)}, {did_you_mean(column, list(COLUMNS), known)}")
+        if column != TIME and column not in parsers:
+            raise LocatedError(f"{where}: no column {shown(column)}, {did_you_mean(column, list(parsers), known)}")
         if column in columns[:position]:
             raise LocatedError(f"{where}: the column {column} is there twice, leave one of them out")
     if len(columns) == 1:
@@ -164,8 +172,8 @@ def _time_ns(cell: str, where: str) -> int:
     return at_ns
 
 
-def _value(column: str, cell: str, where: str) -> Any:
+def _value(parse: Callable[[str], Any], column: str, cell: str, where: str) -> Any:
     try:
-        return COLUMNS[column](cell)
+        return parse(cell)
     except ValueError as fault:
         raise LocatedError(f"{where}: {column}: {fault}") from None

@@ -7,6 +7,7 @@ from ground.shown_text import one_line
 from ground.units import format_duration
 from netem_profiles.traces.csv_trace import csv_trace
 from netem_profiles.traces.mahimahi_trace import mahimahi_trace
+from netem_profiles.traces.offered_trace import offered_trace
 from netem_profiles.traces.trace_text import checked_text, read_trace_text
 from testbed.network.links.over_time.condition_trace import ConditionTrace
 from testbed.network.links.over_time.course_spec import TraceSpec
@@ -37,6 +38,16 @@ def load_trace(spec: TraceSpec, text: str, texts: Mapping[str, str], directory: 
     if spec.mahimahi is not None:
         return mahimahi_trace(text, file, f"{spec.file} (Mahimahi, {format_duration(spec.window)})", spec.window)
     return csv_trace(text, file, spec.file)
+
+
+def load_offered_trace(path: str, texts: Mapping[str, str], directory: Path) -> tuple[str, ConditionTrace]:
+    """Return the text of what a flow offers over time, and its rates; ``path`` is as written.
+
+    Raise LocatedError, one line with file and line.
+    """
+    spec = TraceSpec(csv=path)
+    text = trace_text(spec, texts, directory)
+    return text, offered_trace(text, _file(spec, texts, directory), path)
 
 
 def _file(spec: TraceSpec, texts: Mapping[str, str], directory: Path) -> str:

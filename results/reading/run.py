@@ -12,11 +12,13 @@ from results.reading.run_documents import read_manifest, read_trials
 from results.reading.stored_trial import StoredTrial
 from results.reading.summaries.summary import summarize
 from results.records.documents import SIMULATE, TIMES_DRAWN
+from results.records.jobs.background_columns import BACKGROUND_SAMPLES
 from results.records.losses.loss_columns import LOSSES
 from results.records.schema import CALIBRATION, LINK_CHANGES, SPANS
 from results.records.table_files import coded_schema
 from results.records.trial_files import read_calibration, read_trial_table
 from results.records.trial_tables import (
+    BACKGROUND_TABLE,
     CHANGES_TABLE,
     GPU_TABLE,
     LINK_TABLE,
@@ -49,6 +51,7 @@ class Run:
     summary: pd.DataFrame
     link_changes: pd.DataFrame = field(default_factory=LINK_CHANGES.empty_table().to_pandas)
     losses: pd.DataFrame = field(default_factory=LOSSES.empty_table().to_pandas)
+    background_samples: pd.DataFrame = field(default_factory=BACKGROUND_SAMPLES.empty_table().to_pandas)
 
     @property
     def complete(self) -> bool:
@@ -90,14 +93,14 @@ def load_run(path: Path, *, coded: bool = False) -> Run:
         coded_schema(SPANS) if coded else SPANS,
         (read_trial_table(trial.folder, trial.id, SPANS_TABLE.file, coded=coded) for trial in in_folders),
     )
-    link_samples, tcp_samples, prefill_requests, gpu_samples, link_changes, losses = (
+    link_samples, tcp_samples, prefill_requests, gpu_samples, link_changes, losses, background = (
         _frame(table.columns, (read_trial_table(trial.folder, trial.id, table.file) for trial in in_folders))
-        for table in (LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE, CHANGES_TABLE, LOSSES_TABLE)
+        for table in (LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE, CHANGES_TABLE, LOSSES_TABLE, BACKGROUND_TABLE)
     )
     calibration = _frame(CALIBRATION, map(read_calibration, sorted(path.glob("calibration/*.parquet"))))
     summary = summarize(manifest, trials, spans, link_samples, calibration)
     samples = link_samples, tcp_samples, prefill_requests, gpu_samples
-    return Run(path, manifest, tuple(trials), spans, *samples, calibration, summary, link_changes, losses)
+    return Run(path, manifest, tuple(trials), spans, *samples, calibration, summary, link_changes, losses, background)
 
 
 def _frame(schema: pa.Schema, tables: Iterable[pa.Table]) -> pd.DataFrame:

@@ -79,7 +79,11 @@ SPANS_OF_VIRTUAL_STAGES = trial_schema(
 
 LINK_SAMPLES = trial_schema(
     ("time_ns", pa.int64(), "when the counters were read, since the trial's start"),
-    ("scope", pa.string(), "link: a directed pair of datacenters; node_pair: a directed pair of hosts"),
+    (
+        "scope",
+        pa.string(),
+        "link: a directed pair of datacenters; node_pair: a directed pair of hosts; background: one of a flow",
+    ),
     ("source", pa.string(), "datacenter or host that the traffic comes from"),
     ("destination", pa.string(), "datacenter or host that the traffic goes to"),
     ("wire_bytes", pa.int64(), "bytes sent with all headers, cumulative since the trial's start"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from results.records.jobs.background_columns import BACKGROUND_SAMPLES, BackgroundSample
 from results.records.losses.loss_columns import LOSSES, ReplicaLossRow
 from results.records.schema import (
     GPU_SAMPLES,
@@ -33,6 +34,7 @@ TCP_SAMPLES_FILE = "tcp_samples.parquet"
 PREFILL_REQUESTS_FILE = "prefill_requests.parquet"
 GPU_SAMPLES_FILE = "gpu_samples.parquet"
 LOSSES_FILE = "losses.parquet"
+BACKGROUND_SAMPLES_FILE = "background_samples.parquet"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +84,24 @@ GPU_TABLE = TrialTable(GPU_SAMPLES_FILE, "NVML samples of the GPUs, only if conf
 CHANGES_TABLE = TrialTable(LINK_CHANGES_FILE, "when links changed, only if any was to change", LINK_CHANGES, LinkChange)
 LOSSES_TABLE = TrialTable(LOSSES_FILE, "the losses of each replica, only if torch trained", LOSSES, ReplicaLossRow)
 
+BACKGROUND_TABLE = TrialTable(
+    BACKGROUND_SAMPLES_FILE,
+    "what flows in the background carried, only if there were any",
+    BACKGROUND_SAMPLES,
+    BackgroundSample,
+)
+
 TRIAL_TABLES = {
     table.file: table
-    for table in (SPANS_TABLE, LINK_TABLE, TCP_TABLE, PREFILL_TABLE, GPU_TABLE, CHANGES_TABLE, LOSSES_TABLE)
+    for table in (
+        SPANS_TABLE,
+        LINK_TABLE,
+        TCP_TABLE,
+        PREFILL_TABLE,
+        GPU_TABLE,
+        CHANGES_TABLE,
+        LOSSES_TABLE,
+        BACKGROUND_TABLE,
+    )
 }
 """The tables by file."""

@@ -21,6 +21,7 @@ from results.report.charts.paper import draw_figures, save_figures
 from results.report.chosen_trials import chosen_trials
 from results.report.device_table import DeviceTable, device_table
 from results.report.fault_table import fault_table, fault_warnings
+from results.report.jobs.background_table import BackgroundTable, background_table
 from results.report.jobs.job_table import JobTable, job_table
 from results.report.losses.loss_section import loss_section
 from results.report.losses.loss_series import loss_series
@@ -59,6 +60,7 @@ class _Section:
     faults: PlanTable | None
     plans: PlanTable | None
     jobs: JobTable | None
+    background: BackgroundTable | None
     devices: DeviceTable | None
     calibration: CalibrationTable | None
     links_reading: str
@@ -199,6 +201,7 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         faults=fault_table(run),
         plans=plan_table(plans),
         jobs=job_table(run),
+        background=background_table(run),
         devices=device_table(run),
         calibration=calibration_table(run),
         links_reading=links_reading(run),

@@ -12,6 +12,7 @@ from results.reading.run import Run
 from results.reading.run_labels import run_labels
 from results.reading.summaries.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
 from results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
+from results.report.jobs.background_table import background_records, background_rows, background_table
 from results.report.jobs.job_table import job_records, job_rows, job_table
 from results.report.losses.loss_series import LossSeries, loss_series
 from results.report.losses.loss_table import final_figures, loss_records, loss_table
@@ -44,18 +45,24 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
     - csv: one row per run, sweep point and variant. Swept values come first; figures are exact, with their unit in the
       column's name. A text that a spreadsheet would take for a formula gets an apostrophe before it.
     - json: the same rows, the outcomes of the requests, the impact of prefill on training, the jobs that ran at once,
-      what was learnt, the calibration, and the differences between the manifests.
-    - md: the main table and, if there was any such, the tables about losses, prefill and jobs that ran at once.
+      what was learnt, what was in the background, the calibration, and the differences between the manifests.
+    - md: the main table and, if there was any such, the tables about losses, prefill, jobs that ran at once, and
+      background.
     """
     labels = run_labels(runs)
     rows = [row for run, label in zip(runs, labels, strict=True) for row in headline(run, label)]
     prefill, impacts = prefill_of(dict(zip(labels, runs, strict=True)))
     losses = loss_series(dict(zip(labels, runs, strict=True)), clocks)
     if form == "md":
-        jobs = [table for run, label in zip(runs, labels, strict=True) if (table := job_table(run, label))]
+        shared = [
+            table.markdown
+            for run, label in zip(runs, labels, strict=True)
+            for table in (job_table(run, label), background_table(run, label))
+            if table is not None
+        ]
         learnt = loss_table(losses)
         tables = _markdown(rows) + ("" if learnt is None else learnt.markdown)
-        return tables + prefill_markdown(prefill, impacts) + "".join(table.markdown for table in jobs)
+        return tables + prefill_markdown(prefill, impacts) + "".join(shared)
     shares = [each for run, label in zip(runs, labels, strict=True) for each in gpu_time_shares(run, label)]
     records = _records(rows, shares, prefill, losses)
     if form == "csv":
@@ -65,6 +72,8 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
         more["jobs"] = job_records(of_jobs)
     if losses:
         more["losses"] = loss_records(losses)
+    if flows := [row for run, label in zip(runs, labels, strict=True) for row in background_rows(run, label)]:
+        more["background"] = background_records(flows)
     return _json(runs, labels, records, more)
 
 

@@ -14,6 +14,7 @@ from results.records.schema import CalibrationRow
 from results.records.trial_id import TrialId
 from runner.emulation.faults.fault_lines import fault_lines
 from runner.emulation.faults.unplanned import ended_unplanned, failed_record
+from runner.emulation.jobs.background_traffic import use_tcp_of_flows
 from runner.emulation.jobs.training_at_once import use_tcp_of_jobs
 from runner.emulation.small_transfers import bursts_of, path_text, small_transfers
 from runner.emulation.trial import TrialSpec, run_trial
@@ -90,6 +91,7 @@ def _record(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[], N
     """Run a trial. If it fails and others are to run, return a record that says so, in place of the error."""
     try:
         use_tcp_of_jobs(testbed, trial.variant)
+        use_tcp_of_flows(testbed, trial.point.background)
         return run_trial(testbed, trial, meanwhile)
     except (TrialError, SubstrateError, MeasurementError, OSError) as failure:
         if not trial.keeps_going:

@@ -22,6 +22,10 @@ def check_relay(points: Sequence[SweepPoint], substrate: str) -> None:
             raise InputError(
                 f"--substrate relay: fail: hosts of a relay have no interface to lose: leave it out, {_ELSEWHERE}"
             )
+        if point.background:
+            raise InputError(
+                f"--substrate relay: background: a relay carries connections of ranks only: leave it out, {_ELSEWHERE}"
+            )
         for variant in point.variants:
             _check_variant(variant)
 

@@ -8,12 +8,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results.records.run_store import TrialRecord
+from results.records.run_store import Rows, TrialRecord
 from results.records.span_log import SpanLogContents, read_span_log
 from results.records.trial_id import TrialId
-from results.records.trial_tables import CHANGES_TABLE, LOSSES_TABLE, PREFILL_TABLE
+from results.records.trial_tables import (
+    BACKGROUND_TABLE,
+    CHANGES_TABLE,
+    LOSSES_TABLE,
+    PREFILL_TABLE,
+    TrialTable,
+)
 from runner.emulation.faults.faulted_training import FaultedTraining, train_through_faults
 from runner.emulation.gpu_provisioning import resolved_device
+from runner.emulation.jobs.background_traffic import background_traffic
 from runner.emulation.jobs.job_rows import rows_of_job
 from runner.emulation.jobs.training_at_once import train_at_once
 from runner.emulation.learning.held_out_evaluation import held_out_losses
@@ -28,16 +35,16 @@ from runner.emulation.serving.prefill_measurement import measured_profile
 from runner.emulation.serving.serving_configs import configure_serving
 from runner.emulation.serving.serving_outcome import gather
 from runner.emulation.serving.serving_processes import serving
-from runner.emulation.telemetry.link_changes import LinkChanges, link_changes
+from runner.emulation.telemetry.link_changes import link_changes
 from runner.emulation.telemetry.samplers import SAMPLERS
-from runner.emulation.telemetry.sampling import sampling
+from runner.emulation.telemetry.sampling import Samples, sampling
 from runner.emulation.time_line import on_one_time_line
 from runner.resolve.dilation import undilated_span
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.prefill.prefill_forecast import planned_bubbles
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
-from runner.runs.recorded.beside_record import beside_facts
+from runner.runs.recorded.beside_record import background_facts, beside_facts
 from runner.runs.recorded.bound_record import bound_facts
 from runner.runs.recorded.plan_record import plan_facts
 from runner.runs.recorded.synchronization_record import synchronization_facts
@@ -127,10 +134,16 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             sampling(SAMPLERS, testbed, setting.epoch_ns, trial.dilation) as samples,
             serving(testbed, () if serves is None else serves.processes, folder) as faults,
             link_changes(testbed, point.topology, setting.epoch_ns, trial.dilation) as changes,
+            background_traffic(testbed, point.background, setting) as traffic,
         ):
+
+            def begin() -> None:
+                changes.begin()
+                traffic.begin()
+
             gpus = None if serves is None else serves.gpus
             faulted, printed, while_all_ran_ns = _trained(
-                testbed, trial, setting, gpus, changes=changes, meanwhile=meanwhile
+                testbed, trial, setting, gpus, begin=begin, meanwhile=meanwhile
             )
             if printed is not None:
                 samples.measured_ns = printed.measured_ns
@@ -159,10 +172,11 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
         trial.id,
         logs,
         {
-            **(rows_of_job(samples.tables, _hosts(variant), point.topology) if variant.beside else samples.tables),
+            **_own_rows(samples, point, variant),
             PREFILL_TABLE: () if prefill is None else prefill.requests,
             **({CHANGES_TABLE: changes.rows} if changes.rows else {}),
             LOSSES_TABLE: losses,
+            **({BACKGROUND_TABLE: traffic.rows} if traffic.rows else {}),
         },
         {
             "warmup_iterations": point.spec.training.warmup,
@@ -183,6 +197,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             **variation_facts(variant),
             **beside_facts(variant, while_all_ran_ns),
             **learning_facts(point, variant, losses),
+            **background_facts(point.background),
             **({"devices": devices} if (devices := device_facts(logs)) else {}),
             # In virtual time nobody samples it.
             "machine_load": None,
@@ -214,11 +229,11 @@ def _trained(
     setting: SharedConfig,
     serving_gpus: Mapping[int, GpuServingConfig] | None,
     *,
-    changes: LinkChanges,
+    begin: Callable[[], None],
     meanwhile: Callable[[], None],
 ) -> _Trained:
-    """Train: beside other jobs, through faults, or undisturbed."""
-    point, variant, begin = trial.point, trial.variant, changes.begin
+    """Train: beside other jobs, through faults, or undisturbed. ``begin`` is called when training begins."""
+    point, variant = trial.point, trial.variant
     if variant.beside:
         until_ns = train_at_once(testbed, point, variant, setting, begin=begin, meanwhile=meanwhile)
         return _Trained(while_all_ran_ns=until_ns)
@@ -226,7 +241,7 @@ def _trained(
         return _Trained(
             train_through_faults(testbed, point, trial.id, setting, meanwhile, begin=begin, unplanned=trial.keeps_going)
         )
-    return _Trained(printed=_train(testbed, trial, setting, serving_gpus, changes=changes, meanwhile=meanwhile))
+    return _Trained(printed=_train(testbed, trial, setting, serving_gpus, begin=begin, meanwhile=meanwhile))
 
 
 def _train(
@@ -235,20 +250,20 @@ def _train(
     setting: SharedConfig,
     serving_gpus: Mapping[int, GpuServingConfig] | None,
     *,
-    changes: LinkChanges,
+    begin: Callable[[], None],
     meanwhile: Callable[[], None],
 ) -> ProgramOutcome | None:
     """Run what trains until all of it has ended well. Return what a user's program left, None for ranks of ours.
 
-    Links change from the moment when ranks of ours begin together, or when other processes are started.
+    ``begin`` is called at the moment when ranks of ours begin together, or when other processes are started.
     """
     point, variant, folder = trial.point, trial.variant, setting.folder
     if variant.program is not None:
         return run_program(
-            testbed, variant, variant.program, setting, failed=trial.failed, begin=changes.begin, meanwhile=meanwhile
+            testbed, variant, variant.program, setting, failed=trial.failed, begin=begin, meanwhile=meanwhile
         )
     if variant.is_baseline:
-        changes.begin()
+        begin()
         run_ranks(testbed, BASELINE_RANK, configure_baseline(point, variant, setting), folder, meanwhile)
         return None
     program, plans = (
@@ -256,13 +271,17 @@ def _train(
         if variant.trace is None
         else (TRACE_RANK, configure_trace(point, variant, variant.trace, setting))
     )
-    with start_gate(testbed, setting.start_gate, [plan.host for plan in plans], begin=changes.begin) as gate:
+    with start_gate(testbed, setting.start_gate, [plan.host for plan in plans], begin=begin) as gate:
         run_ranks(testbed, program, plans, folder, meanwhile, gate=gate)
     return None
 
 
-def _hosts(variant: ResolvedVariant) -> set[str]:
-    return {place.host.name for place in variant.placement.places}
+def _own_rows(samples: Samples, point: SweepPoint, variant: ResolvedVariant) -> Mapping[TrialTable, Rows]:
+    """Return the samples of the variant's own connections and node pairs, and of what ran in the background."""
+    if not (variant.beside or point.background):
+        return samples.tables
+    hosts = {place.host.name for place in variant.placement.places}
+    return rows_of_job(samples.tables, hosts, point.topology, [flow.hosts for flow in point.background])
 
 
 def _keep_gradients(setting: SharedConfig, ranks: Iterable[int], folder: Path) -> None:

@@ -14,6 +14,7 @@ from ground.shown_text import shown
 from ground.strict_model import StrictModel
 from runner.experiment.compute_spec import TRACE_SCHEDULE, WRITTEN_COSTS, ComputeSpec
 from runner.experiment.faults.fault_spec import MAX_CHECKPOINT_EVERY, MAX_FAULTS, FaultSpec, Recovery
+from runner.experiment.jobs.background_spec import BackgroundSpec, check_background
 from runner.experiment.jobs.job_check import check_jobs
 from runner.experiment.jobs.job_spec import JobSpec
 from runner.experiment.model_spec import DEFAULT_MODEL, WrittenModel
@@ -86,6 +87,11 @@ class ExperimentSpec(StrictModel):
                 {"name": "other", "hosts": {"east": 1, "west": 1}, "variants": ["1f1b"]},
             ]
         ],
+    )
+    background: tuple[BackgroundSpec, ...] = Field(
+        default=(),
+        description="Traffic on the WAN that trains nothing, while training runs. Default: none.",
+        examples=[[{"name": "backup", "from": "east", "to": "west", "connections": 4}]],
     )
     prefill: PrefillSpec | None = Field(
         default=None,
@@ -211,6 +217,12 @@ class ExperimentSpec(StrictModel):
             check_jobs(self.jobs, self.variants, prefills=self.prefill is not None, fails=bool(self.fail))
         return self
 
+    @model_validator(mode="after")
+    def _background_runs_beside_ranks(self) -> "ExperimentSpec":
+        if self.background:
+            check_background(self.background, {"prefill": self.prefill is not None, "fail": bool(self.fail)})
+        return self
+
     @field_validator("fail")
     @classmethod
     def _few_faults(cls, faults: tuple[FaultSpec, ...]) -> tuple[FaultSpec, ...]:
@@ -234,8 +246,8 @@ class ExperimentSpec(StrictModel):
 
         Reading the document gives an equal experiment. Links keep only the fields that were written, because the
         others follow ``wan``, which a sweep may change. Values that are derived from others (a backward of twice the
-        forward) stay null for the same reason. Without ``scale``, ``jobs``, ``traces``, faults or changes of links
-        there are no such keys: hashes stay the same.
+        forward) stay null for the same reason. Without ``scale``, ``jobs``, ``background``, ``traces``, faults or
+        changes of links there are no such keys: hashes stay the same.
         """
         document = self.model_dump(mode="json")
         document["topology"]["links"] = [
@@ -247,8 +259,9 @@ class ExperimentSpec(StrictModel):
             del document["topology"]["scale"]
         if not self.jobs:
             del document["jobs"]
-        if not self.traces:
-            del document["traces"]
+        for name in ("traces", "background"):
+            if not getattr(self, name):
+                del document[name]
         for name in ("fail", "recovery", "checkpoint_every"):
             if getattr(self, name) == type(self).model_fields[name].default:
                 del document[name]

@@ -7,17 +7,18 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ground.nearest_name import did_you_mean
 from ground.shown_text import one_line, shortened, shown
 from ground.strict_model import InputError, parse_model, prefixed
 from ground.yaml_document import read_document
 from netem_profiles.preset import load_preset
-from netem_profiles.traces.load_trace import load_trace, named_traces, trace_text
+from netem_profiles.traces.load_trace import load_offered_trace, load_trace, named_traces, trace_text
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.field_path import override_source, with_override, with_value
 from runner.experiment.sweep import combinations, swept_paths, value_text
 from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.links.over_time.condition_trace import ConditionTrace
-from testbed.network.topology import Topology, resolve_topology
+from testbed.network.topology import Topology, resolve_topology, with_flow_hosts
 from testbed.network.topology_spec import TopologySpec
 
 
@@ -26,7 +27,7 @@ class SweepPointSpec:
     """One combination of swept values and its network.
 
     ``values`` holds the swept values as text by path. ``source`` starts error messages. ``traces`` has the text of each
-    trace that a link names, by its path as written.
+    trace that a link or a flow in the background names, by its path as written; ``offered`` has the rates of flows.
     """
 
     index: int
@@ -35,6 +36,7 @@ class SweepPointSpec:
     topology: Topology
     source: str
     traces: Mapping[str, str] = field(default_factory=dict)
+    offered: Mapping[str, ConditionTrace] = field(default_factory=dict)
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Mapping[str, Any], str]:
@@ -97,7 +99,12 @@ def sweep_point_specs(
             raise InputError(f"{source}: sweep: {_same_values(earlier, texts)}")
         with prefixed(f"{here}: "):
             topology, traces = _resolve_wan(own, directory)
-        yield SweepPointSpec(index, texts, own, topology, here, traces)
+            topology = _with_background(own, topology)
+            offered = {}
+            for flow in own.background:
+                if flow.trace is not None:
+                    traces[flow.trace], offered[flow.trace] = load_offered_trace(flow.trace, own.traces, directory)
+        yield SweepPointSpec(index, texts, own, topology, here, traces, offered)
 
 
 def _same_values(earlier: Mapping[str, str], texts: Mapping[str, str]) -> str:
@@ -130,6 +137,17 @@ def _resolve_wan(experiment: ExperimentSpec, directory: Path) -> tuple[Topology,
         traces[each.key] = load_trace(each, texts[each.file], experiment.traces, directory)
     preset = _profile(spec, names, directory)
     return resolve_topology(spec, preset, traces, experiment.seed), texts
+
+
+def _with_background(experiment: ExperimentSpec, topology: Topology) -> Topology:
+    """Return the network with the hosts of flows in the background. Raise InputError for an unknown datacenter."""
+    known = [datacenter.name for datacenter in topology.datacenters]
+    for position, flow in enumerate(experiment.background):
+        for name, end in (("from", flow.source), ("to", flow.destination)):
+            if end not in known:
+                remedy = did_you_mean(end, known, f"there are {', '.join(known)}")
+                raise InputError(f"background.{position}.{name}: no datacenter {shown(end)}, {remedy}")
+    return with_flow_hosts(topology, [(flow.source, flow.destination) for flow in experiment.background])
 
 
 def _profile(

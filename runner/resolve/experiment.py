@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +17,8 @@ from runner.resolve.checks.changing_links import check_changes, check_changing_l
 from runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from runner.resolve.demand import NetworkDemand, network_demand
 from runner.resolve.faults.fault_resolution import FaultPlan, resolve_faults
+from runner.resolve.jobs.background_flow import BackgroundFlow
+from runner.resolve.jobs.background_resolution import resolve_background
 from runner.resolve.learning.evaluation_check import check_learning
 from runner.resolve.learning.learnt_text import resolve_text
 from runner.resolve.packets.packet_draws import draws_packets
@@ -68,10 +70,19 @@ class SweepPoint:
         return self.spec.compute.backend.real_time or any(variant.program is not None for variant in self.variants)
 
     @property
+    def background(self) -> tuple[BackgroundFlow, ...]:
+        """The traffic that shares the WAN with each trial, and trains nothing."""
+        return self.variants[0].background
+
+    @property
     def demand(self) -> NetworkDemand:
-        """The largest demand on the network of any variant, with those that run beside it."""
+        """The largest demand on the network of any variant, with those that run beside it and the background."""
         at_once = [(variant, *variant.beside) for variant in self.variants]
-        demands = [network_demand(self.topology, [pair for each in group for pair in each.pairs]) for group in at_once]
+        flows = [flow.ends for flow in self.background]
+        demands = [
+            network_demand(self.topology, [*(pair for each in group for pair in each.pairs), *flows])
+            for group in at_once
+        ]
         return max(demands, key=lambda demand: demand.total_bps)
 
     @property
@@ -244,6 +255,9 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
     variants = resolve_variants(spec, point.topology, directory, choose, point.values)
     check_engine(spec, point.topology, variants)
     check_learning(spec, variants)
+    faults = resolve_faults(point, variants, directory, choose)
+    if trains and (background := resolve_background(point, variants)):
+        variants = tuple(replace(variant, background=background) for variant in variants)
     return SweepPoint(
         point.index,
         point.values,
@@ -252,5 +266,5 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
         variants,
         resolve_text(spec, directory),
         profile_conditions(spec, directory),
-        resolve_faults(point, variants, directory, choose),
+        faults,
     )

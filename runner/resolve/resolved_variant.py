@@ -11,6 +11,7 @@ from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
 from runner.resolve.dilation import dilated_ns
+from runner.resolve.jobs.background_flow import BackgroundFlow
 from runner.resolve.placement import Pair, Placement, StagePlace, ring_order
 from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.resolve.replicas.replica_times import ReplicaTimes
@@ -60,7 +61,8 @@ class ResolvedVariant:
     order of the jobs; ``job`` is the own one's name, None without jobs, and ``turn`` its position among all of them,
     and ``alone`` what it is called where it runs alone, "" where it does. ``synchronization`` says when replicas
     exchange pseudo-gradients, None where they sum gradients in every iteration. With it, ``spec`` and ``schedule`` are
-    those within each replica, no gradient is all-reduced, and ``parameters`` are those of each stage.
+    those within each replica, no gradient is all-reduced, and ``parameters`` are those of each stage. ``background`` is the
+    traffic that shares the WAN with it, and trains nothing.
     """
 
     spec: VariantSpec
@@ -88,6 +90,7 @@ class ResolvedVariant:
     alone: str = ""
     synchronization: Synchronization | None = None
     parameters: tuple[int, ...] = ()
+    background: tuple[BackgroundFlow, ...] = ()
 
     @property
     def name(self) -> str:

@@ -100,7 +100,18 @@ def simulated_without(
 
     ``names`` limits the variants; links are always included.
     """
-    return gathered([*links_without(topology), *_of_variants(spec, topology, names)])
+    return gathered([*links_without(topology), *_of_background(spec, topology), *_of_variants(spec, topology, names)])
+
+
+def _of_background(spec: ExperimentSpec, topology: Topology) -> Iterator[NotModelled]:
+    """Yield what is not modelled of flows in the background, with the direction of each."""
+    for flow in spec.background:
+        ends = flow.source, flow.destination
+        drawn = is_impaired(topology, *ends)
+        if flow.protocol == "udp" and drawn:
+            yield NotModelled("background.protocol", "udp over links with loss or jitter", directions=(ends,))
+        if flow.protocol == "tcp" and flow.congestion not in (CONGESTION if drawn else MODELLED_CONGESTION_CONTROLS):
+            yield NotModelled("background.congestion", flow.congestion, directions=(ends,))
 
 
 def plan_without(
@@ -176,12 +187,20 @@ def planned_without(spec: ExperimentSpec, topology: Topology) -> tuple[NotModell
     if not planned:
         return ()
     drawn = [NotModelled(*drawn_times(spec), variants=tuple(planned))] if spec.compute.varies else []
-    return gathered([*plan_without(spec, topology, planned), *drawn, *links_that_change(topology)])
+    return gathered([*plan_without(spec, topology, planned), *drawn, *links_that_change(topology), *_flows(spec)])
 
 
 def planned_for_begin(spec: ExperimentSpec, topology: Topology) -> tuple[NotModelled, ...]:
     """Return what a simulation models and the planner that placed its stages did not; () if it placed none."""
-    return links_that_change(topology) if any(variant.placement == AUTO for variant in spec.variants) else ()
+    if all(variant.placement != AUTO for variant in spec.variants):
+        return ()
+    return gathered([*links_that_change(topology), *_flows(spec)])
+
+
+def _flows(spec: ExperimentSpec) -> Iterator[NotModelled]:
+    """Yield each flow in the background, which no plan knows of."""
+    for flow in spec.background:
+        yield NotModelled("background", flow.kind, directions=((flow.source, flow.destination),))
 
 
 def drawn_times(spec: ExperimentSpec) -> tuple[str, str]:
@@ -213,6 +232,8 @@ def left_out_of_plan(points: Sequence[SweepPointSpec]) -> Iterator[str]:
         yield "a plan is of training alone: prefill has no part in it"
     if any(point.spec.fail for point in points):
         yield "a plan is of training that nothing disturbs: fail has no part in it"
+    if any(point.spec.background for point in points):
+        yield "a plan is of training that has the WAN for itself: background has no part in it"
     if any(point.spec.compute.varies for point in points):
         yield "a plan takes compute times as they usually are: none is drawn"
     if any(point.topology.changes for point in points):

@@ -66,4 +66,4 @@ def _left_out(experiment: Experiment) -> Iterator[str]:
     if without := not_modelled_text(each for point in points for each in simulated_without(point.spec, point.topology)):
         yield f"not modelled, or beyond what was validated: {without}"
     if any(planned_for_begin(point.spec, point.topology) for point in points):
-        yield "placement auto: the planner takes links as they are when training begins"
+        yield "placement auto: the planner takes links as they are when training begins, without background"

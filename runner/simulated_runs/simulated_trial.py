@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from results.records.jobs.background_columns import BACKGROUND, BackgroundSample
 from results.records.run_store import Rows, TrialRecord, write_trial
 from results.records.schema import PrefillRequest
 from results.records.span_log import SpanLogHeader
 from results.records.trial_columns import TrialCounters, TrialSpans
 from results.records.trial_id import TrialId
-from results.records.trial_tables import CHANGES_TABLE, LINK_TABLE, PREFILL_TABLE, TrialTable
+from results.records.trial_tables import BACKGROUND_TABLE, CHANGES_TABLE, LINK_TABLE, PREFILL_TABLE, TrialTable
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.packets.packet_draws import draws_packets
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
 from runner.runs.faults import TrialError
-from runner.runs.recorded.beside_record import beside_facts
+from runner.runs.recorded.beside_record import background_facts, beside_facts
 from runner.runs.recorded.bound_record import bound_facts
 from runner.runs.recorded.plan_record import plan_facts
 from runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
@@ -108,6 +109,8 @@ def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:
     }
     if trial.topology.changes:
         tables[CHANGES_TABLE] = link_changes(trial.topology, int(simulation.spans.end_ns.max(initial=0)))
+    if simulation.background:
+        tables[BACKGROUND_TABLE] = background_samples(simulation)
     return TrialRecord(
         trial.id,
         TrialSpans(owners, simulation.spans),
@@ -127,6 +130,7 @@ def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:
             "torch_times_of_profile": trial.planning_profile,
             **variation_facts(variant, draws_packets=draws_packets(trial.topology, variant.transport)),
             **beside_facts(variant, simulation.while_all_ran_ns),
+            **background_facts(variant.background),
             "losses": [],
             **facts,
         },
@@ -162,6 +166,7 @@ def _pool_owners(variant: ResolvedVariant, first: int) -> list[SpanLogHeader]:
 def link_counters(topology: Topology, simulation: Simulation) -> TrialCounters:
     """Return the counters of every directed WAN link, and of every directed node pair that something crossed.
 
+    Links count what training sent; flows in the background have lines of their own.
     They are read at the start, every 100 ms, and at the end; of a long trial, or one of many node pairs, at as many
     evenly spaced times as make ``MAX_SAMPLES``, and ``MAX_SAMPLE_ROWS`` in all.
     """
@@ -169,22 +174,38 @@ def link_counters(topology: Topology, simulation: Simulation) -> TrialCounters:
     crossed = [traffic for traffic in simulation.traffic if traffic.sent_by(np.array([traffic.last_ns]))[0] > 0]
     links = [ends for link in topology.wan for ends, _ in link.directions]
     last = [int(simulation.spans.end_ns.max(initial=0)), *(traffic.last_ns for traffic in crossed)]
-    times_ns = _sample_times_ns(max(last), len(links) + len(crossed)) if links else np.zeros(0, np.int64)
+    flows = [flow.sent for flow in simulation.background]
+    times_ns = _sample_times_ns(max(last), len(links) + len(crossed) + len(flows)) if links else np.zeros(0, np.int64)
     on_link: dict[tuple[str, str], npt.NDArray[np.int64]] = defaultdict(lambda: np.zeros(len(times_ns), np.int64))
     pairs = []
     for traffic in crossed:
         sent = np.rint(traffic.sent_by(times_ns)).astype(np.int64)
         pairs.append(sent)
         on_link[home[traffic.source], home[traffic.destination]] += sent
-    counts = [*(on_link[link] for link in links), *pairs]
+    of_flows = [np.rint(flow.sent_by(times_ns)).astype(np.int64) for flow in flows]
+    counts = [*(on_link[link] for link in links), *pairs, *of_flows]
     return TrialCounters(
         times_ns,
         [
             *(("link", *link) for link in links),
             *(("node_pair", traffic.source, traffic.destination) for traffic in crossed),
+            *((BACKGROUND, flow.source, flow.destination) for flow in flows),
         ],
         np.array(counts, np.int64).reshape(len(counts), len(times_ns)),
     )
+
+
+def background_samples(simulation: Simulation) -> list[BackgroundSample]:
+    """Return what each flow in the background had carried at the start, every 100 ms, and at the end."""
+    end_ns = int(simulation.spans.end_ns.max(initial=0))
+    times_ns = _sample_times_ns(end_ns, len(simulation.background))
+    return [
+        BackgroundSample(time_ns, flow.name, 0, flow.sent.source, flow.sent.destination, received)
+        for flow in simulation.background
+        for time_ns, received in zip(
+            times_ns.tolist(), np.rint(flow.received.sent_by(times_ns)).astype(np.int64).tolist(), strict=True
+        )
+    ]
 
 
 def _sample_times_ns(end_ns: int, lines: int) -> npt.NDArray[np.int64]:

@@ -60,6 +60,15 @@ class WanTraffic:
 
 
 @dataclass(frozen=True)
+class FlowTraffic:
+    """What the flow of that name in the background has sent, and the payload of it that has been received."""
+
+    name: str
+    sent: WanTraffic
+    received: WanTraffic
+
+
+@dataclass(frozen=True)
 class SimulatedPrefill:
     """The prefill that ran beside training.
 
@@ -84,7 +93,8 @@ class Simulation:
     numbered after the training ranks. ``connections`` has the number of TCP connections of each pair of hosts, the host
     of the lower rank first, as in an emulated trial. Where ``parts`` is more than 1, ``spans`` has only the first of so
     many equal parts, whose ranks are the lowest; everything else is of all parts. ``while_all_ran_ns`` is when the
-    first of several jobs had done its last iteration, None of a single one.
+    first of several jobs had done its last iteration, None of a single one. ``traffic`` is training's alone;
+    ``background`` has that of flows that train nothing.
     """
 
     spans: SpanColumns
@@ -93,6 +103,7 @@ class Simulation:
     prefill: SimulatedPrefill | None = None
     parts: int = 1
     while_all_ran_ns: int | None = None
+    background: tuple[FlowTraffic, ...] = ()
 
     @cached_property
     def windows_ns(self) -> list[tuple[int, int]]:

@@ -20,6 +20,7 @@ from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.equal_parts import equal_parts
 from runner.simulator.event_queue import EventQueue
+from runner.simulator.network.background import BackgroundTraffic
 from runner.simulator.network.network import Ends, Network
 from runner.simulator.network.transfers import OwnTransfers, SharedTransfers
 from runner.simulator.network.wan_traffic import Crossing, wan_traffic
@@ -74,7 +75,7 @@ def simulate_variant(
         network = Network(topology, connections, variant, effects, 1, dilation)
         return _simulate_trace(network, variant.trace, iterations, pulse)
     drawn = effects.impairments and draws_packets(topology, variant.transport)
-    alone = variant.service is None and not variant.beside and not drawn
+    alone = variant.service is None and not variant.beside and not variant.background and not drawn
     parts = equal_parts(variant) if symmetry and alone else 1
     if variant.beside:
         return _simulate_at_once(topology, variant, iterations, effects, dilation=dilation, pulse=pulse)
@@ -82,7 +83,7 @@ def simulate_variant(
     connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
     network = Network(topology, connections, variant, effects, parts, dilation)
     boundary_ends = _boundary_ends(variant, pipelines)
-    apart = rings_apart(network, boundary_ends.values())
+    apart = rings_apart(network, boundary_ends.values()) if not variant.background else frozenset[int]()
     train = partial(_trained, network, boundary_ends, pipelines, iterations, pulse=pulse)
     trained = train(apart)
     if trained.met:
@@ -96,7 +97,8 @@ def simulate_variant(
     if trained.prefill is not None:
         spans = _with_prefill(spans, np.frombuffer(trained.prefill.rows, np.int64).reshape(-1, 9))
     traffic = wan_traffic(variant, trained.crossed, parts)
-    return Simulation(spans, traffic, connections, trained.prefill, parts // represented)
+    flows = trained.background.flows()
+    return Simulation(spans, traffic, connections, trained.prefill, parts // represented, background=flows)
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class _Trained:
     crossed: Sequence[Crossing]
     prefill: SimulatedPrefill | None
     met: frozenset[int]
+    background: BackgroundTraffic
 
 
 def _trained(
@@ -123,8 +126,10 @@ def _trained(
     of_stages = star_ends(network) if variant.is_star else ring_ends(network)
     of_rings = [pair for stage, ends in of_stages.items() if stage not in apart for pair in ends]
     # Several boundaries between virtual stages may have the same two places, whose transfers share a channel.
-    wanted = dict.fromkeys([*boundary_ends.values(), *of_rings])
-    channels = network.channels(wanted, events, watched_hosts(network, apart))
+    background = BackgroundTraffic(variant.background, network, events)
+    wanted = dict.fromkeys([*boundary_ends.values(), *of_rings, *background.networks])
+    sharing = replace(network, beside=background.by_host) if background.networks else network
+    channels = sharing.channels(wanted, events, watched_hosts(network, apart))
     boundaries = _Boundaries(network, boundary_ends, channels, events)
     sums = partial(Stars, iterations=iterations) if variant.is_star else partial(Rings, apart=apart)
     rings: Rings | Stars = sums(network, channels, events)
@@ -141,11 +146,12 @@ def _trained(
         sharing=service,
         pulse=pulse,
     )
+    background.begin(channels, [training.rows])
     _run(training, events)
     prefill = None if service is None else service.end(events.now_ns)
     crossed = [*boundaries.crossed(), *rings.crossed()]
     met = rings_met(network, rings, channels) if isinstance(rings, Rings) else frozenset()
-    return _Trained(training.rows.numbers, crossed, prefill, met)
+    return _Trained(training.rows.numbers, crossed, prefill, met, background)
 
 
 def _simulate_at_once(
@@ -166,6 +172,7 @@ def _simulate_at_once(
         connections = count_connections(topology, each.pairs, each.transport, each.clock)
         own_effects = effects if each is variant else effects_of(each.transport)
         networks.append(Network(topology, connections, each, own_effects, 1, dilation))
+    background = BackgroundTraffic(variant.background, networks[0], events)
     by_host = {place.host.name: network for network in networks for place in network.variant.placement.places}
     every = [range(network.variant.pipelines) for network in networks]
     boundary_ends = [
@@ -176,7 +183,8 @@ def _simulate_at_once(
         for network, ends in zip(networks, boundary_ends, strict=True)
         for pair in [*ends.values(), *(pair for of_ring in ring_ends(network).values() for pair in of_ring)]
     ]
-    channels = replace(networks[0], beside=by_host).channels(dict.fromkeys(wanted), events)
+    sharing = replace(networks[0], beside={**by_host, **background.by_host})
+    channels = sharing.channels(dict.fromkeys([*wanted, *background.networks]), events)
     trainings, crossed = [], []
     for network, pipelines, ends in zip(networks, every, boundary_ends, strict=True):
         boundaries = _Boundaries(network, ends, channels, events)
@@ -194,6 +202,7 @@ def _simulate_at_once(
             )
         )
         crossed.append((boundaries, rings))
+    background.begin(channels, [training.rows for training in trainings])
     first, *others = trainings
     _run(first, events, others)
     spans = [
@@ -205,7 +214,7 @@ def _simulate_at_once(
         own = numbers.decoded(own)
     traffic = wan_traffic(variant, [*boundaries.crossed(), *rings.crossed()], 1)
     ends_ns = [int(each.end_ns.max(initial=0)) for each in spans]
-    return Simulation(own, traffic, network.connections, while_all_ran_ns=min(ends_ns))
+    return Simulation(own, traffic, network.connections, while_all_ran_ns=min(ends_ns), background=background.flows())
 
 
 def _simulate_trace(network: Network, trace: ReplayedTrace, iterations: int, pulse: Pulse | None) -> Simulation:

@@ -4,7 +4,7 @@
 filled in and every link complete. Latencies are one-way.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,9 +23,10 @@ _NAMED_HOSTS = 20
 
 @dataclass(frozen=True)
 class Host:
-    """One GPU host. ``index`` counts from 0 inside its datacenter; serving hosts come after training hosts.
+    """One host. ``index`` counts from 0 inside its datacenter; serving hosts come after training hosts.
 
-    ``gpus`` is the number of GPUs for training. It is 0 on a serving host, which has ``serving_gpus`` instead.
+    ``gpus`` is the number of GPUs for training. It is 0 on a serving host, which has ``serving_gpus`` instead. A host
+    of background traffic has neither, and comes last.
     """
 
     name: str
@@ -38,6 +39,11 @@ class Host:
     def serves(self) -> bool:
         """Whether the host serves inference and does not train."""
         return self.serving_gpus > 0
+
+    @property
+    def trains(self) -> bool:
+        """Whether the host can train."""
+        return self.gpus > 0
 
 
 @dataclass(frozen=True)
@@ -174,6 +180,32 @@ class Topology:
             intra_latency_ns=inside.latency_ns,
             intra_rate_bps=inside.rate_bps,
         )
+
+
+def with_flow_hosts(topology: Topology, flows: Sequence[tuple[str, str]]) -> Topology:
+    """Return the network with a host more at both ends of each flow, a pair of datacenters: ``<name>-background-<n>``.
+
+    ``n`` is the flow's position. Raise InputError if a host has that name already, KeyError for an unknown datacenter.
+    """
+    hosts = {each.name: list(each.hosts) for each in topology.datacenters}
+    taken = {host.name for host in topology.hosts}
+    for position, ends in enumerate(flows):
+        for name in ends:
+            host = Host(flow_host(name, position), name, len(hosts[name]), 0)
+            if host.name in taken:
+                raise InputError(
+                    f"background.{position}: its host would be called {host.name}, as another one is: rename that "
+                    "datacenter"
+                )
+            hosts[name].append(host)
+    return replace(
+        topology, datacenters=tuple(replace(each, hosts=tuple(hosts[each.name])) for each in topology.datacenters)
+    )
+
+
+def flow_host(datacenter: str, position: int) -> str:
+    """Return the name of the host of a flow in a datacenter."""
+    return f"{datacenter}-background-{position}"
 
 
 def check_can_be_emulated(topology: Topology) -> None:

@@ -33,6 +33,7 @@ class ExperimentFields(TypedDict, total=False):
     training: Mapping[str, object]
     variants: Sequence[Mapping[str, object]]
     jobs: Sequence[Mapping[str, object]]
+    background: Sequence[Mapping[str, object]]
     prefill: Mapping[str, object] | None
     sweep: Mapping[str, object]
     repeats: int

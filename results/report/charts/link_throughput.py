@@ -20,6 +20,7 @@ from results.report.charts.drawing.colours import BLACK, GREY, Style, Styles, li
 from results.report.charts.drawing.link_rates import (
     ConfiguredRates,
     LinkRates,
+    background_rates,
     configured_rates,
     link_rates,
     rates_within,
@@ -37,6 +38,7 @@ PEAK_BIN_NS = 250_000_000
 make a link appear faster than it can be in a bin of a few milliseconds."""
 
 _LINK_LINE, _PAIR_LINE = "--", ":"
+_BACKGROUND = Style(BLACK, line="-.")
 _ROOM = 1.15
 """The height of a lane, as a multiple of the highest rate drawn in it."""
 _HIGHEST_TICK = 0.75
@@ -54,6 +56,8 @@ class _Series:
     intervals: Mapping[tuple[str, str], Interval]
     """The intervals of the median over repeats in the bins of ``smoothed``; empty if there are too few repeats."""
     repeats: int
+    background: Mapping[tuple[str, str], LinkRates]
+    """What flows in the background sent over each link beside it; empty if there were none."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,9 @@ def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) ->
         reading += f" The first {len(lanes)} of {len(variants)} variants are drawn."
     lines = _configured_lines(styles, list(runs))
     legend = (*_series_legend(styles, lanes, list(runs)), *_configured_legend(drawn_configured, lines))
+    if any(each.background for each in series):
+        legend += (LegendEntry("traffic in the background", _BACKGROUND),)
+        reading += f" Traffic in the background, as means over {PEAK_BIN_NS / NS_PER_S:g} s at least, is not included."
     drawing = Drawing(f"{title}. {reading}", f"{salt}-throughput", paint)
     return Chart("link-throughput", title, legend, (drawing,), reading)
 
@@ -125,7 +132,8 @@ def _series(run: Run, label: str, point: int, variant: str) -> _Series | None:
     rates = link_rates(samples, end_ns, BINS) if run.simulated else smoothed
     measured = measured_trials(run, point, variant)
     intervals = _intervals(run, measured, smoothed)
-    return _Series(variant, label, rates, smoothed, intervals, len(measured))
+    background = background_rates(samples, trial.facts.get("background") or (), end_ns, BINS, PEAK_BIN_NS)
+    return _Series(variant, label, rates, smoothed, intervals, len(measured), background)
 
 
 def _intervals(
@@ -190,7 +198,7 @@ def _paint(figure: Figure, layout: Layout, of: _Content) -> float:
     rows = -(-len(of.links) // columns)
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     configured_bps = [rate for each in of.configured.values() for rate in (each.link_bps, each.node_pair_bps) if rate]
-    measured = [rates for each in of.series for rates in each.rates.values()]
+    measured = [rates for each in of.series for rates in (*each.rates.values(), *each.background.values())]
     top_bps = _ROOM * max([*configured_bps, *(float(rates.rates_bps.max()) for rates in measured)])
     unit_bps, unit = (1e9, "Gbit/s") if top_bps >= 2e9 else (1e6, "Mbit/s") if top_bps >= 2e6 else (1e3, "kbit/s")
     width_pt, further_lines = panel_width_pt(figure, columns), 0
@@ -224,6 +232,8 @@ def _paint_lane(
             _step(axis, each.rates[link], base_bps, style, layout)
             if link in each.intervals and _is_area(style):
                 _band(axis, each.smoothed[link], each.intervals[link], base_bps, layout)
+        if each.variant == variant and link in each.background:
+            _step(axis, each.background[link], base_bps, _BACKGROUND, layout)
     if link in of.configured:
         lines = _configured_lines(of.styles, list(of.styles.runs))
         rates = of.configured[link]

@@ -1,9 +1,10 @@
-"""Keep of a trial's samples what concerns one of the jobs that ran at once."""
+"""Keep of a trial's samples what concerns one of the jobs that ran at once, and what ran in the background."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from results.records.jobs.background_columns import BACKGROUND
 from results.records.run_store import Rows
 from results.records.schema import LinkSample, TcpSample
 from results.records.trial_columns import TrialCounters
@@ -12,14 +13,26 @@ from testbed.network.topology import Topology
 
 
 def rows_of_job(
-    tables: Mapping[TrialTable, Rows], hosts: Collection[str], topology: Topology
+    tables: Mapping[TrialTable, Rows],
+    hosts: Collection[str],
+    topology: Topology,
+    background: Collection[tuple[str, str]] = (),
 ) -> dict[TrialTable, Rows]:
     """Return the tables with the connections and node pairs of these hosts alone, and links as the sum of these pairs.
 
-    So the traffic of a trial is the job's own. Rows of links without a pair of the job say that nothing was sent.
+    So the traffic of a trial is the job's own. Rows of links without a pair of the job say that nothing was sent. The
+    counters of the pairs of hosts in ``background`` are kept under a scope of their own.
     """
     kept = dict(tables)
-    kept[LINK_TABLE] = _link_rows(_sampled(tables, LINK_TABLE), hosts, topology)
+    samples = _sampled(tables, LINK_TABLE)
+    kept[LINK_TABLE] = [
+        *_link_rows(samples, hosts, topology),
+        *(
+            row._replace(scope=BACKGROUND)
+            for row in samples
+            if isinstance(row, LinkSample) and row.scope == "node_pair" and (row.source, row.destination) in background
+        ),
+    ]
     kept[TCP_TABLE] = [row for row in _sampled(tables, TCP_TABLE) if isinstance(row, TcpSample) and row.source in hosts]
     return kept
 

@@ -49,7 +49,8 @@ def start_gate(
 class StartGate:
     """A gate for so many ranks in a folder of its own; ``with`` opens it at the latest when it ends.
 
-    ``begin`` is called just before it is opened because all have come.
+    ``missing`` is how many had not come yet when somebody last looked. ``begin`` is called just before it is opened
+    because all have come.
     """
 
     def __init__(self, folder: Path, ranks: int, begin: Callable[[], None] = lambda: None) -> None:
@@ -57,7 +58,7 @@ class StartGate:
         for name in (MET, BEGIN):
             os.mkfifo(folder / name, 0o600)
         self.is_open = False
-        self._missing = ranks
+        self.missing = ranks
         self._all_have_come = begin
         # With a writer of its own neither pipe ends before all have come, and opening one never waits.
         self._met = os.open(folder / MET, os.O_RDWR | os.O_NONBLOCK)
@@ -83,10 +84,10 @@ class StartGate:
     def look(self) -> None:
         """Open the gate if all ranks have come."""
         try:
-            self._missing -= len(os.read(self._met, 65_536))
+            self.missing -= len(os.read(self._met, 65_536))
         except BlockingIOError:
             return
-        if self._missing <= 0:
+        if self.missing <= 0:
             self._all_have_come()
             self.open()
 

@@ -12,7 +12,7 @@ from testbed.network.topology import Topology
 def job_topologies(jobs: Sequence[JobSpec], topology: Topology) -> tuple[Topology, ...]:
     """Return for each job the network with the job's hosts alone, in every datacenter the first that are free.
 
-    Hosts that serve belong to no job. Raise InputError for an unknown datacenter, and for more hosts than there are.
+    Hosts that do not train belong to no job. Raise InputError for an unknown datacenter and for too many hosts.
     """
     taken = {datacenter.name: 0 for datacenter in topology.datacenters}
     found = []
@@ -24,7 +24,7 @@ def job_topologies(jobs: Sequence[JobSpec], topology: Topology) -> tuple[Topolog
         datacenters = []
         for datacenter in topology.datacenters:
             first, count = taken[datacenter.name], job.hosts.get(datacenter.name, 0)
-            training = [host for host in datacenter.hosts if not host.serves]
+            training = [host for host in datacenter.hosts if host.trains]
             if first + count > len(training):
                 raise InputError(
                     f"jobs.{position}.hosts.{datacenter.name}: {count} hosts, where {len(training) - first} of "

@@ -1,7 +1,9 @@
 """Record what ran beside a trial."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from runner.resolve.jobs.background_flow import BackgroundFlow
 from runner.resolve.resolved_variant import ResolvedVariant
 
 
@@ -20,3 +22,8 @@ def beside_facts(variant: ResolvedVariant, while_all_ran_ns: int | None) -> dict
             "until_ns": while_all_ran_ns,
         }
     }
+
+
+def background_facts(flows: Sequence[BackgroundFlow]) -> dict[str, Any]:
+    """Return the entry of a trial with flows in the background, empty of one without."""
+    return {"background": [flow.document() for flow in flows]} if flows else {}

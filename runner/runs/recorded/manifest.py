@@ -7,6 +7,7 @@ from typing import Any
 
 from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.not_modelled import as_written, planned_for_begin, planned_without, simulated_without
+from runner.runs.recorded.beside_record import background_facts
 from runner.runs.recorded.machine_facts import machine_facts
 from runner.runs.recorded.placement_searches import search_facts
 from runner.runs.recorded.profile_record import profile_facts
@@ -52,6 +53,7 @@ def gather_manifest(
                 **_without(point),
                 **profile_facts(point),
                 **search_facts(point),
+                **background_facts(point.background),
                 **point.resolved(),
             }
             for point in points

@@ -66,8 +66,8 @@ def test_overrides_leave_the_document_they_start_from_as_it_was() -> None:
     [
         ("topology.wan.latancy=1ms", "no field 'latancy' in topology.wan, did you mean 'latency'?"),
         ("topologie.wan.latency=1ms", "no field 'topologie', did you mean 'topology'?"),
-        ("zzz=1", "no field 'zzz', known here: checkpoint_every, clock, compute,"),
-        ("=1", "no field '', known here: checkpoint_every, clock"),
+        ("zzz=1", "no field 'zzz', known here: background, checkpoint_every, clock, compute,"),
+        ("=1", "no field '', known here: background, checkpoint_every, clock"),
         ("topology..wan=1", "no field '' in topology, known here: "),
         ("topology.datacenters.east.hosts=1", "topology.datacenters is a list, 'east' is no index: count from 0"),
         ("topology.datacenters.-1.hosts=1", "topology.datacenters is a list, '-1' is no index: count from 0"),

@@ -1,6 +1,6 @@
 """Compute the throughput of each directed link over time: its counter's growth in equal bins."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from results.reading.links.link_documents import directed_links
+from results.records.jobs.background_columns import BACKGROUND
 
 Numbers = npt.NDArray[np.float64]
 
@@ -41,6 +42,24 @@ def link_rates(
         most = max(1, int((end_ns - times_ns[0]) // shortest_ns)) if shortest_ns else bins
         edges_ns = np.linspace(times_ns[0], end_ns, min(bins, most, len(times_ns) - 1) + 1)
         found[link] = LinkRates(edges_ns, _rates_bps(edges_ns, times_ns, sent))
+    return found
+
+
+def background_rates(
+    link_samples: pd.DataFrame, flows: Sequence[Mapping[str, Any]], until_ns: int, bins: int, shortest_ns: int
+) -> dict[tuple[str, str], LinkRates]:
+    """Return the rate of all flows in the background together over each directed link; {} if there were none.
+
+    ``flows`` are those that the trial's facts list; the other arguments are those of ``link_rates``.
+    """
+    rates = link_rates(link_samples, until_ns, bins, shortest_ns, scope=BACKGROUND)
+    found: dict[tuple[str, str], LinkRates] = {}
+    for flow in flows:
+        own = rates.get((str(flow["hosts"][0]), str(flow["hosts"][1])))
+        link = str(flow["source"]), str(flow["destination"])
+        if own is not None:
+            # All flows are sampled at the same times, and so have the same bins.
+            found[link] = LinkRates(own.edges_ns, own.rates_bps + (found[link].rates_bps if link in found else 0.0))
     return found
 
 

@@ -1,0 +1,48 @@
+"""Flows in the background share an emulated WAN with training, in virtual time."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from results.reading.run import load_run
+from runner.planner.experiment_file import parse_experiment
+from runner.simulator.variant_simulation import simulate_variant
+from tests.support.runner.background import with_background
+from tests.system.inside_virtual_time import kernel_or_skip
+
+WANBED = [sys.executable, "-m", "runner.cli.command_line"]
+PAYLOAD_SHARE = {"backup": 1448 / 1514, "stream": 1472 / 1514}
+
+
+def test_a_bulk_flow_shares_the_trunk_and_all_that_it_sends_is_counted(tmp_path: Path) -> None:
+    kernel_or_skip()
+    document = with_background(
+        {"name": "backup", "from": "east", "to": "west", "connections": 2},
+        {"name": "stream", "from": "west", "to": "east", "protocol": "udp", "rate": "20Mbit"},
+        variants=[{"name": "gpipe", "schedule": "gpipe", "transport": {"connections": "auto"}}],
+        compute={"forward": "10ms", "backward": "10ms", "activation": "1MiB"},
+    )
+    file = tmp_path / "experiment.yaml"
+    file.write_text(yaml.safe_dump({**document, "clock": "virtual"}))
+    ended = subprocess.run(
+        [*WANBED, "run", str(file), "--json", "--runs", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    (row,) = json.loads(ended.stdout)["summary"]
+    (path,) = [each for each in tmp_path.iterdir() if (each / "manifest.json").is_file()]
+    run = load_run(path)
+    counters = run.link_samples[run.link_samples["scope"] == "background"]
+    received = run.background_samples
+    for name, share in PAYLOAD_SHARE.items():
+        own = received[received["flow"] == name]
+        payload = own.groupby("connection")["received_bytes"].max().sum()
+        wire = counters[counters["source"] == own["source"].iloc[0]]["wire_bytes"].max()
+        assert payload / wire == pytest.approx(share, rel=0.01)
+    (point,) = parse_experiment({"engine": "simulate", **document}, "file", tmp_path).points()
+    (variant,) = point.variants
+    simulation = simulate_variant(point.topology, variant, point.iterations(variant))
+    assert row["iteration_time_s"] == pytest.approx(simulation.iteration_time_ns(1) / 1e9, rel=0.05)

@@ -1,0 +1,1 @@
+"""The processes of traffic in the background: one sends, one receives and counts."""

@@ -1,0 +1,62 @@
+"""The configurations of the two processes of a flow in the background."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from workloads.background.offered_rate import OfferedRate
+from workloads.config_file import write_config
+
+
+@dataclass(frozen=True)
+class FlowEnd:
+    """What both processes of a flow know of it.
+
+    ``window_bytes`` is the window of each connection, ``connections`` how many there are; ``is_tcp`` says whether there
+    are any: datagrams go over one socket. ``gate`` is the folder of the gate at which everybody waits for the start.
+    """
+
+    name: str
+    is_tcp: bool
+    connections: int
+    window_bytes: int
+    address: str
+    gate: str
+    parent_pid: int | None
+
+
+@dataclass(frozen=True)
+class SenderConfig:
+    """The sending process: it sends to ``peer_address`` and ``peer_port`` what ``offered`` says, in this clock's time.
+
+    Of ``wire_bytes`` bytes on the wire ``payload_bytes`` are payload: those of a full frame.
+    """
+
+    end: FlowEnd
+    peer_address: str
+    peer_port: int
+    congestion: str
+    offered: OfferedRate
+    payload_bytes: int
+    wire_bytes: int
+
+    def write(self, path: Path) -> None:
+        """Write the configuration as JSON."""
+        write_config(self, path)
+
+
+@dataclass(frozen=True)
+class ReceiverConfig:
+    """The receiving process: it listens on ``port``, and writes to ``samples`` what had come every ``interval_ns``.
+
+    Times there count from ``epoch_ns`` of this machine's monotonic clock.
+    """
+
+    end: FlowEnd
+    port: int
+    interval_ns: int
+    epoch_ns: int
+    samples: str
+
+    def write(self, path: Path) -> None:
+        """Write the configuration as JSON."""
+        write_config(self, path)

@@ -1,0 +1,119 @@
+"""Say what a flow in the background offers to the network over time. Both engines follow it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from random import Random
+from typing import NamedTuple
+
+TICK_NS = 5_000_000
+"""What a flow with a rate hands over at once: the bytes of so much time."""
+
+UNSENT_BYTES = 128 * 1024
+"""About what a connection holds that TCP has not sent yet. What a flow with a rate offers beyond that is not sent."""
+
+_BITS_NS = 8 * 10**9
+
+
+class Stretch(NamedTuple):
+    """From ``start_ns`` on a flow offers ``rate_bps``, headers included; None as much as the network takes.
+
+    ``end_ns`` is None of the last one, which has no end.
+    """
+
+    start_ns: int
+    end_ns: int | None
+    rate_bps: float | None
+
+
+class Handout(NamedTuple):
+    """At ``at_ns`` a flow hands over ``wire_bytes``, headers included; what is not taken by ``until_ns`` is lost.
+
+    ``wire_bytes`` is None for as much as the network takes until then, ``until_ns`` None for ever.
+    """
+
+    at_ns: int
+    until_ns: int | None
+    wire_bytes: int | None
+
+
+@dataclass(frozen=True)
+class OnOffTimes:
+    """Times in which a flow sends and is silent, in turns, drawn from ``seed`` if ``exponential``."""
+
+    burst_ns: int
+    pause_ns: int
+    exponential: bool
+    seed: str
+
+
+@dataclass(frozen=True)
+class OfferedRate:
+    """The rate of a flow over time, since training began.
+
+    ``steps`` are times and the rates from then on, None for as much as TCP lets it send; before the first there is
+    nothing. They begin anew every ``period_ns``, or the last one holds. With ``on_off`` there is one step, which holds
+    in the times in which the flow sends. ``dilation`` stretches all times, and divides all rates.
+    """
+
+    steps: tuple[tuple[int, int | None], ...]
+    period_ns: int | None = None
+    on_off: OnOffTimes | None = None
+    dilation: float = 1.0
+
+    def dilated(self, factor: float) -> "OfferedRate":
+        """Return the same in dilated time."""
+        return replace(self, dilation=self.dilation * factor)
+
+    def stretches(self) -> Iterator[Stretch]:
+        """Yield what it offers, in order of time and without gaps; without end if it changes without end."""
+        times = self._on_off() if self.on_off is not None else self._stepwise()
+        start_ns, rate_bps = next(times)
+        for next_ns, next_bps in times:
+            yield self._stretch(start_ns, next_ns, rate_bps)
+            start_ns, rate_bps = next_ns, next_bps
+        yield self._stretch(start_ns, None, rate_bps)
+
+    def handouts(self) -> Iterator[Handout]:
+        """Yield what it hands over, in order of time. A flow with a rate does so every ``TICK_NS``, dilated."""
+        tick_ns = round(TICK_NS * self.dilation)
+        for start_ns, end_ns, rate_bps in self.stretches():
+            if rate_bps is None:
+                yield Handout(start_ns, end_ns, None)
+                continue
+            at_ns, handed = start_ns, 0
+            while rate_bps and (end_ns is None or at_ns < end_ns):
+                until_ns = at_ns + tick_ns if end_ns is None else min(at_ns + tick_ns, end_ns)
+                due = int(rate_bps * (until_ns - start_ns) / _BITS_NS)
+                if due > handed:
+                    yield Handout(at_ns, until_ns, due - handed)
+                at_ns, handed = until_ns, due
+
+    def _stretch(self, start_ns: int, end_ns: int | None, rate_bps: int | None) -> Stretch:
+        slower = None if rate_bps is None else rate_bps / self.dilation
+        return Stretch(
+            round(start_ns * self.dilation), None if end_ns is None else round(end_ns * self.dilation), slower
+        )
+
+    def _stepwise(self) -> Iterator[tuple[int, int | None]]:
+        if self.steps[0][0] > 0:
+            yield 0, 0
+        yield from self.steps
+        begin_ns = self.period_ns
+        while begin_ns is not None and self.period_ns is not None:
+            if self.steps[0][0] > 0:
+                yield begin_ns, 0
+            for at_ns, rate_bps in self.steps:
+                yield begin_ns + at_ns, rate_bps
+            begin_ns += self.period_ns
+
+    def _on_off(self) -> Iterator[tuple[int, int | None]]:
+        assert self.on_off is not None
+        ((_, rate_bps),) = self.steps
+        times = self.on_off
+        draw = Random(times.seed)  # noqa: S311 - nothing is kept secret by it
+        at_ns = 0
+        while True:
+            for mean_ns, offered_bps in ((times.burst_ns, rate_bps), (times.pause_ns, 0)):
+                yield at_ns, offered_bps
+                lasts_ns = round(draw.expovariate(1.0) * mean_ns) if times.exponential else mean_ns
+                at_ns += max(lasts_ns, 1)

@@ -11,6 +11,7 @@ from workloads.checkpoints import CheckpointConfig
 from workloads.collective.collective_config import CollectiveConfig
 from workloads.compute.backends.backend import (
     DEFAULT_RENDEZVOUS_TIMEOUT_NS,
+    ComputeBackend,
     ComputeConfig,
     load_backend,
 )
@@ -124,11 +125,7 @@ class RankConfig:
             raise ValueError(
                 "collective: torch sums what torch has computed, and in place of the ring: give one of both"
             )
-        synchronizes = self.links.synchronizations is not None or self.links.star is not None
-        if (self.compute.synchronization is not None) != synchronizes:
-            raise ValueError("links.synchronizations: give them or a star with compute.synchronization, or neither")
-        if self.compute.synchronization is not None and not backend.synchronizes:
-            raise ValueError(f"compute.synchronization: {backend.title} sums gradients only, leave it out")
+        self._check_synchronization(backend)
         if self.links.buckets and not backend.completes_buckets:
             raise ValueError(f"links.buckets: {backend.title} completes none before its end, give 0")
         chunks = self.shape.virtual_stages
@@ -150,6 +147,13 @@ class RankConfig:
                 f"compute.costs.durations.recompute_ns: {recompute_ns}, where the shape says that stage {self.stage} "
                 f"{'recomputes' if recomputes else 'does not recompute'}"
             )
+
+    def _check_synchronization(self, backend: ComputeBackend) -> None:
+        synchronizes = self.links.synchronizations is not None or self.links.star is not None
+        if (self.compute.synchronization is not None) != synchronizes:
+            raise ValueError("links.synchronizations: give them or a star with compute.synchronization, or neither")
+        if synchronizes and not backend.synchronizes:
+            raise ValueError(f"compute.synchronization: {backend.title} sums gradients only, leave it out")
 
     def write(self, path: Path) -> None:
         """Write the configuration as JSON, readable only by this user because of the token."""

@@ -61,8 +61,8 @@ class ResolvedVariant:
     order of the jobs; ``job`` is the own one's name, None without jobs, and ``turn`` its position among all of them,
     and ``alone`` what it is called where it runs alone, "" where it does. ``synchronization`` says when replicas
     exchange pseudo-gradients, None where they sum gradients in every iteration. With it, ``spec`` and ``schedule`` are
-    those within each replica, no gradient is all-reduced, and ``parameters`` are those of each stage. ``background`` is the
-    traffic that shares the WAN with it, and trains nothing.
+    those within each replica, no gradient is all-reduced, and ``parameters`` are those of each stage. ``background`` is
+    the traffic that shares the WAN with it, and trains nothing.
     """
 
     spec: VariantSpec

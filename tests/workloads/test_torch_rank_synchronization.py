@@ -1,67 +1,30 @@
 """Replicas that train alone and synchronise seldom, as processes over loopback, against DiLoCo in one process."""
 
-from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from results.records.span_log import Span, read_span_log
+from results.records.span_log import Span
 from tests.support.workloads.loopback_ranks import Start
 from tests.support.workloads.reference_local_updates import train_local_updates
-from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
+from tests.support.workloads.synchronized_ranks import REPLICAS, train_synchronized
+from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY
 from workloads.model.gpt_stage import build_stage, language_loss
 from workloads.model.tokens import TokenSource
-from workloads.rank_config import RankConfig
 from workloads.synchronization.synchronization import Synchronization
 from workloads.synchronization.wire.wire_format import WireFormat
-from workloads.transport.links_config import BoundaryConfig
 
-PATIENCE_S = 300
-REPLICAS = 2
 Train = Callable[..., tuple[list[float], dict[int, list[Span]]]]
-
-
-def own_links(boundary: BoundaryConfig | None) -> BoundaryConfig | None:
-    return None if boundary is None else replace(boundary, mates=())
 
 
 @pytest.fixture
 def train(tmp_path: Path, start: Start) -> Train:
-    """Train with ranks; return the losses, and the spans of each rank."""
-
-    def run(
-        synchronization: Synchronization, iterations: int, stages: int = 1
-    ) -> tuple[list[float], dict[int, list[Span]]]:
-        plans = [
-            replace(
-                plan,
-                compute=replace(plan.compute, synchronization=synchronization),
-                links=replace(
-                    plan.links,
-                    synchronizations=synchronization.count(iterations),
-                    previous=own_links(plan.links.previous),
-                    following=own_links(plan.links.following),
-                ),
-            )
-            for plan in make_torch_configs(tmp_path, stages, pipelines=REPLICAS, iterations=iterations)
-        ]
-        processes = [start(plan) for plan in plans]
-        assert [process.wait(PATIENCE_S) for process in processes] == [0] * len(plans)
-        return losses_of(plans, iterations), {plan.rank: read_span_log(Path(plan.span_log)).spans for plan in plans}
-
-    return run
-
-
-def losses_of(plans: list[RankConfig], iterations: int) -> list[float]:
-    losses: dict[int, float] = defaultdict(float)
-    for plan in plans:
-        for iteration, loss in read_span_log(Path(plan.span_log)).losses:
-            losses[iteration] += loss
-    return [losses[iteration] for iteration in range(iterations)]
+    """``train(synchronization, iterations, stages=1)``: see ``train_synchronized``."""
+    return partial(train_synchronized, tmp_path, start)
 
 
 def reference(synchronization: Synchronization, iterations: int) -> list[float]:
@@ -98,7 +61,7 @@ def reference(synchronization: Synchronization, iterations: int) -> list[float]:
 def test_replicas_learn_as_in_one_process(train: Train, synchronization: Synchronization, stages: int) -> None:
     iterations = 6
     losses, spans = train(synchronization, iterations, stages)
-    assert losses == pytest.approx(reference(synchronization, iterations), rel=1e-5)
+    assert losses == pytest.approx(reference(synchronization, iterations), rel=1e-6)
     for own in spans.values():
         applied = [span.iteration for span in own if span.kind == "all_reduce"]
         assert applied == [each for each in range(iterations) if synchronization.fragment_applied(each) is not None]

@@ -31,7 +31,7 @@ def by_torchft(lighthouse: str, iterations: int) -> list[float]:
     environment = {**os.environ, "TORCHFT_LIGHTHOUSE": lighthouse, "PYTHONPATH": str(ROOT)}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.support.workloads.torchft_replica"]
+            [sys.executable, "-m", "tests.workloads.torchft_replica"]
             + [str(each) for each in (replica, REPLICAS, iterations, SYNC_EVERY)],
             cwd=ROOT,
             env=environment,

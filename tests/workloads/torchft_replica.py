@@ -8,9 +8,9 @@ import sys
 from datetime import timedelta
 
 import torch
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
-from torchft import Manager, ProcessGroupGloo  # type: ignore[import-untyped]
-from torchft.local_sgd import DiLoCo  # type: ignore[import-untyped]
+from torch.distributed import TCPStore
+from torchft import Manager, ProcessGroupGloo
+from torchft.local_sgd import DiLoCo
 
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY
 from workloads.model.gpt_stage import build_stage, language_loss
@@ -45,7 +45,7 @@ def main(replica: int, replicas: int, iterations: int, sync_every: int) -> None:
             batches = [tokens.batch(iteration, replica, microbatch) for microbatch in range(MICROBATCHES)]
             loss = torch.stack([language_loss(model(inputs), targets) for inputs, targets in batches]).mean()
             inner.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             inner.step()
             losses.append(loss.item())
     print(json.dumps(losses), flush=True)

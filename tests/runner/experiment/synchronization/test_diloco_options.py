@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from runner.experiment.diloco_options import DilocoOptions, parse_diloco_options
+from runner.experiment.synchronization.diloco_options import DilocoOptions, parse_diloco_options
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "local-updates.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "local-updates.md"
 
 
 def test_defaults_are_those_of_diloco_s_paper() -> None:

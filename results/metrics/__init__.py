@@ -34,6 +34,12 @@ from results.metrics.iterations import (
     over_bound,
     tokens_per_s,
 )
+from results.metrics.local_updates.synchronized_iterations import (
+    awaited,
+    mean_iteration_time_s,
+    synchronized_windows,
+    whole_periods,
+)
 from results.metrics.prefill import (
     POOL_UTILIZATION,
     REJECTION_REASONS,
@@ -57,7 +63,6 @@ from results.metrics.program_time import (
     program_parts,
     rank_times,
 )
-from results.metrics.synchronization import awaited, mean_iteration_time_s, synchronized_windows, whole_periods
 from results.metrics.wan import wan_bytes, wan_bytes_within, wan_goodput_bps
 
 __all__ = [

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from ground.strict_model import InputError
-from runner.experiment.diloco_options import DilocoOptions, parse_diloco_options
 from runner.experiment.quantities import AUTO
+from runner.experiment.synchronization.diloco_options import DilocoOptions, parse_diloco_options
 from runner.experiment.transport_spec import OVERLAPS_ALL_REDUCE
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.written_variant import WrittenVariant

@@ -42,6 +42,11 @@ def test_an_invalid_ring_names_the_field(ring: dict[str, Any], fault: str) -> No
         RingConfig(**ring)
 
 
+def test_all_reduces_are_those_of_gradients_or_synchronisations() -> None:
+    assert LinksConfig(**VALID | {"iterations": 5, "buckets": 2}).all_reduces == 10
+    assert LinksConfig(**VALID | {"iterations": 5, "synchronizations": 2}).all_reduces == 2
+
+
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [
@@ -64,6 +69,8 @@ def test_an_invalid_ring_names_the_field(ring: dict[str, Any], fault: str) -> No
             "rings.1.ranks: rank 0 is in another ring with rank 2",
         ),
         ({"rings": (), "buckets": 2}, "buckets: 2, and there is no ring"),
+        ({"synchronizations": 3, "buckets": 2}, "synchronizations: they need a ring that sums no buckets"),
+        ({"synchronizations": 3, "rings": ()}, "synchronizations: they need a ring"),
     ],
 )
 def test_an_invalid_links_config_names_the_field(changed: dict[str, Any], fault: str) -> None:

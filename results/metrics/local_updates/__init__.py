@@ -1,0 +1,1 @@
+"""Figures of replicas that train alone and synchronise seldom."""

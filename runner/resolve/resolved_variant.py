@@ -220,7 +220,12 @@ class ResolvedVariant:
 
     def rings(self, stage: int) -> StageRings:
         """Return the rings of a stage's replicas. Collectives of torch are taken to be a ring of all of them."""
-        return StageRings.of(self.placement.replicas(stage), hierarchical=self.transport.is_hierarchical)
+        return self._rings[stage]
+
+    @cached_property
+    def _rings(self) -> tuple[StageRings, ...]:
+        replicas = map(self.placement.replicas, range(self.placement.stages))
+        return tuple(StageRings.of(each, hierarchical=self.transport.is_hierarchical) for each in replicas)
 
     def summing_pairs(self, stage: int) -> tuple[Pair, ...]:
         """Return the replicas of a stage that exchange what they sum: neighbours in a ring, or the star's."""

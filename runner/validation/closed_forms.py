@@ -22,6 +22,7 @@ from runner.validation.forms.changing_links import (
     trunk_step,
 )
 from runner.validation.forms.differing_replicas import slower_stage, straggler, varied_replicas
+from runner.validation.forms.hierarchical import hierarchical_all_reduce, hierarchical_buckets
 from runner.validation.forms.virtual_stages import interleaving, there_and_back
 from testbed.network.tcp_settings import TcpSettings
 from workloads.transport.frames.cutting import Cutting
@@ -356,6 +357,8 @@ CLOSED_FORMS: tuple[ClosedForm, ...] = (
     ring_by_latency,
     ring_by_both,
     buckets_are_summed_while_others_are_computed,
+    hierarchical_all_reduce,
+    hierarchical_buckets,
     temporal_sharing,
     no_sharing,
     straggler,

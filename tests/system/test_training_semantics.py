@@ -51,6 +51,13 @@ OURS: Mapping[str, dict[str, Any]] = {
     "dp": {"schedule": "dp", "training": WHOLE},
     "interleaved-1f1b, many connections": {"schedule": "interleaved-1f1b", "transport": MANY, **HALVES},
     "zb-v": {"schedule": "zb-v", **HALVES},
+    # The second stage has two replicas in central and two in west; those of the first are in one datacenter.
+    "1f1b, hierarchical": {
+        "schedule": "1f1b",
+        "transport": {"all_reduce": "hierarchical", "all_reduce_overlap": True, "bucket": "256KiB"},
+        "training": {"stages": 2, "pipelines": 4, "microbatches": 2},
+        "placement": HALVES["placement"],
+    },
 }
 PEERS: Mapping[str, dict[str, Any]] = {
     "torch-gpipe": {"schedule": "torch-gpipe"},
@@ -145,7 +152,11 @@ def test_the_gradients_are_those_of_one_process_at_every_replica(
 def test_the_traffic_crosses_the_emulated_wan(run: Run, variant: str) -> None:
     (row,) = run.summary[run.summary["variant"] == variant].to_dict("records")
     activation_bytes, sequences = CONFIG.activation_bytes("fp32"), PIPELINES * MICROBATCHES
-    if stages_of(variant) == 2:
+    if variant == "1f1b, hierarchical":
+        # One boundary. Each of the 4 second stages sends 2 x 1/2 of its half of the weights to its counterpart.
+        size_bytes = CONFIG.gradient_bytes(1, 2, "fp32")
+        least_bytes = ITERATIONS * (sequences * 2 * activation_bytes + 4 * size_bytes / 2)
+    elif stages_of(variant) == 2:
         # Between 4 virtual stages on 2 stages are 3 boundaries, of which the turn of a V crosses nothing. A ring over
         # the 4 second stages, in 2 datacenters, has 2 hops between them, each with 2 x 3/4 of the stage's weights.
         parts = (1, 2) if variant == "zb-v" else (1, 3)

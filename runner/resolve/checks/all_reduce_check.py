@@ -22,6 +22,7 @@ def check_all_reduce(written: WrittenVariant, placement: Placement) -> None:
     if transport.sums_over_transport:
         _check_overlap(written, placement)
         if transport.is_hierarchical:
+            _check_several(where, placement)
             _check_levels(where, placement)
         return
     if not compute.backend.sums_on_device:
@@ -30,10 +31,7 @@ def check_all_reduce(written: WrittenVariant, placement: Placement) -> None:
         )
     if collective in {NCCL, NCCL_SHARED} and compute.device == "cpu":
         raise InputError(f"{where}: {collective} all-reduces between GPUs: give compute.device: cuda, or leave it out")
-    if len(placement.pipelines) == 1:
-        raise InputError(
-            f"{where}: one pipeline has no gradients to all-reduce: give more training.pipelines, or leave it out"
-        )
+    _check_several(where, placement)
     for stage in range(placement.stages):
         homes = sorted({place.datacenter for place in placement.replicas(stage)})
         if len(homes) > 1:
@@ -50,6 +48,13 @@ def _check_overlap(written: WrittenVariant, placement: Placement) -> None:
         raise InputError(
             f"{written.field}.transport.all_reduce_overlap: {backend.title} hands over its gradients after the last "
             "backward only: give all_reduce_overlap: false"
+        )
+
+
+def _check_several(where: str, placement: Placement) -> None:
+    if len(placement.pipelines) == 1:
+        raise InputError(
+            f"{where}: one pipeline has no gradients to all-reduce: give more training.pipelines, or leave it out"
         )
 
 

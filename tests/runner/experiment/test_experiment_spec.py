@@ -195,5 +195,7 @@ def test_document_fills_in_defaults_and_reads_back() -> None:
 def test_overlap_is_written_only_where_it_is_asked_for() -> None:
     transport = {"all_reduce_overlap": True, "bucket": "5MiB"}
     assert TransportSpec.model_validate(transport).model_dump(mode="json").items() >= transport.items()
+    nested = transport | {"all_reduce": "hierarchical"}
+    assert TransportSpec.model_validate(nested).model_dump(mode="json").items() >= nested.items()
     written = TransportSpec.model_validate({"all_reduce_overlap": False}).model_dump(mode="json")
     assert transport.keys().isdisjoint(written)

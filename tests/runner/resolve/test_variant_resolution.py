@@ -56,6 +56,13 @@ def test_neighbour_stages_and_ring_neighbours_connect() -> None:
     assert talking(alone) == {(rank, rank + 1) for rank in range(5)}
 
 
+def test_hierarchical_replicas_connect_inside_their_datacenter_and_with_their_counterparts() -> None:
+    (variant,) = resolved(
+        {"schedule": "dp", "transport": {"all_reduce": "hierarchical"}}, training={"stages": 1, "pipelines": 6}
+    )
+    assert talking(variant) == {(0, 1), (2, 3), (4, 5)} | {(0, 2), (2, 4), (0, 4)} | {(1, 3), (3, 5), (1, 5)}
+
+
 def test_cell_mates_connect_at_boundaries_that_cross_the_wan() -> None:
     (variant,) = resolved({"schedule": "gpipe", "transport": TEMPORAL})
     # Boundaries 1 and 3 cross the WAN: the replicas of the stages 1 to 4 relay for each other.
@@ -278,6 +285,23 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
             [{"schedule": "torch-gpipe", "transport": {"all_reduce_overlap": True}}],
             {**TINY, "training": {"stages": 2, "pipelines": 2}},
             "variants.0.transport.all_reduce_overlap: torch's Gloo makes its own connections: leave all_reduce_overlap",
+        ),
+        (
+            [{"schedule": "dp", "transport": {"all_reduce": "hierarchical"}}],
+            {"training": {"stages": 1, "pipelines": 8}},
+            "variants.0.transport.all_reduce: hierarchical pairs each replica of a stage with one in every other "
+            "datacenter, and stage 0 has 3 in ",
+        ),
+        (
+            [{"schedule": "dp", "transport": {"all_reduce": "hierarchical"}}],
+            {"training": {"stages": 1, "pipelines": 6}, "compute": {"gradient": "5B", "activation": "1B"}},
+            "variants.0.transport.all_reduce: hierarchical gives each of the 6 replicas of stage 0 a part of its "
+            "gradients, and at once there are 5 B of them: give ring",
+        ),
+        (
+            [{"schedule": "dp", "transport": {"all_reduce": "hierarchical"}}],
+            {"training": {"stages": 1, "pipelines": 1}},
+            "variants.0.transport.all_reduce: one pipeline has no gradients to all-reduce: give more training",
         ),
         (
             [{"schedule": "dp"}],

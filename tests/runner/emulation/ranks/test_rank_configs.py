@@ -169,9 +169,37 @@ def test_the_ends_of_the_pipeline_have_one_peer() -> None:
 
 def test_replicas_sum_their_gradients_in_a_ring() -> None:
     plans = planned(four_by_two(PAIR))
-    assert [plan.links.rings for plan in plans] == [(RingConfig((n % 4, n % 4 + 4)),) for n in range(8)]
+    assert [plan.links.rings for plan in plans] == [(RingConfig((n % 4, n % 4 + 4), 1 + n % 4),) for n in range(8)]
     assert {plan.compute.costs.sizes.gradient_bytes for plan in plans} == {7 * 1024}
     assert all(plan.links.rings == () for plan in planned(point()))
+
+
+def test_hierarchical_replicas_are_in_a_ring_inside_and_in_one_across() -> None:
+    spread = {
+        "name": "spread",
+        "schedule": "gpipe",
+        "transport": {"all_reduce": "hierarchical"},
+        "placement": [["east"] * 2, ["east"] * 2, ["west"] * 2, ["west"] * 2],
+    }
+    of = point(
+        topology={
+            "datacenters": [{"name": "east", "hosts": 4}, {"name": "west", "hosts": 4}],
+            "wan": {"latency": "10ms", "node_pair_rate": "1Gbit"},
+        },
+        compute={"forward": "1ms", "activation": "1KiB", "gradient": "7KiB"},
+        training={"microbatches": 3, "iterations": 2, "stages": 2, "pipelines": 4},
+        variants=[spread],
+    )
+    rings = {plan.rank: [ring.ranks for ring in plan.links.rings] for plan in planned(of)}
+    assert [rings[rank] for rank in (0, 2, 4, 6)] == [
+        [(0, 2), (0, 4)],
+        [(0, 2), (2, 6)],
+        [(4, 6), (0, 4)],
+        [(4, 6), (2, 6)],
+    ]
+    assert rings[7] == [(5, 7), (3, 7)]
+    peers = {plan.rank: {peer.rank for peer in plan.links.peers} for plan in planned(of)}
+    assert peers[0] == {1, 2, 4}
 
 
 def test_only_the_boundary_that_crosses_the_wan_is_shared() -> None:

@@ -21,6 +21,7 @@ from workloads.prefill.service_config import ServiceConfig
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import CellPlan, options_for
 from workloads.schedules.virtual.virtual_stages import VirtualStages
+from workloads.swapping.grouping import Grouping
 from workloads.synchronization.fragments import fragments_bytes
 from workloads.synchronization.synchronization import Synchronization, Topology
 from workloads.trace.replayed_trace import ReplayedTrace
@@ -60,6 +61,8 @@ class ResolvedVariant:
     and ``alone`` what it is called where it runs alone, "" where it does. ``synchronization`` says when replicas
     exchange pseudo-gradients, None where they sum gradients in every iteration. With it, ``spec`` and ``schedule`` are
     those within each replica, no gradient is all-reduced, and ``parameters`` are those of each stage.
+    ``grouping`` are the groups of layers that each replica swaps through its GPU, None where it swaps none; the times
+    in ``work`` then include the waits for them.
     """
 
     spec: VariantSpec
@@ -87,6 +90,7 @@ class ResolvedVariant:
     alone: str = ""
     synchronization: Synchronization | None = None
     parameters: tuple[int, ...] = ()
+    grouping: Grouping | None = None
 
     @property
     def name(self) -> str:
@@ -297,6 +301,7 @@ class ResolvedVariant:
             **({} if self.trace is None else {"trace": self.trace.digest}),
             **({} if self.replicas is None else {"replicas": self.replicas.document(self.placement.stages)}),
             **({} if self.virtual is None else {"virtual_stages": self.virtual.chunks}),
+            **({} if self.grouping is None else {"swapping": self.grouping.document()}),
             **({} if self.synchronization is None else {"synchronization": self._synchronization_document()}),
         }
 

@@ -15,9 +15,9 @@ from runner.resolve.resolved_variant import ResolvedVariant
 def equal_parts(variant: ResolvedVariant) -> int:
     """Return the largest number of provably equal parts into which the pipelines divide, 1 if there are none.
 
-    Each stage must be in a single datacenter, no ring may have empty segments, replicas may not synchronise over a star,
-    and no compute times may be drawn. A part consists of consecutive pipelines in whole DP-cells. No other part uses
-    its hosts, its places share hosts in the same way in every part, and the GPUs there have the same compute times.
+    Each stage must be in a single datacenter, no ring may have empty segments, replicas may not synchronise over a
+    star, and no compute times may be drawn. A part consists of consecutive pipelines in whole DP-cells. No other part
+    uses its hosts, its places share hosts in the same way in every part, and the GPUs there have the same times.
     """
     placement, pipelines = variant.placement, variant.pipelines
     if (

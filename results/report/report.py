@@ -20,6 +20,7 @@ from results.report.charts.figure_options import FigureOptions
 from results.report.charts.paper import draw_figures, save_figures
 from results.report.chosen_trials import chosen_trials
 from results.report.device_table import DeviceTable, device_table
+from results.report.averages_table import averages_table
 from results.report.fault_table import fault_table, fault_warnings
 from results.report.jobs.job_table import JobTable, job_table
 from results.report.page_templates import page_environment
@@ -55,6 +56,7 @@ class _Section:
     charts: Sequence[Chart]
     programs: ProgramSection | None
     faults: PlanTable | None
+    averages: PlanTable | None
     plans: PlanTable | None
     jobs: JobTable | None
     devices: DeviceTable | None
@@ -187,6 +189,7 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         charts=charts.own[label],
         programs=program_section(run),
         faults=fault_table(run),
+        averages=averages_table(run),
         plans=plan_table(plans),
         jobs=job_table(run),
         devices=device_table(run),

@@ -218,6 +218,16 @@ class ResolvedVariant:
         """Whether replicas synchronise over a star, whose first replica gathers."""
         return self.synchronization is not None and self.synchronization.topology is Topology.STAR
 
+    @property
+    def goes_on_without(self) -> frozenset[int]:
+        """The ranks that the others can lose and train on: those of a star with a quorum which do not gather.
+
+        Of replicas with several stages there are none: a rank's neighbours in its pipeline cannot lose it.
+        """
+        if self.synchronization is None or self.synchronization.quorum is None or self.placement.stages > 1:
+            return frozenset()
+        return frozenset(range(1, self.pipelines))
+
     def summing_pairs(self, stage: int) -> tuple[Pair, ...]:
         """Return the replicas of a stage that exchange what they sum: neighbours in a ring, or the star's."""
         if not self.is_star:

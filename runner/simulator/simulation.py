@@ -84,7 +84,9 @@ class Simulation:
     numbered after the training ranks. ``connections`` has the number of TCP connections of each pair of hosts, the host
     of the lower rank first, as in an emulated trial. Where ``parts`` is more than 1, ``spans`` has only the first of so
     many equal parts, whose ranks are the lowest; everything else is of all parts. ``while_all_ran_ns`` is when the
-    first of several jobs had done its last iteration, None of a single one.
+    first of several jobs had done its last iteration, None of a single one. Where replicas synchronise over a star,
+    ``sums`` has for each sum how many parts it is of and how many of these were late, and ``dropped`` the number of
+    parts that came too late for any.
     """
 
     spans: SpanColumns
@@ -93,6 +95,8 @@ class Simulation:
     prefill: SimulatedPrefill | None = None
     parts: int = 1
     while_all_ran_ns: int | None = None
+    sums: tuple[tuple[int, int], ...] = ()
+    dropped: int = 0
 
     @cached_property
     def windows_ns(self) -> list[tuple[int, int]]:

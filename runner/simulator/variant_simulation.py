@@ -96,7 +96,9 @@ def simulate_variant(
     if trained.prefill is not None:
         spans = _with_prefill(spans, np.frombuffer(trained.prefill.rows, np.int64).reshape(-1, 9))
     traffic = wan_traffic(variant, trained.crossed, parts)
-    return Simulation(spans, traffic, connections, trained.prefill, parts // represented)
+    simulation = Simulation(spans, traffic, connections, trained.prefill, parts // represented)
+    stars = trained.stars
+    return simulation if stars is None else replace(simulation, sums=stars.sums, dropped=stars.dropped)
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class _Trained:
     crossed: Sequence[Crossing]
     prefill: SimulatedPrefill | None
     met: frozenset[int]
+    stars: Stars | None = None
 
 
 def _trained(
@@ -144,8 +147,9 @@ def _trained(
     _run(training, events)
     prefill = None if service is None else service.end(events.now_ns)
     crossed = [*boundaries.crossed(), *rings.crossed()]
-    met = rings_met(network, rings, channels) if isinstance(rings, Rings) else frozenset()
-    return _Trained(training.rows.numbers, crossed, prefill, met)
+    if isinstance(rings, Stars):
+        return _Trained(training.rows.numbers, crossed, prefill, frozenset(), rings)
+    return _Trained(training.rows.numbers, crossed, prefill, rings_met(network, rings, channels))
 
 
 def _simulate_at_once(

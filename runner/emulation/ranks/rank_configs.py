@@ -157,7 +157,7 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
         previous=_boundary(variant, setting, place, -1) if whole and place.stage > 0 else None,
         following=_boundary(variant, setting, place, +1) if whole and place.stage + 1 < placement.stages else None,
         ring=tuple(placement.rank(replica) for replica in placement.ring(place.stage)) if sums else (),
-        ring_connections=placement.ring_connections(place.stage, setting.connections),
+        ring_connections=1 if variant.is_star else placement.ring_connections(place.stage, setting.connections),
         microbatches=variant.microbatches,
         iterations=point.iterations(variant),
         window_bytes=None if setting.models_tcp else variant.tcp.in_flight_bytes,

@@ -13,6 +13,7 @@ from results.comparison.run_description import facts, links_reading, overlay_war
 from results.reading.run import Run, load_run
 from results.reading.run_labels import run_labels, run_name
 from results.reading.summaries.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
+from results.report.averages_table import averages_table
 from results.report.calibration_table import CalibrationTable, calibration_table
 from results.report.charts.chart import Chart
 from results.report.charts.drawing.colours import Styles
@@ -20,7 +21,6 @@ from results.report.charts.figure_options import FigureOptions
 from results.report.charts.paper import draw_figures, save_figures
 from results.report.chosen_trials import chosen_trials
 from results.report.device_table import DeviceTable, device_table
-from results.report.averages_table import averages_table
 from results.report.fault_table import fault_table, fault_warnings
 from results.report.jobs.job_table import JobTable, job_table
 from results.report.page_templates import page_environment

@@ -74,6 +74,11 @@ def chosen_iteration(run: Path, selection: Selection) -> TrialIteration:
             f"{trial.title}: its stages are divided into virtual stages, which --format chakra does not know: select a "
             "trial without them, or another --format"
         )
+    if trial.sync_every is not None:
+        raise InputError(
+            f"{trial.title}: its replicas synchronise beside several iterations, which --format chakra does not know: "
+            "select a trial that sums gradients in each, or another --format"
+        )
     exported = table.filter(pc.is_in(table.column("kind"), value_set=pa.array(EXPORTED_KINDS)))
     iteration = _iteration(trial, exported, selection.iteration)
     own = exported.filter(pc.equal(exported.column("iteration"), pa.scalar(iteration)))

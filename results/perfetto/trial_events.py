@@ -31,9 +31,9 @@ def iteration_events(
     """Return the async events of all iterations, one line each; ``profiled`` are those that a profiler recorded.
 
     A begin and an end event make a slice. An iteration lasts from the start of its first computation or all-reduce to
-    the end of its last one; of a program, whose ranks state it, from the last rank's begin to the last one's end.
-    Iterations may overlap; those that do not overlap share an id, and a slice around them that
-    gives the track its name.
+    the end of its last one, and from its first computation where replicas synchronise seldom; of a program, whose ranks
+    state it, from the last rank's begin to the last one's end. Iterations may overlap; those that do not overlap share
+    an id, and a slice around them that gives the track its name.
     """
     of_program = trial.program is not None
     kinds = (ITERATION,) if of_program else _WORK
@@ -41,7 +41,11 @@ def iteration_events(
     iterations, position = np.unique(work.iteration, return_inverse=True)
     start_ns = np.full(len(iterations), np.iinfo(np.int64).min if of_program else np.iinfo(np.int64).max)
     end_ns = np.full(len(iterations), np.iinfo(np.int64).min)
-    (np.maximum if of_program else np.minimum).at(start_ns, position, work.start_ns)
+    begun_ns = work.start_ns
+    if trial.sync_every is not None:
+        # A synchronisation begins in an earlier iteration than the one that applies it.
+        begun_ns = np.where(work.kind.equal("all_reduce"), np.iinfo(np.int64).max, begun_ns)
+    (np.maximum if of_program else np.minimum).at(start_ns, position, begun_ns)
     np.maximum.at(end_ns, position, work.end_ns)
     lanes = assign_lanes(np.zeros(len(iterations), np.int64), start_ns, end_ns)
     warmup = int(trial.settings.get("warmup_iterations") or 0)

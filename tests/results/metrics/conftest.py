@@ -11,6 +11,7 @@ from results.records.schema import SPANS
 MakeSpans = Callable[..., pd.DataFrame]
 
 _BASE = {
+    "rank": 0,
     "host": "east-0",
     "datacenter": "east",
     "gpu": 0,

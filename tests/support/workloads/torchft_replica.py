@@ -1,0 +1,56 @@
+"""A program: one replica of the tests' small GPT trained with torchft's DiLoCo. It prints its losses as JSON.
+
+Arguments: replica, replicas, iterations, sync_every, delay. TORCHFT_LIGHTHOUSE is the URL of a torchft_lighthouse.
+"""
+
+import json
+import sys
+from datetime import timedelta
+
+import torch
+from torch.distributed import TCPStore
+from torchft import Manager, ProcessGroupGloo
+from torchft.local_sgd import DiLoCo
+
+from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY
+from workloads.model.gpt_stage import build_stage, language_loss
+from workloads.model.tokens import TokenSource
+
+LOOPBACK = "127.0.0.1"
+
+
+def main(replica: int, replicas: int, iterations: int, sync_every: int, delay: int) -> None:
+    """Train, and print the mean loss of each iteration before its update."""
+    torch.set_num_threads(1)
+    model, tokens = build_stage(TINY, 0, 1, SEED, torch.float32), TokenSource(TINY, SEED)
+    inner = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+    outer = torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True)
+    store = TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False)
+    manager = Manager(
+        pg=ProcessGroupGloo(timeout=timedelta(seconds=60)),
+        load_state_dict=None,
+        state_dict=None,
+        min_replica_size=replicas,
+        use_async_quorum=False,
+        init_sync=False,
+        rank=0,
+        world_size=1,
+        store_addr=LOOPBACK,
+        store_port=store.port,
+        replica_id=f"replica_{replica}",
+    )
+    losses = []
+    with DiLoCo(manager, [model], inner, outer, sync_every, fragment_sync_delay=delay):
+        for iteration in range(iterations):
+            batches = [tokens.batch(iteration, replica, microbatch) for microbatch in range(MICROBATCHES)]
+            loss = torch.stack([language_loss(model(inputs), targets) for inputs, targets in batches]).mean()
+            inner.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            inner.step()
+            losses.append(loss.item())
+    print(json.dumps(losses), flush=True)
+    manager.shutdown()
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,136 @@
+"""The outer optimizer on flat parameters, its replicas joined by hand."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from workloads.synchronization.fragments import cut_fragments
+from workloads.synchronization.outer.outer_optimizer import OuterOptimizer
+from workloads.synchronization.synchronization import Synchronization
+from workloads.synchronization.wire.wire_format import WireFormat
+
+DILOCO = Synchronization(1, outer_learning_rate=0.7, outer_momentum=0.9)
+
+
+def synchronise(outers: list[OuterOptimizer], fragment: int = 0) -> None:
+    """Sum the pseudo-gradients as a ring does, and hand the bytes of the sum to every replica."""
+    for outer in outers:
+        outer.encode(fragment)
+    total, *others = (outer.encoded(fragment) for outer in outers)
+    for other in others:
+        outers[0].add(total, other)
+    for other in others:
+        other[:] = total
+    for outer in outers:
+        outer.apply(fragment)
+
+
+def replicas(count: int, elements: int = 50) -> list[Tensor]:
+    torch.manual_seed(count)
+    start = torch.randn(elements)
+    return [start.clone() for _ in range(count)]
+
+
+def move(parameters: list[Tensor], seed: int) -> None:
+    """Do what inner steps do: move every replica's parameters elsewhere."""
+    generator = torch.Generator().manual_seed(seed)
+    for each in parameters:
+        each.add_(torch.randn(each.shape, generator=generator))
+
+
+def test_a_learning_rate_of_1_without_momentum_averages_the_parameters() -> None:
+    parameters = replicas(3)
+    plain = replace(DILOCO, outer_learning_rate=1.0, outer_momentum=0.0)
+    outers = [OuterOptimizer(each, plain, 3) for each in parameters]
+    for seed in range(4):
+        move(parameters, seed)
+        average = torch.stack(parameters).mean(dim=0)
+        synchronise(outers)
+        for each in parameters:
+            assert torch.allclose(each, average, atol=1e-6)
+
+
+def test_the_outer_step_is_torch_s_nesterov() -> None:
+    parameters = replicas(2)
+    outers = [OuterOptimizer(each, DILOCO, 2) for each in parameters]
+    shared = torch.nn.Parameter(parameters[0].clone())
+    sgd = torch.optim.SGD([shared], lr=0.7, momentum=0.9, nesterov=True)
+    for seed in range(5):
+        move(parameters, seed)
+        shared.grad = (shared.detach() - torch.stack(parameters)).mean(dim=0)
+        sgd.step()
+        synchronise(outers)
+        assert torch.allclose(parameters[0], shared.detach(), atol=1e-5)
+
+
+@given(st.sampled_from(WireFormat), st.integers(2, 4), st.integers(1, 3))
+def test_replicas_are_alike_to_the_bit_after_each_fragment(wire: WireFormat, count: int, fragments: int) -> None:
+    parameters = replicas(count, elements=3000)
+    outers = [OuterOptimizer(each, Synchronization(fragments, fragments, wire=wire), count) for each in parameters]
+    for turn in range(2 * fragments):
+        move(parameters, turn)
+        synchronise(outers, turn % fragments)
+        part = slice(*cut_fragments(3000, fragments)[turn % fragments])
+        assert all(torch.equal(each[part], parameters[0][part]) for each in parameters)
+
+
+def test_alpha_is_the_share_of_the_local_parameters() -> None:
+    whole, mixed = replicas(2), replicas(2)
+    takes, keeps = (
+        [OuterOptimizer(each, replace(DILOCO, alpha=a), 2) for each in of] for of, a in ((whole, 0.0), (mixed, 0.25))
+    )
+    move(whole, 1)
+    move(mixed, 1)
+    local = [each.clone() for each in mixed]
+    synchronise(takes)
+    synchronise(keeps)
+    for own, before, shared in zip(mixed, local, whole, strict=True):
+        assert torch.allclose(own, 0.75 * shared + 0.25 * before, atol=1e-6)
+
+
+def test_a_fragment_leaves_the_other_parameters_as_they_are() -> None:
+    parameters = replicas(2, elements=10)
+    outers = [OuterOptimizer(each, Synchronization(3, 3), 2) for each in parameters]
+    move(parameters, 1)
+    before = [each.clone() for each in parameters]
+    synchronise(outers, 1)
+    for each, old in zip(parameters, before, strict=True):
+        assert torch.equal(each[:3], old[:3])
+        assert torch.equal(each[6:], old[6:])
+    assert torch.equal(parameters[0][3:6], parameters[1][3:6])
+
+
+def test_what_moves_on_beside_a_synchronisation_is_not_in_it() -> None:
+    parameters = replicas(2)
+    outers = [
+        OuterOptimizer(each, replace(DILOCO, outer_learning_rate=1.0, outer_momentum=0.0), 2) for each in parameters
+    ]
+    move(parameters, 1)
+    average = torch.stack(parameters).mean(dim=0)
+    for outer in outers:
+        outer.encode(0)
+    move(parameters, 2)
+    total, other = (outer.encoded(0) for outer in outers)
+    outers[0].add(total, other)
+    other[:] = total
+    for outer in outers:
+        outer.apply(0)
+    assert torch.allclose(parameters[0], average, atol=1e-6)
+
+
+def test_the_caller_learns_that_parameters_were_replaced() -> None:
+    parameters, changes = replicas(2), list[int]()
+    outers = [OuterOptimizer(each, DILOCO, 2, changed=lambda: changes.append(1)) for each in parameters]
+    synchronise(outers)
+    assert len(changes) == 2
+
+
+@pytest.mark.parametrize("wire", WireFormat)
+def test_the_encoded_pseudo_gradient_has_the_size_that_is_known_ahead(wire: WireFormat) -> None:
+    outer = OuterOptimizer(torch.zeros(5000), Synchronization(2, 2, wire=wire), 2)
+    outer.encode(1)
+    assert outer.encoded(1).nbytes == wire.encoded_bytes(2500)

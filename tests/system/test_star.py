@@ -1,4 +1,4 @@
-"""Replicas that swap a whole model and average over a star, in virtual time: their time, and what a lost one changes."""
+"""Replicas that swap a whole model and average over a star, in virtual time: their time, and a lost replica."""
 
 import subprocess
 import sys

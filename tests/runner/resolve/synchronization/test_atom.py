@@ -102,12 +102,8 @@ def test_a_period_takes_its_iterations_and_the_way_of_the_average_there_and_back
 
 
 def test_with_a_quorum_no_one_waits_for_a_replica_far_away() -> None:
-    wan = {
-        "latency": "20ms",
-        "rate": "1Gbit",
-        "overrides": [{"between": ["east", "west"], "latency": "400ms"}],
-    }
-    topology = {**document(OPTIONS)["topology"], "wan": wan}
+    links = [{"between": ["east", "west"], "latency": "400ms"}]
+    topology = {**document(OPTIONS)["topology"], "links": links}
     ends_ns = []
     for quorum in (3, 2):
         found = point({**OPTIONS, "quorum": quorum}, topology=topology)
@@ -132,11 +128,15 @@ def test_the_document_has_the_groups() -> None:
         ({"sync_every": 2}, {}, "variants.0.options.swap: "),
         ({**OPTIONS, "swap": "12GB"}, {}, "write it like 12GB/s"),
         ({**OPTIONS, "swap": "0B/s"}, {}, "is below 1B/s"),
-        ({**OPTIONS, "memory": "1MB"}, {}, "variants.0.options.memory: 1MB hold no group of the model's layers"),
+        ({**OPTIONS, "memory": "1MB"}, {}, "variants.0.options.memory: 1000000B hold no group of the model's layers"),
         ({**OPTIONS, "inner": "1f1b"}, {}, "variants.0.options.inner"),
         ({**OPTIONS, "quorum": 4}, {}, "variants.0.options.quorum: 4, of 3 replicas: give 3 or less"),
         ({**OPTIONS, "quorum": 2, "topology": "ring"}, {}, "variants.0.options.quorum: a ring waits for all"),
-        (OPTIONS, {"model": None}, "model: schedule: atom, which swaps layers, needs one"),
+        (
+            OPTIONS,
+            {"model": None, "compute": {"forward": "24ms", "gradient": "20MB"}},
+            "model: schedule: atom, which swaps layers, needs one",
+        ),
         (OPTIONS, {"variant": {"training": {"stages": 2}}}, "variants.0.training.stages: 2, and atom has the whole"),
         (OPTIONS, {"variant": {"training": {"virtual_stages": 2}}}, "leave training.virtual_stages out"),
         (

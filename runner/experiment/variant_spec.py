@@ -11,6 +11,7 @@ from runner.experiment.program.program_spec import ProgramSpec
 from runner.experiment.quantities import PrintableName, StageDatacenters, whole_number
 from runner.experiment.training_spec import VariantTrainingSpec
 from runner.experiment.transport_spec import TransportSpec
+from workloads.synchronization.synchronization import DILOCO
 
 MAX_POOL_GPUS = 65_536
 PROGRAM = "program"
@@ -69,6 +70,12 @@ class VariantSpec(StrictModel):
         description="Number of GPUs of the serving hosts that only prefill, over all datacenters.",
         examples=[2],
     )
+
+    @property
+    def schedules(self) -> tuple[str, ...]:
+        """The schedules that it names: its own, and the one within each replica where those train alone."""
+        inner = self.options.get("inner") if self.schedule == DILOCO else None
+        return (self.schedule, inner) if isinstance(inner, str) else (self.schedule,)
 
     @model_validator(mode="before")
     @classmethod

@@ -61,7 +61,7 @@ def gather_manifest(
         "tokens_per_iteration": _if_same([point.tokens_per_iteration for point in points]),
         "versions": library_versions(),
         "git": git_state(checkout),
-        "foreign_schedules": foreign_schedules(variant.schedule for variant in spec.variants),
+        "foreign_schedules": foreign_schedules(name for variant in spec.variants for name in variant.schedules),
         "foreign_compute": foreign_compute(point.spec.compute.kind for point in points),
         **machine_facts(),
     }

@@ -30,6 +30,11 @@ def test_ring_neighbours_are_the_previous_and_the_next_rank() -> None:
     assert LinksConfig(**VALID | {"ring": ()}).ring_neighbours is None
 
 
+def test_all_reduces_are_those_of_gradients_or_synchronisations() -> None:
+    assert LinksConfig(**VALID | {"iterations": 5, "buckets": 2}).all_reduces == 10
+    assert LinksConfig(**VALID | {"iterations": 5, "synchronizations": 2}).all_reduces == 2
+
+
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [
@@ -45,6 +50,8 @@ def test_ring_neighbours_are_the_previous_and_the_next_rank() -> None:
         ({"following": BoundaryConfig(3, 100, (2, 4))}, r"following.mates: rank 4 is none of the peers"),
         ({"pipeline": 0}, r"following.mates: "),
         ({"microbatches": 2}, r"following.outgoing_turns: not every microbatch of the pipelines 0 to 1 once"),
+        ({"synchronizations": 3, "buckets": 2}, "synchronizations: they need a ring that sums no buckets"),
+        ({"synchronizations": 3, "ring": ()}, "synchronizations: they need a ring"),
         ({"ring": (2,)}, r"ring: \(2,\) are not two or more ranks"),
         ({"ring": (0, 4)}, "ring: rank 2 itself is not in it"),
         ({"ring": (0, 2, 4)}, "ring: rank 4 is none of the peers"),

@@ -18,7 +18,8 @@ def test_a_row_has_the_parts_of_the_averages(tmp_path: Path) -> None:
     table = averages_table(load_run(run))
     assert table is not None
     assert [row[1:] for row in table.rows] == [("gpipe", "0", "2", "2 to 3", "1", "1")]
-    assert "Averages over a star" in write_report([run]).read_text(encoding="utf-8")
+    write_report([run], tmp_path / "report.html")
+    assert "Averages over a star" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_without_a_star_there_is_no_table(tmp_path: Path) -> None:

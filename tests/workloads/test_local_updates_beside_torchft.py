@@ -27,12 +27,12 @@ def lighthouse() -> Iterator[str]:
         process.kill()
 
 
-def by_torchft(lighthouse: str, iterations: int, delay: int) -> list[float]:
+def by_torchft(lighthouse: str, iterations: int) -> list[float]:
     environment = {**os.environ, "TORCHFT_LIGHTHOUSE": lighthouse, "PYTHONPATH": str(ROOT)}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.support.workloads.torchft_replica"]
-            + [str(each) for each in (replica, REPLICAS, iterations, SYNC_EVERY, delay)],
+            [sys.executable, "-m", "tests.workloads.torchft_replica"]
+            + [str(each) for each in (replica, REPLICAS, iterations, SYNC_EVERY)],
             cwd=ROOT,
             env=environment,
             stdout=subprocess.PIPE,
@@ -52,9 +52,8 @@ def by_torchft(lighthouse: str, iterations: int, delay: int) -> list[float]:
 
 
 @pytest.mark.skipif(find_spec("torchft") is None, reason="torchft is not installed; it has wheels for x86_64")
-@pytest.mark.parametrize("delay", [0, 1])
-def test_both_have_the_same_losses(tmp_path: Path, start: Start, lighthouse: str, delay: int) -> None:
+def test_both_have_the_same_losses(tmp_path: Path, start: Start, lighthouse: str) -> None:
     iterations = SYNC_EVERY * SYNCHRONISATIONS + 1
-    own, _ = train_synchronized(tmp_path, start, Synchronization(SYNC_EVERY, delay=delay), iterations)
-    assert own == pytest.approx(by_torchft(lighthouse, iterations, delay), abs=1e-4)
+    own, _ = train_synchronized(tmp_path, start, Synchronization(SYNC_EVERY), iterations)
+    assert own == pytest.approx(by_torchft(lighthouse, iterations), abs=1e-4)
     assert own[-1] < own[0]

@@ -7,6 +7,11 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY
+from workloads.model.gpt_stage import build_stage, language_loss
+from workloads.model.tokens import TokenSource
+from workloads.synchronization.synchronization import Synchronization
+
 Loss = Callable[[nn.Module, int, int], torch.Tensor]
 """The loss of a replica's model in an iteration: model, iteration, replica."""
 
@@ -54,3 +59,25 @@ def train_local_updates(
                 whole[parts[turn]] = (1 - alpha) * shared[turn].detach() + alpha * whole[parts[turn]]
                 vector_to_parameters(whole, model.parameters())
     return losses
+
+
+def train_tiny_replicas(synchronization: Synchronization, replicas: int, iterations: int) -> list[float]:
+    """Return the mean loss of each iteration of the tests' small GPT, whole in each replica."""
+    tokens = TokenSource(TINY, SEED)
+
+    def loss(model: nn.Module, iteration: int, replica: int) -> torch.Tensor:
+        batches = [tokens.batch(iteration, replica, microbatch) for microbatch in range(MICROBATCHES)]
+        return torch.stack([language_loss(model(inputs), targets) for inputs, targets in batches]).mean()
+
+    return train_local_updates(
+        [build_stage(TINY, 0, 1, SEED, torch.float32) for _ in range(replicas)],
+        loss,
+        iterations=iterations,
+        learning_rate=LEARNING_RATE,
+        sync_every=synchronization.sync_every,
+        fragments=synchronization.fragments,
+        delay=synchronization.delay,
+        alpha=synchronization.alpha,
+        outer_learning_rate=synchronization.outer_learning_rate,
+        outer_momentum=synchronization.outer_momentum,
+    )

@@ -16,7 +16,7 @@ REPLICAS, PATIENCE_S = 2, 300
 
 def train_synchronized(
     folder: Path, start: Start, synchronization: Synchronization, iterations: int, stages: int = 1
-) -> tuple[list[float], dict[int, list[Span]]]:
+) -> tuple[list[float], dict[int, tuple[Span, ...]]]:
     """Train with two replicas; return the mean loss of each iteration, and the spans of each rank."""
     plans = [
         replace(

@@ -1,6 +1,6 @@
 """A program: one replica of the tests' small GPT trained with torchft's DiLoCo. It prints its losses as JSON.
 
-Arguments: replica, replicas, iterations, sync_every, delay. TORCHFT_LIGHTHOUSE is the URL of a torchft_lighthouse.
+Arguments: replica, replicas, iterations, sync_every. TORCHFT_LIGHTHOUSE is the URL of a torchft_lighthouse.
 """
 
 import json
@@ -19,7 +19,7 @@ from workloads.model.tokens import TokenSource
 LOOPBACK = "127.0.0.1"
 
 
-def main(replica: int, replicas: int, iterations: int, sync_every: int, delay: int) -> None:
+def main(replica: int, replicas: int, iterations: int, sync_every: int) -> None:
     """Train, and print the mean loss of each iteration before its update."""
     torch.set_num_threads(1)
     model, tokens = build_stage(TINY, 0, 1, SEED, torch.float32), TokenSource(TINY, SEED)
@@ -40,12 +40,12 @@ def main(replica: int, replicas: int, iterations: int, sync_every: int, delay: i
         replica_id=f"replica_{replica}",
     )
     losses = []
-    with DiLoCo(manager, [model], inner, outer, sync_every, fragment_sync_delay=delay):
+    with DiLoCo(manager, [model], inner, outer, sync_every):
         for iteration in range(iterations):
             batches = [tokens.batch(iteration, replica, microbatch) for microbatch in range(MICROBATCHES)]
             loss = torch.stack([language_loss(model(inputs), targets) for inputs, targets in batches]).mean()
             inner.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             inner.step()
             losses.append(loss.item())
     print(json.dumps(losses), flush=True)

@@ -194,6 +194,14 @@ class _Synchronization(_Facts):
     delay: Count
 
 
+class _Averages(_Facts):
+    sums: Positive
+    fewest_parts: Positive
+    most_parts: Positive
+    late_parts: Count
+    dropped_parts: Count
+
+
 class _Disturbance(_Facts):
     faults: list[str]
     at_ns: int | None = None
@@ -204,7 +212,7 @@ class _Disturbance(_Facts):
 
 
 class _Faults(_Facts):
-    outcome: Literal["undisturbed", "recovered", "failed"]
+    outcome: Literal["undisturbed", "survived", "recovered", "failed"]
     reason: str | None = None
     iterations_planned: Count | None = None
     iterations_completed: Count | None = None
@@ -223,6 +231,7 @@ class TrialFacts(_Settings):
     bound: _Bound | None = None
     beside: _Beside | None = None
     synchronization: _Synchronization | None = None
+    averages: _Averages | None = None
     profiled_iterations: Count | None = None
     program: Document | None = None
     torch_times_of_profile: str | None = None

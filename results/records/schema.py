@@ -235,7 +235,7 @@ SUMMARY = _schema(
     ("engine", pa.string(), "emulate, rack or simulate"),
     ("clock", pa.string(), "real or virtual, null for a simulation"),
     ("not_modelled", pa.list_(pa.string()), "what a simulation lacks of what was asked; of links: not `calibrated`"),
-    ("outcome", pa.string(), "of a trial with failures: undisturbed, recovered or failed; null without any"),
+    ("outcome", pa.string(), "of a trial with failures: undisturbed, survived, recovered or failed; null without any"),
     ("training_goodput", pa.float64(), "share of the training's time in iterations that count, null without failures"),
     ("iterations_lost", pa.int64(), "finished iterations that were trained again, null without failures"),
     ("time_to_detect_s", pa.float64(), "from a failure until every rank left knew, the longest; null if unknown"),

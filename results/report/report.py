@@ -13,6 +13,7 @@ from results.comparison.run_description import facts, links_reading, overlay_war
 from results.reading.run import Run, load_run
 from results.reading.run_labels import run_labels, run_name
 from results.reading.summaries.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
+from results.report.averages_table import averages_table
 from results.report.calibration_table import CalibrationTable, calibration_table
 from results.report.charts.chart import Chart
 from results.report.charts.drawing.colours import Styles
@@ -58,6 +59,7 @@ class _Section:
     charts: Sequence[Chart]
     programs: ProgramSection | None
     faults: PlanTable | None
+    averages: PlanTable | None
     plans: PlanTable | None
     jobs: JobTable | None
     background: BackgroundTable | None
@@ -199,6 +201,7 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         charts=charts.own[label],
         programs=program_section(run),
         faults=fault_table(run),
+        averages=averages_table(run),
         plans=plan_table(plans),
         jobs=job_table(run),
         background=background_table(run),

@@ -44,6 +44,7 @@ from runner.resolve.experiment import SweepPoint
 from runner.resolve.prefill.prefill_forecast import planned_bubbles
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
+from runner.runs.recorded.averages_record import averages_facts
 from runner.runs.recorded.beside_record import background_facts, beside_facts
 from runner.runs.recorded.bound_record import bound_facts
 from runner.runs.recorded.plan_record import plan_facts
@@ -187,6 +188,9 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             "pipelines_per_cell": variant.pipelines_per_cell,
             **({"sends_block": True} if variant.sends_block else {}),
             **synchronization_facts(variant),
+            **averages_facts(
+                [(len(each.ranks), each.late) for log in logs for each in log.sums], sum(log.dropped for log in logs)
+            ),
             **plan_facts(point.topology, variant),
             **bound_facts(
                 point.topology,

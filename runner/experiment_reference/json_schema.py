@@ -21,7 +21,7 @@ from workloads.compute.backends.registry import backend_names
 from workloads.prefill.profile_files import prefill_profile_names
 from workloads.profiles.catalogue import profile_names
 from workloads.schedules.registry import schedule_names
-from workloads.synchronization.synchronization import DILOCO
+from workloads.synchronization.synchronization import ATOM, DILOCO
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 DEFINITIONS = "definitions"
@@ -30,7 +30,7 @@ _KNOWN: dict[tuple[str, str], Callable[[], Sequence[str]]] = {
     ("TopologySpec", "profile"): preset_names,
     ("ComputeSpec", "kind"): backend_names,
     ("ComputeSpec", "profile"): profile_names,
-    ("VariantSpec", "schedule"): lambda: (*schedule_names(), *BASELINE_SCHEDULES, DILOCO),
+    ("VariantSpec", "schedule"): lambda: (*schedule_names(), *BASELINE_SCHEDULES, DILOCO, ATOM),
     ("PrefillSpec", "trace"): lambda: DRAWN,
     ("PrefillSpec", "profile"): lambda: (*prefill_profile_names(), MEASURED),
 }

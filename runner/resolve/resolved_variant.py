@@ -23,6 +23,7 @@ from workloads.prefill.service_config import ServiceConfig
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import CellPlan, options_for
 from workloads.schedules.virtual.virtual_stages import VirtualStages
+from workloads.swapping.grouping import Grouping
 from workloads.synchronization.fragments import fragments_bytes
 from workloads.synchronization.synchronization import Synchronization, Topology
 from workloads.trace.replayed_trace import ReplayedTrace
@@ -62,7 +63,8 @@ class ResolvedVariant:
     and ``alone`` what it is called where it runs alone, "" where it does. ``synchronization`` says when replicas
     exchange pseudo-gradients, None where they sum gradients in every iteration. With it, ``spec`` and ``schedule`` are
     those within each replica, no gradient is all-reduced, and ``parameters`` are those of each stage. ``background`` is
-    the traffic that shares the WAN with it, and trains nothing.
+    the traffic that shares the WAN with it, and trains nothing. ``grouping`` are the groups of layers that each replica
+    swaps through its GPU, None where it swaps none; the times in ``work`` then include the waits for them.
     """
 
     spec: VariantSpec
@@ -91,6 +93,7 @@ class ResolvedVariant:
     synchronization: Synchronization | None = None
     parameters: tuple[int, ...] = ()
     background: tuple[BackgroundFlow, ...] = ()
+    grouping: Grouping | None = None
 
     @property
     def name(self) -> str:
@@ -227,6 +230,16 @@ class ResolvedVariant:
         replicas = map(self.placement.replicas, range(self.placement.stages))
         return tuple(StageRings.of(each, hierarchical=self.transport.is_hierarchical) for each in replicas)
 
+    @property
+    def goes_on_without(self) -> frozenset[int]:
+        """The ranks that the others can lose and train on: those of a star with a quorum which do not gather.
+
+        Of replicas with several stages there are none: a rank's neighbours in its pipeline cannot lose it.
+        """
+        if self.synchronization is None or self.synchronization.quorum is None or self.placement.stages > 1:
+            return frozenset()
+        return frozenset(range(1, self.pipelines))
+
     def summing_pairs(self, stage: int) -> tuple[Pair, ...]:
         """Return the replicas of a stage that exchange what they sum: neighbours in a ring, or the star's."""
         if not self.is_star:
@@ -310,6 +323,7 @@ class ResolvedVariant:
             **({} if self.trace is None else {"trace": self.trace.digest}),
             **({} if self.replicas is None else {"replicas": self.replicas.document(self.placement.stages)}),
             **({} if self.virtual is None else {"virtual_stages": self.virtual.chunks}),
+            **({} if self.grouping is None else {"swapping": self.grouping.document()}),
             **({} if self.synchronization is None else {"synchronization": self._synchronization_document()}),
         }
 

@@ -24,7 +24,8 @@ from runner.resolve.program.program_resolution import resolve_program
 from runner.resolve.replicas.replica_resolution import check_matches, check_measured, replica_times, usual_costs
 from runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
 from runner.resolve.stage_costs import StageCosts, stage_costs
-from runner.resolve.synchronization.diloco_resolution import trained_alone
+from runner.resolve.synchronization.diloco_resolution import TrainedAlone, trained_alone
+from runner.resolve.synchronization.swapped_costs import swapped_costs
 from runner.resolve.trace.trace_variant import resolve_trace
 from runner.resolve.virtual.virtual_check import check_alike, virtual_stages
 from runner.resolve.virtual.virtual_costs import virtual_stage_costs
@@ -35,7 +36,8 @@ from workloads.schedules.planning.cell_plan import CellPlan, options_for
 from workloads.schedules.planning.planned_schedule import PlannedSchedule
 from workloads.schedules.registry import schedule_class_path
 from workloads.schedules.schedule import Schedule, create_schedule, load_schedule
-from workloads.synchronization.synchronization import DILOCO
+from workloads.swapping.grouping import Grouping
+from workloads.synchronization.synchronization import ATOM, DILOCO
 
 
 @dataclass(frozen=True)
@@ -104,19 +106,19 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: b
     if variant.schedule == TRACE_SCHEDULE:
         return resolve_trace(written)
     if (alone := trained_alone(written)) is not None:
-        return alone.synchronized(_resolve_schedule(alone.inner, where, plans=plans, synchronized=True))
+        return alone.synchronized(_resolve_schedule(alone.inner, where, plans=plans, alone=alone))
     return _resolve_schedule(written, where, plans=plans)
 
 
 def _resolve_schedule(
-    written: WrittenVariant, where: Choose | Layout, *, plans: bool, synchronized: bool = False
+    written: WrittenVariant, where: Choose | Layout, *, plans: bool, alone: TrainedAlone | None = None
 ) -> ResolvedVariant:
-    """Return the variant of a schedule, resolved; ``synchronized`` if its replicas train alone, each in one place."""
+    """Return the variant of a schedule, resolved; ``alone`` if it is that of replicas which train alone."""
     spec, topology, variant = written.spec, written.topology, written.variant
     peer = variant.schedule in BASELINE_SCHEDULES
     schedule = None if peer else schedule_class(written)
     whole_replicas = variant.schedule == TORCH_DDP if schedule is None else schedule.whole_replicas
-    whole_replicas = whole_replicas or synchronized
+    whole_replicas = whole_replicas or alone is not None
     cut = training_cut(written, whole_replicas=whole_replicas)
     if peer:
         _check_baseline(written, cut)
@@ -131,7 +133,11 @@ def _resolve_schedule(
     with prefixed("" if configured is None else f"{written.field}."):
         placement = place_stages(topology, cut.stages, cut.pipelines, configured, whole_replicas=whole_replicas)
     check_all_reduce(written, placement)
-    if virtual is None:
+    grouping: Grouping | None = None
+    if alone is not None and alone.swapping is not None:
+        swapped = swapped_costs(written, alone.swapping, cut.microbatches, cut.pipelines)
+        of_file, grouping = swapped.costs, swapped.grouping
+    elif virtual is None:
         of_file = stage_costs(spec, cut.stages, cut.pipelines, written.directory)
     else:
         of_file = virtual_stage_costs(spec, virtual, cut.pipelines, written.directory)
@@ -159,6 +165,7 @@ def _resolve_schedule(
         spec.clock,
         planned=planned,
         virtual=virtual,
+        grouping=grouping,
         replicas=replicas,
         seed=spec.seed,
         iterations=None if written.job is None else written.iterations,
@@ -212,9 +219,10 @@ def memory_bound(cut: TrainingCut, schedule: type[Schedule] | None) -> int | Non
 
 def schedule_class(written: WrittenVariant) -> type[Schedule]:
     """Return the class of a variant's schedule. Raise InputError if none loads."""
-    if written.variant.schedule == DILOCO:
+    if written.variant.schedule in {ATOM, DILOCO}:
         raise InputError(
-            f"{written.field}.schedule: diloco has no plan: leave the variant out, or plan its inner schedule"
+            f"{written.field}.schedule: {written.variant.schedule} has no plan: leave the variant out, or plan the "
+            "schedule of a replica"
         )
     if written.variant.schedule == TRACE_SCHEDULE:
         raise InputError(f"{written.field}.schedule: a trace has its own layout: there is nothing to plan")

@@ -21,6 +21,7 @@ from runner.resolve.packets.packet_draws import draws_packets
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.cut_connections import cut_facts
 from runner.runs.faults import TrialError
+from runner.runs.recorded.averages_record import averages_facts
 from runner.runs.recorded.beside_record import background_facts, beside_facts
 from runner.runs.recorded.bound_record import bound_facts
 from runner.runs.recorded.plan_record import plan_facts
@@ -124,6 +125,7 @@ def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:
             "pipelines_per_cell": variant.pipelines_per_cell,
             **({"sends_block": True} if variant.sends_block else {}),
             **synchronization_facts(variant),
+            **averages_facts(simulation.sums, simulation.dropped),
             **plan_facts(trial.topology, variant),
             **bound_facts(trial.topology, variant, trial.iterations),
             "tcp_effects": asdict(effects),

@@ -17,8 +17,7 @@ def equal_parts(variant: ResolvedVariant) -> int:
 
     Each stage must be in a single datacenter, no ring may have empty segments, replicas may not synchronise over a
     star, and no compute times may be drawn. A part consists of consecutive pipelines in whole DP-cells. No other part
-    uses its hosts, its places share hosts in the same way in every part, and the GPUs there have the same compute
-    times.
+    uses its hosts, its places share hosts in the same way in every part, and the GPUs there have the same times.
     """
     placement, pipelines = variant.placement, variant.pipelines
     if (

@@ -94,7 +94,9 @@ class Simulation:
     of the lower rank first, as in an emulated trial. Where ``parts`` is more than 1, ``spans`` has only the first of so
     many equal parts, whose ranks are the lowest; everything else is of all parts. ``while_all_ran_ns`` is when the
     first of several jobs had done its last iteration, None of a single one. ``traffic`` is training's alone;
-    ``background`` has that of flows that train nothing.
+    ``background`` has that of flows that train nothing. Where replicas synchronise over a star,
+    ``sums`` has for each sum how many parts it is of and how many of these were late, and ``dropped`` the number of
+    parts that came too late for any.
     """
 
     spans: SpanColumns
@@ -104,6 +106,8 @@ class Simulation:
     parts: int = 1
     while_all_ran_ns: int | None = None
     background: tuple[FlowTraffic, ...] = ()
+    sums: tuple[tuple[int, int], ...] = ()
+    dropped: int = 0
 
     @cached_property
     def windows_ns(self) -> list[tuple[int, int]]:

@@ -98,7 +98,9 @@ def simulate_variant(
         spans = _with_prefill(spans, np.frombuffer(trained.prefill.rows, np.int64).reshape(-1, 9))
     traffic = wan_traffic(variant, trained.crossed, parts)
     flows = trained.background.flows()
-    return Simulation(spans, traffic, connections, trained.prefill, parts // represented, background=flows)
+    simulation = Simulation(spans, traffic, connections, trained.prefill, parts // represented, background=flows)
+    stars = trained.stars
+    return simulation if stars is None else replace(simulation, sums=stars.sums, dropped=stars.dropped)
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ class _Trained:
     prefill: SimulatedPrefill | None
     met: frozenset[int]
     background: BackgroundTraffic
+    stars: Stars | None = None
 
 
 def _trained(
@@ -150,8 +153,9 @@ def _trained(
     _run(training, events)
     prefill = None if service is None else service.end(events.now_ns)
     crossed = [*boundaries.crossed(), *rings.crossed()]
-    met = rings_met(network, rings, channels) if isinstance(rings, Rings) else frozenset()
-    return _Trained(training.rows.numbers, crossed, prefill, met, background)
+    if isinstance(rings, Stars):
+        return _Trained(training.rows.numbers, crossed, prefill, frozenset(), background, rings)
+    return _Trained(training.rows.numbers, crossed, prefill, rings_met(network, rings, channels), background)
 
 
 def _simulate_at_once(

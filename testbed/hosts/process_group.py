@@ -46,14 +46,17 @@ class ProcessGroup(AbstractContextManager["ProcessGroup"]):
         """Send SIGKILL to a process, if it still runs."""
         self._processes[number].kill()
 
-    def first_failure(self, pause: Callable[[], None]) -> int | None:
+    def first_failure(
+        self, pause: Callable[[], None], is_expected: Callable[[int], bool] = lambda number: False
+    ) -> int | None:
         """Wait until a process fails, and return its number; return None if all have ended with status 0.
 
-        ``pause`` is called between two polls and should sleep.
+        ``pause`` is called between two polls and should sleep. A process may fail that ``is_expected`` to.
         """
         while True:
             statuses = self.statuses()
-            failed = next((number for number, status in enumerate(statuses) if status not in {None, 0}), None)
+            failing = (number for number, status in enumerate(statuses) if status not in {None, 0})
+            failed = next((number for number in failing if not is_expected(number)), None)
             if failed is not None or None not in statuses:
                 return failed
             pause()

@@ -18,6 +18,7 @@ The optimizer is not in it, and neither is the way of gradients back to host mem
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate, pairwise
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,16 @@ class Grouping:
         """The groups, in the order of the model."""
         edges = [0, *accumulate(self.sizes)]
         return tuple(group_of(self.model, start, end) for start, end in pairwise(edges))
+
+    def document(self) -> dict[str, Any]:
+        """Return the groups and what they cost an iteration, in plain JSON types."""
+        return {
+            "layers_of_groups": list(self.sizes),
+            "rate_bytes_per_s": self.model.rate_bytes_per_s,
+            "memory_bytes": self.model.memory_bytes,
+            "both_passes_ns": self.iteration_ns,
+            "waits_ns": self.forward_stall_ns + self.backward_stall_ns,
+        }
 
     @property
     def forward_stall_ns(self) -> int:

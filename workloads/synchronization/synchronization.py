@@ -13,6 +13,8 @@ from workloads.synchronization.wire.wire_format import WireFormat
 
 DILOCO: Final = "diloco"
 """The name of this way to train, where an experiment has a schedule's."""
+ATOM: Final = "atom"
+"""The name of the way to train where each replica swaps the whole model through one GPU."""
 
 
 class Topology(StrEnum):

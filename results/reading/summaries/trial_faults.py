@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-UNDISTURBED, RECOVERED, FAILED = "undisturbed", "recovered", "failed"
+UNDISTURBED, SURVIVED, RECOVERED, FAILED = "undisturbed", "survived", "recovered", "failed"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from results.reading.summaries.trial_faults import FAILED, RECOVERED, UNDISTURBED
+from results.reading.summaries.trial_faults import FAILED, RECOVERED, SURVIVED, UNDISTURBED
 from runner.emulation.faults.attempt import Attempt, covered_ns, iteration_windows_ns, kept
 from runner.emulation.faults.injection import InjectedFault
 from runner.emulation.ranks.rank_configs import SharedConfig
@@ -44,6 +44,7 @@ def fault_facts(
         for position, (attempt, end) in enumerate(zip(attempts, ends, strict=True))
         if attempt.ends
     ]
+    losses = [] if failed else _losses(last, setting)
     began_ns = next((attempt.began_ns for attempt in attempts if attempt.began_ns is not None), None)
     last_window_ns = max((end for _, end in windows.values()), default=None)
     ended_ns = last.all_knew_ns if failed else None
@@ -52,7 +53,7 @@ def fault_facts(
     wall_ns = duration(began_ns, ended_ns)
     useful_ns = round(covered_ns(windows.values()) / setting.dilation)
     return {
-        "outcome": FAILED if failed else RECOVERED if disturbances else UNDISTURBED,
+        "outcome": FAILED if failed else RECOVERED if disturbances else SURVIVED if losses else UNDISTURBED,
         "planned": not failed or bool(last.hits),
         "reason": _reason(last, ended_by) if failed else None,
         "recovery": plan.recovery,
@@ -73,7 +74,7 @@ def fault_facts(
             for each in injected
         ],
         "never_due": [str(fault) for fault in plan.faults[len(injected) :]],
-        "disturbances": disturbances,
+        "disturbances": [*disturbances, *losses],
         "placements": [
             [[place.host.name, place.gpu] for place in attempt.variant.placement.places] for attempt in attempts
         ],
@@ -105,6 +106,30 @@ def _disturbance(
         "unaware": [end.rank for end in attempt.survivors if end.ended_ns is None],
         "said": [{"rank": rank, "line": line} for rank, line in attempt.said],
     }
+
+
+def _losses(attempt: Attempt, setting: SharedConfig) -> list[dict[str, Any]]:
+    """Return what became of each fault that the others went on after: when the rank that gathers had lost the replica.
+
+    Nothing is lost but the replica. The time is None where it did not notice before the end.
+    """
+    found = []
+    for each in attempt.hits:
+        lost_ns = [lost.time_ns for log in attempt.logs for lost in log.lost if lost.rank in each.ranks]
+        known_ns = round((max(lost_ns) + setting.epoch_ns - each.applied_ns) / setting.dilation) if lost_ns else None
+        found.append(
+            {
+                "faults": [str(each.fault)],
+                "at_ns": round((each.applied_ns - setting.epoch_ns) / setting.dilation),
+                "iterations_lost": 0,
+                "lost_work_ns": 0,
+                "time_to_detect_ns": known_ns,
+                "time_to_recover_ns": None,
+                "unaware": [],
+                "said": [],
+            }
+        )
+    return found
 
 
 def _reason(last: Attempt, ended_by: str | None) -> str:

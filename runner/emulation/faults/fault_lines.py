@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from results.reading.summaries.trial_faults import FAILED
+from results.reading.summaries.trial_faults import FAILED, SURVIVED
 
 
 def fault_lines(faults: Mapping[str, Any] | None) -> Iterator[str]:
@@ -12,6 +12,12 @@ def fault_lines(faults: Mapping[str, Any] | None) -> Iterator[str]:
         return
     for each in faults["disturbances"]:
         what = " and ".join(each["faults"]) or "a rank"
+        if faults["outcome"] == SURVIVED:
+            known = each["time_to_detect_ns"]
+            noticed = "did not notice" if known is None else f"knew after {_seconds(known)}"
+            when = _seconds(each["at_ns"])
+            yield f"{what} failed at {when} of the trial, the rank that gathers {noticed}, and the others went on"
+            continue
         line = f"{what} failed at {_seconds(each['at_ns'])} of the trial, every rank knew {_after(each)}"
         if each["time_to_recover_ns"] is not None:
             line += (

@@ -125,7 +125,8 @@ def _attempt(
     cause = ""
     try:
         with start_gate(testbed, setting.start_gate, [plan.host for plan in plans], begin=begin) as gate:
-            run_ranks(testbed, RANK, plans, setting.folder, meanwhile, gate=gate, faults=faults)
+            can_lose = trial.variant.goes_on_without
+            run_ranks(testbed, RANK, plans, setting.folder, meanwhile, gate=gate, faults=faults, can_lose=can_lose)
     except RanksFailedError as failure:
         if not unplanned and not any(each.ranks for each in faults.injected[before:]):
             raise

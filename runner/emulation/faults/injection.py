@@ -51,6 +51,10 @@ class FaultInjector:
         """The hosts that are gone by now."""
         return frozenset(host for each in self.injected for host in each.fault.hosts)
 
+    def has_hit(self, rank: int) -> bool:
+        """Return whether a fault has ended that rank or cut it off."""
+        return any(rank in each.ranks for each in self.injected)
+
     def begin(self) -> None:
         """Note that the newest attempt has begun. Faults count from the first one on."""
         if self.attempt_began_ns is None:

@@ -1,7 +1,7 @@
 """Run the processes of one trial's ranks: start all, wait for them, and leave none behind."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -73,11 +73,13 @@ def run_ranks(
     *,
     gate: Gate | None = None,
     faults: FaultInjector | None = None,
+    can_lose: Collection[int] = (),
 ) -> None:
     """Run the module ``program`` for every plan on its host until all have ended well.
 
     ``folder`` receives the plans and the ranks' output; ``meanwhile`` is called several times a second, in virtual
-    time once. ``gate`` is opened when all have come to it, or one has failed; ``faults`` begin when it is opened.
+    time once. ``gate`` is opened when all have come to it, or one has failed; ``faults`` begin when it is opened. Of
+    the ranks in ``can_lose`` those that ``faults`` have hit may fail, and the others go on.
     Raises RanksFailedError with the first rank that failed, and how every rank has ended.
     """
     with ProcessGroup() as ranks:
@@ -106,7 +108,9 @@ def run_ranks(
             ranks.start(start, folder / f"rank-{plan.rank}.words")
         # All may have come while the last one was started.
         look()
-        failed = ranks.first_failure(pause)
+        failed = ranks.first_failure(
+            pause, lambda number: faults is not None and number in can_lose and faults.has_hit(number)
+        )
         if failed is None:
             return
         if gate is not None:

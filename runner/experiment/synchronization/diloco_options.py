@@ -16,15 +16,9 @@ class OuterSpec(StrictModel):
     momentum: float = Field(default=0.9, ge=0, lt=1, strict=True, description="Momentum.", examples=[0.9])
 
 
-class DilocoOptions(StrictModel):
+class SynchronizationOptions(StrictModel):
     """When replicas synchronise, with which outer optimizer, and over which wire."""
 
-    inner: PrintableName = Field(
-        default="1f1b", description="Schedule of the stages of each replica.", examples=["zb-h1"]
-    )
-    inner_options: dict[str, JsonValue] = Field(
-        default_factory=dict, description="Options of the inner schedule.", examples=[{"warmup_depth": 3}]
-    )
     sync_every: int = Field(
         ge=1,
         le=MAX_ITERATIONS,
@@ -74,6 +68,17 @@ class DilocoOptions(StrictModel):
         strict=True,
         description="With a star, how many replicas a synchronisation waits for. Default: all.",
         examples=[2],
+    )
+
+
+class DilocoOptions(SynchronizationOptions):
+    """What each replica trains by, and when the replicas synchronise."""
+
+    inner: PrintableName = Field(
+        default="1f1b", description="Schedule of the stages of each replica.", examples=["zb-h1"]
+    )
+    inner_options: dict[str, JsonValue] = Field(
+        default_factory=dict, description="Options of the inner schedule.", examples=[{"warmup_depth": 3}]
     )
 
 

@@ -55,7 +55,7 @@ def resolve_faults(
         return FaultPlan()
     _check_engine(spec)
     for position, variant in enumerate(variants):
-        _check_variant(f"variants.{position}", variant)
+        _check_variant(f"variants.{position}", variant, restarts=spec.recovery == "restart")
     for position, entry in enumerate(spec.fail):
         _check_fault(f"fail.{position}", entry, topology, variants)
     faults = tuple(sorted((PlannedFault.of(entry, topology) for entry in spec.fail), key=lambda fault: fault.at_ns))
@@ -103,13 +103,18 @@ def _check_engine(spec: ExperimentSpec) -> None:
         raise InputError("checkpoint_every: nothing is restored from checkpoints: give recovery: restart")
 
 
-def _check_variant(where: str, variant: ResolvedVariant) -> None:
+def _check_variant(where: str, variant: ResolvedVariant, *, restarts: bool) -> None:
     if variant.program is not None:
         raise InputError(f"{where}.program: fail knows ranks of schedules only: leave fail out, or the variant")
     if variant.is_baseline:
         raise InputError(f"{where}.schedule: torch's {variant.schedule} has no part in fail: leave fail out, or it")
-    if variant.synchronization is not None:
-        raise InputError(f"{where}.schedule: replicas that synchronise seldom are not restored: leave fail out, or it")
+    if variant.synchronization is not None and not variant.goes_on_without:
+        raise InputError(
+            f"{where}.schedule: replicas that synchronise seldom go on without one that fails only if each is a single "
+            "stage of a star: give training.stages: 1 and options with topology: star and a quorum, or leave fail out"
+        )
+    if variant.synchronization is not None and restarts:
+        raise InputError(f"recovery: the replicas of {where} that are left go on: give none, or leave the variant out")
     if variant.trace is not None:
         raise InputError(f"{where}.schedule: a trace is replayed without failures: leave fail out")
     if variant.service is not None:

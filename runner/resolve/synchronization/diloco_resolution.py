@@ -1,25 +1,37 @@
-"""Resolve ``schedule: diloco``: an inner schedule in each replica, and when the replicas synchronise."""
+"""Resolve ``schedule: diloco`` and ``atom``: the schedule in each replica, and when the replicas synchronise."""
 
 from dataclasses import dataclass, replace
 
 from ground.strict_model import InputError
 from runner.experiment.quantities import AUTO
-from runner.experiment.synchronization.diloco_options import DilocoOptions, parse_diloco_options
+from runner.experiment.synchronization.atom_options import parse_atom_options
+from runner.experiment.synchronization.diloco_options import (
+    DilocoOptions,
+    SynchronizationOptions,
+    parse_diloco_options,
+)
 from runner.experiment.transport_spec import OVERLAPS_ALL_REDUCE
+from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.synchronization.swapped_costs import Swapping
+from runner.resolve.synchronization.swapping_check import WHOLE_MODEL_SCHEDULE, check_swapping
 from runner.resolve.written_variant import WrittenVariant
 from workloads.model.gpt_config import bytes_per_element
 from workloads.schedules.registry import schedule_class_path
-from workloads.synchronization.synchronization import DILOCO, Synchronization, Topology
+from workloads.synchronization.synchronization import ATOM, DILOCO, Synchronization, Topology
 from workloads.synchronization.wire.wire_format import WireFormat
 
 
 @dataclass(frozen=True)
 class TrainedAlone:
-    """A variant whose replicas train alone. ``inner`` is the variant as if its schedule were that of a replica."""
+    """A variant whose replicas train alone. ``inner`` is the variant as if its schedule were that of a replica.
+
+    ``swapping`` is how each replica swaps the whole model through one GPU, None where it does not.
+    """
 
     inner: WrittenVariant
     synchronization: Synchronization
+    swapping: Swapping | None = None
 
     def synchronized(self, resolved: ResolvedVariant) -> ResolvedVariant:
         """Return the resolved inner variant with its synchronisations. Raise InputError if it cannot have any."""
@@ -27,6 +39,11 @@ class TrainedAlone:
         if resolved.pipelines == 1:
             raise InputError(
                 f"{field}.training.pipelines: 1, and a single replica has nobody to synchronise with: give 2 or more"
+            )
+        quorum = self.synchronization.quorum
+        if quorum is not None and quorum > resolved.pipelines:
+            raise InputError(
+                f"{field}.options.quorum: {quorum}, of {resolved.pipelines} replicas: give {resolved.pipelines} or less"
             )
         iterations, warmup = self.inner.iterations, self.inner.spec.training.warmup
         if iterations - warmup < self.synchronization.sync_every:
@@ -50,21 +67,33 @@ def trained_alone(written: WrittenVariant) -> TrainedAlone | None:
 
     Raise InputError for options that cannot be, and for what synchronisations do not go with.
     """
-    variant = written.variant
+    variant, field = written.variant, f"{written.field}.options"
+    if variant.schedule == ATOM:
+        atom = parse_atom_options(variant.options, field)
+        check_swapping(written)
+        _check_company(written)
+        training = variant.training.model_copy(update={"stages": 1})
+        inner = variant.model_copy(update={"schedule": WHOLE_MODEL_SCHEDULE, "options": {}, "training": training})
+        swapping = Swapping(atom.swap, atom.memory)
+        return TrainedAlone(_with_variant(written, inner), _synchronization(atom, field), swapping)
     if variant.schedule != DILOCO:
         return None
-    options = parse_diloco_options(variant.options, f"{written.field}.options")
-    synchronization = _synchronization(options, f"{written.field}.options")
+    options = parse_diloco_options(variant.options, field)
+    synchronization = _synchronization(options, field)
     _check_inner(options, written)
     _check_company(written)
     inner = variant.model_copy(update={"schedule": options.inner, "options": options.inner_options})
-    variants = tuple(inner if each is variant else each for each in written.spec.variants)
-    return TrainedAlone(replace(written, spec=written.spec.model_copy(update={"variants": variants})), synchronization)
+    return TrainedAlone(_with_variant(written, inner), synchronization)
 
 
-def _synchronization(options: DilocoOptions, field: str) -> Synchronization:
+def _with_variant(written: WrittenVariant, inner: VariantSpec) -> WrittenVariant:
+    variants = tuple(inner if each is written.variant else each for each in written.spec.variants)
+    return replace(written, spec=written.spec.model_copy(update={"variants": variants}))
+
+
+def _synchronization(options: SynchronizationOptions, field: str) -> Synchronization:
     try:
-        synchronization = Synchronization(
+        return Synchronization(
             options.sync_every,
             options.fragments,
             options.delay,
@@ -77,9 +106,6 @@ def _synchronization(options: DilocoOptions, field: str) -> Synchronization:
         )
     except ValueError as refusal:
         raise InputError(f"{field}.{refusal}") from None
-    if synchronization.topology is Topology.STAR:
-        raise InputError(f"{field}.topology: star is not supported here: give ring, or leave it out")
-    return synchronization
 
 
 def _check_inner(options: DilocoOptions, written: WrittenVariant) -> None:

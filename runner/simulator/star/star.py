@@ -70,6 +70,11 @@ class Star:
         self.gathered: list[tuple[int, StarSum]] = []
         """Each sum, with the time at which it was complete."""
 
+    @property
+    def dropped(self) -> int:
+        """How many parts came after the last sum of their fragment."""
+        return len(self._rounds.dropped)
+
     def join(self, number: int, position: int, now_ns: int, done: Done) -> None:
         """Handle that a replica gives its part of sum ``number``. Call ``done`` when it has the sum."""
         self._waiting[position] = number, now_ns, done

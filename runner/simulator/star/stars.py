@@ -44,6 +44,16 @@ class Stars:
                 quorum=synchronization.quorum,
             )
 
+    @property
+    def sums(self) -> tuple[tuple[int, int], ...]:
+        """How many parts each sum so far is of, and how many of these were late."""
+        return tuple((len(done.parts), done.late) for star in self.of_stages.values() for _, done in star.gathered)
+
+    @property
+    def dropped(self) -> int:
+        """How many parts came too late for any sum."""
+        return sum(star.dropped for star in self.of_stages.values())
+
     def has_gradients(self, stage: int) -> bool:
         """Return whether the replicas of ``stage`` have anything to sum: those of a star always have."""
         return stage in self.of_stages

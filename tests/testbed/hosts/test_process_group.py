@@ -44,6 +44,12 @@ def test_a_process_that_a_signal_ends_has_failed(tmp_path: Path) -> None:
         assert group.statuses() == [-9]
 
 
+def test_the_others_go_on_after_a_failure_that_is_expected(tmp_path: Path) -> None:
+    with started(ProcessGroup(), tmp_path, "raise SystemExit(3)", "import time; time.sleep(0.2)") as group:
+        assert group.first_failure(partial(group.wait_for_any, 30), lambda number: number == 0) is None
+        assert group.statuses() == [3, 0]
+
+
 def test_none_has_failed_where_all_end_well(tmp_path: Path) -> None:
     with started(ProcessGroup(), tmp_path, "", "") as group:
         assert group.first_failure(partial(group.wait_for_any, 30)) is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from results.records.span_log import LostReplica, Span, SpanLogContents, SpanLogHeader
 from runner.emulation.faults.attempt import Attempt
 from runner.emulation.faults.fault_facts import fault_facts
 from runner.emulation.faults.fault_lines import fault_lines
@@ -116,3 +116,15 @@ def test_a_fault_that_meets_nobody_disturbs_nothing(point: SweepPoint, first: At
     facts = fault_facts((point.faults, 6), [whole], (met,), setting(point), None)
     assert facts["outcome"] == "undisturbed"
     assert list(fault_lines(facts)) == ["rank 1 failed, where no rank was"]
+
+
+def test_where_the_others_go_on_the_trial_survives(point: SweepPoint, first: Attempt) -> None:
+    gatherer = replace(log(0, range(6), 1), lost=(LostReplica(1, round(3.75 * S)),))
+    attempt = Attempt(point.variants[0], 0, EPOCH + S, (gatherer, log(1, range(2), 1)), (), first.faults)
+    facts = fault_facts((point.faults, 6), [attempt], first.faults, setting(point), None)
+    assert (facts["outcome"], facts["iterations_completed"], facts["iterations_lost"]) == ("survived", 6, 0)
+    (loss,) = facts["disturbances"]
+    assert loss["time_to_detect_ns"] == round(0.25 * S)
+    assert list(fault_lines(facts)) == [
+        "rank 1 failed at 3.500 s of the trial, the rank that gathers knew after 0.250 s, and the others went on"
+    ]

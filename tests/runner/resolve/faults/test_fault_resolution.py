@@ -94,3 +94,30 @@ def test_what_cannot_fail_is_refused_in_one_line(changes: dict[str, Any], refusa
     with pytest.raises(InputError) as refused:
         point(**changes)
     assert str(refused.value) == f"exp.yaml: {refusal}"
+
+
+def averaging(options: dict[str, Any], **changes: Any) -> SweepPoint:
+    variant = {"name": "diloco", "schedule": "diloco", "options": {"sync_every": 2, **options}}
+    training = {"microbatches": 2, "stages": 1, "pipelines": 3, "iterations": 4, "warmup": 1}
+    compute = {"forward": "1ms", "gradient": "1MiB"}
+    return point(fail=RANK_1, **{"variants": [variant], "training": training, "compute": compute, **changes})
+
+
+def test_replicas_that_average_with_a_quorum_can_lose_all_but_the_one_that_gathers() -> None:
+    (variant,) = averaging({"topology": "star", "quorum": 2}).variants
+    assert variant.goes_on_without == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "fault"),
+    [
+        ({}, {}, "variants.0.schedule: replicas that synchronise seldom go on without one that fails only if"),
+        ({"topology": "star"}, {}, "variants.0.schedule: replicas that synchronise seldom go on without one"),
+        ({"topology": "star", "quorum": 2}, {"recovery": "restart"}, "recovery: the replicas of variants.0"),
+    ],
+)
+def test_other_replicas_that_synchronise_seldom_know_no_failures(
+    options: dict[str, Any], changes: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(InputError, match=fault):
+        averaging(options, **changes)

@@ -112,7 +112,7 @@ def test_the_manifest_has_it_as_resolved() -> None:
         ({"sync_every": 3, "fragments": 2}, "variants.0.options.fragments: 2 do not divide sync_every"),
         ({"sync_every": 2, "delay": 2}, "variants.0.options.delay: 2, and a fragment is synchronised every 2"),
         ({"sync_every": 2, "quorum": 2}, "variants.0.options.quorum: a ring waits for all replicas"),
-        ({"sync_every": 2, "topology": "star"}, "variants.0.options.topology: star is not supported here"),
+        ({"sync_every": 2, "topology": "star", "quorum": 9}, "variants.0.options.quorum: 9, of "),
         ({"sync_every": 2, "inner": "1f2b"}, "variants.0.options.inner: no schedule '1f2b'"),
         ({"sync_every": 2, "inner": "torch-ddp"}, "variants.0.options.inner: no schedule 'torch-ddp'"),
         ({"sync_every": 9}, "variants.0.options.sync_every: 9, and 8 iterations are measured"),

@@ -1,0 +1,54 @@
+"""Define the ``options`` of a variant with ``schedule: atom``."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
+
+from ground.shown_text import shown
+from ground.strict_model import InputError, parse_model
+from ground.units import SizeBytes, format_size, parse_size_bytes
+from runner.experiment.synchronization.diloco_options import SynchronizationOptions
+
+_PER_SECOND = "/s"
+
+
+def _swap_rate(written: object) -> int:
+    if not isinstance(written, str) or not written.rstrip().endswith(_PER_SECOND):
+        raise ValueError(f"{shown(written)} is not bytes per second: write it like 12GB/s")
+    rate = parse_size_bytes(written.rstrip().removesuffix(_PER_SECOND))
+    if rate < 1:
+        raise ValueError(f"{shown(written)} is below 1B/s")
+    return rate
+
+
+BytesPerSecond = Annotated[
+    int,
+    PlainValidator(_swap_rate),
+    PlainSerializer(lambda rate: f"{format_size(rate)}{_PER_SECOND}", return_type=str),
+    WithJsonSchema({"title": "bytes per second", "type": "string", "examples": ["12GB/s"]}),
+]
+
+
+class AtomOptions(SynchronizationOptions):
+    """How a whole model is swapped through one GPU, and when the replicas average."""
+
+    swap: BytesPerSecond = Field(
+        description="Rate at which layers are loaded from host memory into the GPU.", examples=["12GB/s"]
+    )
+    memory: SizeBytes | None = Field(
+        default=None,
+        description="What the GPU has for the weights of two groups of layers: the one that computes, and the one that "
+        "is loaded meanwhile. Default: no limit.",
+        examples=["16GiB"],
+    )
+    topology: Literal["ring", "star"] = Field(
+        default="star", description="Between whom pseudo-gradients go.", examples=["star"]
+    )
+
+
+def parse_atom_options(options: dict[str, Any], field: str) -> AtomOptions:
+    """Return the options at ``field`` of the experiment file. Raise InputError, one line for each mistake."""
+    try:
+        return parse_model(AtomOptions, options, field)
+    except InputError as refusal:
+        raise InputError(*(mistake.replace(f"{field}: ", f"{field}.", 1) for mistake in refusal.mistakes)) from None

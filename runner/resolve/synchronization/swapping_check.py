@@ -1,0 +1,32 @@
+"""Refuse what replicas that swap a whole model through one GPU do not go with."""
+
+from typing import Final
+
+from ground.strict_model import InputError
+from runner.resolve.written_variant import WrittenVariant
+
+WHOLE_MODEL_SCHEDULE: Final = "gpipe"
+"""The schedule of a replica that swaps: all forwards, then all backwards, so that each pass loads a layer once."""
+
+
+def check_swapping(written: WrittenVariant) -> None:
+    """Raise InputError for what swapping does not go with."""
+    compute, training, field = written.spec.compute, written.variant.training, written.field
+    if not compute.backend.takes_known_times:
+        raise InputError(
+            f"{field}.schedule: atom swaps layers in replayed compute only, not with {compute.backend.title}: give "
+            "compute: {kind: replay}, or schedule: diloco"
+        )
+    if training.stages not in {None, 1}:
+        raise InputError(
+            f"{field}.training.stages: {training.stages}, and atom has the whole model on each GPU: give 1, or leave "
+            "stages out"
+        )
+    if training.virtual_stages not in {None, 1} or written.spec.training.virtual_stages != 1:
+        raise InputError(f"{field}.schedule: atom groups layers itself: leave training.virtual_stages out")
+    for name, value in (("slower", compute.slower), ("jitter", compute.jitter), ("from", compute.from_run)):
+        if value:
+            raise InputError(
+                f"compute.{name}: atom groups layers by the times of the file or the profile: leave {name} out, or the "
+                "variant"
+            )

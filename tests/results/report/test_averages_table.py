@@ -1,0 +1,27 @@
+"""The report says which parts the averages over a star are of."""
+
+import json
+from pathlib import Path
+
+from results.reading.run import load_run
+from results.records.run_store import TRIAL_FACTS, read_json
+from results.report.averages_table import averages_table
+from results.report.report import write_report
+from runner.runs.recorded.averages_record import averages_facts
+from tests.support.results.runs import flat, write_run
+
+
+def test_a_row_has_the_parts_of_the_averages(tmp_path: Path) -> None:
+    run = write_run(tmp_path, {("40ms", "gpipe"): flat(1.0)})
+    path = next(run.glob("trials/*/*/repeat-0")) / TRIAL_FACTS
+    path.write_text(json.dumps({**read_json(path), **averages_facts([(2, 0), (3, 1)], 1)}))
+    table = averages_table(load_run(run))
+    assert table is not None
+    assert [row[1:] for row in table.rows] == [("gpipe", "0", "2", "2 to 3", "1", "1")]
+    write_report([run], tmp_path / "report.html")
+    assert "Averages over a star" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_without_a_star_there_is_no_table(tmp_path: Path) -> None:
+    assert averages_table(load_run(write_run(tmp_path, {("40ms", "gpipe"): flat(1.0)}))) is None
+    assert averages_facts([], 0) == {}

@@ -1,0 +1,77 @@
+"""Replicas that swap a whole model and average over a star, in virtual time: their time, and a lost replica."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from results.reading.run import Run, load_run
+from runner.planner.experiment_file import load_experiment
+from tests.system.inside_virtual_time import kernel_or_skip
+
+FAILING, ITERATIONS = 2, 8
+EXPERIMENT = f"""
+name: star
+clock: virtual
+topology:
+  datacenters: [{{name: east, hosts: 1}}, {{name: central, hosts: 1}}, {{name: west, hosts: 1}}]
+  wan: {{latency: 10ms, rate: 500Mbit}}
+model: {{layers: 12, hidden: 256, context: 128, heads: 4, vocabulary: 1000}}
+compute: {{forward: 24ms, backward: 48ms, optimizer: 2ms}}
+training: {{pipelines: 3, microbatches: 4, iterations: {ITERATIONS}, warmup: 2}}
+variants:
+  - {{name: atom, schedule: atom, options: {{sync_every: 2, quorum: 2, swap: 500MB/s, memory: 8MB, wire: int8}}}}
+sweep:
+  fail: [[], [{{rank: {FAILING}, at: 1500ms}}]]
+"""
+
+
+def ran(command: str, folder: Path, text: str = EXPERIMENT) -> Run:
+    file = folder / "star.yaml"
+    file.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "runner.cli.command_line", command, str(file), "--runs", str(folder / command)],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (folder,) = (folder / command).iterdir()
+    return load_run(folder)
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    kernel_or_skip()
+    return ran("run", tmp_path_factory.mktemp("emulated"))
+
+
+def test_both_passes_take_the_time_of_the_groups(emulated: Run, tmp_path: Path) -> None:
+    file = tmp_path / "star.yaml"
+    file.write_text(EXPERIMENT)
+    grouping = next(load_experiment(file).points()).variants[0].grouping
+    assert grouping is not None
+    spans = emulated.spans
+    computed = spans[(spans["sweep_point"] == 0) & spans["kind"].isin(("forward", "backward"))]
+    for _, own in computed.groupby(["rank", "iteration"]):
+        assert own["end_ns"].max() - own["start_ns"].min() == pytest.approx(grouping.iteration_ns, rel=0.002)
+
+
+def test_the_simulator_agrees(emulated: Run, tmp_path: Path) -> None:
+    simulated = ran("simulate", tmp_path, EXPERIMENT.split("sweep:", maxsplit=1)[0]).summary
+    measured = emulated.summary[emulated.summary["sweep_point"] == 0]
+    (time_s,), (simulated_s,) = measured["iteration_time_s"], simulated["iteration_time_s"]
+    assert simulated_s == pytest.approx(time_s, rel=0.05)
+
+
+def test_the_others_go_on_without_a_replica_that_is_killed(emulated: Run) -> None:
+    undisturbed, survived = emulated.summary.sort_values("sweep_point").to_dict("records")
+    assert (undisturbed["outcome"], survived["outcome"]) == (None, "survived")
+    assert survived["time_to_detect_s"] < 0.5
+    spans = emulated.spans[emulated.spans["sweep_point"] == 1]
+    last = spans.groupby("rank")["iteration"].max()
+    assert last[FAILING] < ITERATIONS - 1
+    assert all(last[rank] == ITERATIONS - 1 for rank in (0, 1))
+    assert survived["iteration_time_s"] <= undisturbed["iteration_time_s"] * 1.01

@@ -27,7 +27,7 @@ def test_replicas_that_sum_in_buckets_learn_as_one_process(tmp_path: Path, start
     for plan in plans:
         log = read_span_log(Path(plan.span_log))
         for iteration, loss in log.losses:
-            losses[iteration] += loss
+            losses[iteration] += loss / PIPELINES
         for iteration in range(ITERATIONS):
             own = [span for span in log.spans if span.iteration == iteration]
             sums = sorted((span for span in own if span.kind == "all_reduce"), key=lambda span: span.start_ns)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pandas as pd
+import numpy.typing as npt
 
 from results.metrics.iterations import NS_PER_S
 from results.metrics.losses.loss_curve import Iterations, Numbers, counted_until
@@ -44,21 +44,26 @@ class Provenance:
 
 @dataclass(frozen=True, eq=False)
 class TrialClock:
-    """When each iteration of a trial ended, in nanoseconds since the start of the first, by iteration.
+    """When each of ``iterations``, which rise, ended, in nanoseconds since the start of the first.
 
     ``wan_bytes`` is what had crossed the WAN since then, headers included; None if no link was sampled.
     """
 
-    end_ns: "pd.Series[int]"
-    wan_bytes: "pd.Series[float] | None"
+    iterations: Iterations
+    end_ns: Iterations
+    wan_bytes: Numbers | None
+
+    def has(self, iterations: Iterations) -> npt.NDArray[np.bool_]:
+        """Return which of these iterations it has."""
+        return np.isin(iterations, self.iterations)
 
     def time_s(self, iterations: Iterations) -> Numbers:
-        """Return when these iterations ended, in seconds."""
-        return self.end_ns.loc[iterations].to_numpy(np.float64) / NS_PER_S
+        """Return when these iterations ended, in seconds. It must have them."""
+        return self.end_ns[np.searchsorted(self.iterations, iterations)] / NS_PER_S
 
     def crossed_bytes(self, iterations: Iterations) -> Numbers | None:
-        """Return what had crossed the WAN when these iterations ended."""
-        return None if self.wan_bytes is None else self.wan_bytes.loc[iterations].to_numpy(np.float64)
+        """Return what had crossed the WAN when these iterations ended. It must have them."""
+        return None if self.wan_bytes is None else self.wan_bytes[np.searchsorted(self.iterations, iterations)]
 
 
 def clock_kind(run: Run) -> ClockKind:
@@ -71,21 +76,20 @@ def clock_kind(run: Run) -> ClockKind:
 def trial_clock(run: Run, trial: StoredTrial) -> TrialClock:
     """Return the clock of a trial; without iterations if it has no span."""
     spans, samples = rows_of_trial(run.spans, trial), rows_of_trial(run.link_samples, trial)
-    windows = counted_windows(trial, spans)
+    windows = counted_windows(trial, spans).sort_index()
     if windows.empty:
-        return TrialClock(pd.Series(dtype="int64"), None)
+        return TrialClock(np.empty(0, np.int64), np.empty(0, np.int64), None)
     start_ns = int(windows["start_ns"].min())
     # No iteration ends after a later one: some rank is the last in both, and finishes them in order.
-    end_ns = windows["end_ns"].sort_index().cummax()
+    end_ns = np.maximum.accumulate(windows["end_ns"].to_numpy(np.int64))
     links = samples[(samples["scope"] == "link").to_numpy(bool)]
-    crossed: pd.Series[float] | None = None
+    crossed: Numbers | None = None
     if not links.empty:
-        total = np.zeros(len(end_ns))
-        at_ns = np.append(start_ns, end_ns.to_numpy(np.int64))
+        crossed = np.zeros(len(end_ns))
+        at_ns = np.append(start_ns, end_ns)
         for _, own in links.sort_values("time_ns", kind="stable").groupby(["source", "destination"], observed=True):
             counts = counted_until(own["time_ns"].to_numpy(np.int64), own["wire_bytes"].to_numpy(np.int64), at_ns)
-            total += counts[1:] - counts[0]
-        crossed = pd.Series(total, index=end_ns.index)
+            crossed += counts[1:] - counts[0]
     elif spans["datacenter"].nunique() == 1:
-        crossed = pd.Series(0.0, index=end_ns.index)
-    return TrialClock(end_ns - start_ns, crossed)
+        crossed = np.zeros(len(end_ns))
+    return TrialClock(windows.index.to_numpy(np.int64), end_ns - start_ns, crossed)

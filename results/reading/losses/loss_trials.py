@@ -14,6 +14,7 @@ import pandas as pd
 
 from ground.shown_text import one_line
 from ground.strict_model import InputError
+from results.metrics.iterations import NS_PER_S
 from results.metrics.losses.loss_curve import LossCurve
 from results.reading.losses.clock import Provenance, TrialClock, clock_kind, trial_clock
 from results.reading.losses.same_training import first_difference, training_fields
@@ -112,7 +113,7 @@ def _curves(
 def _curve(
     run: Run, trial: StoredTrial, means: "pd.Series[float]", clock: TrialClock, provenance: Provenance
 ) -> LossCurve:
-    known = means[means.index.isin(clock.end_ns.index)]
+    known = means[clock.has(means.index.to_numpy(np.int64))]
     if provenance.joined and len(known) < len(means):
         raise ClockError(
             f"--clock: {run.path}: {trial.title} has losses of {len(means)} iterations, of which the clock "
@@ -122,9 +123,9 @@ def _curve(
     per_iteration = trial.settings.get("tokens_per_iteration")
     return LossCurve(
         iterations=iterations,
-        loss=known.to_numpy(np.float64),
+        loss=np.asarray(known, np.float64),
         time_s=clock.time_s(iterations),
-        end_s=float(clock.end_ns.max()) / 1e9,
+        end_s=float(clock.end_ns[-1]) / NS_PER_S if len(clock.end_ns) else 0.0,
         tokens=None if per_iteration is None else (iterations + 1.0) * per_iteration,
         wan_bytes=clock.crossed_bytes(iterations),
     )

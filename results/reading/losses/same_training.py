@@ -21,7 +21,9 @@ def training_fields(run: Run, point: int, variant: str) -> dict[str, Any]:
         (each for each in manifest.get("sweep_points") or () if each.get("index") == point), {}
     )
     resolved = (entry.get("variants") or {}).get(variant) or {}
-    written = next((each for each in experiment.get("variants") or () if each.get("name") == variant), {})
+    written: Mapping[str, Any] = next(
+        (each for each in experiment.get("variants") or () if each.get("name") == variant), {}
+    )
     training = experiment.get("training") or {}
     placement = resolved.get("placement") or []
     fields = {

@@ -49,9 +49,9 @@ def test_losses_and_gradients_are_those_of_single_process_training(
     reference = train_reference(CONFIG, pipelines=pipelines, microbatches=4, iterations=5, seed=3, learning_rate=1e-3)
     assert [world.outcome(plan.rank) for plan in world.plans] == [(0, "")] * (stages * pipelines)
     logs = [world.log(plan.rank) for plan in world.plans]
-    shares = [dict(log.losses) for log, plan in zip(logs, world.plans, strict=True) if plan.stage == stages - 1]
+    of_replicas = [dict(log.losses) for log, plan in zip(logs, world.plans, strict=True) if plan.stage == stages - 1]
     assert [not log.losses for log in logs] == [plan.stage < stages - 1 for plan in world.plans]
-    losses = [sum(share[iteration] for share in shares) for iteration in range(5)]
+    losses = [sum(own[iteration] for own in of_replicas) / len(of_replicas) for iteration in range(5)]
     np.testing.assert_allclose(losses, reference.losses, rtol=TOLERANCE)
     for pipeline in range(pipelines):
         assert relative_error(gradients_of(world, pipeline), reference.gradients) <= TOLERANCE

@@ -159,8 +159,8 @@ def train_by_hand(
             for compute in row:
                 start_ns, end_ns = compute.update()
                 assert 0 < start_ns < end_ns
-        shares = [row[-1].loss() for row in computes]
-        losses.append(sum(share for share in shares if share is not None))
+        of_replicas = [loss for row in computes if (loss := row[-1].loss()) is not None]
+        losses.append(sum(of_replicas) / len(of_replicas))
     return HandDriven(tuple(losses), gradients, spans)
 
 

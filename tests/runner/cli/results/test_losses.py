@@ -78,5 +78,5 @@ def test_python_does_the_same(run: Path, clock: Path) -> None:
     frame = wanbed.losses(run, clock=clock)
     held_out = frame[(frame.split == "held_out") & (frame.variant == "fast") & (frame.repeat == 0)]
     assert held_out.time_s.tolist() == pytest.approx([0.8, 1.6, 2.4, 3.2, 4.0])
-    with pytest.raises(wanbed.InputError, match="^clock: it times losses, give a metric"):
+    with pytest.raises(wanbed.InputError, match=r"^clock: it times losses, give a metric"):
         wanbed.compare(run, run, pair={"slow": "fast"}, clock=clock)

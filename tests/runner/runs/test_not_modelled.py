@@ -19,6 +19,7 @@ from runner.runs.not_modelled import (
     as_written,
     links_planned_without,
     links_without,
+    planned_for_begin,
     planned_without,
     simulated_without,
 )
@@ -151,6 +152,25 @@ def test_a_planner_reports_what_its_simulations_do_not_model() -> None:
     assert fields == [("topology.wan.loss", ()), ("transport.congestion", ("a",))]
     unplanned = point(topology=wan(loss="1%"), engine="emulate")
     assert planned_without(unplanned.spec, unplanned.topology) == ()
+
+
+def test_flows_in_the_background_are_named_with_their_direction_where_they_are_not_modelled() -> None:
+    bbr = {"name": "a", "from": "east", "to": "west", "congestion": "bbr"}
+    udp = {"name": "b", "from": "west", "to": "east", "protocol": "udp", "rate": "1Mbit"}
+    assert found(background=[bbr, udp]) == (
+        NotModelled("background.congestion", "bbr", directions=(("east", "west"),)),
+    )
+    assert found(background=[bbr, udp], topology=wan(loss="1%")) == (
+        NotModelled("background.protocol", "udp over links with loss or jitter", directions=(("west", "east"),)),
+    )
+
+
+def test_a_planner_reports_that_it_knows_nothing_of_flows_in_the_background() -> None:
+    flow = {"name": "a", "from": "east", "to": "west"}
+    own = point(background=[flow], variants=[{**variant("a"), "placement": "auto"}])
+    assert planned_for_begin(own.spec, own.topology) == (
+        NotModelled("background", "bulk", directions=(("east", "west"),)),
+    )
 
 
 @pytest.mark.parametrize(("engine", "key"), [("simulate", "not_modelled"), ("emulate", "planned_without")])

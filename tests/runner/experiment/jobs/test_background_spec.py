@@ -106,6 +106,12 @@ def test_a_flow_has_a_host_of_its_own_at_both_ends_that_trains_nothing() -> None
     assert training == {"east-0", "east-1", "west-0", "west-1"}
 
 
+def test_a_host_of_a_flow_that_would_have_the_name_of_another_is_refused() -> None:
+    datacenters = [{"name": name, "hosts": 1} for name in ("east", "west", "east-background")]
+    words = "background.0: its host would be called east-background-0, as another one is: rename that datacenter"
+    assert words in refusal(EAST_WEST, topology={**TOPOLOGY, "datacenters": datacenters})
+
+
 def test_the_cross_traffic_of_a_learnt_link_is_read_and_kept_by_a_run(tmp_path: Path) -> None:
     text = "t_s,rate\n0,12.5Mbit\n0.1,0bit\n0.2,3Mbit\n"
     (tmp_path / "cross-traffic.csv").write_text(text)

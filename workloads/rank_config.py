@@ -148,7 +148,7 @@ class RankConfig:
                 f"{'recomputes' if recomputes else 'does not recompute'}"
             )
 
-    def _check_synchronization(self, backend: ComputeBackend) -> None:
+    def _check_synchronization(self, backend: type[ComputeBackend]) -> None:
         synchronizes = self.links.synchronizations is not None or self.links.star is not None
         if (self.compute.synchronization is not None) != synchronizes:
             raise ValueError("links.synchronizations: give them or a star with compute.synchronization, or neither")

@@ -123,7 +123,9 @@ class RankConfig:
             )
         synchronizes = self.links.synchronizations is not None or self.links.star is not None
         if (self.compute.synchronization is not None) != synchronizes:
-            raise ValueError("links.synchronizations: give them or a star with compute.synchronization, or neither")
+            raise ValueError(
+                "links.synchronizations: give them with compute.synchronization, or links.star, or neither"
+            )
         if self.compute.synchronization is not None and not backend.synchronizes:
             raise ValueError(f"compute.synchronization: {backend.title} sums gradients only, leave it out")
         if self.links.buckets and not backend.completes_buckets:

@@ -151,7 +151,9 @@ class RankConfig:
     def _check_synchronization(self, backend: type[ComputeBackend]) -> None:
         synchronizes = self.links.synchronizations is not None or self.links.star is not None
         if (self.compute.synchronization is not None) != synchronizes:
-            raise ValueError("links.synchronizations: give them or a star with compute.synchronization, or neither")
+            raise ValueError(
+                "links.synchronizations: give them with compute.synchronization, or links.star, or neither"
+            )
         if synchronizes and not backend.synchronizes:
             raise ValueError(f"compute.synchronization: {backend.title} sums gradients only, leave it out")
 

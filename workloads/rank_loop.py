@@ -145,7 +145,10 @@ class Rank:
         while not self._closed:
             self._handle(self._next_event())
         if self._gathering is not None:
-            self._log.record_dropped(self._gathering.close())
+            dropped = self._gathering.close()
+            # A replica may be lost after the last sum.
+            self._handle_all()
+            self._log.record_dropped(dropped)
 
     def complete_log(self) -> None:
         """Complete the log. Training and prefill must have ended."""

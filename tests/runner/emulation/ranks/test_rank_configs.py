@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
-from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.prefill.computed_prefill import inference_work
-from testbed.network.address_book import AddressBook, LoopbackAddressBook
+from testbed.network.address_book import LoopbackAddressBook
+from tests.runner.emulation.ranks.rank_plans import ONE, PAIR, PLANNED, SHARED, TOKEN, four_by_two, planned, point
 from workloads.compute.backends.torch_backend import torch_work
 from workloads.compute.replay import ReplayDurations
 from workloads.inference.inference_model import INFERENCE_MODELS
@@ -23,59 +23,9 @@ from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.schedule import create_schedule
 from workloads.transport.frames.frame import CHUNK_BYTES
-from workloads.transport.links_config import RingConfig
 
 MS = 1_000_000
 EPHEMERAL_PORTS_FROM = 32_768
-TOKEN = "00112233445566778899aabbccddeeff"  # noqa: S105 - of no run
-ONE = {"name": "one", "schedule": "gpipe"}
-
-
-def point(**changes: Any) -> SweepPoint:
-    document = {
-        "topology": {
-            "datacenters": [{"name": "east", "hosts": 1, "gpus_per_host": 2}, {"name": "west", "hosts": 2}],
-            "wan": {"latency": "10ms"},
-        },
-        "compute": {"forward": ["1ms", "2ms", "3ms", "4ms"], "activation": ["1KiB", "2KiB", "3KiB"]},
-        "training": {"microbatches": 8, "iterations": 5},
-        **changes,
-    }
-    (only,) = parse_experiment(document, "exp.yaml", Path()).points()
-    return only
-
-
-PAIR = {"name": "pair", "schedule": "gpipe"}
-SHARED = {**PAIR, "transport": {"sharing": "temporal", "pipelines_per_cell": 2}}
-PLANNED = {**SHARED, "schedule": "atlas"}
-
-
-def four_by_two(variant: dict[str, Any]) -> SweepPoint:
-    """Four stages in two datacenters, two pipelines of them."""
-    return point(
-        topology={
-            "datacenters": [{"name": "east", "hosts": 4}, {"name": "west", "hosts": 4}],
-            "wan": {"latency": "10ms", "node_pair_rate": "1Gbit"},
-        },
-        compute={"forward": "1ms", "activation": "1KiB", "gradient": "7KiB"},
-        training={"microbatches": 3, "iterations": 2, "stages": 4, "pipelines": 2},
-        variants=[variant],
-    )
-
-
-def planned(of: SweepPoint, folder: Path = Path("/trial"), dilation: float = 1.0, **changes: Any) -> list[RankConfig]:
-    (variant,) = of.variants
-    setting = SharedConfig(
-        addresses=AddressBook(of.topology, slot=3),
-        connections={(one.host.name, other.host.name): 1 + one.stage for one, other in variant.pairs},
-        dilation=dilation,
-        run_token=TOKEN,
-        epoch_ns=123_456_789,
-        folder=folder,
-        parent_pid=4711,
-        **changes,
-    )
-    return configure_ranks(of, variant, setting)
 
 
 def durations(plan: RankConfig) -> ReplayDurations:
@@ -167,41 +117,6 @@ def test_the_ends_of_the_pipeline_have_one_peer() -> None:
     assert last.links.following is None
 
 
-def test_replicas_sum_their_gradients_in_a_ring() -> None:
-    plans = planned(four_by_two(PAIR))
-    assert [plan.links.rings for plan in plans] == [(RingConfig((n % 4, n % 4 + 4), 1 + n % 4),) for n in range(8)]
-    assert {plan.compute.costs.sizes.gradient_bytes for plan in plans} == {7 * 1024}
-    assert all(plan.links.rings == () for plan in planned(point()))
-
-
-def test_hierarchical_replicas_are_in_a_ring_inside_and_in_one_across() -> None:
-    spread = {
-        "name": "spread",
-        "schedule": "gpipe",
-        "transport": {"all_reduce": "hierarchical"},
-        "placement": [["east"] * 2, ["east"] * 2, ["west"] * 2, ["west"] * 2],
-    }
-    of = point(
-        topology={
-            "datacenters": [{"name": "east", "hosts": 4}, {"name": "west", "hosts": 4}],
-            "wan": {"latency": "10ms", "node_pair_rate": "1Gbit"},
-        },
-        compute={"forward": "1ms", "activation": "1KiB", "gradient": "7KiB"},
-        training={"microbatches": 3, "iterations": 2, "stages": 2, "pipelines": 4},
-        variants=[spread],
-    )
-    rings = {plan.rank: [ring.ranks for ring in plan.links.rings] for plan in planned(of)}
-    assert [rings[rank] for rank in (0, 2, 4, 6)] == [
-        [(0, 2), (0, 4)],
-        [(0, 2), (2, 6)],
-        [(4, 6), (0, 4)],
-        [(4, 6), (2, 6)],
-    ]
-    assert rings[7] == [(5, 7), (3, 7)]
-    peers = {plan.rank: {peer.rank for peer in plan.links.peers} for plan in planned(of)}
-    assert peers[0] == {1, 2, 4}
-
-
 def test_only_the_boundary_that_crosses_the_wan_is_shared() -> None:
     plans = planned(four_by_two(SHARED))
     mates = [
@@ -260,35 +175,6 @@ def test_torch_is_told_whether_kernels_are_to_be_deterministic(written: dict[str
     served = inference_work(of.spec, INFERENCE_MODELS["llama-tiny"])
     assert served is not None
     assert served.deterministic is deterministic
-
-
-@pytest.mark.parametrize(("all_reduce", "shares_gpus"), [("nccl", False), ("nccl-shared", True)])
-def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective(all_reduce: str, shares_gpus: bool) -> None:
-    of = point(
-        topology={"datacenters": [{"name": "east", "hosts": 2, "gpus_per_host": 2}]},
-        model="gpt-tiny",
-        compute={"kind": "torch", "device": "cuda"},
-        training={"precision": "fp32", "stages": 2, "pipelines": 2},
-        variants=[{**ONE, "transport": {"all_reduce": all_reduce}}],
-    )
-    plans = planned(of)
-    assert {plan.links.rings for plan in plans} == {()}
-    for plan in plans:
-        replicas = [other for other in plans if other.stage == plan.stage]
-        collective = plan.collective
-        assert collective is not None
-        assert (collective.backend, collective.shares_gpus) == ("nccl", shares_gpus)
-        assert collective.hosts == tuple(other.host for other in replicas)
-        assert collective.host == plan.host
-        assert collective.store_address == replicas[0].listen_address
-        assert collective.store_port not in {other.listen_port for other in plans}
-    assert len({(plan.collective.store_address, plan.collective.store_port) for plan in plans if plan.collective}) == 2
-
-
-def test_without_a_collective_the_ring_sums() -> None:
-    plans = planned(four_by_two(PAIR))
-    assert {plan.collective for plan in plans} == {None}
-    assert all(len(plan.links.rings[0].ranks) == 2 for plan in plans)
 
 
 def test_gradients_are_kept_where_asked(tmp_path: Path) -> None:
@@ -403,16 +289,3 @@ def test_over_a_relay_peers_have_the_addresses_at_which_they_are_reached_and_hol
         ["127.7.0.2", "127.7.1.3"],
         ["127.7.1.2"],
     ]
-
-
-def test_ranks_are_told_their_buckets_where_all_reduces_overlap() -> None:
-    buckets = {"transport": {"all_reduce_overlap": True, "bucket": "1MiB"}}
-    compute = {"forward": "1ms", "activation": "1KiB", "gradient": ["5MiB", "100KiB"]}
-    topology = {"datacenters": [{"name": "east", "hosts": 4}]}
-    training = {"stages": 2, "pipelines": 2}
-    overlapping = point(topology=topology, compute=compute, training=training, variants=[{**PAIR, **buckets}])
-    assert [plan.links.buckets for plan in planned(overlapping)] == [5, 1, 5, 1]
-    apart = point(topology=topology, compute=compute, training=training, variants=[PAIR])
-    assert {plan.links.buckets for plan in planned(apart)} == {0}
-    alone = point(topology=topology, compute=compute, training={"stages": 2}, variants=[{**PAIR, **buckets}])
-    assert {plan.links.buckets for plan in planned(alone)} == {0}

@@ -1,0 +1,81 @@
+"""Replayed ranks that average over a star, as processes over loopback: one is killed, and the others go on."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from results.records.span_log import SpanLogContents, read_span_log
+from tests.support.until import until_within
+from tests.support.workloads.loopback_ranks import MILLISECOND_NS, Start, endless, make_configs
+from workloads.compute.replay import ReplayCosts, ReplayDurations
+from workloads.rank_config import RankConfig
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.synchronization.synchronization import Synchronization, Topology
+from workloads.transport.star.star_config import StarConfig
+
+PART_BYTES, PATIENCE_S = 100_000, 60
+ITERATIONS = 10
+
+
+def configs(folder: Path, quorum: int | None) -> list[RankConfig]:
+    costs = ReplayCosts(ReplayDurations(10 * MILLISECOND_NS, 10 * MILLISECOND_NS))
+    synchronization = Synchronization(2, topology=Topology.STAR, quorum=quorum)
+    star = StarConfig((0, 1, 2), (PART_BYTES,), synchronization.count(ITERATIONS), quorum, 3)
+    found = []
+    for plan in make_configs(folder, PipelineShape(1, 1), pipelines=3, iterations=ITERATIONS):
+        peers = tuple(peer for peer in plan.links.peers if star.gatherer in {plan.rank, peer.rank})
+        compute = replace(plan.compute, costs=costs, synchronization=synchronization, fragments_bytes=(PART_BYTES,))
+        found.append(replace(plan, compute=compute, links=replace(plan.links, ring=(), peers=peers, star=star)))
+    return found
+
+
+def done(plan: RankConfig) -> int:
+    path = Path(plan.span_log)
+    return max((span.iteration for span in read_span_log(path).spans), default=-1) if path.exists() else -1
+
+
+def logs(plans: list[RankConfig]) -> list[SpanLogContents]:
+    return [read_span_log(Path(plan.span_log)) for plan in plans]
+
+
+def test_every_replica_takes_part_in_every_average(tmp_path: Path, start: Start) -> None:
+    plans = configs(tmp_path, None)
+    assert [process.wait(PATIENCE_S) for process in [start(plan) for plan in plans]] == [0] * 3
+    gatherer, *others = logs(plans)
+    assert [sorted(each.ranks) for each in gatherer.sums] == [[0, 1, 2]] * (ITERATIONS // 2)
+    assert not any(log.sums for log in others)
+    for log in (gatherer, *others):
+        sums = [span for span in log.spans if span.kind == "all_reduce"]
+        assert [span.iteration for span in sums] == list(range(1, ITERATIONS, 2))
+        assert {span.size_bytes for span in sums} == {PART_BYTES}
+
+
+def test_replicas_go_on_without_one_that_hangs_and_is_killed(tmp_path: Path, start: Start) -> None:
+    plans = configs(tmp_path, 2)
+    processes = [start(plan) for plan in (*plans[:2], endless(plans[2]))]
+    # The others do not wait for it, and end only once it is gone.
+    until_within(PATIENCE_S, lambda: done(plans[0]) == done(plans[1]) == ITERATIONS - 1)
+    processes[2].kill()
+    assert [process.wait(PATIENCE_S) for process in processes[:2]] == [0, 0]
+    gatherer, other, killed = logs(plans)
+    assert [lost.rank for lost in gatherer.lost] == [2]
+    assert [sorted(each.ranks) for each in gatherer.sums] == [[0, 1]] * (ITERATIONS // 2)
+    assert (gatherer.complete, other.complete, killed.complete) == (True, True, False)
+
+
+def test_replicas_go_on_without_one_that_is_killed_while_they_train(tmp_path: Path, start: Start) -> None:
+    plans = configs(tmp_path, 3)
+    processes = [start(plan) for plan in (*plans[:2], endless(plans[2]))]
+    # Their first average waits for all three.
+    until_within(PATIENCE_S, lambda: done(plans[0]) == done(plans[1]) == 0)
+    processes[2].kill()
+    assert [process.wait(PATIENCE_S) for process in processes[:2]] == [0, 0]
+    gatherer, *_ = logs(plans)
+    assert [sorted(each.ranks) for each in gatherer.sums] == [[0, 1]] * (ITERATIONS // 2)
+
+
+def test_without_a_quorum_a_killed_replica_ends_the_others(tmp_path: Path, start: Start) -> None:
+    plans = configs(tmp_path, None)
+    processes = [start(plan) for plan in (*plans[:2], endless(plans[2]))]
+    until_within(PATIENCE_S, lambda: done(plans[0]) == done(plans[1]) == 0)
+    processes[2].kill()
+    assert [process.wait(PATIENCE_S) for process in processes[:2]] == [1, 1]

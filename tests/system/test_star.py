@@ -51,7 +51,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_both_passes_take_the_time_of_the_groups(emulated: Run, tmp_path: Path) -> None:
     file = tmp_path / "star.yaml"
     file.write_text(EXPERIMENT)
-    grouping = next(load_experiment(file).points()).variants[0].grouping
+    grouping = load_experiment(file).points()[0].variants[0].grouping
     assert grouping is not None
     spans = emulated.spans
     computed = spans[(spans["sweep_point"] == 0) & spans["kind"].isin(("forward", "backward"))]

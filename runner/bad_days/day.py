@@ -45,11 +45,6 @@ class Ladder:
     title: str
     steps: tuple[str, ...]
     emulated: str
-    unit: str = ""
-
-    def text(self, severity: int) -> str:
-        """Return a step as tables show it."""
-        return f"{self.steps[severity]}{self.unit}"
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ def days(moments: int) -> tuple[Day, ...]:
         _weather_day(Ladder("latency", "Latency steps up", ("20ms", "40ms", "80ms"), "40ms"), moments, _latency),
         _weather_day(Ladder("rate", "Rates drift down", ("75%", "50%", "30%", "15%"), "30%"), moments, _rate),
         _weather_day(Ladder("outages", "An outage", ("0.25s", "0.5s", "1s", "2s"), "1s"), moments, _outage),
-        _neighbour_day(Ladder("neighbour", "A neighbour on the trunk", ("1", "2", "4", "8"), "4", " connections")),
+        _neighbour_day(Ladder("neighbour", "A neighbour on the trunk, by its connections", ("1", "2", "4", "8"), "4")),
     )
 
 

@@ -65,20 +65,18 @@ def _breaking_text(result: DayResult, variant: str) -> str:
     if not own:
         return "-"
     step = breaking_step(own)
-    return "not" if step is None else markdown_text(result.day.ladder.text(step))
+    return "not" if step is None else markdown_text(result.day.ladder.steps[step])
 
 
 def _day_table(result: DayResult) -> str:
     variants = result.variants
     lines = [table_line(["step", "", *map(markdown_text, variants)]), table_line(["---"] * (len(variants) + 2))]
     lines.append(table_line(["calm", "iteration", *(_iteration_text(result, name) for name in variants)]))
-    for severity in range(len(result.day.ladder.steps)):
+    for severity, step in enumerate(result.day.ladder.steps):
         for how, losses in (("simulated", result.simulated), ("measured", result.measured)):
             found = [next((each for each in _of(losses, name) if each.severity == severity), None) for name in variants]
             if any(found):
-                lines.append(
-                    table_line([markdown_text(result.day.ladder.text(severity)), how, *map(_loss_text, found)])
-                )
+                lines.append(table_line([markdown_text(step), how, *map(_loss_text, found)]))
     return "\n".join([*lines, ""])
 
 

@@ -61,9 +61,10 @@ def test_what_is_learnt_is_recorded_over_time_and_evaluated_alike(tmp_path: Path
         assert trial.training.tokens is not None
         assert trial.training.tokens[-1] == ITERATIONS * 4 * 32
         assert all(trial.training.time_s[1:] > trial.training.time_s[:-1])
-        # Four activations there and four gradients back, of 4 KiB each, in every iteration.
+        # Four activations there and four gradients back, of 4 KiB each, in every iteration. Counters are read at times
+        # of their own: what the last iteration sent may not be in them.
         assert trial.training.wan_bytes is not None
-        assert trial.training.wan_bytes[-1] > ITERATIONS * 8 * 4096
+        assert trial.training.wan_bytes[-1] > (ITERATIONS - 1) * 8 * 4096
     assert ours.held_out is not None
     assert peers.held_out is not None
     assert ours.training.loss == pytest.approx(peers.training.loss, rel=1e-5)

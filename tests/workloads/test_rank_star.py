@@ -24,7 +24,7 @@ def configs(folder: Path, quorum: int | None) -> list[RankConfig]:
     for plan in make_configs(folder, PipelineShape(1, 1), pipelines=3, iterations=ITERATIONS):
         peers = tuple(peer for peer in plan.links.peers if star.gatherer in {plan.rank, peer.rank})
         compute = replace(plan.compute, costs=costs, synchronization=synchronization, fragments_bytes=(PART_BYTES,))
-        found.append(replace(plan, compute=compute, links=replace(plan.links, ring=(), peers=peers, star=star)))
+        found.append(replace(plan, compute=compute, links=replace(plan.links, rings=(), peers=peers, star=star)))
     return found
 
 

@@ -74,19 +74,27 @@ class OfferedRate:
         yield self._stretch(start_ns, None, rate_bps)
 
     def handouts(self) -> Iterator[Handout]:
-        """Yield what it hands over, in order of time. A flow with a rate does so every ``TICK_NS``, dilated."""
-        tick_ns = round(TICK_NS * self.dilation)
+        """Yield what it hands over, in order of time. A flow with a rate does so every ``TICK_NS``, dilated.
+
+        A flow that never offers anything hands over nothing, and ends at once.
+        """
+        if all(rate_bps == 0 for _, rate_bps in self.steps):
+            return
+        tick_ns, left = round(TICK_NS * self.dilation), 0.0
         for start_ns, end_ns, rate_bps in self.stretches():
             if rate_bps is None:
                 yield Handout(start_ns, end_ns, None)
                 continue
-            at_ns, handed = start_ns, 0
+            at_ns, handed, whole = start_ns, 0, left
             while rate_bps and (end_ns is None or at_ns < end_ns):
                 until_ns = at_ns + tick_ns if end_ns is None else min(at_ns + tick_ns, end_ns)
-                due = int(rate_bps * (until_ns - start_ns) / _BITS_NS)
+                # What is less than a byte is due in a later stretch: a slow flow would never send otherwise.
+                whole = left + rate_bps * (until_ns - start_ns) / _BITS_NS
+                due = int(whole)
                 if due > handed:
                     yield Handout(at_ns, until_ns, due - handed)
                 at_ns, handed = until_ns, due
+            left = whole - handed
 
     def _stretch(self, start_ns: int, end_ns: int | None, rate_bps: int | None) -> Stretch:
         slower = None if rate_bps is None else rate_bps / self.dilation

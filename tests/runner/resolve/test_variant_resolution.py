@@ -328,4 +328,4 @@ def test_a_text_that_is_shorter_than_a_sequence_is_refused(tmp_path: Path) -> No
     with pytest.raises(InputError, match="holds 128 bytes, a sequence and the token after it take 129: give a longer"):
         parse_experiment(document, "exp.yaml", tmp_path)
     text.write_text("x" * 129)
-    assert parse_experiment(document, "exp.yaml", tmp_path).points()[0].text == text
+    assert parse_experiment(document, "exp.yaml", tmp_path).points()[0].text == str(text)

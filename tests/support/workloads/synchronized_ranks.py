@@ -45,5 +45,5 @@ def _losses(plans: list[RankConfig], iterations: int) -> list[float]:
     losses: dict[int, float] = defaultdict(float)
     for plan in plans:
         for iteration, loss in read_span_log(Path(plan.span_log)).losses:
-            losses[iteration] += loss
+            losses[iteration] += loss / REPLICAS
     return [losses[iteration] for iteration in range(iterations)]

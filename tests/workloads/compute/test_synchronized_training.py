@@ -1,6 +1,7 @@
 """Replicas of a stage in one process, synchronised by hand, against torch's own optimizers."""
 
 from dataclasses import replace
+from statistics import mean
 
 import pytest
 import torch
@@ -43,13 +44,13 @@ def train(synchronization: Synchronization) -> tuple[list[float], list[Tensor]]:
                 each.perform(Action(ActionKind.BACKWARD, microbatch))
             assert each.gradients() is None
             each.update()
-        losses.append(sum(each.loss() or 0.0 for each in replicas))
+        losses.append(mean(each.loss() or 0.0 for each in replicas))
         begun, applied = synchronization.fragment_begun(iteration), synchronization.fragment_applied(iteration)
         if begun is not None:
             sum_up(replicas, begun)
         if applied is not None and iteration >= synchronization.delay:
             for each in replicas:
-                each.apply(applied)
+                each.apply(applied, REPLICAS)
         parameters.append(replicas[0].parameters.weights.clone())
     return losses, parameters
 

@@ -81,7 +81,9 @@ def test_a_rank_gets_what_it_needs_to_synchronise(tmp_path: Path) -> None:
         assert config.compute.synchronization == variant.synchronization
         assert config.compute.fragments_bytes == variant.fragments_bytes(config.stage)
         assert config.links.all_reduces == 5
-        assert config.links.ring == tuple(pipeline * 2 + config.stage for pipeline in range(3))
+        assert [ring.ranks for ring in config.links.rings] == [
+            tuple(pipeline * 2 + config.stage for pipeline in range(3))
+        ]
 
 
 def test_no_lower_bound_is_claimed() -> None:

@@ -227,7 +227,7 @@ def schedule_class(written: WrittenVariant) -> type[Schedule]:
     if written.variant.schedule == TRACE_SCHEDULE:
         raise InputError(f"{written.field}.schedule: a trace has its own layout: there is nothing to plan")
     with prefixed(f"{written.field}."):
-        path = schedule_class_path(written.variant.schedule, also=BASELINE_SCHEDULES)
+        path = schedule_class_path(written.variant.schedule, also=(*BASELINE_SCHEDULES, DILOCO, ATOM))
     try:
         return load_schedule(path)
     except ValueError as refusal:

@@ -143,6 +143,7 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
             "variants.1.training: 2 pipelines of 8 microbatches train on 16 sequences an iteration, 'v0' on 8: to be",
         ),
         ([{"schedule": "gpip"}], {}, "variants.0.schedule: no schedule 'gpip', did you mean 'gpipe'?"),
+        ([{"schedule": "dilco"}], {}, "variants.0.schedule: no schedule 'dilco', did you mean 'diloco'?"),
         (
             [{"schedule": "torch-gpip"}],
             {},

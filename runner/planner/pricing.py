@@ -107,11 +107,11 @@ def price_of(simulation: Simulation, variant: ResolvedVariant, context: int, war
         iteration_time_s=time_s,
         tokens_per_s=variant.sequences_per_iteration * context / time_s,
         gpu_utilization=simulation.utilization(len(variant.placement.places) // simulation.parts, warmup),
-        wan_bytes=_wan_bytes(simulation, warmup),
+        wan_bytes=wan_bytes_per_iteration(simulation, warmup),
     )
 
 
-def _wan_bytes(simulation: Simulation, warmup: int) -> int:
+def wan_bytes_per_iteration(simulation: Simulation, warmup: int) -> int:
     """Return the mean bytes over the WAN of an iteration, from the end of the warm-up to the end of the last one."""
     windows_ns = simulation.windows_ns
     begin_ns, end_ns = windows_ns[warmup - 1][1] if warmup else 0, windows_ns[-1][1]

@@ -18,10 +18,12 @@ from results.text.number_text import (
     size_text,
     three_digits,
 )
+from runner.cli.runs.plan_families import family_notes, family_records, family_table
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.sweep_points import SweepPointSpec
 from runner.planner.candidate import Candidate, Priced, Runs
 from runner.planner.explanation.bottleneck import Bottleneck, LinkUse, PathShare
+from runner.planner.families.family_pricing import FamilyPrice
 from runner.planner.planning import Plan, PlanningTask
 from runner.runs.not_modelled import as_written
 
@@ -36,13 +38,17 @@ _CAPACITIES = {"trunk": "its trunk", "node_pair": "a node pair's rate", "windows
 
 @dataclass(frozen=True)
 class Planned:
-    """A variant of a sweep point with its plan, and what the plan does not model (``without``)."""
+    """A variant of a sweep point with its plan, and what the plan does not model (``without``).
+
+    ``families`` are the prices of ways to train, the plan's own among them, if they were asked for.
+    """
 
     point: SweepPointSpec
     variant: str
     task: PlanningTask
     found: Plan
     without: tuple[NotModelled, ...]
+    families: tuple[FamilyPrice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ def document(planned: Planned | Unplanned) -> dict[str, Any]:
         "complete": found.cut_off is None,
         "cut_off": found.cut_off,
         "not_modelled": as_written(planned.without),
+        **({"families": family_records(planned.families, planned.task)} if planned.families else {}),
     }
 
 
@@ -144,6 +151,10 @@ def print_plan(planned: Planned | Unplanned, file: Path) -> None:
         remedy = "" if found.ended_by is not None else " (--time-limit and --simulations allow more)"
         console.print(f"search cut off {found.cut_off}: a better plan may exist{remedy}")
     table_console.print(_table(planned))
+    if planned.families:
+        table_console.print(family_table(planned.families, planned.task))
+        for line in family_notes(planned.families):
+            console.print(Text(line))
 
 
 def _stages_reason(spec: ExperimentSpec, variant: str) -> str:

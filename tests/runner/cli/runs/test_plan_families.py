@@ -1,0 +1,77 @@
+"""Run ``wanbed plan --families``: other ways to train, priced beside the plan."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from runner.cli.command_line import app
+
+CONTENT = {
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+        "wan": {"latency": "20ms", "rate": "1Gbit"},
+    },
+    "compute": {"forward": "5ms", "backward": "10ms", "activation": "64KiB", "gradient": "1MiB"},
+    "training": {"stages": 2, "microbatches": 4, "iterations": 3},
+    "variants": [{"name": "atlas", "schedule": "atlas", "transport": {"model": "ideal"}}],
+}
+ONE = {**CONTENT, "topology": {"datacenters": [{"name": "east", "hosts": 4}]}}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def planned(*arguments: str, content: object = CONTENT) -> Result:
+    Path("exp.yaml").write_text(yaml.safe_dump(content))
+    return CliRunner().invoke(app, ["plan", "exp.yaml", *arguments])
+
+
+def test_a_script_gets_the_price_of_each_family_and_whether_its_tokens_are_worth_the_same() -> None:
+    done = planned("--families", "pipeline,hierarchical,diloco", "--sync-every", "5", "--json")
+    answer = json.loads(done.stdout)
+    families = {each["family"]: each for each in answer["families"]}
+    assert {name: each["same_worth"] for name, each in families.items()} == {
+        "pipeline": True,
+        "hierarchical": True,
+        "diloco": False,
+    }
+    assert families["pipeline"]["iteration_time_s"] == answer["chosen"]["iteration_time_s"]
+    for each in families.values():
+        assert each["sequences_per_s"] == pytest.approx(each["sequences"] / each["iteration_time_s"])
+
+
+def test_a_reader_is_told_that_tokens_of_diloco_are_not_worth_the_same() -> None:
+    done = planned("--families", "diloco,hierarchical", "--sync-every", "5")
+    assert done.exit_code == 0
+    assert "Ways to train" in done.stdout
+    assert "diloco: its tokens a second are not worth the same" in done.stdout
+    assert "hierarchical: each GPU holds the whole model" in done.stdout
+    assert "not worth the same" not in planned("--families", "hierarchical").stdout
+
+
+def test_without_families_there_is_none() -> None:
+    assert "families" not in json.loads(planned("--json").stdout)
+
+
+def test_a_family_that_does_not_fit_is_told_and_left_out() -> None:
+    done = planned("--families", "pipeline,diloco", "--json", content=ONE)
+    assert [each["family"] for each in json.loads(done.stdout)["families"]] == ["pipeline"]
+    assert "wanbed: diloco: it needs whole replicas in two datacenters or more, and none fits\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--families", "atom"], "--families: 'atom' is not known: give some of pipeline, hierarchical, diloco"),
+        (["--sync-every", "5"], "--sync-every: only DiLoCo has synchronisations: give --families diloco too"),
+    ],
+)
+def test_bad_options_are_one_line(arguments: list[str], text: str) -> None:
+    done = planned(*arguments)
+    assert done.exit_code == 2
+    assert done.stderr == f"wanbed: {text}\n"

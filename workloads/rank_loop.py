@@ -75,25 +75,12 @@ class Rank:
         self._ring = RingAllReduce(config.links, transport) if config.links.rings else None
         self._in_buckets, self._unsummed = computation.in_buckets, 0
         self._bucket_ring: BucketRing | None = None
-        self._replicas: ReplicaSynchronization | None = None
         self._applied_after, self._parts = 0, 0
         if self._ring is not None and sum_events is not None and config.links.buckets:
             element_bytes = computation.element_bytes
             self._bucket_ring = BucketRing(self._ring, sum_events, element_bytes, compute.add, events.put)
-        synchronization, synchronized = config.compute.synchronization, computation.synchronized
         self._gathering = gathering
-        if synchronization is not None:
-            assert synchronized is not None
-            assert sum_events is not None
-            sums: SummingThread
-            if config.links.star is not None:
-                star = StarSums(transport, transport.pool, gathering)
-                sums = StarThread(star, sum_events, events.put)
-            else:
-                assert self._ring is not None
-                element_bytes = synchronization.wire.element_bytes
-                sums = BucketRing(self._ring, sum_events, element_bytes, synchronized.add_encoded, events.put)
-            self._replicas = ReplicaSynchronization(synchronization, synchronized, sums, iterations=config.iterations)
+        self._replicas = None if sum_events is None else self._replica_synchronization(computation, sum_events)
         self._element_bytes = computation.element_bytes
         self._log = SpanLog(
             Path(config.span_log),
@@ -116,6 +103,25 @@ class Rank:
         self._schedule: Schedule | None = None
         self._unsent = 0
         self._closed = False
+
+    def _replica_synchronization(
+        self, computation: Computation, sum_events: SumEvents
+    ) -> ReplicaSynchronization | None:
+        """Return this rank's synchronisations over its star or ring, None where gradients are summed instead."""
+        config, synchronized, report = self._config, computation.synchronized, self._events.put
+        synchronization = config.compute.synchronization
+        if synchronization is None:
+            return None
+        assert synchronized is not None
+        sums: SummingThread
+        if config.links.star is not None:
+            star = StarSums(self._transport, self._transport.pool, self._gathering)
+            sums = StarThread(star, sum_events, report)
+        else:
+            assert self._ring is not None
+            element_bytes = synchronization.wire.element_bytes
+            sums = BucketRing(self._ring, sum_events, element_bytes, synchronized.add_encoded, report)
+        return ReplicaSynchronization(synchronization, synchronized, sums, iterations=config.iterations)
 
     def run(self) -> None:
         """Run every iteration, then shut the transport down.

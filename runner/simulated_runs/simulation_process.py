@@ -5,6 +5,8 @@ come the folders that modules are imported from, then the run's folder and the s
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
 from runner.simulated_runs.simulated_trial import simulate_into
@@ -14,11 +16,25 @@ from workloads.parent_process import die_with_parent
 def main(parent_pid: int, connection: Connection) -> None:
     """Simulate every trial that comes, and answer each with None or its foreseen failure."""
     die_with_parent(parent_pid)
-    sys.path[:] = connection.recv()
-    run, simulate = connection.recv()
-    connection.send(None)
-    while (trial := connection.recv()) is not None:
-        connection.send(simulate_into(run, trial, simulate))
+    with _ended_by_parent():
+        sys.path[:] = connection.recv()
+        run, simulate = connection.recv()
+        connection.send(None)
+        trial = connection.recv()
+    while trial is not None:
+        answer = simulate_into(run, trial, simulate)
+        with _ended_by_parent():
+            connection.send(answer)
+            trial = connection.recv()
+
+
+@contextmanager
+def _ended_by_parent() -> Iterator[None]:
+    """End without a word where the connection breaks: whoever was to hear of it was killed a moment ago."""
+    try:
+        yield
+    except (EOFError, OSError):
+        raise SystemExit from None
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Find the rings over which the replicas of a stage all-reduce their gradients: one ring, or one in the other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from runner.resolve.placement import Pair, StagePlace, ring_order
@@ -13,10 +13,10 @@ def ring_pairs(ring: Ring) -> tuple[Pair, ...]:
     return tuple(zip(ring, [*ring[1:], *ring[:1]], strict=True))
 
 
-def ring_connections(ring: Ring, connections: Mapping[tuple[str, str], int]) -> int:
-    """Return the highest number of connections between two neighbours; ``connections`` is by pair of hosts."""
-    hosts = [(one.host.name, other.host.name) for one, other in ring_pairs(ring)]
-    return max((connections[pair if pair in connections else pair[::-1]] for pair in hosts), default=1)
+def most_connections(pairs: Iterable[Pair], connections: Mapping[tuple[str, str], int]) -> int:
+    """Return the highest number of connections of some pairs; ``connections`` has each pair of hosts once."""
+    hosts = [(one.host.name, other.host.name) for one, other in pairs]
+    return max(connections[pair if pair in connections else pair[::-1]] for pair in hosts)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""When the iterations of a trial ended, and what had crossed the WAN by then: the clock of its losses."""
+"""Read the clock of a trial's losses: when its iterations ended, and what had crossed the WAN by then."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -11,7 +11,7 @@ from runner.resolve.packets.held_bytes import held_bytes
 from runner.resolve.placement import Pair, StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config
-from runner.resolve.stage_rings import ring_connections
+from runner.resolve.stage_rings import most_connections, ring_pairs
 from testbed.network.address_book import AddressBook
 from testbed.network.host_interface import HOST_INTERFACE
 from workloads.chunk_transport import ChunkMessages
@@ -185,25 +185,19 @@ def _star(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, pl
     synchronization = variant.synchronization
     if synchronization is None or not variant.is_star:
         return None
-    pairs = variant.summing_pairs(place.stage)
     return StarConfig(
         tuple(variant.placement.rank(replica) for replica in variant.placement.replicas(place.stage)),
         variant.fragments_bytes(place.stage),
         synchronization.count(point.iterations(variant)),
         synchronization.quorum,
-        max(setting.connections[_hosts(pair, setting)] for pair in pairs),
+        most_connections(variant.summing_pairs(place.stage), setting.connections),
     )
-
-
-def _hosts(pair: Pair, setting: SharedConfig) -> tuple[str, str]:
-    hosts = pair[0].host.name, pair[1].host.name
-    return hosts if hosts in setting.connections else hosts[::-1]
 
 
 def _rings(variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> tuple[RingConfig, ...]:
     """Return the rings that a replica is in: one of all, or one inside its datacenter and one across."""
     return tuple(
-        RingConfig(tuple(map(variant.placement.rank, ring)), ring_connections(ring, setting.connections))
+        RingConfig(tuple(map(variant.placement.rank, ring)), most_connections(ring_pairs(ring), setting.connections))
         for ring in variant.rings(place.stage).with_place(place)
     )
 

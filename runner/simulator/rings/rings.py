@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from runner.resolve.stage_rings import ring_connections, ring_pairs
+from runner.resolve.stage_rings import most_connections, ring_pairs
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.network.network import Ends, Network
 from runner.simulator.network.wan_traffic import Crossing
@@ -44,7 +44,7 @@ def ring_ends(network: Network) -> dict[int, list[Ends]]:
 def ring_cut(network: Network, stage: int, level: int = 0, number: int = 0) -> tuple[int, RingCut]:
     """Return the size of what a ring of a stage all-reduces at once, in bytes, and how it is cut."""
     variant, rings = network.variant, network.variant.rings(stage)
-    connections = ring_connections(rings.levels[level][number], network.connections)
+    connections = most_connections(ring_pairs(rings.levels[level][number]), network.connections)
     # Buckets differ by a byte at most, and follow each other over the same channels.
     size_bytes = rings.summed_bytes(max(variant.buckets_bytes(stage)))[level]
     halved = level + 1 < len(rings.levels)

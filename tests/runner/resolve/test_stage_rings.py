@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.resolve.placement import StagePlace
-from runner.resolve.stage_rings import StageRings, by_datacenter, ring_connections, ring_pairs
+from runner.resolve.stage_rings import StageRings, by_datacenter, most_connections, ring_pairs
 from testbed.network.topology import Host
 
 
@@ -56,5 +56,5 @@ def test_a_rank_sends_over_the_wan_what_its_share_takes(datacenters: int, seats:
 def test_a_ring_cuts_for_the_most_connections_between_two_of_its_places() -> None:
     (ring,) = StageRings.of(replicas("a", "b", "c")).rings
     hosts = [(one.host.name, other.host.name) for one, other in ring_pairs(ring)]
-    assert ring_connections(ring, {hosts[0]: 2, hosts[1]: 5, hosts[2][::-1]: 3}) == 5
+    assert most_connections(ring_pairs(ring), {hosts[0]: 2, hosts[1]: 5, hosts[2][::-1]: 3}) == 5
     assert list(by_datacenter(replicas("b", "a", "b"))) == ["b", "a"]

@@ -1,17 +1,16 @@
 """``wanbed calibrate``: measure every link of an experiment's network, and print configured against measured."""
 
 import json
-from dataclasses import astuple
 from typing import Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from ground.impairments import IMPAIRMENTS
 from results.reading.modelled_tcp import MODELLED_TCP
 from runner.cli.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from runner.cli.exit_status import one_line_errors
+from runner.cli.network.calibration_table import TRANSFERS, calibration_table
 from runner.cli.network.leftovers import report_leftovers
 from runner.cli.outcome import log
 from runner.cli.user_namespace import enter_user_namespace_for
@@ -26,14 +25,6 @@ from testbed.substrate.offer import RELAY
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
 Measured = list[tuple[SweepPoint, LinkMeasurement]]
-
-_TRANSFERS = {
-    "short_ms": ("short ms", 1.0),
-    "both_ways_ms": ("both ways ms", 1.0),
-    "share_bps": ("share Mbit/s", 1e-6),
-    "together_bps": ("together Mbit/s", 1e-6),
-}
-"""The fields that ``LinkMeasurement`` has only of some links, configured and measured: heading and scale."""
 
 
 def calibrate(
@@ -73,7 +64,7 @@ def calibrate(
                     log(said)
             measured += [(point, link) for link in links]
             values = ", ".join(f"{path}={value}" for path, value in point.values.items())
-            console.print(_table(links, values or str(file), dilation))
+            console.print(calibration_table(links, values or str(file), dilation))
         within = all(link.within_tolerance for _, link in measured)
         if as_json:
             print(json.dumps(_document(measured, dilation), indent=2))
@@ -111,7 +102,7 @@ def _document(measured: Measured, dilation: float) -> dict[str, Any]:
                         for each in IMPAIRMENTS
                         if each.column in link.impairments
                     },
-                    **{name: getattr(link, f"configured_{name}") for name in _TRANSFERS},
+                    **{name: getattr(link, f"configured_{name}") for name in TRANSFERS},
                 },
                 "measured": {
                     "rtt_ms": _rounded(link.measured_rtt_ms),
@@ -121,7 +112,7 @@ def _document(measured: Measured, dilation: float) -> dict[str, Any]:
                         for each in IMPAIRMENTS
                         if each.column in link.impairments
                     },
-                    **{name: _rounded(getattr(link, f"measured_{name}")) for name in _TRANSFERS},
+                    **{name: _rounded(getattr(link, f"measured_{name}")) for name in TRANSFERS},
                     "burst_bytes": link.burst_bytes,
                 },
                 "within_tolerance": link.within_tolerance,
@@ -133,51 +124,3 @@ def _document(measured: Measured, dilation: float) -> dict[str, Any]:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
-
-
-def _table(links: list[LinkMeasurement], title: str, dilation: float) -> Table:
-    """Return configured against measured, one row a directed link; columns beyond RTT and goodput only where used."""
-    impaired = any(compared.configured for link in links for compared in link.impairments.values())
-    impairments = IMPAIRMENTS if impaired else ()
-    table = Table(title=title + (f" (dilation {dilation:g})" if dilation != 1 else ""), title_justify="left")
-    table.add_column("link")
-    for heading in ("RTT ms\nasked", "\nmeasured", "goodput Mbit/s\nasked", "\nmeasured"):
-        table.add_column(heading, justify="right")
-    for each in impairments:
-        table.add_column(f"{each.label}{' ms' if each.is_duration else ''}\nasked", justify="right")
-        table.add_column("\nmeasured", justify="right")
-    transfers = {
-        name: column
-        for name, column in _TRANSFERS.items()
-        if any(getattr(link, f"configured_{name}") for link in links)
-    }
-    for heading, _ in transfers.values():
-        table.add_column(f"{heading}\nasked", justify="right")
-        table.add_column("\nmeasured", justify="right")
-    table.add_column("within\ntolerance")
-    for link in links:
-        configured_bps = link.configured_goodput_bps
-        row = [
-            _path_text(link),
-            _figure(link.configured_rtt_ms, 1, ".2f"),
-            _figure(link.measured_rtt_ms, 1, ".2f"),
-            "unlimited" if configured_bps is None else f"{configured_bps / 1e6:.1f}",
-            _figure(link.measured_goodput_bps, 1e-6, ".1f"),
-        ]
-        for each in impairments:
-            compared, digits = link.impairments.get(each.column), ".2f" if each.is_duration else ".2%"
-            row += ["", ""] if compared is None else [f"{value:{digits}}" for value in astuple(compared)]
-        for name, (_, scale) in transfers.items():
-            for value in (getattr(link, f"configured_{name}"), getattr(link, f"measured_{name}")):
-                row.append(_figure(value, scale, ".1f"))
-        table.add_row(*row, "yes" if link.within_tolerance else "NO")
-    return table
-
-
-def _path_text(link: LinkMeasurement) -> str:
-    path = f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}"
-    return f"{path}, from {link.condition}" if link.condition else path
-
-
-def _figure(value: float | None, scale: float, digits: str) -> str:
-    return "" if value is None else f"{value * scale:{digits}}"

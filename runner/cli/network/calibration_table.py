@@ -1,0 +1,58 @@
+"""Print a calibration as a table that fits a terminal of 80 columns: each link configured and measured."""
+
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.table import Table
+
+from ground.impairments import IMPAIRMENTS
+from testbed.measurement.calibration import LinkMeasurement
+
+TRANSFERS: Mapping[str, tuple[str, float]] = {
+    "short_ms": ("short\nms", 1.0),
+    "both_ways_ms": ("both ways\nms", 1.0),
+    "share_bps": ("share\nMbit/s", 1e-6),
+    "together_bps": ("together\nMbit/s", 1e-6),
+}
+"""The fields that ``LinkMeasurement`` has only of some links, configured and measured: heading and scale."""
+
+
+def calibration_table(links: Sequence[LinkMeasurement], title: str, dilation: float) -> Table:
+    """Return two rows a directed link, configured and measured; columns beyond RTT and goodput only where used."""
+    impaired = any(compared.configured for link in links for compared in link.impairments.values())
+    impairments = IMPAIRMENTS if impaired else ()
+    transfers = {
+        name: column for name, column in TRANSFERS.items() if any(getattr(link, f"configured_{name}") for link in links)
+    }
+    heading = title + (f" (dilation {dilation:g})" if dilation != 1 else "")
+    table = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("link")
+    table.add_column("", no_wrap=True)
+    headings = [f"{each.label}\nms" if each.is_duration else each.label for each in impairments]
+    for heading in ("RTT\nms", "goodput\nMbit/s", *headings, *(heading for heading, _ in transfers.values())):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("within\ntolerance", no_wrap=True)
+    for link in links:
+        unlimited = link.up and link.configured_goodput_bps is None
+        goodput = "unlimited" if unlimited else _figure(link.configured_goodput_bps, 1e-6, ".1f")
+        asked = [_figure(link.configured_rtt_ms, 1, ".2f"), goodput]
+        measured = [_figure(link.measured_rtt_ms, 1, ".2f"), _figure(link.measured_goodput_bps, 1e-6, ".1f")]
+        for each in impairments:
+            compared, digits = link.impairments.get(each.column), ".2f" if each.is_duration else ".2%"
+            asked.append("" if compared is None else f"{compared.configured:{digits}}")
+            measured.append("" if compared is None else f"{compared.measured:{digits}}")
+        for name, (_, scale) in transfers.items():
+            asked.append(_figure(getattr(link, f"configured_{name}"), scale, ".1f"))
+            measured.append(_figure(getattr(link, f"measured_{name}"), scale, ".1f"))
+        table.add_row(_path_text(link), "asked", *asked)
+        table.add_row("", "measured", *measured, "yes" if link.within_tolerance else "NO", end_section=True)
+    return table
+
+
+def _path_text(link: LinkMeasurement) -> str:
+    path = f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}"
+    return f"{path}, from {link.condition}" if link.condition else path
+
+
+def _figure(value: float | None, scale: float, digits: str) -> str:
+    return "" if value is None else f"{value * scale:{digits}}"

@@ -1,6 +1,5 @@
 """Diagnose what a testbed can use on this machine, and what to install for the rest."""
 
-import shutil
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from ground.compiled_core.core_cache import Core, present_core
 from testbed.gpus.gpus import NVIDIA_DRIVER, Gpu, machine_gpus
 from testbed.gpus.nvml import BINDING_INSTALL
-from testbed.hosts.host_programs import HOST_PROGRAMS
+from testbed.hosts.host_programs import missing_programs
 from testbed.rights.hosts_allowed import hosts_allowed
 from testbed.substrate.guest_device import guest_device
 from testbed.substrate.offer import GUEST, Offer
@@ -82,9 +81,8 @@ def diagnose() -> Diagnosis:
     missing = []
     if chosen is None:
         missing += [Missing(f"netem in the {offer.name} substrate", offer.reason, offer.install) for offer in offers]
-    for program, package in HOST_PROGRAMS.items():
-        if shutil.which(program) is None:
-            missing.append(Missing(program, "every emulated host uses it", f"apt-get install {package}"))
+    for program, package in missing_programs().items():
+        missing.append(Missing(program, "every emulated host uses it", f"apt-get install {package}"))
     for module, why, install in PYTHON_MODULES:
         if find_spec(module) is None:
             missing.append(Missing(module, why, install))

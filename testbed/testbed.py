@@ -2,7 +2,6 @@
 
 import math
 import os
-import shutil
 import subprocess
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -18,7 +17,7 @@ from testbed.hosts.host import HostNetwork, NetworkHost, SpawnOptions
 from testbed.hosts.host_attachment import attach_host
 from testbed.hosts.host_files import write_host_files
 from testbed.hosts.host_process import HostProcess
-from testbed.hosts.host_programs import HOST_PROGRAMS
+from testbed.hosts.host_programs import missing_programs, system_path
 from testbed.hosts.joining import record_hosts
 from testbed.hosts.tcp_stacks import KernelStacks, TcpStacks
 from testbed.kernel.congestion_control import allow_congestion_control
@@ -250,9 +249,8 @@ def usable_substrate(requested: str = "auto", *, shaped: bool = True) -> Offer:
     Raise MissingError if the machine lacks netem or a program that hosts need, InputError for an unknown name.
     """
     chosen = choose_substrate(requested) if shaped else unshaped_offer()
-    for program, package in HOST_PROGRAMS.items() if chosen.name != RELAY else ():
-        if shutil.which(program) is None:
-            raise MissingError(f"{program} is not installed: apt-get install {package}")
+    for program, package in missing_programs().items() if chosen.name != RELAY else ():
+        raise MissingError(f"{program} is not installed: apt-get install {package}")
     return chosen
 
 
@@ -289,6 +287,8 @@ def bring_up(
         )
     if chosen.name == RELAY:
         check_can_be_relayed(topology)
+    # Whatever starts hosts calls programs of the system by their names.
+    os.environ["PATH"] = system_path()
     ours = claim(source, root)
     with nullcontext() if in_virtual_time() else Supervisor(ours.record.identifier, root=root) as supervisor:
         testbed = None

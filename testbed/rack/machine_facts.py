@@ -3,7 +3,6 @@
 import os
 import platform
 import re
-import shutil
 from dataclasses import asdict, dataclass
 from functools import cache
 from hashlib import sha256
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.gpus.gpus import machine_gpus
-from testbed.hosts.host_programs import HOST_PROGRAMS
+from testbed.hosts.host_programs import missing_programs
 from testbed.kernel.namespace import open_netlink
 from testbed.substrate.probe import probe_kernel
 from wanbed.own_modules import OWN_PACKAGES
@@ -124,9 +123,7 @@ def _speed_bps(interface: str) -> int | None:
 
 def _missing() -> list[str]:
     lines = [
-        f"{program} is not installed: apt-get install {package}"
-        for program, package in HOST_PROGRAMS.items()
-        if shutil.which(program) is None
+        f"{program} is not installed: apt-get install {package}" for program, package in missing_programs().items()
     ]
     kernel = probe_kernel()
     return lines if kernel.available else [*lines, f"{kernel.reason}: {kernel.install}"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ground.strict_model import InputError
+from testbed.hosts.host_programs import SYSTEM_PROGRAMS
 from testbed.kernel.inside import TIME_TRAVEL
 
 OUTSIDE_EXCHANGE = Path("/run")
@@ -25,9 +26,6 @@ CONTROL = Path("uml/guest/mconsole")
 
 OWN_FOLDERS = tuple(Path(name) for name in ("/proc", "/sys", "/dev", "/run"))
 """Folders in which a guest sees none of the machine's files."""
-
-SYSTEM_PROGRAMS = "/usr/sbin:/sbin"
-"""Folders in which a guest finds programs beyond those of the caller's PATH."""
 
 _OPEN_FILES = 65_536
 _MIB = 2**20

@@ -8,9 +8,9 @@ import pytest
 from testbed import doctor
 from testbed.doctor import Diagnosis, diagnose
 from testbed.gpus.gpus import Gpu
+from testbed.hosts.host_programs import HOST_PROGRAMS
 from testbed.rights.hosts_allowed import HostsAllowed
 from testbed.substrate.offer import GUEST, KERNEL, Offer
-from testbed.testbed import HOST_PROGRAMS
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 
 HAS_NETEM = Offer(KERNEL, True, "the kernel 6.1.0 accepted a netem qdisc")
@@ -21,7 +21,7 @@ NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install 
 
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
+    monkeypatch.setattr(shutil, "which", lambda program, **_: f"/usr/bin/{program}")
     monkeypatch.setattr(doctor, "NVIDIA_DRIVER", tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("SUDO_USER", raising=False)
@@ -59,7 +59,7 @@ def test_without_netem_both_ways_to_get_it_are_reported(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("program", HOST_PROGRAMS)
 def test_a_program_that_hosts_need_is_reported_with_its_package(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    monkeypatch.setattr(shutil, "which", lambda asked: None if asked == program else asked)
+    monkeypatch.setattr(shutil, "which", lambda asked, **_: None if asked == program else asked)
     (missing,) = on_a_machine(monkeypatch, HAS_NETEM, HAS_GUEST).missing
     assert (missing.what, missing.install) == (program, f"apt-get install {HOST_PROGRAMS[program]}")
 

@@ -12,11 +12,12 @@ from ground.strict_model import parse_model
 from testbed import testbed as module
 from testbed.claims.registry import claims
 from testbed.hosts.emulated_hosts import EmulatedNetwork
+from testbed.hosts.host_programs import HOST_PROGRAMS
 from testbed.kernel.missing import MissingError
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 from testbed.substrate.offer import KERNEL, Offer
-from testbed.testbed import HOST_PROGRAMS, MAX_TRIM_NS, Testbed, bring_up, wan_delay_trim_ns
+from testbed.testbed import MAX_TRIM_NS, Testbed, bring_up, wan_delay_trim_ns
 
 DOCUMENT = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {"latency": "1ms"}}
 
@@ -29,7 +30,7 @@ def topology() -> Topology:
 @pytest.fixture(autouse=True)
 def _able_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "choose_substrate", lambda _: Offer(KERNEL, True, "it was asked for"))
-    monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
+    monkeypatch.setattr(shutil, "which", lambda program, **_: f"/usr/bin/{program}")
 
 
 @contextmanager
@@ -54,7 +55,7 @@ def parts(
 def test_missing_program_is_reported_with_its_package_before_bring_up(
     topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    monkeypatch.setattr(shutil, "which", lambda asked: None if asked == program else f"/usr/bin/{asked}")
+    monkeypatch.setattr(shutil, "which", lambda asked, **_: None if asked == program else f"/usr/bin/{asked}")
     with (
         pytest.raises(MissingError, match=f"^{program} is not installed: apt-get install {HOST_PROGRAMS[program]}$"),
         bring_up(topology, root=tmp_path / "state"),

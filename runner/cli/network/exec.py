@@ -16,10 +16,10 @@ from runner.cli.user_namespace import enter_user_namespace
 from runner.emulation.gpu_provisioning import provision_gpus
 from runner.emulation.network_choice import check_namespaces, first_point, network_up, source_of
 from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
+from testbed.hosts.host_programs import system_path
 from testbed.hosts.joining import join_testbed
 from testbed.network.topology import Topology
 from testbed.rights.hosts_allowed import in_user_namespace
-from testbed.virtual_time.guest_boot import SYSTEM_PROGRAMS
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
 _NO_WAN = (
@@ -58,7 +58,7 @@ def exec_(
         point = first_point(file, written)
         main, others = HostCommand(host, command), [HostCommand.parse(text) for text in also or []]
         folder = _current_folder()
-        path = os.environ.get("PATH", os.defpath) + (f":{SYSTEM_PROGRAMS}" if point.spec.clock == "virtual" else "")
+        os.environ["PATH"] = path = system_path()
         for each in (main, *others):
             _check_host(file, point.topology, each.host)
             check_command(each, path)

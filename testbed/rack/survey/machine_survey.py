@@ -1,10 +1,9 @@
 """Look at what one machine offers to a rack, without changing it."""
 
 import os
-import shutil
 from typing import Any
 
-from testbed.hosts.host_programs import HOST_PROGRAMS
+from testbed.hosts.host_programs import HOST_PROGRAMS, missing_programs
 from testbed.rack.machine_facts import read_machine_facts
 from testbed.rack.machine_plan import VXLAN
 from testbed.rack.survey.overlays import lacking_overlays
@@ -18,7 +17,7 @@ def survey_machine(address: str | None) -> dict[str, Any]:
     ``address`` is that of its card. Of what carries packets between machines, only VXLAN is missed: it is the default.
     """
     facts = read_machine_facts(address)
-    lacking = lacking_overlays()
+    lacking, lacking_programs = lacking_overlays(), missing_programs()
     missing = [*facts.missing, *([lacking[VXLAN]] if VXLAN in lacking else [])]
     if facts.card is None:
         missing.append(f"no interface has the address {address}: give `ray start` --node-ip-address that of the card")
@@ -27,6 +26,6 @@ def survey_machine(address: str | None) -> dict[str, Any]:
         "hosts": hosts_allowed().directly is None,
         "netem": probe_kernel().available,
         **{kind: kind not in lacking for kind in ("vxlan", "macvlan")},
-        **{program: shutil.which(program) is not None for program in HOST_PROGRAMS},
+        **{program: program not in lacking_programs for program in HOST_PROGRAMS},
     }
     return {**facts.document(), "can": can, "missing": missing, "lacking_overlays": lacking}

@@ -49,7 +49,7 @@ def test_doctor_succeeds_on_a_machine_with_netem(monkeypatch: pytest.MonkeyPatch
     guest = Offer(GUEST, True, "User-Mode Linux 6.1 [x] with netem")
     monkeypatch.setattr("testbed.doctor.hosts_allowed", lambda: HostsAllowed(None))
     monkeypatch.setattr("testbed.doctor.machine_offers", lambda _: (NO_NETEM, guest))
-    monkeypatch.setattr("shutil.which", lambda program: f"/usr/bin/{program}")
+    monkeypatch.setattr("shutil.which", lambda program, **_: f"/usr/bin/{program}")
     done = wanbed("doctor")
     assert done.exit_code == 0
     assert (

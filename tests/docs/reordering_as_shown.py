@@ -13,8 +13,9 @@ from ground.strict_model import InputError
 from netem_profiles.preset import load_preset
 from results.records.run_store import RunStore
 from results.records.schema import CalibrationRow
-from results.report.calibration_table import calibration_table
-from runner.cli.network.calibrate import _document, _table
+from results.report.calibration_table import calibration_table as calibration_section
+from runner.cli.network.calibrate import _document
+from runner.cli.network.calibration_table import calibration_table
 from runner.emulation.emulation import _row
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
@@ -102,7 +103,7 @@ def test_calibrate_prints_it() -> None:
         0.05,
         pytest.approx(0.05, abs=1e-3),
     )
-    assert "reordering\nasked" in [column.header for column in _table([link], "title", 1.0).columns]
+    assert "reordering" in [column.header for column in calibration_table([link], "title", 1.0).columns]
 
 
 def test_a_run_and_its_report_have_it(tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_a_run_and_its_report_have_it(tmp_path: Path) -> None:
     store.write_calibration(0, [row, CalibrationRow(*row[:7], {}, within_tolerance=True)])
     run = results.load(store.path)
     assert run.manifest["sweep_points"][0]["wan"][0]["reordering"] == 0.05
-    table = calibration_table(run)
+    table = calibration_section(run)
     assert table is not None
     assert table.columns == ("RTT", "goodput", "reordering")
     assert table.groups[0][1][0].properties[2].configured == "5.00\u00a0%"

@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def able(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine has netem and every program after all."""
     monkeypatch.setattr(probe, "probe_kernel", lambda: Offer(KERNEL, True, "it has netem"))
-    monkeypatch.setattr("shutil.which", lambda program: f"/usr/bin/{program}")
+    monkeypatch.setattr("shutil.which", lambda program, path=None: f"/usr/bin/{program}")
 
 
 def wanbed(*arguments: str) -> Any:

@@ -6,19 +6,66 @@ from pathlib import Path
 
 from results.records.span_log import Span, read_span_log
 from tests.support.workloads.loopback_ranks import Start
-from tests.support.workloads.torch_configs import make_torch_configs
+from tests.support.workloads.torch_configs import TINY, make_torch_configs
 from workloads.rank_config import RankConfig
-from workloads.synchronization.synchronization import Synchronization
+from workloads.synchronization.fragments import fragments_bytes
+from workloads.synchronization.synchronization import Synchronization, Topology
 from workloads.transport.links_config import BoundaryConfig
+from workloads.transport.star.star_config import StarConfig
 
 REPLICAS, PATIENCE_S = 2, 300
 
 
 def train_synchronized(
-    folder: Path, start: Start, synchronization: Synchronization, iterations: int, stages: int = 1
+    folder: Path,
+    start: Start,
+    synchronization: Synchronization,
+    iterations: int,
+    *,
+    stages: int = 1,
+    replicas: int = REPLICAS,
 ) -> tuple[list[float], dict[int, tuple[Span, ...]]]:
-    """Train with two replicas; return the mean loss of each iteration, and the spans of each rank."""
-    plans = [
+    """Train with replicas over a ring or a star; return the mean loss of each iteration, and the spans of each rank."""
+    if synchronization.topology is Topology.STAR:
+        assert stages == 1
+        plans = star_configs(folder, synchronization, iterations, replicas)
+    else:
+        plans = _ring_configs(folder, synchronization, iterations, stages, replicas)
+    processes = [start(plan) for plan in plans]
+    assert [process.wait(PATIENCE_S) for process in processes] == [0] * len(plans)
+    spans = {plan.rank: read_span_log(Path(plan.span_log)).spans for plan in plans}
+    return mean_losses(plans, iterations), spans
+
+
+def star_configs(
+    folder: Path, synchronization: Synchronization, iterations: int, replicas: int = REPLICAS
+) -> list[RankConfig]:
+    """Configs of replicas of one stage each, the first of which gathers."""
+    sizes_bytes = fragments_bytes(TINY.parameters(0, 1), synchronization.fragments, synchronization.wire)
+    sums = synchronization.count(iterations)
+    star = StarConfig(tuple(range(replicas)), sizes_bytes, sums, synchronization.quorum, 3)
+    plans = []
+    for plan in make_torch_configs(folder, 1, pipelines=replicas, iterations=iterations):
+        peers = tuple(peer for peer in plan.links.peers if star.gatherer in {plan.rank, peer.rank})
+        compute = replace(plan.compute, synchronization=synchronization)
+        plans.append(replace(plan, compute=compute, links=replace(plan.links, rings=(), peers=peers, star=star)))
+    return plans
+
+
+def mean_losses(plans: list[RankConfig], iterations: int) -> list[float]:
+    """Return the mean loss of each iteration over the replicas that the ranks have logged."""
+    losses: dict[int, float] = defaultdict(float)
+    replicas = len({plan.pipeline for plan in plans})
+    for plan in plans:
+        for iteration, loss in read_span_log(Path(plan.span_log)).losses:
+            losses[iteration] += loss / replicas
+    return [losses[iteration] for iteration in range(iterations)]
+
+
+def _ring_configs(
+    folder: Path, synchronization: Synchronization, iterations: int, stages: int, replicas: int
+) -> list[RankConfig]:
+    return [
         replace(
             plan,
             compute=replace(plan.compute, synchronization=synchronization),
@@ -29,21 +76,10 @@ def train_synchronized(
                 following=_own(plan.links.following),
             ),
         )
-        for plan in make_torch_configs(folder, stages, pipelines=REPLICAS, iterations=iterations)
+        for plan in make_torch_configs(folder, stages, pipelines=replicas, iterations=iterations)
     ]
-    processes = [start(plan) for plan in plans]
-    assert [process.wait(PATIENCE_S) for process in processes] == [0] * len(plans)
-    return _losses(plans, iterations), {plan.rank: read_span_log(Path(plan.span_log)).spans for plan in plans}
 
 
 def _own(boundary: BoundaryConfig | None) -> BoundaryConfig | None:
     """Return a boundary over which no other pipeline's messages go."""
     return None if boundary is None else replace(boundary, mates=())
-
-
-def _losses(plans: list[RankConfig], iterations: int) -> list[float]:
-    losses: dict[int, float] = defaultdict(float)
-    for plan in plans:
-        for iteration, loss in read_span_log(Path(plan.span_log)).losses:
-            losses[iteration] += loss / REPLICAS
-    return [losses[iteration] for iteration in range(iterations)]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from testbed.rack.clock_port import ClockPlace
+from testbed.rack.clocks.clock_port import ClockPlace
 from testbed.rack.machine_plan import MachinePlan
 
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from testbed.rack.clock_port import ClockQuestions
+from testbed.rack.clocks.clock_port import ClockQuestions
 from testbed.rack.driver.machine_clock import MachineClock
 from testbed.rack.driver.remote_process import Ending, RemoteProcess
 from testbed.rack.machine_handle import MachineHandle, MachineLostError, Pending

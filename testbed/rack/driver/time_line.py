@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.rack.clocks import ClockLine
+from testbed.rack.clocks.clock_line import ClockLine
 
 
 @dataclass(frozen=True)

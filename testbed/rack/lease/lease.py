@@ -27,7 +27,7 @@ from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.missing import MissingError
 from testbed.kernel.tcp_state import TcpStateReader
 from testbed.network.tcp_settings import TcpSettings
-from testbed.rack.clock_port import ClockPort
+from testbed.rack.clocks.clock_port import ClockPort
 from testbed.rack.lease.files import LeaseFiles
 from testbed.rack.lease.gates import MachineGate
 from testbed.rack.lease.processes import LeaseProcesses

@@ -1,4 +1,4 @@
-from testbed.rack.clocks import ClockLine
+from testbed.rack.clocks.clock_line import ClockLine
 from testbed.rack.driver.time_line import TimeLine
 
 S = 1_000_000_000

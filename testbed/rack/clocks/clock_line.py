@@ -1,19 +1,26 @@
 """Estimate a machine's clock against the driver's from two-way exchanges: offset, drift, and a bound of the error.
 
-In an exchange the driver notes its time, asks the machine for its own, and notes when the answer is there. The machine
-read its clock some time in between; the middle is wrong by half the round trip at most. So of exchanges that follow one
-another only the one with the shortest round trip counts. Both clocks run evenly, so that their difference is a line.
+In an exchange the driver notes its time, asks the machine for its own, and notes when the answer is there. Both clocks
+run evenly, so that their difference is a line, and ``clock_band`` says from all exchanges of a trial where that can be.
+The line through the middle of that is nearest to all of them.
 
-The error is bounded without any assumption about the network. At the moment of an exchange the true line is within half
-the round trip of what it showed, and the fitted line misses that by its residual. The sum of both bounds how far the
-lines are apart then; and between two such moments lines are nowhere farther apart than at one of them.
+Where no line agrees with all exchanges, one of the clocks was steered during the trial. Then the line is fitted through
+the quickest exchange of each burst. At the moment of an exchange the clock is within half the round trip of what it
+showed, and the line misses that by its residual: the largest sum of both is stated.
+
+Neither bound assumes anything about the network.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from testbed.rack.clocks.clock_band import STEADY, Bound, band_between
+
 _WORST_RTT = 2
 """An exchange under load counts if its round trip is at most this many times that of the worse end of the trial."""
+
+_ROUNDED_NS = 2
+"""The middle of an exchange is rounded, and so is a time that is converted."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +80,36 @@ def quickest(exchanges: Iterable[Exchange]) -> Exchange:
 
 
 def fit_line(bursts: Sequence[Sequence[Exchange]]) -> ClockLine:
-    """Return the line through bursts of exchanges, in the order of their times: at least one burst, none empty.
+    """Return the line of bursts of exchanges, in the order of their times: at least one burst, none empty."""
+    exchanges = [each for burst in bursts for each in burst]
+    begin_ns, end_ns = min(each.asked_ns for each in exchanges), max(each.answered_ns for each in exchanges)
+    # Relative to an offset, because a clock's count of nanoseconds exceeds the digits of a float.
+    base_ns = exchanges[0].machine_ns - begin_ns
+    bounds = [
+        bound
+        for each in exchanges
+        for bound in (
+            Bound(each.asked_ns, each.machine_ns - each.asked_ns - base_ns, lower=False),
+            Bound(each.answered_ns, each.machine_ns - each.answered_ns - base_ns, lower=True),
+        )
+    ]
+    # A rate that stays within that of its mean leaves the line by half of that times the length at most; and the
+    # machine's clock is read in whole nanoseconds.
+    bent_ns = STEADY * (end_ns - begin_ns) / 2 + 1
+    band = band_between(bounds, begin_ns, end_ns, bent_ns)
+    if band is None:
+        return _fitted([quickest(burst) for burst in bursts])
+    middle_ns, last_ns = sum(band.begin_ns) / 2, sum(band.end_ns) / 2
+    drift = (last_ns - middle_ns) / max(1, end_ns - begin_ns)
+    error_ns = (band.half_ns + bent_ns) * (1 + abs(drift))
+    return ClockLine(begin_ns, base_ns + middle_ns, drift, round(error_ns) + _ROUNDED_NS)
 
-    Of each burst the quickest exchange counts, if the machine was not too busy then. The first and the last burst
-    always count.
+
+def _fitted(best: Sequence[Exchange]) -> ClockLine:
+    """Return the line through these exchanges, of which those count that did not meet a machine too busy to answer.
+
+    The first and the last always count.
     """
-    best = [quickest(burst) for burst in bursts]
     ends = best[0], best[-1]
     slowest_ns = _WORST_RTT * max(end.rtt_ns for end in ends)
     used = [each for each in best if each.rtt_ns <= slowest_ns or each in ends]
@@ -102,5 +133,4 @@ def fit_line(bursts: Sequence[Sequence[Exchange]]) -> ClockLine:
         each.rtt_ns / 2 * (1 + abs(drift)) + abs(offset - start - drift * time)
         for each, time, offset in zip(used, times, offsets, strict=True)
     )
-    # The middle is rounded, and so is a time that is converted.
-    return ClockLine(at_ns, base_ns + start, drift, round(error_ns) + 2)
+    return ClockLine(at_ns, base_ns + start, drift, round(error_ns) + _ROUNDED_NS)

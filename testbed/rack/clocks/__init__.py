@@ -1,0 +1,1 @@
+"""How far the clocks of machines are apart, and how exactly that is known."""

@@ -69,11 +69,15 @@ def _course_handlers(programmer: GatewayProgrammer) -> dict[str, Callable[[str],
     def courses() -> KernelCourses:
         return KernelCourses(programmer.changing())
 
+    def end(_: str) -> dict[str, Any]:
+        record = courses().end()
+        return {"changes": record.changes, "real_time_priority": record.real_time_priority}
+
     return {
         "clock": lambda _: {"now_ns": time.monotonic_ns()},
         "hold": _done(lambda time_ns: courses().hold(time_ns)),
         "begin": _done(lambda begin_ns: courses().begin_at(begin_ns)),
-        "end": lambda _: {"changes": courses().end().changes},
+        "end": end,
     }
 
 

@@ -50,10 +50,12 @@ class GuestCourses:
 
     def end(self) -> CourseRecord:
         """End the courses, put every port in its first state, read it back, and return what was changed."""
-        changes = tuple(AppliedChange(*each) for each in self._ask("end")["changes"])
+        answer = self._ask("end")
+        changes = tuple(AppliedChange(*each) for each in answer["changes"])
         after = self._measured_offset()
         apart_ns = abs(after.ahead_ns - self._offset.ahead_ns)
-        return CourseRecord(self._begin_ns, changes, max(self._offset.error_ns, after.error_ns) + apart_ns)
+        error_ns = max(self._offset.error_ns, after.error_ns) + apart_ns
+        return CourseRecord(self._begin_ns, changes, answer["real_time_priority"], error_ns)
 
     def _measured_offset(self) -> _Offset:
         found = []

@@ -96,32 +96,76 @@ def _alike(one_ns: int | None, other_ns: int | None) -> bool:
     return one_ns == other_ns if one_ns is None or other_ns is None else abs(one_ns - other_ns) <= SEEN_NS
 
 
-@pytest.mark.measures
-def test_on_the_real_clock_changes_are_made_in_order_after_they_are_due(substrate: str) -> None:
-    with bring_up(network(), substrate=substrate) as testbed:
-        found = probed(testbed, spacing_ns=5 * MS, near_ns=200_000)
-        afterwards_ms = rtt_ms(testbed)
-    late_ms = [(change["applied_ns"] - change["due_ns"]) / MS for change in found["changes"]]
-    print(
-        f"{substrate}: late by at most {max(late_ms):.2f} ms, clock known within {found['clock_error_ns'] / MS:.2f} ms"
+RUNS = 4
+"""How often the courses run on the real clock, at most, until every change was seen by a probe that was on time."""
+ON_TIME_NS = 5 * MS
+WITHIN_NS = 10 * MS
+
+
+def kept_waiting_ns(found: Any, due_ns: int) -> int:
+    """How late the probe sent around a change, at worst: so long the machine may have kept others waiting too."""
+    return max(
+        sent_ns - planned_ns
+        for planned_ns, (sent_ns, _) in zip(found["planned"], found["sent"], strict=True)
+        if due_ns - WITHIN_NS <= planned_ns <= due_ns + WITHIN_NS
     )
-    assert [change["due_ns"] for change in found["changes"]] == changes_due_ns()
-    # How late depends on who else wants the processors: on a quiet machine it is 1 to 4 ms.
-    assert 0 <= min(late_ms) <= max(late_ms) <= 500
-    assert all(earlier < later for earlier, later in pairwise(found["order"]))
-    lost = [sent_ns for sent_ns, arrived_ns in found["sent"] if arrived_ns is None]
-    assert lost
-    assert all(DOWN - MS <= sent_ns <= EVERYTHING_UP + (max(late_ms) + 10) * MS for sent_ns in lost)
-    for flows in found["bursts"].values():
-        assert all(arrived_ns is not None for flow in flows for _, arrived_ns in flow)
-    for at_ns, conditions in PHASES.items():
-        if conditions.up:
-            # After the packets that were sent before the change.
-            settled_ns = at_ns + round((100 + max(late_ms)) * MS)
-            delays_ns = sorted(
-                arrived_ns - sent_ns
-                for sent_ns, arrived_ns in found["sent"]
-                if settled_ns <= sent_ns < min(at_ns + S - 30 * MS, END_NS) and arrived_ns is not None
-            )
-            assert delays_ns[len(delays_ns) // 2] == pytest.approx(conditions.latency_ns, abs=0.5 * MS)
+
+
+def undisturbed(found: Any) -> list[Any]:
+    """The changes around which the probe itself was on time."""
+    return [change for change in found["changes"] if kept_waiting_ns(found, change["due_ns"]) <= ON_TIME_NS]
+
+
+@pytest.fixture(scope="module")
+def on_the_real_clock(substrate: str) -> tuple[list[Any], float]:
+    """What was probed, once or until every change was seen undisturbed, and the RTT afterwards."""
+    runs: list[Any] = []
+    with bring_up(network(), substrate=substrate) as testbed:
+        while len(runs) < RUNS and {each["due_ns"] for run in runs for each in undisturbed(run)} < {*changes_due_ns()}:
+            runs.append(probed(testbed, spacing_ns=5 * MS, near_ns=200_000))
+        return runs, rtt_ms(testbed)
+
+
+def latest_ms(found: Any) -> float:
+    """How late a change was made, at worst."""
+    return max((change["applied_ns"] - change["due_ns"]) / MS for change in found["changes"])
+
+
+@pytest.mark.measures
+def test_on_the_real_clock_changes_are_made_within_10_ms(on_the_real_clock: tuple[list[Any], float]) -> None:
+    runs, _ = on_the_real_clock
+    seen = [each for run in runs for each in undisturbed(run)]
+    late_ms = [(each["applied_ns"] - each["due_ns"]) / MS for each in seen]
+    error_ms = max(run["clock_error_ns"] for run in runs) / MS
+    print(
+        f"{len(runs)} runs: late by at most {max(late_ms, default=0):.2f} ms in {len(seen)} undisturbed changes, "
+        f"{max(map(latest_ms, runs)):.2f} ms in all, clock known within {error_ms:.2f} ms"
+    )
+    assert {each["due_ns"] for each in seen} == {*changes_due_ns()}, f"the probe was not on time in {RUNS} runs"
+    assert 0 <= min(late_ms) <= max(late_ms) <= WITHIN_NS / MS
+    assert error_ms < 1
+
+
+@pytest.mark.measures
+def test_on_the_real_clock_packets_meet_changes_in_order(on_the_real_clock: tuple[list[Any], float]) -> None:
+    runs, afterwards_ms = on_the_real_clock
+    for found in runs:
+        assert [change["due_ns"] for change in found["changes"]] == changes_due_ns()
+        assert all(earlier < later for earlier, later in pairwise(found["order"]))
+        lost = [sent_ns for sent_ns, arrived_ns in found["sent"] if arrived_ns is None]
+        assert lost
+        assert all(DOWN - MS <= sent_ns <= EVERYTHING_UP + (latest_ms(found) + 10) * MS for sent_ns in lost)
+        for flows in found["bursts"].values():
+            assert all(arrived_ns is not None for flow in flows for _, arrived_ns in flow)
+        for at_ns, conditions in PHASES.items():
+            if conditions.up:
+                # After the packets that were sent before the change.
+                settled_ns = at_ns + round((100 + latest_ms(found)) * MS)
+                delays_ns = sorted(
+                    arrived_ns - sent_ns
+                    for sent_ns, arrived_ns in found["sent"]
+                    if settled_ns <= sent_ns < min(at_ns + S - 30 * MS, END_NS) and arrived_ns is not None
+                )
+                # Packets may be kept waiting, and are never early.
+                assert delays_ns[len(delays_ns) // 4] == pytest.approx(conditions.latency_ns, abs=0.5 * MS)
     assert afterwards_ms == pytest.approx(2 * PHASES[0].latency_ns / MS, abs=1.6)

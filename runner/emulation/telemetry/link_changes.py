@@ -49,7 +49,10 @@ def link_changes(testbed: RunningTestbed, topology: Topology, epoch_ns: int, dil
         raise
     record = changing.end()
     changes.rows = change_rows(record, topology, epoch_ns, dilation)
-    changes.facts = {"link_change_clock_error_ns": undilated_ns(record.clock_error_ns, dilation)}
+    changes.facts = {
+        "link_change_clock_error_ns": undilated_ns(record.clock_error_ns, dilation),
+        "link_change_real_time_priority": record.real_time_priority,
+    }
 
 
 def change_rows(record: CourseRecord, topology: Topology, epoch_ns: int, dilation: float) -> list[LinkChange]:

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
-from testbed.kernel.changes.netlink_batch import NetlinkBatch
+from testbed.kernel.changes.netlink_batch import EncodedRequests, NetlinkBatch
 from testbed.kernel.changes.port_change import HeldPort, change_requests
 from testbed.kernel.netlink_dump import NetlinkDump
 from testbed.kernel.qdiscs.port_shape import PortShape, wan_port_shape
@@ -14,8 +14,6 @@ from testbed.network.gateway_plan import Gateway, GatewayPlan, PortCourse, PortS
 
 _PREPARED = 256
 """States whose requests are kept encoded."""
-
-Requests = list[tuple[int, bytes]]
 
 
 class ChangingPort:
@@ -46,7 +44,7 @@ class ChangingPort:
     def put(self, state: PortState) -> None:
         """Give the port a state; it has it when this returns. Raise ReadBackError if the kernel refuses."""
         try:
-            self._batch.make(self._prepared(state)[1])
+            self._batch.send(self._prepared(state)[1])
         except OSError as refused:
             raise ReadBackError(f"{self.source} to {self.destination}: configured {state}: {refused}") from None
 
@@ -66,9 +64,9 @@ class ChangingPort:
                 f"and other leaves in {len(wrong)} of {len(configured)} classes: {list(wrong.values())[:1]}"
             )
 
-    def _prepare(self, state: PortState) -> tuple[PortShape, Requests]:
+    def _prepare(self, state: PortState) -> tuple[PortShape, EncodedRequests]:
         shape = wan_port_shape(self._gateway, self._port.holding(state))
-        return shape, change_requests(self._index, shape)
+        return shape, self._batch.encode(change_requests(self._index, shape))
 
 
 class ChangingPorts:

@@ -1,21 +1,20 @@
 """Change ports when their courses say so, and note when that was done."""
 
-import ctypes
 import heapq
-import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from testbed.kernel.changes.changing_ports import ChangingPort, ChangingPorts
+from testbed.kernel.changes.punctual_thread import punctual, wait_until
 from testbed.network.gateway_plan import PortState
 
-_PR_SET_TIMERSLACK, _SLACK_NS = 29, 1
-_SWITCH_S = 0.0005
-"""How long another thread of this process may compute before the one that changes ports goes on."""
+_PREPARED_NS = 50_000_000
+"""Changes that follow each other within this time are all prepared before the first of them is made."""
 
 
 class AppliedChange(NamedTuple):
@@ -34,11 +33,12 @@ class AppliedChange(NamedTuple):
 class CourseRecord:
     """What was changed while courses ran, which began at ``begin_ns`` of this process's monotonic clock.
 
-    Times are known within ``clock_error_ns``.
+    Times are known within ``clock_error_ns``. ``real_time_priority`` says whether what made the changes had one.
     """
 
     begin_ns: int
     changes: tuple[AppliedChange, ...]
+    real_time_priority: bool
     clock_error_ns: int = 0
 
 
@@ -52,7 +52,7 @@ class CourseRun:
     """Change ``ports`` from ``begin_ns`` on, a time of the monotonic clock, in a thread of its own until ``stop``.
 
     Changes that are due at the same time are made at once, and then read back. If a port's next change is due before
-    the last one could be made, only the next one is made.
+    the last one could be made, only the next one is made. ``real_time_priority`` says what the thread was given.
     """
 
     def __init__(self, ports: Sequence[ChangingPort], begin_ns: int) -> None:
@@ -60,6 +60,7 @@ class CourseRun:
         self._begin_ns = begin_ns
         self._made: list[AppliedChange] = []
         self._stopped = threading.Event()
+        self.real_time_priority = False
         self._fault: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="CourseRun", daemon=True)
         self._thread.start()
@@ -73,32 +74,24 @@ class CourseRun:
         return tuple(self._made)
 
     def _run(self) -> None:
-        # Otherwise the kernel may wake this thread 50 us late.
-        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, _SLACK_NS, 0, 0, 0)
-        switch_s = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_S)
         try:
-            self._follow()
+            with punctual() as self.real_time_priority:
+                self._follow()
         except Exception as fault:
             # Raised again in stop.
             self._fault = fault
-        finally:
-            sys.setswitchinterval(switch_s)
 
     def _follow(self) -> None:
-        events = heapq.merge(*(_course_of(number, port) for number, port in enumerate(self._ports)))
-        following = next(events, None)
-        while following is not None:
-            self._ports[following.number].prepare(following.state)
-            if self._stopped.wait((self._begin_ns + following.due_ns - time.monotonic_ns()) / 1e9):
+        coming = _Coming(self._ports)
+        while (due_ns := coming.first_due_ns()) is not None:
+            if wait_until(self._begin_ns + due_ns, self._stopped):
                 return
             now_ns = time.monotonic_ns() - self._begin_ns
             due: dict[int, _Due] = {}
-            while following is not None and following.due_ns <= now_ns:
-                if (missed := due.get(following.number)) is not None:
+            for each in coming.due_at(now_ns):
+                if (missed := due.get(each.number)) is not None:
                     self._note(missed, None)
-                due[following.number] = following
-                following = next(events, None)
+                due[each.number] = each
             self._make(list(due.values()))
 
     def _make(self, due: Sequence[_Due]) -> None:
@@ -111,6 +104,42 @@ class CourseRun:
     def _note(self, change: _Due, applied_ns: int | None) -> None:
         port = self._ports[change.number]
         self._made.append(AppliedChange(port.source, port.destination, change.due_ns, applied_ns))
+
+
+class _Coming:
+    """The changes that come, in order. Those of the next moments are prepared."""
+
+    def __init__(self, ports: Sequence[ChangingPort]) -> None:
+        self._ports = ports
+        self._all = heapq.merge(*(_course_of(number, port) for number, port in enumerate(ports)))
+        self._unprepared = next(self._all, None)
+        self._prepared: deque[_Due] = deque()
+
+    def first_due_ns(self) -> int | None:
+        """Return when the next change is due, None if none comes; prepare it, and others that follow soon."""
+        if not self._prepared:
+            self._prepare_next()
+        if not self._prepared:
+            return None
+        first_ns = self._prepared[0].due_ns
+        while self._unprepared is not None and self._unprepared.due_ns <= first_ns + _PREPARED_NS:
+            self._prepare_next()
+        return first_ns
+
+    def due_at(self, now_ns: int) -> Iterator[_Due]:
+        """Yield the changes that are due, and drop them."""
+        while self._prepared and self._prepared[0].due_ns <= now_ns:
+            yield self._prepared.popleft()
+        # Of changes that come faster than they can be made, only the last one is: no other needs to be prepared.
+        while not self._prepared and self._unprepared is not None and self._unprepared.due_ns <= now_ns:
+            due, self._unprepared = self._unprepared, next(self._all, None)
+            yield due
+
+    def _prepare_next(self) -> None:
+        if (coming := self._unprepared) is not None:
+            self._ports[coming.number].prepare(coming.state)
+            self._prepared.append(coming)
+            self._unprepared = next(self._all, None)
 
 
 def _course_of(number: int, port: ChangingPort) -> Iterator[_Due]:
@@ -146,11 +175,12 @@ class KernelCourses:
 
         Raise ReadBackError, also for a change while the courses ran.
         """
+        ran = self._running
         try:
             changes = self._stop()
         finally:
             self.hold(0)
-        return CourseRecord(self._begin_ns, changes)
+        return CourseRecord(self._begin_ns, changes, ran is not None and ran.real_time_priority)
 
     def close(self) -> None:
         """End the courses, of ports that are about to go."""

@@ -3,7 +3,8 @@
 import os
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from testbed.kernel.namespace import inside
 from testbed.kernel.netlink_dump import split_messages
@@ -15,6 +16,13 @@ _NLMSG_ERROR = 2
 _BATCH_BYTES = 128 * 1024
 """What one system call takes, within the default limit of a socket's buffer."""
 _RECEIVE_BYTES = 64 * 1024
+
+
+class EncodedRequests(NamedTuple):
+    """Requests as they are sent: what goes with each system call, all under one sequence number."""
+
+    sequence: int
+    batches: tuple[bytes, ...]
 
 
 class NetlinkBatch:
@@ -35,38 +43,47 @@ class NetlinkBatch:
 
         Raise OSError with the kernel's error number if it refuses one; the others are made all the same.
         """
-        batch: list[tuple[int, bytes]] = []
-        size_bytes = 0
-        for request in requests:
-            batch.append(request)
-            size_bytes += _HEADER.size + len(request[1])
-            if size_bytes > _BATCH_BYTES:
-                self._send(batch)
-                batch, size_bytes = [], 0
-        if batch:
-            self._send(batch)
+        self.send(self.encode(requests))
 
-    def _send(self, batch: list[tuple[int, bytes]]) -> None:
+    def encode(self, requests: Iterable[tuple[int, bytes]]) -> EncodedRequests:
+        """Do beforehand all that ``send`` need not do in time. What is encoded may be sent several times."""
         self._sequence += 1
-        messages = bytearray()
-        for number, (kind, body) in enumerate(batch, start=1):
-            # The kernel answers refused requests, and of the others only those that ask for it.
-            flags = _NLM_F_REQUEST | (_NLM_F_ACK if number == len(batch) else 0)
-            messages += _HEADER.pack(_HEADER.size + len(body), kind, flags, self._sequence, 0)
-            messages += body
-        self._socket.send(messages)
-        refused, last = 0, False
-        while not last:
-            for kind, payload in split_messages(self._socket.recv(_RECEIVE_BYTES), self._sequence):
-                if kind == _NLMSG_ERROR:
-                    error, answered = self._answer(payload)
-                    refused = refused or error
-                    last = answered
-        if refused:
-            raise OSError(refused, f"changing a port: {os.strerror(refused)}")
+        batches: list[list[tuple[int, bytes]]] = []
+        left_bytes = 0
+        for request in requests:
+            if left_bytes <= 0:
+                batches.append([])
+                left_bytes = _BATCH_BYTES
+            batches[-1].append(request)
+            left_bytes -= _HEADER.size + len(request[1])
+        return EncodedRequests(self._sequence, tuple(_encoded(batch, self._sequence) for batch in batches))
+
+    def send(self, encoded: EncodedRequests) -> None:
+        """Make changes that were encoded. They are made when this returns; raise OSError like ``make``."""
+        for batch in encoded.batches:
+            self._socket.send(batch)
+            refused, last = 0, False
+            while not last:
+                for kind, payload in split_messages(self._socket.recv(_RECEIVE_BYTES), encoded.sequence):
+                    if kind == _NLMSG_ERROR:
+                        error, answered = self._answer(payload)
+                        refused = refused or error
+                        last = answered
+            if refused:
+                raise OSError(refused, f"changing a port: {os.strerror(refused)}")
 
     @staticmethod
     def _answer(payload: memoryview) -> tuple[int, bool]:
         """Return the error number, 0 for none, and whether the request answered asked for an answer: the last one."""
         flags = _HEADER.unpack_from(payload, _ERROR.size)[2]
         return -_ERROR.unpack_from(payload)[0], bool(flags & _NLM_F_ACK)
+
+
+def _encoded(batch: Sequence[tuple[int, bytes]], sequence: int) -> bytes:
+    messages = bytearray()
+    for number, (kind, body) in enumerate(batch, start=1):
+        # The kernel answers refused requests, and of the others only those that ask for it.
+        flags = _NLM_F_REQUEST | (_NLM_F_ACK if number == len(batch) else 0)
+        messages += _HEADER.pack(_HEADER.size + len(body), kind, flags, sequence, 0)
+        messages += body
+    return bytes(messages)

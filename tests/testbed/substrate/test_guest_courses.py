@@ -25,7 +25,8 @@ class Guest:
         if verb == "begin":
             self.begins_ns.append(int(argument))
             time.sleep(self._slow_s.pop(0) if self._slow_s else 0)
-        return {"changes": [["east", "west", 5, 7], ["east", "west", 9, None]]} if verb == "end" else {}
+        made = [["east", "west", 5, 7], ["east", "west", 9, None]]
+        return {"changes": made, "real_time_priority": True} if verb == "end" else {}
 
 
 def test_the_guest_is_told_the_begin_on_its_own_clock_before_it_comes() -> None:
@@ -38,6 +39,7 @@ def test_the_guest_is_told_the_begin_on_its_own_clock_before_it_comes() -> None:
     assert abs(guest.begins_ns[-1] - AHEAD_NS - begin_ns) <= record.clock_error_ns
     assert record.begin_ns == begin_ns
     assert record.changes == (AppliedChange("east", "west", 5, 7), AppliedChange("east", "west", 9, None))
+    assert record.real_time_priority
 
 
 def test_a_guest_that_answers_after_the_begin_is_told_a_later_one() -> None:

@@ -25,7 +25,7 @@ class Changing:
 
     def __init__(self, record: CourseRecord | None = None) -> None:
         self.told: list[str] = []
-        self.record = record or CourseRecord(0, ())
+        self.record = record or CourseRecord(0, (), True)
         self.ends: Callable[[], None] = lambda: None
 
     def hold(self, time_ns: int) -> None:
@@ -47,7 +47,7 @@ def network_of(changing: Changing | None) -> Any:
 
 def test_rows_begin_with_the_first_conditions_and_are_on_the_undilated_time_line() -> None:
     made = (AppliedChange("east", "west", 8 * S, 8 * S + 400), AppliedChange("east", "west", 12 * S, None))
-    rows = change_rows(CourseRecord(5 * S, made), TOPOLOGY, 1 * S, 4.0)
+    rows = change_rows(CourseRecord(5 * S, made, True), TOPOLOGY, 1 * S, 4.0)
     assert [(row.due_ns, row.applied_ns, row.latency_ns, row.rate_bps, row.up) for row in rows] == [
         (1 * S, 1 * S, NEAR.latency_ns, NEAR.rate_bps, True),
         (3 * S, 3 * S + 100, FAR.latency_ns, FAR.rate_bps, True),
@@ -65,18 +65,18 @@ def test_every_change_has_the_conditions_that_it_made_at_any_dilation(dilation: 
     dilated = topology.dilated(dilation).course("west", "east")
     assert dilated is not None
     made = tuple(AppliedChange("west", "east", each.at_ns, each.at_ns) for each in dilated.changes_after(0))
-    rows = change_rows(CourseRecord(0, made), topology, 0, dilation)
+    rows = change_rows(CourseRecord(0, made, True), topology, 0, dilation)
     assert [row.latency_ns for row in rows] == list(range(40))
 
 
 def test_links_begin_with_their_first_conditions_and_end_with_them() -> None:
-    changing = Changing(CourseRecord(2 * S, (), 1000))
+    changing = Changing(CourseRecord(2 * S, (), False, 1000))
     with link_changes(network_of(changing), TOPOLOGY, 0, 2.0) as changes:
         changes.begin()
         assert changing.told == ["hold 0", "begin"]
     assert changing.told[2:] == ["end"]
     assert [row.due_ns for row in changes.rows] == [1 * S]
-    assert changes.facts == {"link_change_clock_error_ns": 500}
+    assert changes.facts == {"link_change_clock_error_ns": 500, "link_change_real_time_priority": False}
 
 
 def test_a_failed_trial_ends_them_too_and_its_own_fault_is_told() -> None:

@@ -92,6 +92,29 @@ def test_ports_that_change_at_the_same_time_are_all_changed_before_any_is_read_b
     assert seen == [1]
 
 
+def test_all_changes_that_are_due_together_or_soon_are_prepared_before_the_first_is_made() -> None:
+    one: Any = Port(0, 20 * MS, 40 * MS)
+    other: Any = Port(0, 20 * MS)
+    prepared: list[int] = []
+    put = one.put
+
+    def put_after_looking(state: PortState) -> None:
+        prepared.append(len(one.prepared) + len(other.prepared))
+        put(state)
+
+    one.put = put_after_looking
+    run_until(CourseRun([one, other], time.monotonic_ns()), lambda: len(one.states) == 2)
+    assert prepared[0] == 3
+
+
+def test_changes_that_are_overtaken_need_no_preparation() -> None:
+    port: Any = Port(*range(0, 1000 * MS, MS))
+    begun_long_ago_ns = time.monotonic_ns() - 3600 * 1000 * MS
+    changes = run_until(CourseRun([port], begun_long_ago_ns), lambda: bool(port.states))
+    assert len(changes) == 999
+    assert len(port.prepared) < 100
+
+
 def test_what_is_read_back_as_something_else_is_raised_when_the_courses_end() -> None:
     port: Any = Port(0, 1 * MS)
     port.held = lambda: NEAR

@@ -16,9 +16,11 @@ class Kernel:
 
     def __init__(self) -> None:
         self.batches: list[list[bytes]] = []
+        self.sent: list[bytes] = []
         self._answers: list[bytes] = []
 
     def send(self, data: bytes) -> None:
+        self.sent.append(bytes(data))
         batch, offset, answers = [], 0, b""
         while offset < len(data):
             length, _, flags, sequence, _ = HEADER.unpack_from(data, offset)
@@ -72,3 +74,34 @@ def test_a_request_that_is_refused_is_reported_and_the_others_are_made(kernel: K
 def test_nothing_to_change_is_no_request(kernel: Kernel) -> None:
     NetlinkBatch("").make([])
     assert kernel.batches == []
+
+
+def test_what_is_encoded_beforehand_is_sent_byte_by_byte_as_often_as_wanted(kernel: Kernel) -> None:
+    requests = [(36, b"%04d" % number) for number in range(3)]
+    batch = NetlinkBatch("")
+    encoded = batch.encode(requests)
+    assert kernel.sent == []
+    batch.send(encoded)
+    batch.send(batch.encode([(40, b"else")]))
+    batch.send(encoded)
+    headers = [HEADER.pack(20, 36, 1 | (ACK if last else 0), 1, 0) for last in (False, False, True)]
+    expected = b"".join(header + body for header, (_, body) in zip(headers, requests, strict=True))
+    assert [kernel.sent[0], kernel.sent[2]] == [expected, expected]
+
+
+def test_what_is_encoded_beforehand_is_what_would_be_made_at_once(kernel: Kernel) -> None:
+    requests = [(36, bytes(4096)) for _ in range(100)]
+    NetlinkBatch("").make(requests)
+    at_once, kernel.sent = kernel.sent, []
+    batch = NetlinkBatch("")
+    batch.send(batch.encode(requests))
+    assert kernel.sent == at_once
+
+
+def test_an_encoded_request_that_is_refused_is_reported_each_time(kernel: Kernel) -> None:
+    batch = NetlinkBatch("")
+    encoded = batch.encode([(36, b"good"), (36, b"bad!")])
+    for _ in range(2):
+        with pytest.raises(OSError, match="changing a port: Invalid argument"):
+            batch.send(encoded)
+    assert len(kernel.sent) == 2

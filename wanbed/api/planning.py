@@ -1,7 +1,7 @@
 """Plan experiments: which datacenters should train, with how many replicas and which stages where."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import get_args
@@ -11,6 +11,8 @@ from results.reading.not_modelled import not_modelled_text
 from results.text.number_text import list_text
 from runner.experiment.sweep_points import SweepPointSpec
 from runner.planner.effort import Limits, seconds_limit
+from runner.planner.families.families_asked import FamiliesAsked, family_notes
+from runner.planner.families.family_pricing import FamilyPrice
 from runner.planner.planning import Plan, SearchName
 from runner.planner.planning import plan as plan_task
 from runner.planner.planning_task import planned_points, planning_task, position_to_plan
@@ -32,6 +34,8 @@ class VariantPlan:
     ``swept`` has the swept values as text, by path. ``plan.chosen`` is the best candidate with its price,
     ``plan.runners_up`` are others, best first. ``not_modelled`` is what the plan leaves out, as text, or "".
     ``counts_tokens`` is False without a model: prices of candidates then count sequences.
+    ``families`` are the prices of the ways to train that were asked for, whose ``counted_per_s`` are tokens or, without
+    a model, sequences.
     """
 
     sweep_point: int
@@ -40,6 +44,12 @@ class VariantPlan:
     plan: Plan
     not_modelled: str
     counts_tokens: bool = True
+    families: tuple[FamilyPrice, ...] = ()
+
+    @property
+    def family_notes(self) -> tuple[str, ...]:
+        """What has to be known to compare ``families``, such as whose tokens are not worth the same."""
+        return family_notes(self.families)
 
     @property
     def datacenters(self) -> tuple[str, ...]:
@@ -75,42 +85,53 @@ def plan(
     simulations: int | None = None,
     time_limit: str | None = None,
     rack: str | None = None,
+    families: Sequence[str] = (),
+    sync_every: int | None = None,
+    swap: str | None = None,
 ) -> tuple[VariantPlan, ...]:
     """Plan one variant of an experiment, or of that of a file: a plan for each sweep point, one without a sweep.
 
     ``variant`` is by default the first with schedule atlas, or the first of all. ``search``, ``simulations`` and
     ``time_limit``, like "60s", are those of the command, but there is no limit of time by default. With ``rack``, the
-    address of a Ray cluster, HOST:PORT, candidates are simulated on its machines. Raise InputError if there is no such
-    variant, or none of its placements fits, and NothingPricedError if the time did not suffice.
+    address of a Ray cluster, HOST:PORT, candidates are simulated on its machines. ``families`` also prices other ways
+    to train: some of "pipeline", "hierarchical", "diloco" and "atom", of which the last two average every
+    ``sync_every`` iterations (default: 100), and atom loads layers at the rate ``swap``, like "12GB/s". Raise
+    InputError if there is no such variant, or none of its placements fits, and NothingPricedError if the time did not
+    suffice.
     """
     if search not in get_args(SearchName):
         raise InputError(f"search {search}: there are {list_text(list(get_args(SearchName)))}")
+    if isinstance(families, str):
+        raise InputError(f"families: {families!r} is one text: give a list, like [{families!r}]")
     written = written_experiment(experiment)
     with options_as_arguments():
+        asked = FamiliesAsked.named(families, sync_every, swap)
         points = list(planned_points(written.points))
         for line in left_out_of_plan(points):
             _log(line)
         limits = Limits(simulations, None if time_limit is None else seconds_limit(time_limit))
         with plan_spread(rack, _log) as spread:
-            return tuple(_planned(written, point, variant, search, limits, spread=spread) for point in points)
+            return tuple(_planned(written, point, variant, (search, limits), asked, spread=spread) for point in points)
 
 
 def _planned(
     written: WrittenExperiment,
     point: SweepPointSpec,
     variant: str | None,
-    search: SearchName,
-    limits: Limits,
+    how: tuple[SearchName, Limits],
+    asked: FamiliesAsked,
     *,
     spread: Spread | None,
 ) -> VariantPlan:
+    search, limits = how
     position = position_to_plan(point, variant)
     name = point.spec.variants[position].name
     with prefixed(f"{point.source}: "):
         variant_written = WrittenVariant(point.spec, position, point.topology, written.directory, point.values)
         task = planning_task(variant_written, pipelines=None)
         found = plan_task(task, search, limits=limits, runners_up=_RUNNERS_UP, spread=spread, explained=True)
-    if found.ended_by is not None:
-        raise found.ended_by
+        if found.ended_by is not None:
+            raise found.ended_by
+        families = asked.prices(variant_written, task, found, _log)
     without = not_modelled_text(plan_without(point.spec, point.topology, [name]))
-    return VariantPlan(point.index, dict(point.values), name, found, without, task.context is not None)
+    return VariantPlan(point.index, dict(point.values), name, found, without, task.context is not None, families)

@@ -1,7 +1,6 @@
 """``wanbed plan``: choose the datacenters and the number of DP-cells for training, and report the iteration time."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -19,8 +18,7 @@ from runner.cli.runs.plan_progress import PlanProgress
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.sweep_points import SweepPointSpec, read_experiment, sweep_point_specs
 from runner.planner.effort import Limits, seconds_limit
-from runner.planner.families.family_layout import Family
-from runner.planner.families.family_pricing import FamilyPrice, families_named, planned_family, priced_family
+from runner.planner.families.families_asked import SYNC_EVERY, FamiliesAsked
 from runner.planner.planning import SearchName, most_promising, plan
 from runner.planner.planning_task import planned_points, planning_task, position_to_plan
 from runner.planner.pricing import Spread
@@ -32,7 +30,6 @@ from runner.runs.faults import NO_DATA
 from runner.runs.not_modelled import left_out_of_plan, links_that_change, plan_without
 
 _RUNNERS_UP = 5
-_SYNC_EVERY = 100
 _TIME_S, _FIRST_S = 60.0, 300.0
 """The default limit of time, and that of the first candidate, without which there is no answer."""
 _SEARCHES: tuple[SearchName, ...] = ("greedy", "better", "exhaustive")
@@ -65,12 +62,16 @@ def plan_(
         typer.Option(
             metavar="NAMES",
             help="Also price other ways to train, with commas between: pipeline, hierarchical (data parallelism), "
-            "diloco.",
+            "diloco, atom.",
         ),
     ] = None,
     sync_every: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help=f"Iterations between DiLoCo's synchronisations: {_SYNC_EVERY}."),
+        typer.Option(min=1, metavar="N", help=f"Iterations between DiLoCo's and ATOM's averages: {SYNC_EVERY}."),
+    ] = None,
+    swap: Annotated[
+        str | None,
+        typer.Option(metavar="RATE", help="Rate at which ATOM loads layers into a GPU, like 12GB/s."),
     ] = None,
     rack: RackAddress = None,
     as_json: AsJson = False,
@@ -85,9 +86,7 @@ def plan_(
         chosen_search = next((name for name in _SEARCHES if name == search), None)
         if chosen_search is None:
             raise InputError(f"--search {search}: there are {list_text(list(_SEARCHES))}")
-        asked = () if families is None else families_named(families)
-        if sync_every is not None and Family.DILOCO not in asked:
-            raise InputError("--sync-every: only DiLoCo has synchronisations: give --families diloco too")
+        asked = FamiliesAsked.named([] if families is None else families.split(","), sync_every, swap)
         limits = Limits(simulations, _TIME_S, first_s=_FIRST_S)
         if time_limit is not None:
             limits = Limits(simulations, seconds_limit(time_limit))
@@ -102,7 +101,7 @@ def plan_(
             for point in points:
                 outcome, ended_by = _plan_point(point, variant, file, chosen_search, limits, spread=spread)
                 if isinstance(outcome, Planned) and ended_by is None:
-                    outcome = _with_families(outcome, asked, file, sync_every or _SYNC_EVERY)
+                    outcome = _with_families(outcome, asked, file)
                 planned.append(outcome)
                 if not as_json:
                     print_plan(outcome, file)
@@ -119,21 +118,13 @@ def plan_(
             fail(f"{file}: no candidate was simulated in {time_limit or '300s'}: give a longer --time-limit", NO_DATA)
 
 
-def _with_families(planned: Planned, families: Sequence[Family], file: Path, sync_every: int) -> Planned:
-    """Return a plan with the prices of these families. What does not fit is told in a line, and left out."""
-    point, task, own = planned.point, planned.task, planned_family(planned.task, planned.found)
+def _with_families(planned: Planned, asked: FamiliesAsked, file: Path) -> Planned:
+    """Return a plan with the prices of these families."""
+    point = planned.point
     position = position_to_plan(point, planned.variant)
     written = WrittenVariant(point.spec, position, point.topology, file.parent, point.values)
-    prices: list[FamilyPrice] = []
     with prefixed(f"{point.source}: "):
-        for family in families:
-            if family is Family.PIPELINE:
-                prices.append(own)
-            elif (price := priced_family(family, written, task, own.sequences, sync_every)) is not None:
-                prices.append(price)
-            else:
-                log(f"{family}: it needs whole replicas in two datacenters or more, and none fits")
-    return replace(planned, families=tuple(prices))
+        return replace(planned, families=asked.prices(written, planned.task, planned.found, log))
 
 
 def _plan_point(

@@ -1,4 +1,4 @@
-"""Show the prices of ways to train beside a plan: a table, and what their tokens are worth."""
+"""Show the prices of ways to train beside a plan: a table, and records for scripts."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -7,15 +7,9 @@ from typing import Any
 from rich.table import Table
 
 from results.text.number_text import seconds_text, size_text, three_digits
-from runner.planner.families.family_layout import Family
+from runner.planner.families.families_asked import same_worth
 from runner.planner.families.family_pricing import FamilyPrice
 from runner.planner.planning import PlanningTask
-
-_NOT_THE_SAME = (
-    "diloco: its tokens a second are not worth the same. Replicas that synchronise seldom learn otherwise: compare "
-    "losses over time (docs/loss-against-time.md)"
-)
-_WHOLE_MODEL = "hierarchical: each GPU holds the whole model; whether it fits is not known here"
 
 
 def family_table(families: Sequence[FamilyPrice], task: PlanningTask) -> Table:
@@ -42,18 +36,11 @@ def family_table(families: Sequence[FamilyPrice], task: PlanningTask) -> Table:
     return table
 
 
-def family_notes(families: Sequence[FamilyPrice]) -> list[str]:
-    """Return what a reader of the table has to know about the families that are in it."""
-    present = {each.family for each in families}
-    notes = {Family.DILOCO: _NOT_THE_SAME, Family.HIERARCHICAL: _WHOLE_MODEL}
-    return [note for family, note in notes.items() if family in present]
-
-
 def family_records(families: Sequence[FamilyPrice], task: PlanningTask) -> list[dict[str, Any]]:
     """Return the prices in plain JSON types. ``same_worth`` is whether a token teaches what one of a pipeline does."""
     records = []
     for each in families:
         record = asdict(each)
         record[f"{task.counted}_per_s"] = record.pop("counted_per_s")
-        records.append({**record, "family": each.family.value, "same_worth": each.family is not Family.DILOCO})
+        records.append({**record, "family": each.family.value, "same_worth": same_worth(each.family)})
     return records

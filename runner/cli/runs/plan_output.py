@@ -18,11 +18,12 @@ from results.text.number_text import (
     size_text,
     three_digits,
 )
-from runner.cli.runs.plan_families import family_notes, family_records, family_table
+from runner.cli.runs.plan_families import family_records, family_table
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.sweep_points import SweepPointSpec
 from runner.planner.candidate import Candidate, Priced, Runs
 from runner.planner.explanation.bottleneck import Bottleneck, LinkUse, PathShare
+from runner.planner.families.families_asked import family_notes
 from runner.planner.families.family_pricing import FamilyPrice
 from runner.planner.planning import Plan, PlanningTask
 from runner.runs.not_modelled import as_written

@@ -12,7 +12,8 @@ from runner.experiment.synchronization.diloco_options import SynchronizationOpti
 _PER_SECOND = "/s"
 
 
-def _swap_rate(written: object) -> int:
+def parse_swap_rate(written: object) -> int:
+    """Parse ``"12GB/s"`` to bytes per second. Raise ValueError with the remedy."""
     if not isinstance(written, str) or not written.rstrip().endswith(_PER_SECOND):
         raise ValueError(f"{shown(written)} is not bytes per second: write it like 12GB/s")
     rate = parse_size_bytes(written.rstrip().removesuffix(_PER_SECOND))
@@ -23,7 +24,7 @@ def _swap_rate(written: object) -> int:
 
 BytesPerSecond = Annotated[
     int,
-    PlainValidator(_swap_rate),
+    PlainValidator(parse_swap_rate),
     PlainSerializer(lambda rate: f"{format_size(rate)}{_PER_SECOND}", return_type=str),
     WithJsonSchema({"title": "bytes per second", "type": "string", "examples": ["12GB/s"]}),
 ]

@@ -11,6 +11,7 @@ class Family(StrEnum):
     PIPELINE = "pipeline"
     HIERARCHICAL = "hierarchical"
     DILOCO = "diloco"
+    ATOM = "atom"
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,17 @@ class FamilyLayout:
 def family_layouts(family: Family, gpus: Mapping[str, int], stages: int, sequences: int) -> tuple[FamilyLayout, ...]:
     """Return the layouts of a family for datacenters with so many GPUs: as many replicas as fit, in each alike.
 
-    Hierarchical data parallelism has the whole model on each GPU. A replica of DiLoCo has any number of stages that
-    divides ``stages``. Microbatches are such that an iteration trains on about ``sequences`` sequences. () where there
-    are fewer than two datacenters, or one has too few GPUs. Raise ValueError for the family of pipelines.
+    Hierarchical data parallelism and ATOM have the whole model on each GPU. A replica of DiLoCo has any number of
+    stages that divides ``stages``. Microbatches are such that an iteration trains on about ``sequences`` sequences. ()
+    where there are fewer than two datacenters, or one has too few GPUs. Raise ValueError for the family of pipelines.
     """
     if family is Family.PIPELINE:
         raise ValueError("pipelines have candidates of the planner, and no layouts of whole replicas")
-    counts = (1,) if family is Family.HIERARCHICAL else tuple(n for n in range(1, stages + 1) if stages % n == 0)
+    counts = (
+        (1,)
+        if family in {Family.HIERARCHICAL, Family.ATOM}
+        else tuple(n for n in range(1, stages + 1) if stages % n == 0)
+    )
     least = min(gpus.values())
     if len(gpus) < 2:
         return ()

@@ -1,6 +1,5 @@
 """Price the layouts of whole replicas by simulation, as the planner prices pipelines."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +7,7 @@ from ground.strict_model import InputError
 from results.text.number_text import count_text
 from runner.experiment.training_spec import VariantTrainingSpec
 from runner.planner.families.family_layout import Family, FamilyLayout, family_layouts
+from runner.planner.families.merged_stages import merged_stages
 from runner.planner.planning import Plan, PlanningTask
 from runner.planner.pricing import wan_bytes_per_iteration
 from runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
@@ -16,10 +16,11 @@ from runner.resolve.written_variant import WrittenVariant
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import effects_of
 from testbed.network.course_extremes import as_begun
-from workloads.synchronization.synchronization import DILOCO
+from workloads.synchronization.synchronization import ATOM, DILOCO
 
 _WARMUP = 1
 """The simulated iterations that do not count. Of what follows there is one period: later ones repeat it."""
+_SCHEDULES = {Family.HIERARCHICAL: "dp", Family.DILOCO: DILOCO, Family.ATOM: ATOM}
 
 
 @dataclass(frozen=True)
@@ -55,18 +56,26 @@ def planned_family(task: PlanningTask, plan: Plan) -> FamilyPrice:
 
 
 def priced_family(
-    family: Family, written: WrittenVariant, task: PlanningTask, sequences: int, sync_every: int
+    family: Family,
+    written: WrittenVariant,
+    task: PlanningTask,
+    sequences: int,
+    sync_every: int,
+    *,
+    swap: str | None = None,
 ) -> FamilyPrice | None:
     """Return the layout of a family with the most tokens a second, None if none fits.
 
-    ``written`` is the variant whose transport it takes. Raise InputError for what cannot be simulated.
+    ``written`` is the variant whose transport it takes, ``swap`` the rate of ATOM's loads as a file writes it. Raise
+    InputError for what cannot be simulated.
     """
     gpus = {each.name: sum(host.gpus for host in each.hosts) for each in written.topology.datacenters}
     layouts = family_layouts(family, gpus, task.stages, sequences)
     # Small buckets hide behind the backward, and each pays the latency of every pass: which is better depends on both.
     overlaps = (True, False) if family is Family.HIERARCHICAL else (False,)
+    options = _options(family, sync_every, swap)
     prices = [
-        _priced(family, _written(family, written, layout, sync_every, overlap=overlap), layout, task)
+        _priced(family, _written(family, written, layout, options, stages=task.stages, overlap=overlap), layout, task)
         for layout in layouts
         for overlap in overlaps
     ]
@@ -76,10 +85,30 @@ def priced_family(
     return replace(best, tried=len(prices))
 
 
+def _options(family: Family, sync_every: int, swap: str | None) -> dict[str, Any]:
+    """Return the options of a variant of the family."""
+    match family:
+        case Family.DILOCO:
+            return {"sync_every": sync_every}
+        case Family.ATOM:
+            return {"sync_every": sync_every, "swap": swap}
+        case _:
+            return {}
+
+
 def _written(
-    family: Family, written: WrittenVariant, layout: FamilyLayout, sync_every: int, *, overlap: bool
+    family: Family,
+    written: WrittenVariant,
+    layout: FamilyLayout,
+    options: dict[str, Any],
+    *,
+    stages: int,
+    overlap: bool,
 ) -> WrittenVariant:
-    """Return a variant of the family in place of ``written``, with its transport and the layout's replicas."""
+    """Return a variant of the family in place of ``written``, with its transport and the layout's replicas.
+
+    ``stages`` are those that the costs of the file are of.
+    """
     spec, variant = written.spec, written.variant
     transport = variant.transport.model_copy(
         update={
@@ -90,10 +119,10 @@ def _written(
         }
     )
     # A synchronisation follows the last iteration of its period, and is awaited in the one after it.
-    iterations = _WARMUP + (1 if family is Family.HIERARCHICAL else sync_every)
+    iterations = _WARMUP + options.get("sync_every", 1)
     changed: dict[str, Any] = {
-        "schedule": "dp" if family is Family.HIERARCHICAL else DILOCO,
-        "options": {} if family is Family.HIERARCHICAL else {"sync_every": sync_every},
+        "schedule": _SCHEDULES[family],
+        "options": options,
         "placement": None,
         "transport": transport,
         "training": VariantTrainingSpec(
@@ -103,7 +132,12 @@ def _written(
     own = variant.model_copy(update=changed)
     training = spec.training.model_copy(update={"iterations": iterations, "warmup": _WARMUP})
     variants = tuple(own if position == written.position else each for position, each in enumerate(spec.variants))
-    return replace(written, spec=spec.model_copy(update={"variants": variants, "training": training}))
+    changes = {
+        "variants": variants,
+        "training": training,
+        "compute": merged_stages(spec.compute, stages, layout.stages),
+    }
+    return replace(written, spec=spec.model_copy(update=changes))
 
 
 def _priced(family: Family, written: WrittenVariant, layout: FamilyLayout, task: PlanningTask) -> FamilyPrice:
@@ -127,15 +161,3 @@ def _priced(family: Family, written: WrittenVariant, layout: FamilyLayout, task:
 
 def _no_placement(written: WrittenVariant, pipelines: int) -> PlannedPlacement:
     raise InputError(f"{written.field}.placement: whole replicas have no planned placement")
-
-
-def families_named(names: str) -> tuple[Family, ...]:
-    """Return the families of a list with commas, each once. Raise InputError for one that is not known."""
-    found: list[Family] = []
-    for name in names.split(","):
-        try:
-            found.append(Family(name.strip()))
-        except ValueError:
-            known: Sequence[str] = [each.value for each in Family]
-            raise InputError(f"--families: {name.strip()!r} is not known: give some of {', '.join(known)}") from None
-    return tuple(dict.fromkeys(found))

@@ -67,6 +67,21 @@ def test_a_mistake_names_the_argument(arguments: dict[str, Any], message: str) -
         wanbed.compare(run, run, **{"pair": {"stock": "mine"}, **arguments})
 
 
+def test_families_are_priced_beside_a_plan_as_the_command_does(tmp_path: Path) -> None:
+    experiment = wanbed.Experiment(**FIELDS)
+    experiment.to_file("exp.yaml")
+    (plan,) = wanbed.plan(experiment, families=["pipeline", "diloco", "atom"], sync_every=2, swap="100GB/s")
+    shown = as_json("plan", "exp.yaml", "--families", "pipeline,diloco,atom", "--sync-every", "2", "--swap", "100GB/s")
+    assert [(each.family, each.counted_per_s) for each in plan.families] == [
+        (each["family"], each["tokens_per_s"]) for each in shown["families"]
+    ]
+    assert [note.split(" are")[0] for note in plan.family_notes] == [
+        f"{family}: its tokens a second" for family in ("diloco", "atom")
+    ]
+    with pytest.raises(wanbed.InputError, match=r"^swap: only ATOM swaps layers"):
+        wanbed.plan(experiment, families=["diloco"], swap="100GB/s")
+
+
 def test_there_is_a_plan_for_each_sweep_point_and_it_is_that_of_the_command(tmp_path: Path) -> None:
     experiment = wanbed.Experiment(**FIELDS, sweep={"topology.wan.latency": ["5ms", "40ms"]})
     experiment.to_file("sweep.yaml")

@@ -54,6 +54,13 @@ def test_a_reader_is_told_that_tokens_of_diloco_are_not_worth_the_same() -> None
     assert "not worth the same" not in planned("--families", "hierarchical").stdout
 
 
+def test_atom_is_priced_with_the_rate_of_its_loads() -> None:
+    model = {"layers": 4, "hidden": 64, "context": 64, "heads": 4, "vocabulary": 256}
+    done = planned("--families", "atom", "--swap", "1GB/s", "--sync-every", "5", content={**CONTENT, "model": model})
+    assert done.exit_code == 0
+    assert "atom: its tokens a second are not worth the same" in done.stdout
+
+
 def test_without_families_there_is_none() -> None:
     assert "families" not in json.loads(planned("--json").stdout)
 
@@ -67,8 +74,15 @@ def test_a_family_that_does_not_fit_is_told_and_left_out() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--families", "atom"], "--families: 'atom' is not known: give some of pipeline, hierarchical, diloco"),
-        (["--sync-every", "5"], "--sync-every: only DiLoCo has synchronisations: give --families diloco too"),
+        (
+            ["--families", "dilco"],
+            "--families: 'dilco' is not known: give some of pipeline, hierarchical, diloco, atom",
+        ),
+        (["--sync-every", "5"], "--sync-every: only DiLoCo and ATOM synchronise: give --families diloco or atom too"),
+        (
+            ["--families", "atom", "--swap", "12GB/s"],
+            "exp.yaml: model: schedule: atom, which swaps layers, needs one: give a model, like gpt-a",
+        ),
     ],
 )
 def test_bad_options_are_one_line(arguments: list[str], text: str) -> None:

@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 import yaml
 
-from ground.strict_model import InputError, parse_model
+from ground.strict_model import parse_model
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.sweep_points import sweep_point_specs
 from runner.planner.families.family_layout import Family
-from runner.planner.families.family_pricing import families_named, planned_family, priced_family
+from runner.planner.families.family_pricing import planned_family, priced_family
 from runner.planner.planning import plan
 from runner.planner.planning_task import planning_task
 from runner.resolve.written_variant import WrittenVariant
@@ -23,7 +23,9 @@ training: {stages: 2, microbatches: 4, iterations: 3}
 variants:
   - {name: atlas, schedule: atlas, transport: {model: ideal}}
 """
-WAN_BYTES = 2 * (2 - 1) / 2 * 4 * 2**20
+MODEL = {"layers": 4, "hidden": 128, "context": 64, "heads": 4, "vocabulary": 256}
+MODEL_BYTES = 2 * 4 * 2**20
+"""The gradient of both stages, in bf16. A pseudo-gradient is twice as large, in fp32."""
 
 
 def written(**changes: Any) -> WrittenVariant:
@@ -51,9 +53,9 @@ def test_diloco_sends_in_a_period_what_data_parallelism_sends_in_an_iteration() 
     assert seldom.sequences == 16
     assert seldom.tried == 2
     assert seldom.iteration_time_s < often.iteration_time_s
-    # Two hops of each stage's ring cross the WAN. A bf16 gradient of 4 MiB is a pseudo-gradient of 8 MiB in fp32.
-    replicas, _, stages, *_ = seldom.layout.split()
-    crossing = 2 * 2 * (int(replicas) - 1) / int(replicas) * 8 * 2**20 * int(stages)
+    # Two hops of each stage's ring cross the WAN.
+    replicas = int(seldom.layout.split()[0])
+    crossing = 2 * 2 * (replicas - 1) / replicas * 2 * MODEL_BYTES
     assert seldom.wan_bytes * 10 == pytest.approx(crossing, rel=0.02)
 
 
@@ -64,20 +66,25 @@ def test_hierarchical_sends_each_gradient_s_share_over_the_wan_once_each_way() -
     assert price.sequences == 16
     assert price.tried == 2
     # 2 (D-1)/D x G/R of each of 8 ranks, where G is the whole model's gradient and R is 4.
-    assert price.wan_bytes == pytest.approx(8 * WAN_BYTES / 4, rel=0.02)
+    assert price.wan_bytes == pytest.approx(8 * 2 * (2 - 1) / 2 * MODEL_BYTES / 4, rel=0.02)
+
+
+def test_atom_computes_as_long_as_its_loads_let_it_and_sends_each_model_to_the_one_that_gathers() -> None:
+    each = written(model=MODEL)
+    task = planning_task(each, pipelines=None)
+    slow, fast = (priced_family(Family.ATOM, each, task, 16, 10, swap=swap) for swap in ("50MB/s", "12GB/s"))
+    assert slow is not None
+    assert fast is not None
+    assert (fast.layout, fast.sequences, fast.tried) == ("8 x 1 stage, 4 in each datacenter", 16, 1)
+    assert fast.iteration_time_s < slow.iteration_time_s
+    assert fast.counted_per_s == pytest.approx(16 * MODEL["context"] / fast.iteration_time_s)
+    # Two microbatches of both stages' 5 and 10 ms.
+    assert fast.iteration_time_s > 2 * 2 * 0.015
+    # Four replicas of the other datacenter send their pseudo-gradient, and get the sum back.
+    assert fast.wan_bytes * 10 == pytest.approx(4 * 2 * 2 * MODEL_BYTES, rel=0.02)
 
 
 def test_a_single_datacenter_has_no_price() -> None:
     each = written(topology={"datacenters": [{"name": "east", "hosts": 4}]})
     task = planning_task(each, pipelines=None)
     assert [priced_family(family, each, task, 16, 10) for family in (Family.DILOCO, Family.HIERARCHICAL)] == [None] * 2
-
-
-@pytest.mark.parametrize(("names", "found"), [("diloco", (Family.DILOCO,)), ("pipeline, diloco,diloco", None)])
-def test_families_are_named_with_commas(names: str, found: tuple[Family, ...] | None) -> None:
-    assert families_named(names) == (found or (Family.PIPELINE, Family.DILOCO))
-
-
-def test_a_family_that_is_not_known_is_refused_with_those_that_are() -> None:
-    with pytest.raises(InputError, match=r"^--families: 'atom' is not known: give some of pipeline, hierarchical, dil"):
-        families_named("diloco,atom")

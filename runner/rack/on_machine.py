@@ -86,13 +86,7 @@ class MachineAgent:
 
         ``modules`` is a ``runner.rack.shipped.user_modules.UserModules``.
         """
-        if modules.archive:
-            # It has no name that could outlive this process.
-            descriptor = os.memfd_create("modules")
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(modules.archive)
-            sys.path.insert(0, f"/proc/self/fd/{descriptor}")
-        lacking: str | None = import_module("runner.rack.shipped.user_modules").lacking_module(modules)
+        lacking: str | None = import_module("runner.rack.shipped.user_modules").used_modules(modules)
         return lacking
 
     def lacking_program(self, needs: Any) -> str | None:

@@ -1,6 +1,7 @@
 """Simulations that are spread over the machines of a rack: the same bytes, also when a machine leaves."""
 
 import json
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -9,6 +10,9 @@ import pytest
 
 from tests.support.ray.ray_cluster import RayCluster, RayNode, ray_cluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
+from wanbed.own_modules import module_command
+
+ROOT = Path(__file__).resolve().parents[2]
 
 FILE = """
 topology:
@@ -20,6 +24,20 @@ variants:
   - {name: gpipe, schedule: gpipe}
   - {name: atlas, schedule: atlas}
 sweep: {topology.wan.latency: [1ms, 2ms, 5ms, 10ms, 20ms, 40ms]}
+"""
+
+
+MINE = """
+import os
+from rackbeside import reverse
+from workloads.schedules.gpipe import GPipe
+
+# The machines of the tests share this computer's files: what they import is what they were sent.
+assert os.uname().nodename not in {"east", "west"} or __file__.startswith("/proc/self/fd/"), __file__
+
+class Mine(GPipe):
+    def order(self, stage):
+        return reverse(reverse([*super().order(stage)]))
 """
 
 
@@ -61,6 +79,60 @@ def test_a_schedule_that_fails_is_told_in_the_same_line_as_without_a_rack(
     ]
     assert refused[0].returncode == refused[1].returncode != 0
     assert refused[1].stderr.splitlines()[-1] == refused[0].stderr.splitlines()[-1]
+
+
+@pytest.fixture(name="own")
+def own_schedule(file: Path) -> Path:
+    """Have the experiment's variant follow a schedule of the user's, in the folder that is returned."""
+    (file.parent / "rackmine.py").write_text(MINE)
+    (file.parent / "rackbeside.py").write_text("def reverse(actions):\n    return actions[::-1]\n")
+    variants = json.dumps([{"name": "mine", "schedule": "rackmine:Mine"}])
+    file.write_text(f"{FILE.partition('variants:')[0]}variants: {variants}\n")
+    return file.parent
+
+
+def with_own(cluster: RayCluster, own: Path, *words: object) -> "subprocess.CompletedProcess[str]":
+    """Call wanbed where the user's modules are found."""
+    environment = {**os.environ, **cluster.environment, "PYTHONPATH": f"{own}:{ROOT}"}
+    command = module_command("runner.cli.command_line", *map(str, words))
+    return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=120)
+
+
+def test_machines_that_simulate_are_sent_a_schedule_of_the_users(
+    two_nodes: RayCluster,  # noqa: F811
+    own: Path,
+    file: Path,
+) -> None:
+    words = ("simulate", file, "--set", "sweep={topology.wan.latency: [1ms, 20ms]}", "--runs")
+    for name, options in (("here", ()), ("over", ("--rack", two_nodes.address))):
+        done = with_own(two_nodes, own, *words, own / name, *options)
+        assert done.returncode == 0, done.stderr
+    assert trials(own / "over") == trials(own / "here")
+
+
+def test_machines_that_price_a_plan_are_sent_a_schedule_of_the_users(
+    two_nodes: RayCluster,  # noqa: F811
+    own: Path,
+    file: Path,
+) -> None:
+    words = ("plan", file, "--set", "training.stages=2", "--set", "compute.gradient=8MiB", "--json")
+    alone, spread = [with_own(two_nodes, own, *words, *options) for options in ((), ("--rack", two_nodes.address))]
+    assert spread.returncode == alone.returncode == 0, spread.stderr
+    assert json.loads(spread.stdout) == json.loads(alone.stdout)
+
+
+def test_a_schedule_that_the_machines_cannot_import_is_told_in_one_line(
+    two_nodes: RayCluster,  # noqa: F811
+    own: Path,
+    file: Path,
+) -> None:
+    (own / "rackmine.py").write_text(MINE.replace(' or __file__.startswith("/proc/self/fd/")', ""))
+    refused = with_own(two_nodes, own, "simulate", file, "--runs", own / "runs", "--rack", two_nodes.address)
+    assert refused.returncode == 5, refused.stderr
+    line = refused.stderr.splitlines()[-1]
+    assert line.startswith(f"wanbed: --rack {two_nodes.address}: ")
+    assert ": rackmine:Mine: " in line
+    assert line.endswith(": install what is missing there")
 
 
 @pytest.mark.parametrize("search", ["better", "exhaustive"])

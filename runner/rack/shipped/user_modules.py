@@ -6,6 +6,7 @@ parts, or what is large, stays: it has to be on the machines already, byte for b
 """
 
 import io
+import os
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ from pathlib import Path
 from ground.class_path import load_subclass
 from ground.strict_model import InputError
 from runner.resolve.experiment import SweepPoint
+from runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.own_modules import OWN_PACKAGES
 from workloads.compute.backends.backend import ComputeBackend
 from workloads.schedules.schedule import Schedule
@@ -26,6 +28,9 @@ MOST_BYTES = 4 * 2**20
 
 _INSTALLED = ("site-packages", "dist-packages")
 _LEFT_OUT = ("__pycache__", ".git")
+
+_used: set[str] = set()
+"""The hashes of the zip files that this process imports from."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,24 @@ def lacking_module(modules: UserModules) -> str | None:
     except ValueError as fault:
         return f"{fault}: install what is missing there"
     return None
+
+
+def used_modules(modules: UserModules) -> str | None:
+    """Have this process import these modules. Return what is lacking for that, None if nothing is."""
+    digest = sha256(modules.archive).hexdigest()
+    if modules.archive and digest not in _used:
+        # It has no name that could outlive this process.
+        descriptor = os.memfd_create("modules")
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(modules.archive)
+        sys.path.insert(0, f"/proc/self/fd/{descriptor}")
+        _used.add(digest)
+    return lacking_module(modules)
+
+
+def schedules_of(variants: Iterable[ResolvedVariant]) -> tuple[str, ...]:
+    """Return the schedules of a user that these variants follow, or jobs beside them, each once."""
+    return _users(each.schedule for variant in variants for each in variant.at_once)
 
 
 def _users(class_paths: Iterable[str]) -> tuple[str, ...]:

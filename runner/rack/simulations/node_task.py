@@ -10,10 +10,12 @@ from typing import Any
 from runner.rack.on_machine import use_wanbed
 
 
-def run_here(sent: bool, sources: str, work: bytes) -> tuple[str | None, Any]:
+def run_here(sent: bool, sources: str, modules: bytes | None, work: bytes) -> tuple[str | None, Any]:
     """Return None and the result of ``work``, a function without arguments; or why this machine refuses it, and None.
 
-    ``sources`` is the hash of wanbed's sources that it has to have. ``sent`` is as in ``on_machine``.
+    ``sources`` is the hash of wanbed's sources that it has to have. ``modules`` are those of the user's classes that
+    the work needs, a ``runner.rack.shipped.user_modules.UserModules``. ``sent`` is as in ``on_machine``. What is not
+    plain comes pickled, because Ray would unpickle it before this machine has wanbed.
     """
     machine = platform.node()
     try:
@@ -23,8 +25,10 @@ def run_here(sent: bool, sources: str, work: bytes) -> tuple[str | None, Any]:
         return f"{machine}: wanbed does not work there ({missing}): pip install 'wanbed[rack]' there", None
     if ours != sources:
         return f"{machine}: it has joined with another wanbed: install there the one of this machine", None
-    try:
-        function = import_module("ray.cloudpickle").loads(work)
-    except ImportError as missing:
-        return f"{machine}: {missing}: install there what the experiment's schedules import", None
+    loads = import_module("ray.cloudpickle").loads
+    if modules is not None:
+        lacking = import_module("runner.rack.shipped.user_modules").used_modules(loads(modules))
+        if lacking is not None:
+            return f"{machine}: {lacking}", None
+    function = loads(work)
     return None, function()

@@ -9,6 +9,7 @@ from typing import Any
 
 from results.records.run_store import remove_partial_trials, write_trial_files
 from runner.rack.same_sources import rack_at
+from runner.rack.shipped.user_modules import schedules_of
 from runner.rack.simulations.node_work import SimulatedTrials, simulate_trials
 from runner.rack.simulations.spread_tasks import SpreadTasks, Tasks
 from runner.runs.progress import Progress
@@ -40,7 +41,8 @@ class RackPool:
                 size = max(min(int(_BATCH_S / trial_s), len(left) // (2 * slots)), 1)
                 while left and len(at_work) < _WAITING * slots:
                     batch = [left.popleft() for _ in range(min(size, len(left)))]
-                    at_work[self._tasks.start(partial(simulate_trials, batch, simulate))] = batch
+                    schedules = schedules_of(trial.variant for trial in batch)
+                    at_work[self._tasks.start(partial(simulate_trials, batch, simulate), schedules)] = batch
                 ready = self._tasks.ended(at_work, _REFRESH_S)
                 if not ready:
                     progress.refresh()

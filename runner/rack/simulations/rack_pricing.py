@@ -10,6 +10,7 @@ from runner.planner.candidate import Candidate, Price
 from runner.planner.effort import Effort
 from runner.planner.pricing import Pricer, Spread
 from runner.rack.same_sources import rack_at
+from runner.rack.shipped.user_modules import schedules_of
 from runner.rack.simulations.spread_tasks import SpreadTasks, Tasks
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.run_folder import Log
@@ -58,7 +59,8 @@ class RackPricing:
         self._tasks.cancel(self._started.values())
 
     def _start(self, candidate: Candidate) -> None:
-        self._started[candidate] = self._tasks.start(partial(self._pricer.price, self._resolve(candidate)))
+        variant = self._resolve(candidate)
+        self._started[candidate] = self._tasks.start(partial(self._pricer.price, variant), schedules_of([variant]))
 
     def _start_expected(self) -> None:
         room = self._tasks.at_a_time - self._tasks.running(self._started.values())

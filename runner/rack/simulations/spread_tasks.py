@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from runner.rack import on_machine
 from runner.rack.same_sources import Rack
+from runner.rack.shipped.user_modules import packed_modules
 from runner.rack.simulations import node_task
 from runner.runs.faults import TrialError
 from testbed.kernel.missing import MissingError
@@ -22,8 +23,11 @@ class Tasks(Protocol):
     def at_a_time(self) -> int:
         """How many run at a time, at this moment."""
 
-    def start(self, function: Callable[[], Any]) -> Any:
-        """Have a function called. Return a reference to its result."""
+    def start(self, function: Callable[[], Any], schedules: tuple[str, ...] = ()) -> Any:
+        """Have a function called, which needs these schedules of a user's. Return a reference to its result.
+
+        Raise InputError if one of them cannot be sent.
+        """
 
     def ended(self, references: Collection[Any], timeout_s: float) -> list[Any]:
         """Return the references of what has ended, after ``timeout_s`` at the latest.
@@ -58,15 +62,17 @@ class SpreadTasks:
             num_cpus=1, max_retries=_STARTED_ANEW, scheduling_strategy="SPREAD"
         )
         self._idle_s = 0.0
+        self._modules: dict[tuple[str, ...], Any] = {}
 
     @property
     def at_a_time(self) -> int:
         """The CPUs of the machines that are there now."""
         return int(self._ray.cluster_resources().get("CPU", 0))
 
-    def start(self, function: Callable[[], Any]) -> Any:
-        """Have a function called on some machine."""
-        return self._remote.remote(self._rack.sent, sources_hash(), self._pickle(function))
+    def start(self, function: Callable[[], Any], schedules: tuple[str, ...] = ()) -> Any:
+        """Have a function called on some machine, which is sent the modules of the schedules."""
+        modules = self._sent_modules(schedules) if schedules else None
+        return self._remote.remote(self._rack.sent, sources_hash(), modules, self._pickle(function))
 
     def ended(self, references: Collection[Any], timeout_s: float) -> list[Any]:
         """Return what has ended. Raise MissingError if all machines have left for some time."""
@@ -105,6 +111,12 @@ class SpreadTasks:
         if refusal is not None:
             raise MissingError(f"--rack {self._rack.cluster.address}: {refusal}")
         return result
+
+    def _sent_modules(self, schedules: tuple[str, ...]) -> Any:
+        """Return a reference to the modules, an object that Ray takes to each machine once."""
+        if schedules not in self._modules:
+            self._modules[schedules] = self._ray.put(self._pickle(packed_modules(schedules, ())))
+        return self._modules[schedules]
 
     def cancel(self, references: Collection[Any]) -> None:
         """End tasks whose results nobody waits for."""

@@ -7,18 +7,21 @@ from typing import Any
 class TasksAtHand:
     """Stands for ``runner.rack.simulations.spread_tasks.SpreadTasks``: a task ends when it is looked for.
 
-    ``started`` counts them, ``cancelled`` is what nobody waited for. ``looks`` tasks are looked for in vain first.
+    ``started`` has them, ``schedules`` the user's schedules that each needs. ``cancelled`` is what nobody waited for.
+    ``looks`` tasks are looked for in vain first.
     """
 
     def __init__(self, at_a_time: int = 2, looks: int = 0) -> None:
         self.at_a_time = at_a_time
         self.started: list[Callable[[], Any]] = []
+        self.schedules: list[tuple[str, ...]] = []
         self.cancelled: list[int] = []
         self._looks = looks
         self._ended: dict[int, Any] = {}
 
-    def start(self, function: Callable[[], Any]) -> int:
+    def start(self, function: Callable[[], Any], schedules: tuple[str, ...] = ()) -> int:
         self.started.append(function)
+        self.schedules.append(schedules)
         return len(self.started) - 1
 
     def ended(self, references: Collection[int], timeout_s: float) -> list[int]:

@@ -16,21 +16,33 @@ from tests.support.runner.tasks_at_hand import TasksAtHand
 ONE, TWO, THREE, BAD = (Candidate(cells, 1, (("east", 2),)) for cells in (1, 2, 3, 4))
 
 
+@dataclass(frozen=True)
+class Cells:
+    """Stands for a resolved variant."""
+
+    cells: int
+    schedule: str = "rackmine:Mine"
+
+    @property
+    def at_once(self) -> "tuple[Cells]":
+        return (self,)
+
+
 @dataclass
 class CellCounter:
     """Stands for a pricer: a candidate's price is its number of DP-cells."""
 
     priced: list[int] = field(default_factory=list)
 
-    def price(self, cells: int) -> int:
-        self.priced.append(cells)
-        return cells
+    def price(self, variant: "Cells") -> int:
+        self.priced.append(variant.cells)
+        return variant.cells
 
 
 def resolve(candidate: Candidate) -> Any:
     if candidate == BAD:
         raise InputError("no such schedule")
-    return candidate.dp_cells
+    return Cells(candidate.dp_cells)
 
 
 def pricing(tasks: TasksAtHand, limits: Limits | None = None) -> RackPricing:
@@ -44,6 +56,12 @@ def test_what_is_expected_is_begun_as_far_as_there_is_room() -> None:
     assert len(tasks.started) == 2
     assert [priced(each) for each in (ONE, TWO, THREE)] == [1, 2, 3]
     assert len(tasks.started) == 3
+
+
+def test_machines_are_told_which_schedules_of_a_user_a_candidate_follows() -> None:
+    tasks = TasksAtHand()
+    pricing(tasks)(ONE)
+    assert tasks.schedules == [("rackmine:Mine",)]
 
 
 def test_what_is_expected_and_fails_is_reported_only_if_it_is_asked_for() -> None:

@@ -53,7 +53,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runner.experiment", "runner.experiments"),
     ("runner.experiment_reference", "runner.tcp"),
     ("runner.resolve",),
-    ("runner.bound",),
+    ("runner.bound", "runner.known_misses"),
     ("runner.simulator",),
     ("runner.planner", "runner.runs"),
     ("runner.emulation", "runner.profiling", "runner.simulated_runs"),

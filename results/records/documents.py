@@ -221,6 +221,15 @@ class _Faults(_Facts):
     disturbances: list[_Disturbance] = Field(default_factory=list)
 
 
+class _KnownMiss(_Facts):
+    name: str
+    what: str
+    low: Annotated[float, Field(ge=-1, le=0)]
+    high: Annotated[float, Field(ge=0, lt=2**63, allow_inf_nan=False)]
+    cells: Positive
+    figure: str
+
+
 class TrialFacts(_Settings):
     """trial.json: what holds for one trial alone."""
 
@@ -238,5 +247,6 @@ class TrialFacts(_Settings):
     compute_times_drawn: bool | None = None
     prefill: _Prefill | None = None
     faults: _Faults | None = None
+    known_misses: list[_KnownMiss] | None = None
     connections_cut: list[Annotated[tuple[str, str, Count, Number], Field(strict=False)]] | None = None
     connections: list[Annotated[list[str | int], Field(min_length=3, max_length=3)]] | None = None

@@ -1,7 +1,8 @@
-"""Say in one line how a run ended that did not end well: what happened, where its results are, and what to do."""
+"""Say in one line why a run's figures need care: what happened, where its results are, and what to do."""
 
 from pathlib import Path
 
+from results.reading.known_misses import known_misses_of, known_misses_text
 from results.reading.run import Run
 from results.reading.summaries.saturation import MachineLoad
 from results.text.number_text import count_text, list_text
@@ -10,9 +11,12 @@ _MOST_NAMED = 3
 
 
 def ending(run: Run, report: Path) -> str | None:
-    """Return the line for a run whose links or machine were not as configured, None for a good run."""
+    """Return the line for a run whose links or machine were not as configured, None for a good run.
+
+    Of a simulation it says which trials are of kinds whose simulations are known to be off.
+    """
     if run.simulated:
-        return None
+        return _known_to_be_off(run, report)
     facts = [fact for fact in (_links_outside(run), _saturated_trials(run)) if fact is not None]
     if not facts:
         return None
@@ -25,6 +29,18 @@ def ending(run: Run, report: Path) -> str | None:
     if run.manifest.get("clock") == "virtual":
         remedy = "compare the links in the report with the file"
     return f"{' and '.join(facts)}: do not compare these figures; {remedy}; report: {report}"
+
+
+def _known_to_be_off(run: Run, report: Path) -> str | None:
+    of_trials = [known_misses_of(trial.facts) for trial in run.trials]
+    marked = sum(map(bool, of_trials))
+    if not marked:
+        return None
+    text = known_misses_text(miss for found in of_trials for miss in found)
+    return (
+        f"{marked} of {count_text(len(of_trials), 'trial')} are of kinds whose simulation is known to be off from "
+        f"virtual time: {text}; run with --clock virtual where that matters; report: {report}"
+    )
 
 
 def _links_outside(run: Run) -> str | None:

@@ -16,6 +16,7 @@ from results.records.span_log import SpanLogHeader
 from results.records.trial_columns import TrialCounters, TrialSpans
 from results.records.trial_id import TrialId
 from results.records.trial_tables import BACKGROUND_TABLE, CHANGES_TABLE, LINK_TABLE, PREFILL_TABLE, TrialTable
+from runner.known_misses.classification import known_miss_facts
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.packets.packet_draws import draws_packets
 from runner.resolve.resolved_variant import ResolvedVariant
@@ -122,6 +123,7 @@ def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:
             "dilation": 1.0,
             "connections": [[*hosts, count] for hosts, count in simulation.connections.items()],
             **cut_facts(trial.topology, variant),
+            **known_miss_facts(trial.topology, variant),
             "pipelines_per_cell": variant.pipelines_per_cell,
             **({"sends_block": True} if variant.sends_block else {}),
             **synchronization_facts(variant),

@@ -33,7 +33,9 @@ def page(
         paragraph(
             f"Written by `wanbed validate{'' if run is None else ' RUN'}`, not by hand. The simulator is held against "
             "what arithmetic gives, to the nanosecond, and against what emulated trials measured: the same experiment, "
-            "schedules and topology, with real bytes over real TCP."
+            "schedules and topology, with real bytes over real TCP. Which kinds of trials are known to be off, and by "
+            "how much, is on [a page of its own](known-misses.md); each simulation says of itself if it is of such a "
+            "kind."
         ),
         _verdict(validation),
         *([] if agreement is None else [_agreement_verdict(agreement)]),

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from runner.known_misses.classification import misses_by_variant
 from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.not_modelled import as_written, planned_for_begin, planned_without, simulated_without
 from runner.runs.recorded.beside_record import background_facts
@@ -83,10 +84,11 @@ def _beside_others(point: SweepPoint) -> list[dict[str, Any]]:
 
 
 def _without(point: SweepPoint) -> dict[str, Any]:
-    """Return what the simulation of a sweep point, or the planner that placed its stages, does not model."""
+    """Return what the simulation of a sweep point, or the planner that placed its stages, does not model or misses."""
     simulated = point.spec.engine == "simulate"
     planned = planned_for_begin if simulated else planned_without
     return {
+        **({"known_misses": misses_by_variant(point)} if simulated else {}),
         "not_modelled": as_written(simulated_without(point.spec, point.topology) if simulated else ()),
         "planned_without": as_written(planned(point.spec, point.topology)),
     }

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from results.reading.known_misses import KnownMiss
 from runner.cli.outcome import show_outcome
 from tests.support.results.runs import write_run
 
@@ -90,3 +91,23 @@ def test_json_and_the_summary_file_have_the_load_of_each_trial(
     lines = {name: row[name] for name in ("saturated", "cores_saturated_fraction", "network_core_busy_fraction")}
     assert lines == {"saturated": True, "cores_saturated_fraction": 1.0, "network_core_busy_fraction": None}
     assert pd.read_parquet(run / "summary.parquet")["saturated"].tolist() == [True]
+
+
+def test_a_simulation_that_is_known_to_be_off_ends_with_how_far(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    miss = KnownMiss("full-trunk", "node pairs together fill a trunk", -0.17, 0.07, 55)
+    run = write_run(tmp_path, {("10ms", "stock"): [[1.0]], ("40ms", "stock"): [[1.0]]}, engine="simulate")
+    trial = next(iter(sorted(run.glob("trials/*/*/*/trial.json"))))
+    trial.write_text(json.dumps({**json.loads(trial.read_text()), "known_misses": [miss.document()]}))
+    show_outcome(run, as_json=False)
+    last = capsys.readouterr().err.splitlines()[-1].replace(str(run), "RUN").replace("\u00a0", " ")
+    assert last == (
+        "wanbed: 1 of 2 trials are of kinds whose simulation is known to be off from virtual time: node pairs together "
+        "fill a trunk (iteration times -17 % to +7 % over 55 trials); run with --clock virtual where that matters; "
+        "report: RUN/report.html"
+    )
+
+
+def test_a_simulation_without_a_mark_ends_with_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert last_line(tmp_path, capsys, engine="simulate") == ""

@@ -1,0 +1,124 @@
+"""Describe what a variant sends over the WAN where simulations may be off: connections, windows, trunks, rings."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from runner.resolve.connection_count import count_connections
+from runner.resolve.packets.packet_draws import draws_packets
+from runner.resolve.placement import Pair
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_rings import ring_pairs
+from testbed.network.topology import Topology
+
+
+@dataclass(frozen=True)
+class WanTraffic:
+    """What a variant, with those beside it, sends over the WAN of a topology."""
+
+    topology: Topology
+    variant: ResolvedVariant
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The places that the variant joins across the WAN."""
+        return _across(self.variant.pairs)
+
+    @cached_property
+    def _connections(self) -> dict[tuple[str, str], int]:
+        return count_connections(self.topology, self.pairs, self.variant.transport, self.variant.clock)
+
+    @cached_property
+    def connections(self) -> int:
+        """The most TCP connections between two hosts across the WAN, 0 without any."""
+        return max(self._connections.values(), default=0)
+
+    @cached_property
+    def window_over_line(self) -> float:
+        """The largest ratio of what a node pair's windows have in flight to what its line holds, rate x RTT.
+
+        0 without a limited rate: then windows alone are the limit.
+        """
+        ratios = [0.0]
+        for one, other in self.pairs:
+            in_flight = self._connections[one.host.name, other.host.name] * self.variant.tcp.in_flight_bytes
+            for ends in ((one.datacenter, other.datacenter), (other.datacenter, one.datacenter)):
+                held = self.topology.pair_in_flight_bytes(*ends)
+                ratios += [in_flight / held] if held else []
+        return max(ratios)
+
+    @cached_property
+    def fills_a_trunk(self) -> bool:
+        """Whether the variant's node pairs together can send more over a trunk than it carries, at any time."""
+        return self._fills((self.variant,))
+
+    @cached_property
+    def fills_a_trunk_with_others(self) -> bool:
+        """Whether it can together with the variants of other jobs that run beside it."""
+        return bool(self.variant.beside) and self._fills(self.variant.at_once)
+
+    def _fills(self, at_once: Iterable[ResolvedVariant]) -> bool:
+        asked = Counter(each for variant in at_once for each in _asked_bps(self.topology, variant))
+        for link in self.topology.wan:
+            for ends, _ in link.directions:
+                own = [(windows_bps, count) for (way, windows_bps), count in asked.items() if way == ends]
+                for conditions in self.topology.ever(*ends):
+                    trunk_bps, pair_bps = conditions.rate_bps, conditions.pair_rate_bps
+                    if trunk_bps is None or pair_bps is None:
+                        continue
+                    if sum(min(windows_bps, pair_bps) * count for windows_bps, count in own) > trunk_bps:
+                        return True
+        return False
+
+    @cached_property
+    def rings_cross(self) -> bool:
+        """Whether a ring that sums more than a byte a replica crosses the WAN."""
+        return any(_across(pairs) for pairs in _rings(self.variant))
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether losses or jitter are drawn, packet by packet."""
+        return draws_packets(self.topology, self.variant.transport)
+
+    @property
+    def breaks(self) -> bool:
+        """Whether a link is down at any time of the trial."""
+        return any(
+            not conditions.up
+            for link in self.topology.wan
+            for ends, _ in link.directions
+            for conditions in self.topology.ever(*ends)
+        )
+
+
+def _across(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+    return tuple(pair for pair in pairs if pair[0].datacenter != pair[1].datacenter)
+
+
+def _asked_bps(topology: Topology, variant: ResolvedVariant) -> Iterator[tuple[tuple[str, str], float]]:
+    """Yield the directed datacenters of each node pair across the WAN, and what its windows let it send."""
+    pairs = _across(variant.pairs)
+    counts = count_connections(topology, pairs, variant.transport, variant.clock)
+    hosts: Counter[tuple[str, str]] = Counter()
+    for one, other in pairs:
+        names = one.host.name, other.host.name
+        hosts[names] += 1
+        if hosts[names] > 1:
+            # Stages that share two hosts share their node pair.
+            continue
+        rtt_ns = topology.rtt_ns(one.datacenter, other.datacenter)
+        in_flight_bits = counts[names] * variant.tcp.in_flight_bytes * 8
+        windows_bps = in_flight_bits * 1e9 / rtt_ns if rtt_ns else float("inf")
+        yield (one.datacenter, other.datacenter), windows_bps
+        yield (other.datacenter, one.datacenter), windows_bps
+
+
+def _rings(variant: ResolvedVariant) -> Iterator[tuple[Pair, ...]]:
+    """Yield the neighbours of each ring that sums more than a byte a replica."""
+    yield from variant.trace_rings
+    if variant.is_star or variant.trace is not None:
+        return
+    for stage in range(variant.placement.stages):
+        if max(variant.buckets_bytes(stage), default=0) > variant.pipelines:
+            yield from (tuple(ring_pairs(ring)) for ring in variant.rings(stage).rings)

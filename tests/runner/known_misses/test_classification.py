@@ -1,0 +1,83 @@
+"""Which known misses apply to what is simulated."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from results.reading.known_misses import known_misses_of
+from runner.known_misses.classification import known_miss_facts, known_misses, misses_by_variant, misses_of
+from runner.known_misses.miss_classes import MISS_CLASSES
+from runner.planner.experiment_file import parse_experiment
+from runner.resolve.experiment import SweepPoint
+
+LARGE, SMALL, NEAR = "6MiB", "64KiB", "760000B"
+"""Windows of which 0.7 are far more than 500,000 bytes, far less, and about as much."""
+
+
+def point(*variants: dict[str, Any], **wan: Any) -> SweepPoint:
+    document = {
+        "topology": {
+            "datacenters": [{"name": name, "hosts": 2} for name in ("east", "west")],
+            "wan": {"latency": "20ms", "node_pair_rate": "100Mbit", **wan},
+        },
+        "compute": {"forward": "10ms", "activation": "1MiB", "gradient": "1MiB"},
+        "training": {"stages": 2, "pipelines": 2, "microbatches": 2, "iterations": 2},
+        "variants": list(variants),
+        "engine": "simulate",
+    }
+    return parse_experiment(document, "exp.yaml", Path()).points()[0]
+
+
+def variant(name: str = "own", placement: list[Any] | None = None, **transport: Any) -> dict[str, Any]:
+    placed = {} if placement is None else {"placement": placement}
+    return {"name": name, "schedule": "1f1b", "transport": {"connections": 1, **transport}, **placed}
+
+
+def names(of: SweepPoint) -> list[str]:
+    return [miss.name for miss in known_misses(of)]
+
+
+APART = [["east", "west"], ["west", "east"]]
+
+
+@pytest.mark.parametrize(
+    ("own", "wan", "expected"),
+    [
+        (variant(window=SMALL), {}, []),
+        (variant(window=LARGE), {}, []),
+        (variant(window=NEAR), {}, ["window-near-the-line"]),
+        (variant(connections=4, window=SMALL), {}, []),
+        (variant(connections=4, window=LARGE), {}, ["unequal-connections"]),
+        (
+            variant(connections=4, window=LARGE, placement=APART),
+            {},
+            ["unequal-connections", "rings-over-connections"],
+        ),
+        (variant(window=LARGE), {"rate": "150Mbit"}, ["full-trunk"]),
+        (variant(window="64MiB", placement=APART), {}, ["rings-over-deep-queues"]),
+        (variant(connections=4, window=LARGE, model="ideal"), {"rate": "150Mbit"}, []),
+    ],
+)
+def test_each_kind_is_told_by_what_it_does_on_the_wan(
+    own: dict[str, Any], wan: dict[str, Any], expected: list[str]
+) -> None:
+    assert names(point(own, **wan)) == expected
+
+
+def test_a_sweep_point_has_what_any_variant_has_and_each_variant_its_own() -> None:
+    own = point(variant("small", window=SMALL), variant("near", window=NEAR), variant("four", connections=4))
+    assert names(own) == ["unequal-connections", "window-near-the-line"]
+    assert misses_by_variant(own) == {"near": ["window-near-the-line"], "four": ["unequal-connections"]}
+
+
+def test_a_trial_records_what_applies_to_it_and_nothing_otherwise() -> None:
+    own = point(variant("small", window=SMALL), variant("near", window=NEAR))
+    small, near = own.variants
+    assert known_miss_facts(own.topology, small) == {}
+    assert known_misses_of(known_miss_facts(own.topology, near)) == misses_of(own.topology, near) != ()
+
+
+def test_every_class_has_a_name_of_its_own_and_a_reason() -> None:
+    names, reasons = {each.miss.name for each in MISS_CLASSES}, {each.why for each in MISS_CLASSES}
+    assert len(names) == len(reasons) == len(MISS_CLASSES)

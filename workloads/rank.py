@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from workloads.transport.event import (
     PartReceived,
     PartSent,
     Received,
+    ReplicaJoins,
     ReplicaLost,
     SegmentReceived,
     SegmentsSent,
@@ -41,6 +43,7 @@ from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.peer import Peer, TransportError
 from workloads.transport.rendezvous import Identity, Rendezvous
 from workloads.transport.star.gathering import Gathering
+from workloads.transport.star.joins import Joins, await_state
 from workloads.transport.striped_transport import StripedTransport
 from workloads.transport.summing.summing_thread import SumEvents
 
@@ -72,6 +75,7 @@ def run_rank(config: RankConfig) -> None:
         config.congestion,
         lambda note: print_line(_name(config), note),
         config.links.window_bytes,
+        calls=[peer.rank for peer in config.links.peers] if config.links.joins else None,
     )
     worker = None if gpu is None else _make_worker(config, gpu)
     sockets = rendezvous.rendezvous(config.rendezvous_timeout_ns)
@@ -86,6 +90,7 @@ def run_rank(config: RankConfig) -> None:
         transport = ChunkTransport(config.links, schedule.virtual, sockets, pool, reports.handle, blank=blank)
     failure.transport = transport
     reports.gathering = gathering = _gathering(config, computation, transport, events, sum_events)
+    joins = _joins(config, transport, events)
     transport.start()
     all_reduce = None if create_all_reduce is None else create_all_reduce(events.put)
     rank = Rank(
@@ -97,17 +102,24 @@ def run_rank(config: RankConfig) -> None:
         all_reduce=all_reduce,
         sum_events=sum_events,
         gathering=gathering,
+        joined=await_state(events) if config.links.joins else None,
     )
+    _train(config, rank, worker, joins)
+    if all_reduce is not None:
+        all_reduce.close()
+
+
+def _train(config: RankConfig, rank: Rank, worker: WorkerThread | None, joins: AbstractContextManager[object]) -> None:
+    """Train as soon as all ranks can, and complete the log."""
     if config.start_gate is not None:
         wait_at_gate(Path(config.start_gate))
     if worker is not None:
         worker.start()
-    rank.run()
+    with joins:
+        rank.run()
     if worker is not None:
         worker.stop()
     rank.complete_log()
-    if all_reduce is not None:
-        all_reduce.close()
 
 
 def _gathering(
@@ -135,6 +147,25 @@ def _gathering(
     return gathering
 
 
+def _joins(
+    config: RankConfig, transport: StripedTransport, events: "SimpleQueue[Event]"
+) -> AbstractContextManager[object]:
+    """Return what lets replicas of the star come back to this rank while it is entered; nothing if none does."""
+    star = config.links.star
+    if star is None or not star.state_bytes or config.rank != star.gatherer:
+        return nullcontext()
+    identity = Identity(bytes.fromhex(config.run_token), config.rank, config.listen_address, config.listen_port)
+    rendezvous = Rendezvous(
+        identity,
+        config.links.peers,
+        config.congestion,
+        lambda note: print_line(_name(config), note),
+        config.links.window_bytes,
+        calls=(),
+    )
+    return Joins(rendezvous, transport, events.put)
+
+
 def _make_worker(config: RankConfig, gpu: SharedGpu) -> WorkerThread:
     assert config.serving is not None
     return WorkerThread(GpuWorker(config.serving, config.run_token, gpu, lambda note: print_line(_name(config), note)))
@@ -160,7 +191,7 @@ class _Reports:
             self._pool.give_back(event.payload)
         elif computation.begin_copy is not None and isinstance(event, Received):
             computation.begin_copy(event.iteration, event.message, event.payload)
-        if self.gathering is not None and isinstance(event, PartReceived | ReplicaLost | Failed):
+        if self.gathering is not None and isinstance(event, PartReceived | ReplicaLost | ReplicaJoins | Failed):
             self.gathering.handle(event)
             if not isinstance(event, Failed):
                 return

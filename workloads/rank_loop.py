@@ -25,10 +25,12 @@ from workloads.transport.event import (
     Failed,
     Gathered,
     Received,
+    ReplicaJoins,
     ReplicaLost,
     SegmentReceived,
     SegmentsSent,
     Sent,
+    StateReceived,
 )
 from workloads.transport.ring.bucket_ring import BucketRing
 from workloads.transport.ring.ring import RingAllReduce
@@ -49,6 +51,7 @@ class Rank:
     none. ``all_reduce`` sums the gradients on the device, instead of the ring over the transport; None for the ring.
     Where buckets are summed or replicas synchronise, the events of ring or star are in ``sum_events`` and not in
     ``events``. ``gathering`` is that of the rank which gathers the star's parts, None at any other.
+    ``joined`` is what a rank begins with that joins a training under way, None for one that begins with the others.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Rank:
         all_reduce: "DeviceAllReduce | None" = None,
         sum_events: SumEvents | None = None,
         gathering: Gathering | None = None,
+        joined: StateReceived | None = None,
     ) -> None:
         self._config = config
         self._gpu = gpu
@@ -80,6 +84,8 @@ class Rank:
             element_bytes = computation.element_bytes
             self._bucket_ring = BucketRing(self._ring, sum_events, element_bytes, compute.add, events.put)
         self._gathering = gathering
+        self._joining: set[int] = set()
+        self._joined = joined
         self._replicas = None if sum_events is None else self._replica_synchronization(computation, sum_events)
         self._element_bytes = computation.element_bytes
         self._log = SpanLog(
@@ -113,26 +119,35 @@ class Rank:
         if synchronization is None:
             return None
         assert synchronized is not None
+        before = 0
+        if self._joined is not None:
+            synchronized.take_state(self._joined.payload)
+            before = self._joined.sums
         sums: SummingThread
         if config.links.star is not None:
             star = StarSums(self._transport, self._transport.pool, self._gathering)
-            sums = StarThread(star, sum_events, report)
+            sums = StarThread(star, sum_events, report, first=before)
         else:
             assert self._ring is not None
             element_bytes = synchronization.wire.element_bytes
             sums = BucketRing(self._ring, sum_events, element_bytes, synchronized.add_encoded, report)
-        return ReplicaSynchronization(synchronization, synchronized, sums, iterations=config.iterations)
+        return ReplicaSynchronization(synchronization, synchronized, sums, iterations=config.iterations, applied=before)
 
     def run(self) -> None:
         """Run every iteration, then shut the transport down.
 
         Raise TransportError or ScheduleError. Spans of earlier iterations are in the log even then.
         """
-        for iteration in range(self._config.links.first_iteration, self._config.iterations):
+        first = self._config.links.first_iteration
+        if self._joined is not None:
+            first = self._joined.iteration
+            self._log.record_joined(first, time.monotonic_ns() - self._config.epoch_ns)
+        for iteration in range(first, self._config.iterations):
             self._iteration = iteration
             self._run_iteration(self._begin_iteration())
             self._update()
             self._synchronize()
+            self._admit()
             if self._checkpoints is not None:
                 self._checkpoints.finished(iteration)
             if self._snapshots is not None:
@@ -273,6 +288,19 @@ class Rank:
             computed.append(replicas.apply(self._parts))
         self._computed += [Span("optimizer", iteration, NO_MICROBATCH, *each) for each in computed if each is not None]
 
+    def _admit(self) -> None:
+        """Let replicas that have come back begin with the next iteration, as this rank is after this one."""
+        star, replicas, following = self._config.links.star, self._replicas, self._iteration + 1
+        if not self._joining or following == self._config.iterations:
+            return
+        assert star is not None
+        assert replicas is not None
+        assert self._gathering is not None
+        if (state := replicas.state(star.state_bytes)) is not None:
+            for rank in sorted(self._joining):
+                self._gathering.admit(rank, following, replicas.applied, state)
+            self._joining.clear()
+
     def _await_summed(self) -> None:
         while self._unsummed:
             self._handle(self._next_event())
@@ -321,7 +349,10 @@ class Rank:
                 self._record(Span("all_reduce", iteration, NO_MICROBATCH, *times_ns, event.size_bytes))
             case Gathered():
                 self._log.record_gathered(event.number, event.ranks, event.late)
+            case ReplicaJoins():
+                self._joining.add(event.peer.rank)
             case ReplicaLost():
+                self._joining.discard(event.peer.rank)
                 self._log.record_lost(event.peer.rank, time.monotonic_ns() - self._config.epoch_ns)
             case Sent():
                 self._unsent -= 1

@@ -12,7 +12,10 @@ Interval = tuple[int, int]
 
 
 class ReplicaSynchronization:
-    """The synchronisations of one rank in ``iterations`` iterations. ``sums`` reports BucketSummed, or Failed."""
+    """The synchronisations of one rank in ``iterations`` iterations. ``sums`` reports BucketSummed, or Failed.
+
+    ``applied`` is how many have been applied, of which those count too that were before this rank began.
+    """
 
     def __init__(
         self,
@@ -21,11 +24,13 @@ class ReplicaSynchronization:
         sums: SummingThread,
         *,
         iterations: int,
+        applied: int = 0,
     ) -> None:
         self._synchronization = synchronization
         self._compute = compute
         self._iterations = iterations
         self._sums = sums
+        self.applied = applied
         self._under_way: int | None = None
 
     def begin(self, iteration: int) -> tuple[int, Interval | None] | None:
@@ -47,6 +52,13 @@ class ReplicaSynchronization:
         """Return whether the synchronisation under way is applied after ``iteration``."""
         return self._under_way is not None and self._synchronization.fragment_applied(iteration) is not None
 
+    def state(self, size_bytes: int) -> memoryview | None:
+        """Return what a replica begins with that joins after this iteration; None while a synchronisation is under way.
+
+        Raise ValueError if it has another size.
+        """
+        return None if self._under_way is not None else self._compute.state(size_bytes)
+
     def apply(self, parts: int) -> Interval | None:
         """Take the outer step of the synchronisation that has been summed, of ``parts`` pseudo-gradients.
 
@@ -54,6 +66,7 @@ class ReplicaSynchronization:
         """
         assert self._under_way is not None
         fragment, self._under_way = self._under_way, None
+        self.applied += 1
         return self._compute.apply(fragment, parts)
 
     def close(self) -> None:

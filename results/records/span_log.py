@@ -7,6 +7,7 @@ A span log is a text file. Its first line is the header, one JSON object. Each f
 - a sum over a star of replicas, logged by the rank that gathers, ``{"sum": 0, "ranks": [0, 2], "late": 0}``; a replica
   that it has lost, ``{"lost": 2, "time_ns": 12}``; and at its end how many parts came too late for any sum,
   ``{"dropped": 1}``;
+- where a replica has joined a training under way, the iteration that it began with, ``{"joined": 5, "time_ns": 12}``;
 - the rank's record of its device, written at its end, ``{"device": {...}}``;
 - the last line of a rank that ended normally, ``{"complete": true}``.
 
@@ -138,11 +139,20 @@ class LostReplica:
 
 
 @dataclass(frozen=True)
+class JoinedTraining:
+    """A replica has joined a training under way: it began at ``iteration``, when it had the weights of the others."""
+
+    iteration: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
 class SpanLogContents:
     """The contents of a log. ``complete``: the rank ended normally; ``losses`` are (iteration, loss) pairs.
 
     ``device`` is None if the rank did not really compute. ``sums``, ``lost`` and ``dropped`` are what the rank that
     gathers over a star has logged: its sums, the replicas that it has lost, and the parts that came too late for any.
+    ``joined`` is None for a rank that was there from the beginning.
     """
 
     header: SpanLogHeader
@@ -153,6 +163,7 @@ class SpanLogContents:
     sums: tuple[GatheredSum, ...] = ()
     lost: tuple[LostReplica, ...] = ()
     dropped: int = 0
+    joined: JoinedTraining | None = None
 
 
 class SpanLog:
@@ -186,6 +197,10 @@ class SpanLog:
     def record_dropped(self, parts: int) -> None:
         """Add how many parts of replicas came too late for any sum. Call it once, at the rank that gathers."""
         self._pending.append({"dropped": parts})
+
+    def record_joined(self, iteration: int, time_ns: int) -> None:
+        """Add that this rank has joined a training under way. Call it once, first of all."""
+        self._pending.append({"joined": iteration, "time_ns": time_ns})
 
     def record_device(self, record: DeviceRecord) -> None:
         """Add the device's record. Call it once."""
@@ -224,6 +239,7 @@ def read_span_log(path: Path) -> SpanLogContents:
     sums: list[GatheredSum] = []
     lost: list[LostReplica] = []
     dropped = 0
+    joined: JoinedTraining | None = None
     complete = False
     partial_line = lines.pop()
     for number, line in enumerate(lines[1:], start=2):
@@ -240,10 +256,12 @@ def read_span_log(path: Path) -> SpanLogContents:
             lost.append(LostReplica(entry["lost"], entry["time_ns"]))
         elif isinstance(entry, dict) and entry.keys() == {"dropped"}:
             dropped = entry["dropped"]
+        elif isinstance(entry, dict) and entry.keys() == {"joined", "time_ns"}:
+            joined = JoinedTraining(entry["joined"], entry["time_ns"])
         elif isinstance(entry, dict) and entry.keys() == {"device"}:
             device = DeviceRecord(**entry["device"])
         else:
             raise ValueError(f"{path}: line {number} is neither a span nor a loss nor a device nor the closing line")
     ended = complete and not partial_line
     gathered = tuple(sums), tuple(lost), dropped
-    return SpanLogContents(owner, tuple(spans), ended, tuple(losses), device, *gathered)
+    return SpanLogContents(owner, tuple(spans), ended, tuple(losses), device, *gathered, joined)

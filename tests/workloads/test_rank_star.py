@@ -5,7 +5,14 @@ from pathlib import Path
 
 from results.records.span_log import SpanLogContents, read_span_log
 from tests.support.until import until_within
-from tests.support.workloads.loopback_ranks import MILLISECOND_NS, Start, endless, make_configs
+from tests.support.workloads.loopback_ranks import (
+    MILLISECOND_NS,
+    Start,
+    coming_back,
+    done,
+    endless,
+    make_configs,
+)
 from workloads.compute.replay import ReplayCosts, ReplayDurations
 from workloads.rank_config import RankConfig
 from workloads.schedules.pipeline_shape import PipelineShape
@@ -13,7 +20,7 @@ from workloads.synchronization.synchronization import Synchronization, Topology
 from workloads.transport.star.star_config import StarConfig
 
 PART_BYTES, PATIENCE_S = 100_000, 60
-ITERATIONS = 10
+ITERATIONS, JOINED = 10, 400
 
 
 def configs(folder: Path, quorum: int | None) -> list[RankConfig]:
@@ -26,11 +33,6 @@ def configs(folder: Path, quorum: int | None) -> list[RankConfig]:
         compute = replace(plan.compute, costs=costs, synchronization=synchronization, fragments_bytes=(PART_BYTES,))
         found.append(replace(plan, compute=compute, links=replace(plan.links, rings=(), peers=peers, star=star)))
     return found
-
-
-def done(plan: RankConfig) -> int:
-    path = Path(plan.span_log)
-    return max((span.iteration for span in read_span_log(path).spans), default=-1) if path.exists() else -1
 
 
 def logs(plans: list[RankConfig]) -> list[SpanLogContents]:
@@ -79,3 +81,34 @@ def test_without_a_quorum_a_killed_replica_ends_the_others(tmp_path: Path, start
     until_within(PATIENCE_S, lambda: done(plans[0]) == done(plans[1]) == 0)
     processes[2].kill()
     assert [process.wait(PATIENCE_S) for process in processes[:2]] == [1, 1]
+
+
+def test_a_replica_that_is_killed_comes_back_and_counts_again(tmp_path: Path, start: Start) -> None:
+    plans = [
+        replace(plan, iterations=JOINED, links=replace(plan.links, iterations=JOINED, star=joined_star(plan)))
+        for plan in configs(tmp_path, 2)
+    ]
+    processes = [start(plan) for plan in plans]
+    until_within(PATIENCE_S, lambda: done(plans[0]) > 2)
+    processes[2].kill()
+    again = start(coming_back(plans[2], plans[0]))
+    assert [process.wait(PATIENCE_S) for process in (*processes[:2], again)] == [0, 0, 0]
+    gatherer, other, killed = logs(plans)
+    (back,) = logs([coming_back(plans[2], plans[0])])
+    assert killed.joined is None
+    assert back.joined is not None
+    first = back.joined.iteration
+    assert 2 < first < JOINED
+    for log, begin in ((gatherer, 0), (other, 0), (back, first)):
+        assert log.complete
+        assert {span.iteration for span in log.spans if span.kind == "forward"} == set(range(begin, JOINED))
+    # It takes every average from then on, and gives its part to some.
+    sums = [span.iteration for span in back.spans if span.kind == "all_reduce"]
+    assert sums == [iteration for iteration in range(1, JOINED, 2) if iteration >= first]
+    assert any(2 in each.ranks for each in gatherer.sums if each.number > first // 2 + 1)
+    assert [lost.rank for lost in gatherer.lost] == [2]
+
+
+def joined_star(plan: RankConfig) -> StarConfig:
+    assert plan.links.star is not None
+    return replace(plan.links.star, sums=JOINED // 2, state_bytes=2 * PART_BYTES)

@@ -1,15 +1,23 @@
 """Replicas that train alone and synchronise seldom, as processes over loopback, against DiLoCo in one process."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.support.workloads.loopback_ranks import Start
+from results.records.span_log import read_span_log
+from tests.support.until import until_within
+from tests.support.workloads.loopback_ranks import Start, coming_back, done
 from tests.support.workloads.reference_local_updates import train_tiny_replicas
-from tests.support.workloads.synchronized_ranks import REPLICAS, train_synchronized
+from tests.support.workloads.synchronized_ranks import PATIENCE_S, REPLICAS, star_configs, train_synchronized
+from workloads.evaluation.snapshots import SnapshotConfig
+from workloads.evaluation.snapshots import stage_file as snapshot_file
+from workloads.model.gpt_config import GptConfig
 from workloads.synchronization.synchronization import Synchronization, Topology
 
 ITERATIONS = 6
+SMALL = GptConfig(layers=1, hidden=32, context=32, heads=2, vocabulary=256)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +33,26 @@ def test_ranks_learn_as_one_process(
     for own in spans.values():
         applied = [span.iteration for span in own if span.kind == "all_reduce"]
         assert applied == [each for each in range(ITERATIONS) if synchronization.fragment_applied(each) is not None]
+
+
+def test_a_replica_that_comes_back_has_the_weights_of_the_others_to_the_bit(tmp_path: Path, start: Start) -> None:
+    iterations = 1000
+    synchronization = Synchronization(4, topology=Topology.STAR, quorum=2)
+    snapshots = SnapshotConfig(str(tmp_path / "weights"), iterations, iterations)
+    plans = [
+        replace(plan, snapshots=snapshots) for plan in star_configs(tmp_path, synchronization, iterations, 3, SMALL)
+    ]
+    processes = [start(plan) for plan in plans]
+    until_within(PATIENCE_S, lambda: done(plans[0]) > 2)
+    processes[2].kill()
+    again = start(coming_back(plans[2], plans[0]))
+    assert [process.wait(PATIENCE_S) for process in (*processes[:2], again)] == [0, 0, 0]
+    joined = read_span_log(Path(coming_back(plans[2], plans[0]).span_log)).joined
+    assert joined is not None
+    assert 2 < joined.iteration < iterations
+    gatherer, back = (np.load(snapshot_file(tmp_path / "weights", iterations, rank, 0)) for rank in (0, 2))
+    assert gatherer.files == back.files
+    assert all(np.array_equal(gatherer[name], back[name]) for name in gatherer.files)
 
 
 @pytest.mark.parametrize(

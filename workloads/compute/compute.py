@@ -78,6 +78,15 @@ class SynchronizedCompute(Protocol):
         Return its start and end, None if nothing is computed.
         """
 
+    def state(self, size_bytes: int) -> memoryview:
+        """Return a copy of what a replica needs to begin as this one is after its last ``apply``: ``size_bytes``.
+
+        No synchronisation is under way. Raise ValueError if it has another size.
+        """
+
+    def take_state(self, state: memoryview) -> None:
+        """Begin as the replica that gave ``state``, before any other call. Raise ValueError if its size is another."""
+
 
 class Compute(Protocol):
     """One stage's computation on one GPU, real or replayed.

@@ -14,6 +14,7 @@ class ReplaySynchronization(SynchronizedCompute):
 
     def __init__(self, fragments_bytes: Sequence[int], pool: BufferPool) -> None:
         self._fragments_bytes = tuple(fragments_bytes)
+        self._pool = pool
         self._buffer = pool.take(max(self._fragments_bytes))
 
     def encode(self, fragment: int) -> None:
@@ -28,3 +29,11 @@ class ReplaySynchronization(SynchronizedCompute):
 
     def apply(self, fragment: int, parts: int) -> None:
         """Do nothing: there are no parameters."""
+
+    def state(self, size_bytes: int) -> memoryview:
+        """Return unwritten memory: no rank reads it."""
+        return self._pool.take(size_bytes)
+
+    def take_state(self, state: memoryview) -> None:
+        """Give the memory back."""
+        self._pool.give_back(state)

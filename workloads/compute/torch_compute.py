@@ -247,6 +247,15 @@ class TorchCompute(Compute, BucketCompute, SynchronizedCompute, MeasuredDevice):
         outer = self._synchronized()
         return self._timed(lambda: outer.apply(fragment, parts), "optimizer", NO_MICROBATCH)
 
+    def state(self, size_bytes: int) -> memoryview:
+        """Return the global parameters and the outer momentum, in fp32."""
+        return self._synchronized().state(size_bytes)
+
+    def take_state(self, state: memoryview) -> None:
+        """Take over global parameters and outer momentum, and begin with these parameters. AdamW begins anew."""
+        self._synchronized().take_state(state)
+        self._release(state)
+
     def _synchronized(self) -> OuterOptimizer:
         assert self._outer is not None, "replicas that sum gradients do not synchronise"
         return self._outer

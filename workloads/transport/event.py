@@ -107,6 +107,23 @@ class ReplicaLost:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaJoins:
+    """A replica of a star that was lost is connected again. It waits for what it begins with."""
+
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class StateReceived:
+    """What this rank begins with has arrived, at ``iteration``, after ``sums`` sums of the star have been applied."""
+
+    peer: Peer
+    iteration: int
+    sums: int
+    payload: memoryview
+
+
+@dataclass(frozen=True, slots=True)
 class Gathered:
     """Sum ``number`` of a star is complete. ``ranks`` gave its parts, in the order in which these came.
 
@@ -135,5 +152,5 @@ class Failed:
     error: Exception
 
 
-StarEvent = PartReceived | PartSent | ReplicaLost | Gathered
+StarEvent = PartReceived | PartSent | ReplicaLost | ReplicaJoins | StateReceived | Gathered
 Event = Sent | Received | SegmentReceived | SegmentsSent | BucketSummed | StarEvent | DeviceSummed | Closed | Failed

@@ -103,6 +103,8 @@ class LinksConfig:
       iteration computes. 0: they are all-reduced as one, after it.
     - ``synchronizations``: how many all-reduces of pseudo-gradients there are in all iterations. None where the ring
       sums gradients.
+    - ``joins``: whether the rank comes back to a training under way. Its only peer is then the one that gathers, which
+      it calls, and which sends it what it begins with.
     - ``exchanges``: the messages of a trace, which go between any two ranks. There are then no boundaries.
 
     Raises ValueError naming the field.
@@ -123,6 +125,7 @@ class LinksConfig:
     first_iteration: int = 0
     synchronizations: int | None = None
     star: StarConfig | None = None
+    joins: bool = False
 
     def __post_init__(self) -> None:
         if self.window_bytes is not None and self.window_bytes < 1:
@@ -190,6 +193,8 @@ class LinksConfig:
                 )
 
     def _check_star(self) -> None:
+        if self.joins and (self.star is None or not self.star.state_bytes or self.rank == self.star.gatherer):
+            raise ValueError("joins: only a replica of a star comes back, not the one that gathers: give state_bytes")
         if self.star is None:
             return
         if self.rank not in self.star.ranks:

@@ -10,7 +10,7 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -59,7 +59,8 @@ class Rendezvous:
 
     ``peers`` of lower ranks call this rank, and it calls those of higher ranks. ``log`` is called with one line for
     each client that was dropped. Sockets are made by ``make_socket``, whose errors are raised. Each holds at most the
-    peer's ``unsent_bytes`` unsent.
+    peer's ``unsent_bytes`` unsent. ``calls`` are the ranks that this rank calls, None for those of higher ranks; all
+    others call it.
     """
 
     def __init__(
@@ -69,10 +70,14 @@ class Rendezvous:
         congestion: str | None,
         log: Callable[[str], None],
         window_bytes: int | None = None,
+        *,
+        calls: Collection[int] | None = None,
     ) -> None:
         self._identity = identity
-        self._callers = {peer.rank: peer for peer in peers if peer.rank < identity.rank}
-        self._callees = {peer.rank: peer for peer in peers if peer.rank > identity.rank}
+        if calls is None:
+            calls = {peer.rank for peer in peers if peer.rank > identity.rank}
+        self._callers = {peer.rank: peer for peer in peers if peer.rank not in calls}
+        self._callees = {peer.rank: peer for peer in peers if peer.rank in calls}
         self._make_socket = partial(make_socket, congestion=congestion, window_bytes=window_bytes)
         self._log = log
         self._selector = selectors.DefaultSelector()
@@ -110,6 +115,25 @@ class Rendezvous:
         return {
             rank: [by_index[index] for index in sorted(by_index)] for rank, by_index in self._connected_sockets.items()
         }
+
+    def await_caller(self, stop: int) -> tuple[int, list[socket.socket]] | None:
+        """Return the next rank that has called, with its connected sockets. It may call again.
+
+        Return None, and close everything, once the descriptor ``stop`` is readable.
+        """
+        self._selector.register(stop, selectors.EVENT_READ)
+        while True:
+            for rank, caller in self._callers.items():
+                if len(found := self._connected_sockets[rank]) == caller.connections:
+                    self._connected_sockets[rank] = {}
+                    self._selector.unregister(stop)
+                    return rank, [found[index] for index in sorted(found)]
+            for key, _ in self._selector.select():
+                if key.fileobj == stop:
+                    self._selector.unregister(stop)
+                    self._close(all_sockets=True)
+                    return None
+                key.data()
 
     def _missing(self) -> str:
         for callee in self._callees.values():

@@ -91,7 +91,7 @@ class Routes:
             # A rank that no ring has as previous is refused by any of them.
             ring = next((each for each in self.rings if each.previous == link.peer.rank), self.rings[0])
             return ring.place(link, header)
-        if header.kind is FrameKind.PART:
+        if header.kind in {FrameKind.PART, FrameKind.STATE}:
             if self.star is None:
                 raise FrameError("it sent a part of a sum, but there is no star")
             return self.star.place(link, header)
@@ -114,6 +114,14 @@ class Routes:
             f"it sent a chunk of the {header.kind.name.lower()} of microbatch {header.number} of pipeline "
             f"{header.owner}, which does not go over this link"
         )
+
+    def connect_again(self, rank: int, sockets: Sequence[socket.socket]) -> Link:
+        """Return a new link to a rank of the star, in place of the one whose connections have ended."""
+        assert self.star is not None
+        self.touched.pop(self.links[rank], None)
+        self.star.join(rank)
+        link = self.links[rank] = self._link(self.links[rank].peer, sockets)
+        return link
 
     def open_ring(self, ring: RingEnd, window: int) -> None:
         """Let at most ``window`` chunks be at the next replica or on their way there."""

@@ -137,6 +137,29 @@ class StripedTransport:
             raise ValueError("the configuration has no star")
         self._request(lambda: star.send(number, parts, payload))
 
+    def send_state(self, rank: int, iteration: int, sums: int, payload: memoryview) -> None:
+        """Queue what a replica of the star begins with that has connected again, before any sum for it.
+
+        It begins at ``iteration``, after ``sums`` sums. The payload must not change any more.
+        """
+        star = self._routes.star
+        assert star is not None
+        self._request(lambda: star.send_state(rank, iteration, sums, payload))
+
+    def send_sum_again(self, rank: int, number: int, parts: int, payload: memoryview) -> None:
+        """Queue a sum for one replica of the star that was not there when it was sent to all others."""
+        star = self._routes.star
+        assert star is not None
+        self._request(lambda: star.send_again(rank, number, parts, payload))
+
+    def connect_again(self, rank: int, sockets: Sequence[socket.socket]) -> None:
+        """Take over connected sockets to a replica of the star that has been started again.
+
+        ReplicaJoins follows. What is left of the connections before is closed. Once ``close`` has been called, the new
+        ones are closed instead.
+        """
+        self._request(lambda: self._connect_again(rank, sockets))
+
     def close(self) -> None:
         """Shut the transport down. The rank sends no more messages of its own.
 
@@ -160,7 +183,26 @@ class StripedTransport:
 
     def _end_own(self) -> None:
         self._closing = True
+        star = self._routes.star
+        for rank in tuple(star.joining) if star is not None else ():
+            # They get nothing any more, and end.
+            self._drop(self._routes.links[rank])
         self._routes.end_own()
+
+    def _connect_again(self, rank: int, sockets: Sequence[socket.socket]) -> None:
+        star, link = self._routes.star, self._routes.links[rank]
+        assert star is not None
+        if self._closing:
+            for each in sockets:
+                each.close()
+            return
+        if not star.is_lost(rank):
+            self._drop(link)
+            star.lose(rank, TransportError(f"{link.peer} was started again"))
+        self._paused.discard(link)
+        link = self._routes.connect_again(rank, sockets)
+        for connection in link.connections:
+            self._register(link, connection)
 
     def _run(self) -> None:
         try:
@@ -181,9 +223,7 @@ class StripedTransport:
         self._epoll.register(self._wake, select.EPOLLIN | select.EPOLLET)
         for link in self._routes.links.values():
             for connection in link.connections:
-                self._connections[connection.socket.fileno()] = link, connection
-                self._interest[connection] = select.EPOLLIN
-                self._epoll.register(connection.socket, select.EPOLLIN)
+                self._register(link, connection)
         self._serve_touched()
         while self._interest or not self._closing:
             # The longest unused connection comes first. Otherwise chunks that come one by one would all go to the
@@ -198,6 +238,11 @@ class StripedTransport:
                 elif descriptor in self._connections:
                     self._serve(*self._connections[descriptor], mask)
             self._serve_touched()
+
+    def _register(self, link: Link, connection: Connection) -> None:
+        self._connections[connection.socket.fileno()] = link, connection
+        self._interest[connection] = select.EPOLLIN
+        self._epoll.register(connection.socket, select.EPOLLIN)
 
     def _last_used(self, ready: tuple[int, int]) -> int:
         """Return the sequence number of the last chunk that the connection began, -1 if it is not a connection."""

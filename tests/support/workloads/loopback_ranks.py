@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from results.records.span_log import read_span_log
 from workloads.compute.backends.backend import ComputeConfig
 from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from workloads.rank_config import RankConfig
@@ -122,6 +123,18 @@ def with_costs(plan: RankConfig, **changes: object) -> RankConfig:
 def endless(plan: RankConfig) -> RankConfig:
     """The same rank with a first forward that never ends."""
     return with_costs(plan, durations=ReplayDurations(10**15, 1))
+
+
+def coming_back(plan: RankConfig, gatherer: RankConfig) -> RankConfig:
+    """The same rank as it joins a training under way, whose star that rank gathers."""
+    peers = tuple(replace(peer, port=gatherer.listen_port) for peer in plan.links.peers)
+    return replace(plan, links=replace(plan.links, peers=peers, joins=True), span_log=f"{plan.span_log}-again")
+
+
+def done(plan: RankConfig) -> int:
+    """The last iteration that a rank has logged, -1 for none."""
+    path = Path(plan.span_log)
+    return max((span.iteration for span in read_span_log(path).spans), default=-1) if path.exists() else -1
 
 
 Start = Callable[[RankConfig], "subprocess.Popen[str]"]

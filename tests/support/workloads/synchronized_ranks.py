@@ -7,6 +7,7 @@ from pathlib import Path
 from results.records.span_log import Span, read_span_log
 from tests.support.workloads.loopback_ranks import Start
 from tests.support.workloads.torch_configs import TINY, make_torch_configs
+from workloads.model.gpt_config import GptConfig
 from workloads.rank_config import RankConfig
 from workloads.synchronization.fragments import fragments_bytes
 from workloads.synchronization.synchronization import Synchronization, Topology
@@ -38,14 +39,21 @@ def train_synchronized(
 
 
 def star_configs(
-    folder: Path, synchronization: Synchronization, iterations: int, replicas: int = REPLICAS
+    folder: Path, synchronization: Synchronization, iterations: int, replicas: int = REPLICAS, model: GptConfig = TINY
 ) -> list[RankConfig]:
-    """Configs of replicas of one stage each, the first of which gathers."""
-    sizes_bytes = fragments_bytes(TINY.parameters(0, 1), synchronization.fragments, synchronization.wire)
-    sums = synchronization.count(iterations)
-    star = StarConfig(tuple(range(replicas)), sizes_bytes, sums, synchronization.quorum, 3)
+    """Configs of replicas of one stage each, the first of which gathers. With a quorum a lost one may come back."""
+    parameters = model.parameters(0, 1)
+    sizes_bytes = fragments_bytes(parameters, synchronization.fragments, synchronization.wire)
+    star = StarConfig(
+        tuple(range(replicas)),
+        sizes_bytes,
+        synchronization.count(iterations),
+        synchronization.quorum,
+        connections=3,
+        state_bytes=0 if synchronization.quorum is None else 2 * 4 * parameters,
+    )
     plans = []
-    for plan in make_torch_configs(folder, 1, pipelines=replicas, iterations=iterations):
+    for plan in make_torch_configs(folder, 1, pipelines=replicas, iterations=iterations, model=model):
         peers = tuple(peer for peer in plan.links.peers if star.gatherer in {plan.rank, peer.rank})
         compute = replace(plan.compute, synchronization=synchronization)
         plans.append(replace(plan, compute=compute, links=replace(plan.links, rings=(), peers=peers, star=star)))

@@ -59,6 +59,21 @@ class OuterOptimizer:
         """Add ``part`` of another replica's encoded pseudo-gradient to ``total``, the same part of this one's."""
         add_encoded(total, part, self._synchronization.wire)
 
+    def state(self, size_bytes: int) -> memoryview:
+        """Return a copy of global parameters and momentum in host memory. Raise ValueError if its size is another."""
+        both = torch.cat((self._global, self._velocity)).cpu()
+        _check_state(both.nbytes, size_bytes)
+        return both.numpy().data.cast("B")
+
+    def take_state(self, state: memoryview) -> None:
+        """Take over what ``state`` returned at another replica. The local parameters become the global ones."""
+        _check_state(state.nbytes, 2 * self._global.nbytes)
+        shared, velocity = torch.frombuffer(state, dtype=torch.float32).chunk(2)
+        self._global.copy_(shared)
+        self._velocity.copy_(velocity)
+        self._local.copy_(self._global)
+        self._changed()
+
     def apply(self, fragment: int, parts: int | None = None) -> None:
         """Take the outer step of a fragment, whose pseudo-gradient now holds the sum of ``parts`` replicas'.
 
@@ -76,3 +91,8 @@ class OuterOptimizer:
         else:
             local.copy_(shared)
         self._changed()
+
+
+def _check_state(size_bytes: int, expected: int) -> None:
+    if size_bytes != expected:
+        raise ValueError(f"what a replica begins with has {size_bytes} bytes, and {expected} are expected")

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 from zlib import crc32
 
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 CHUNK_BYTES = 1024 * 1024
 RUN_TOKEN_BYTES = 16
 
@@ -30,7 +30,8 @@ class FrameError(ValueError):
 class FrameKind(IntEnum):
     """The kind of a frame. Only the headers of ``CHUNK_KINDS`` are followed by a chunk.
 
-    PART is a chunk of what is summed over a star, or of the sum. CREDIT lets the peer send more chunks of a kind. After
+    PART is a chunk of what is summed over a star, or of the sum; STATE is one of what a replica begins with that joins
+    a training under way. CREDIT lets the peer send more chunks of a kind. After
     LAST_OWN the sender sends only chunks that it relays for others, after SHUTDOWN no frame.
     """
 
@@ -41,9 +42,10 @@ class FrameKind(IntEnum):
     LAST_OWN = 5
     SHUTDOWN = 6
     PART = 7
+    STATE = 8
 
 
-CHUNK_KINDS = (FrameKind.ACTIVATION, FrameKind.GRADIENT, FrameKind.SEGMENT, FrameKind.PART)
+CHUNK_KINDS = (FrameKind.ACTIVATION, FrameKind.GRADIENT, FrameKind.SEGMENT, FrameKind.PART, FrameKind.STATE)
 
 
 class Hello(NamedTuple):
@@ -63,8 +65,9 @@ class FrameHeader(NamedTuple):
     """The header of a frame. A chunk has ``length`` bytes, at ``offset`` of the ``total_bytes`` of its transfer.
 
     ``owner`` is the pipeline whose transfer it is. ``number`` is the microbatch, the ring step of a segment, or the
-    count of parts in a PART, whose ``iteration`` counts the sums. CREDIT has the kind of chunk in ``number``, the count
-    in ``total_bytes``, and zero in the other fields. LAST_OWN and SHUTDOWN have zero in all fields.
+    count of parts in a PART, whose ``iteration`` counts the sums; in a STATE it is how many sums were applied before
+    its ``iteration``. CREDIT has the kind of chunk in ``number``, the count in ``total_bytes``, and zero in the other
+    fields. LAST_OWN and SHUTDOWN have zero in all fields.
     """
 
     kind: FrameKind

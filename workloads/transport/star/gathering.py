@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
 
-from workloads.transport.event import Event, Failed, Gathered, PartReceived, ReplicaLost
+from workloads.transport.event import Event, Failed, Gathered, PartReceived, ReplicaJoins, ReplicaLost
 from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.peer import Peer
 from workloads.transport.star.quorum_rounds import Part, QuorumRounds, StarSum
@@ -13,6 +14,17 @@ from workloads.transport.star.star_config import StarConfig
 from workloads.transport.striped_transport import StripedTransport
 
 Add = Callable[[memoryview, memoryview], None]
+_Handled = PartReceived | ReplicaLost | ReplicaJoins | Failed
+
+
+@dataclass(frozen=True)
+class _Admission:
+    """A replica begins at ``iteration`` with ``state``, in which ``sums`` sums are applied."""
+
+    rank: int
+    iteration: int
+    sums: int
+    state: memoryview
 
 
 class Gathering:
@@ -40,7 +52,9 @@ class Gathering:
         self._report = report
         self._rounds = QuorumRounds(star.ranks, star.quorum or len(star.ranks), star.sums, star.fragments)
         self._payloads: dict[Part, memoryview] = {}
-        self._events: SimpleQueue[PartReceived | ReplicaLost | Failed | None] = SimpleQueue()
+        self._sums: dict[int, tuple[int, memoryview]] = {}
+        self._joining: set[int] = set()
+        self._events: SimpleQueue[_Handled | _Admission | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="gathering", daemon=True)
 
     def start(self) -> None:
@@ -52,7 +66,14 @@ class Gathering:
         now_ns = time.monotonic_ns()
         self._events.put(PartReceived(self._own, number, 1, now_ns, now_ns, payload))
 
-    def handle(self, event: PartReceived | ReplicaLost | Failed) -> None:
+    def admit(self, rank: int, iteration: int, sums: int, state: memoryview) -> None:
+        """Let a replica that joins begin at ``iteration`` with ``state``, the own one's after ``sums`` sums.
+
+        It gets all later sums. The state must not change any more. Nothing happens if it has been lost again.
+        """
+        self._events.put(_Admission(rank, iteration, sums, state))
+
+    def handle(self, event: _Handled) -> None:
         """Handle an event of the transport. May be called by any thread."""
         self._events.put(event)
 
@@ -69,9 +90,20 @@ class Gathering:
                     raise event.error
                 if isinstance(event, ReplicaLost):
                     self._report(event)
+                    self._joining.discard(event.peer.rank)
                     done = self._rounds.lose(event.peer.rank)
+                elif isinstance(event, ReplicaJoins):
+                    self._report(event)
+                    self._joining.add(event.peer.rank)
+                    continue
+                elif isinstance(event, _Admission):
+                    self._begin_again(event)
+                    continue
                 else:
                     part = Part(event.peer.rank, event.number)
+                    if event.peer == self._own:
+                        # It has applied all sums before this one.
+                        self._sums = {number: each for number, each in self._sums.items() if number >= part.number}
                     self._payloads[part] = event.payload
                     done = self._rounds.give(part)
                     for dropped in self._rounds.dropped:
@@ -83,6 +115,19 @@ class Gathering:
             # No other code sees an error of this thread, and every replica would wait for the sum for ever.
             self._report(Failed(fault))
 
+    def _begin_again(self, admission: _Admission) -> None:
+        """Send a replica what it begins with, and the sums that are complete but not in that."""
+        rank = admission.rank
+        if rank not in self._joining:
+            return
+        self._joining.remove(rank)
+        for part in self._rounds.rejoin(rank):
+            self._pool.give_back(self._payloads.pop(part))
+        self._transport.send_state(rank, admission.iteration, admission.sums, admission.state)
+        for number, (parts, total) in sorted(self._sums.items()):
+            if number >= admission.sums:
+                self._transport.send_sum_again(rank, number, parts, total)
+
     def _complete(self, done: StarSum) -> None:
         """Sum the parts in the order of their ranks, so that the same parts give the same bits, and send the sum."""
         start_ns = time.monotonic_ns()
@@ -91,6 +136,7 @@ class Gathering:
             if not self._transport.blank:
                 self._add(total, payload)
             self._pool.give_back(payload)
+        self._sums[done.number] = len(done.parts), total
         self._transport.send_part(done.number, len(done.parts), total)
         self._report(Gathered(done.number, tuple(part.replica for part in done.parts), done.late))
         times_ns = start_ns, time.monotonic_ns()

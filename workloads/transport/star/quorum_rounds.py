@@ -76,6 +76,17 @@ class QuorumRounds:
         self._left.discard(replica)
         return self._completed()
 
+    def rejoin(self, replica: int) -> tuple[Part, ...]:
+        """Handle that a lost replica gives parts again, from the open sum on at the latest.
+
+        Parts that it gave before, and that no sum has yet, count no more, because it may give them again. Return them.
+        """
+        self._left.add(replica)
+        dropped = tuple(part for parts in self._parts.values() for part in parts if part.replica == replica)
+        for number, parts in self._parts.items():
+            self._parts[number] = [part for part in parts if part.replica != replica]
+        return dropped
+
     def _completed(self) -> StarSum | None:
         parts = self._parts.get(self._open, [])
         given = {part.replica for part in parts if part.number == self._open}

@@ -11,6 +11,8 @@ class StarConfig:
     - ``sizes_bytes``: the size of a part and of the sum, for each fragment. Sum n is of fragment n mod their number.
     - ``sums``: how many sums there are in the whole training.
     - ``quorum``: how many replicas a sum waits for. With one, a replica that is lost does not end the others.
+    - ``state_bytes``: the size of what a replica gets that comes back; 0 where none does. With it, the rank that
+      gathers lets lost replicas connect again.
     - ``connections``: the most connections between two of the ranks.
 
     Raises ValueError naming the field.
@@ -21,6 +23,7 @@ class StarConfig:
     sums: int
     quorum: int | None = None
     connections: int = 1
+    state_bytes: int = 0
 
     def __post_init__(self) -> None:
         if len(set(self.ranks)) != len(self.ranks) or len(self.ranks) < 2:
@@ -33,6 +36,10 @@ class StarConfig:
             raise ValueError(f"quorum: {self.quorum} is not 1 to {len(self.ranks)}, the number of replicas")
         if self.connections < 1:
             raise ValueError(f"connections: {self.connections} is below 1")
+        if self.state_bytes < 0:
+            raise ValueError(f"state_bytes: {self.state_bytes} is negative")
+        if self.state_bytes and self.quorum is None:
+            raise ValueError("state_bytes: replicas come back only where the others go on without them: give a quorum")
 
     @property
     def gatherer(self) -> int:

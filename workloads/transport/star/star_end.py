@@ -5,7 +5,16 @@ from collections.abc import Callable, Mapping
 from workloads.message import Message, MessageKind
 from workloads.transport.boundary import Offering
 from workloads.transport.chunk_queues import Chunk, ChunkQueue
-from workloads.transport.event import Event, PartReceived, PartSent, Received, ReplicaLost, Sent
+from workloads.transport.event import (
+    Event,
+    PartReceived,
+    PartSent,
+    Received,
+    ReplicaJoins,
+    ReplicaLost,
+    Sent,
+    StateReceived,
+)
 from workloads.transport.frames.assembly import Assembly
 from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.frames.cutting import Cutting
@@ -38,13 +47,19 @@ class StarEnd:
         self._peers = {rank: peers[rank] for rank in star.peers_of(config.rank)}
         self.queues = {rank: ChunkQueue() for rank in self._peers}
         self._cuttings = {size: Cutting(size, 1, star.connections) for size in star.sizes_bytes}
-        self._assemblies = {
-            (rank, size): Assembly(peer, MessageKind.GRADIENT, cutting, pool, self._received)
-            for rank, peer in self._peers.items()
-            for size, cutting in self._cuttings.items()
-        }
+        self._assemblies: dict[tuple[int, int], Assembly] = {}
+        for rank in self._peers:
+            self._assemble(rank)
+        self._state_cutting = Cutting(star.state_bytes, 1, star.connections) if star.state_bytes else None
+        self._state: Assembly | None = None
+        if config.joins and self._state_cutting is not None:
+            gatherer = self._peers[star.gatherer]
+            self._state = Assembly(gatherer, MessageKind.GRADIENT, self._state_cutting, pool, self._state_received)
+        self._iterations = config.iterations
         self._links: Mapping[int, Link] = {}
         self._lost: set[int] = set()
+        self.joining: set[int] = set()
+        """The ranks that are connected again and wait for what they begin with."""
 
     def use_links(self, links: Mapping[int, Link]) -> None:
         """Set the links, by rank."""
@@ -54,9 +69,37 @@ class StarEnd:
         """Return whether this rank goes on without that peer: it gathers from it, and does not wait for all."""
         return self._gathers and self._star.quorum is not None and rank in self._peers
 
+    def is_lost(self, rank: int) -> bool:
+        """Return whether the connections to a rank have ended, and it has not come back."""
+        return rank in self._lost and rank not in self.joining
+
+    def join(self, rank: int) -> None:
+        """Handle that a lost rank is about to be connected again, with nothing of before: it gets no sum yet."""
+        self.queues[rank] = ChunkQueue()
+        self._assemble(rank)
+        self.joining.add(rank)
+        self._report(ReplicaJoins(self._peers[rank]))
+
+    def send_state(self, rank: int, iteration: int, sums: int, payload: memoryview) -> None:
+        """Queue what a rank that joins begins with, at ``iteration`` after ``sums`` sums. It gets all sums that follow.
+
+        Nothing is queued if it has been lost again. The bytes must not change any more.
+        """
+        assert self._state_cutting is not None
+        if rank in self.joining:
+            self.joining.discard(rank)
+            self._lost.discard(rank)
+            self._queue(rank, FrameKind.STATE, (iteration, sums), payload, self._state_cutting)
+
+    def send_again(self, rank: int, number: int, parts: int, payload: memoryview) -> None:
+        """Queue a sum for one rank that was not there when it was sent. The bytes must not change any more."""
+        if rank not in self._lost:
+            self._queue(rank, FrameKind.PART, (number, parts), payload, self._cuttings[payload.nbytes])
+
     def lose(self, rank: int, error: Exception) -> None:
         """Send nothing further to a peer whose connections are closed, and report that it is lost."""
         self._lost.add(rank)
+        self.joining.discard(rank)
         while self.queues[rank].ready:
             self.queues[rank].pop()
         self._report(ReplicaLost(self._peers[rank], error))
@@ -66,21 +109,27 @@ class StarEnd:
 
         PartSent follows once the kernel has accepted all of a part. The bytes must not change before.
         """
-        cutting = self._cuttings[payload.nbytes]
-        for rank, peer in self._peers.items():
-            if rank in self._lost:
-                continue
-            message = Message(MessageKind.GRADIENT, parts)
-            offering = Offering(peer, number, message, payload.nbytes, cutting.chunks, self._sent)
-            for index in range(cutting.chunks):
-                offset, length = cutting.chunk(index)
-                header = FrameHeader(FrameKind.PART, self._owner, number, parts, payload.nbytes, offset, length)
-                self.queues[rank].add(Chunk(header, payload[offset : offset + length], offering))
-            self._links[rank].touch()
+        for rank in self._peers:
+            if rank not in self._lost:
+                self._queue(rank, FrameKind.PART, (number, parts), payload, self._cuttings[payload.nbytes])
+
+    def _queue(
+        self, rank: int, kind: FrameKind, numbers: tuple[int, int], payload: memoryview, cutting: Cutting
+    ) -> None:
+        iteration, number = numbers
+        message = Message(MessageKind.GRADIENT, number)
+        offering = Offering(self._peers[rank], iteration, message, payload.nbytes, cutting.chunks, self._sent)
+        for index in range(cutting.chunks):
+            offset, length = cutting.chunk(index)
+            header = FrameHeader(kind, self._owner, iteration, number, payload.nbytes, offset, length)
+            self.queues[rank].add(Chunk(header, payload[offset : offset + length], offering))
+        self._links[rank].touch()
 
     def place(self, link: Link, header: FrameHeader) -> Arrival:
-        """Return the arrival for a chunk of a part or a sum. Raise FrameError if no such chunk can exist."""
+        """Return the arrival for a chunk of a part, a sum or a state. Raise FrameError if no such chunk can exist."""
         star, rank = self._star, link.peer.rank
+        if header.kind is FrameKind.STATE:
+            return self._place_state(header)
         what = f"chunk at {header.offset} of a part of sum {header.iteration}"
         if rank not in self._peers:
             raise FrameError(f"it sent the {what}, but is not in the star")
@@ -94,6 +143,25 @@ class StarEnd:
                 "it is not cut there"
             )
         return self._assemblies[rank, size_bytes].place(header, index)
+
+    def _place_state(self, header: FrameHeader) -> Arrival:
+        what = f"chunk at {header.offset} of what a replica begins with at iteration {header.iteration}"
+        if self._state is None or self._state_cutting is None:
+            raise FrameError(f"it sent the {what}, and this rank does not join")
+        index = self._state_cutting.index(header.offset, header.length)
+        in_training = header.iteration < self._iterations and header.number <= self._star.sums
+        if header.total_bytes != self._star.state_bytes or index is None or not in_training:
+            raise FrameError(f"it sent the {what}, of {header.total_bytes} bytes, which cannot be")
+        return self._state.place(header, index)
+
+    def _assemble(self, rank: int) -> None:
+        for size, cutting in self._cuttings.items():
+            assembly = Assembly(self._peers[rank], MessageKind.GRADIENT, cutting, self._pool, self._received)
+            self._assemblies[rank, size] = assembly
+
+    def _state_received(self, event: Event) -> None:
+        assert isinstance(event, Received)
+        self._report(StateReceived(event.peer, event.iteration, event.message.microbatch, event.payload))
 
     def _received(self, event: Event) -> None:
         assert isinstance(event, Received)

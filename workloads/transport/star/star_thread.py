@@ -8,11 +8,11 @@ from workloads.transport.summing.summing_thread import SumEvents, SummingThread
 
 
 class StarThread(SummingThread):
-    """The sums of one rank over its star."""
+    """The sums of one rank over its star, from number ``first`` on."""
 
-    def __init__(self, star: StarSums, events: SumEvents, report: Callable[[Event], None]) -> None:
+    def __init__(self, star: StarSums, events: SumEvents, report: Callable[[Event], None], *, first: int = 0) -> None:
         def handle(event: SegmentReceived | SegmentsSent | PartReceived | PartSent) -> None:
             assert isinstance(event, PartReceived | PartSent)
             star.handle(event)
 
-        super().__init__(star.run, handle, events, report)
+        super().__init__(star.run, handle, events, report, first)

@@ -23,7 +23,8 @@ The last argument waits for one event and handles it.
 class SummingThread:
     """The sums of one rank. ``complete`` queues a buffer; the thread sums the buffers in that order.
 
-    The sums of all iterations are counted from 0, and every replica queues the same buffers. ``handle`` handles an
+    The sums of all iterations are counted from 0, and every replica queues the same buffers, from number ``first`` on.
+    ``handle`` handles an
     event of ``events``. ``report`` is called from the thread, with BucketSummed at the end of each sum, or with Failed.
     """
 
@@ -33,8 +34,10 @@ class SummingThread:
         handle: "Callable[[SegmentReceived | SegmentsSent | PartReceived | PartSent], None]",
         events: SumEvents,
         report: Callable[[Event], None],
+        first: int = 0,
     ) -> None:
         self._run_sum = run
+        self._first = first
         self._handle = handle
         self._events = events
         self._report = report
@@ -52,7 +55,7 @@ class SummingThread:
         self._thread.join()
 
     def _run(self) -> None:
-        number = 0
+        number = self._first
         try:
             while (payload := self._complete.get()) is not None:
                 data, start_ns = payload(), time.monotonic_ns()

@@ -104,5 +104,5 @@ def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workloads.transport.frames.frame.WIRE_VERSION", 7)
     frame = SHUTDOWN.encode()
     monkeypatch.undo()
-    with pytest.raises(FrameError, match="speaks version 7, this program speaks 3"):
+    with pytest.raises(FrameError, match="speaks version 7, this program speaks 4"):
         decode_header(frame)

@@ -51,6 +51,15 @@ def test_the_part_of_a_replica_that_is_lost_afterwards_counts() -> None:
     assert given_in_order(rounds, (1, 0)) == [StarSum(0, (Part(2, 0), Part(0, 0), Part(1, 0)))]
 
 
+def test_a_replica_that_comes_back_counts_again_and_gives_its_open_parts_anew() -> None:
+    rounds = QuorumRounds(range(3), 3, 2)
+    assert given_in_order(rounds, (2, 0), (0, 0)) == []
+    assert rounds.lose(2) is None
+    assert rounds.rejoin(2) == (Part(2, 0),)
+    assert given_in_order(rounds, (1, 0)) == []
+    assert given_in_order(rounds, (2, 0)) == [StarSum(0, (Part(0, 0), Part(1, 0), Part(2, 0)))]
+
+
 @pytest.mark.parametrize("quorum", [0, 4])
 def test_a_quorum_of_more_replicas_than_there_are_is_refused(quorum: int) -> None:
     with pytest.raises(ValueError, match=f"quorum: {quorum} is not 1 to 3"):

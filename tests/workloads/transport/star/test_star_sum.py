@@ -12,7 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workloads.transport.conftest import LOOPBACK, hang_up
-from workloads.transport.event import Closed, Event, Failed, Gathered, PartReceived, PartSent, ReplicaLost
+from workloads.transport.event import (
+    Closed,
+    Event,
+    Failed,
+    Gathered,
+    PartReceived,
+    PartSent,
+    ReplicaJoins,
+    ReplicaLost,
+    StateReceived,
+)
 from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
 from workloads.transport.links_config import LinksConfig
@@ -56,7 +66,7 @@ class Replica:
         self.transport.start()
 
     def _report(self, event: Event) -> None:
-        if self.gathering is not None and isinstance(event, PartReceived | ReplicaLost):
+        if self.gathering is not None and isinstance(event, PartReceived | ReplicaLost | ReplicaJoins):
             self.gathering.handle(event)
         else:
             self.events.put(event)
@@ -221,6 +231,49 @@ def test_a_lost_gatherer_ends_the_others() -> None:
         assert all(isinstance(one.error, TransportError) for one in star.replicas[1:])
 
 
+def test_a_replica_that_is_connected_again_gets_a_state_and_every_later_sum_once() -> None:
+    config = StarConfig((0, 1, 2), (4,), 3, quorum=2, state_bytes=8)
+    arrays = [[np.full(1, 10**rank, "i4") for _ in range(3)] for rank in range(3)]
+    with Star(config) as star:
+        gatherer, other = star.replicas[:2]
+        second, third = Flag(), Flag()
+        parts: list[list[int]] = [[], []]
+        threads = [
+            Thread(target=one.train, args=(own, found, {1: second, 2: third}))
+            for one, own, found in zip(star.replicas[:2], arrays, parts, strict=False)
+        ]
+        for thread in threads:
+            thread.start()
+        while not parts[0] or not parts[1]:
+            assert (gatherer.error, other.error) == (None, None)
+        ours, theirs = socket.socketpair()
+        for made in (ours, theirs):
+            made.setblocking(False)
+        # Its first connections are still there: it was started again before anybody knew.
+        gatherer.transport.connect_again(2, [ours])
+        links = LinksConfig(2, 2, 0, (peer(0),), None, None, (), microbatches=1, iterations=5, star=config, joins=True)
+        events: SimpleQueue[Event] = SimpleQueue()
+        back = StripedTransport(links, {0: [theirs]}, BufferPool(), events.put)
+        back.start()
+        second.set()
+        while len(parts[0]) < 2 or len(parts[1]) < 2:
+            assert (gatherer.error, other.error) == (None, None)
+        assert gatherer.gathering is not None
+        # The own replica has applied one sum; the second one is complete, and not in the state.
+        gatherer.gathering.admit(2, 4, 1, memoryview(b"weights!"))
+        third.set()
+        state = events.get(timeout=PATIENCE_S)
+        assert isinstance(state, StateReceived)
+        assert (state.iteration, state.sums, bytes(state.payload)) == (4, 1, b"weights!")
+        sums = [events.get(timeout=PATIENCE_S) for _ in range(2)]
+        assert [each.number for each in sums if isinstance(each, PartReceived)] == [1, 2]
+        back.close()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert (gatherer.error, other.error) == (None, None)
+        assert gatherer.lost == [2]
+
+
 class _Link:
     def __init__(self, of: Peer) -> None:
         self.peer = of
@@ -256,6 +309,8 @@ def test_a_chunk_of_no_part_is_refused(changes: dict[str, Any], fault: str) -> N
         ("sums", ((0, 1), (4,), -1)),
         ("quorum", ((0, 1), (4,), 1, 3)),
         ("connections", ((0, 1), (4,), 1, None, 0)),
+        ("state_bytes", ((0, 1), (4,), 1, 1, 1, -1)),
+        ("state_bytes", ((0, 1), (4,), 1, None, 1, 8)),
     ],
 )
 def test_a_star_that_cannot_be_is_refused(field: str, values: tuple) -> None:

@@ -76,6 +76,7 @@ def run_rank(config: RankConfig) -> None:
         lambda note: print_line(_name(config), note),
         config.links.window_bytes,
         calls=[peer.rank for peer in config.links.peers] if config.links.joins else None,
+        peer_timeout_s=config.peer_timeout_s,
     )
     worker = None if gpu is None else _make_worker(config, gpu)
     sockets = rendezvous.rendezvous(config.rendezvous_timeout_ns)

@@ -21,6 +21,7 @@ from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.serving.serving_configs import GpuServingConfig
 from workloads.transport.frames.frame import RUN_TOKEN_BYTES
 from workloads.transport.links_config import LinksConfig
+from workloads.transport.socket_options import PEER_TIMEOUT_S
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class RankConfig:
       port must be below the kernel's ephemeral range.
     - ``run_token``: 16 bytes in hexadecimal, the same for all ranks of a trial.
     - ``epoch_ns``: the CLOCK_MONOTONIC time that is 0 in the span log.
+    - ``peer_timeout_s``: for how long a peer may be silent before it is lost: longer than links are known to be down.
     - ``gradients``: the file for the last iteration's summed gradients. Only for a back end that trains.
     - ``parent_pid``: the process that started this rank. The rank is killed when it ends. None for no such tie.
     - ``serving``: the prefill that the GPU runs while training leaves it idle. It is replayed, or computed by torch if
@@ -68,6 +70,7 @@ class RankConfig:
     schedule_options: dict[str, Any] = field(default_factory=dict)
     congestion: str | None = None
     rendezvous_timeout_ns: int = DEFAULT_RENDEZVOUS_TIMEOUT_NS
+    peer_timeout_s: int = PEER_TIMEOUT_S
     gradients: str | None = None
     parent_pid: int | None = None
     serving: GpuServingConfig | None = None
@@ -78,7 +81,14 @@ class RankConfig:
     snapshots: SnapshotConfig | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("rank", 0), ("gpu", 0), ("pipeline", 0), ("iterations", 1), ("rendezvous_timeout_ns", 1)):
+        for name, least in (
+            ("rank", 0),
+            ("gpu", 0),
+            ("pipeline", 0),
+            ("iterations", 1),
+            ("rendezvous_timeout_ns", 1),
+            ("peer_timeout_s", PEER_TIMEOUT_S),
+        ):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
         if not 0 <= self.stage < self.shape.stages:

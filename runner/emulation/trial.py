@@ -27,6 +27,7 @@ from runner.emulation.learning.held_out_evaluation import held_out_losses
 from runner.emulation.learning.losses import learning_facts, loss_rows
 from runner.emulation.programs.program_trial import ProgramOutcome, run_program
 from runner.emulation.ranks.baseline_configs import configure_baseline
+from runner.emulation.ranks.peer_timeout import peer_timeout_s
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.emulation.ranks.rank_processes import RANK, run_ranks
 from runner.emulation.ranks.start_gate import start_gate
@@ -118,6 +119,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             device=resolved_device(point, testbed.gpus),
             models_tcp=testbed.stacks.modelled,
             several_machines=testbed.rack is not None,
+            peer_timeout_s=peer_timeout_s(testbed.topology),
         )
         if testbed.rack is not None:
             testbed.rack.begin_trial(setting.epoch_ns)

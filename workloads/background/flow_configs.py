@@ -5,6 +5,7 @@ from pathlib import Path
 
 from workloads.background.offered_rate import OfferedRate
 from workloads.config_file import write_config
+from workloads.transport.socket_options import PEER_TIMEOUT_S
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,7 @@ class FlowEnd:
 
     ``window_bytes`` is the window of each connection, ``connections`` how many there are; ``is_tcp`` says whether there
     are any: datagrams go over one socket. ``gate`` is the folder of the gate at which everybody waits for the start.
+    A connection whose peer is silent for ``peer_timeout_s`` is lost.
     """
 
     name: str
@@ -22,6 +24,7 @@ class FlowEnd:
     address: str
     gate: str
     parent_pid: int | None
+    peer_timeout_s: int = PEER_TIMEOUT_S
 
 
 @dataclass(frozen=True)

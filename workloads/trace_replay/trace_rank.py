@@ -183,6 +183,7 @@ def run_trace_rank(config: TraceRankConfig) -> None:
         config.congestion,
         lambda note: print_line(_name(config), note),
         config.links.window_bytes,
+        peer_timeout_s=config.peer_timeout_s,
     )
     sockets = rendezvous.rendezvous(config.rendezvous_timeout_ns)
     pool = BufferPool()

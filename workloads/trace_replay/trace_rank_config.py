@@ -8,6 +8,7 @@ from workloads.config_file import read_config, write_config
 from workloads.trace.replayed_trace import TraceNode, WorkKind
 from workloads.transport.frames.frame import RUN_TOKEN_BYTES
 from workloads.transport.links_config import LinksConfig
+from workloads.transport.socket_options import PEER_TIMEOUT_S
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,18 @@ class TraceRankConfig:
     epoch_ns: int
     congestion: str | None = None
     rendezvous_timeout_ns: int = DEFAULT_RENDEZVOUS_TIMEOUT_NS
+    peer_timeout_s: int = PEER_TIMEOUT_S
     parent_pid: int | None = None
     start_gate: str | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("rank", 0), ("gpu", 0), ("iterations", 1), ("rendezvous_timeout_ns", 1)):
+        for name, least in (
+            ("rank", 0),
+            ("gpu", 0),
+            ("iterations", 1),
+            ("rendezvous_timeout_ns", 1),
+            ("peer_timeout_s", PEER_TIMEOUT_S),
+        ):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
         if self.links.rank != self.rank:

@@ -16,7 +16,7 @@ from functools import partial
 
 from workloads.transport.frames.frame import HELLO_BYTES, FrameError, Hello, decode_hello
 from workloads.transport.peer import Peer, TransportError
-from workloads.transport.socket_options import hold_unsent, make_socket, reset_on_close
+from workloads.transport.socket_options import PEER_TIMEOUT_S, hold_unsent, make_socket, reset_on_close
 
 _RETRY_NS = 20_000_000
 
@@ -72,13 +72,16 @@ class Rendezvous:
         window_bytes: int | None = None,
         *,
         calls: Collection[int] | None = None,
+        peer_timeout_s: int = PEER_TIMEOUT_S,
     ) -> None:
         self._identity = identity
         if calls is None:
             calls = {peer.rank for peer in peers if peer.rank > identity.rank}
         self._callers = {peer.rank: peer for peer in peers if peer.rank not in calls}
         self._callees = {peer.rank: peer for peer in peers if peer.rank in calls}
-        self._make_socket = partial(make_socket, congestion=congestion, window_bytes=window_bytes)
+        self._make_socket = partial(
+            make_socket, congestion=congestion, window_bytes=window_bytes, peer_timeout_s=peer_timeout_s
+        )
         self._log = log
         self._selector = selectors.DefaultSelector()
         self._connected_sockets: dict[int, dict[int, socket.socket]] = {peer.rank: {} for peer in peers}

@@ -6,11 +6,16 @@ import struct
 from workloads.transport.peer import UNSENT_BYTES, TransportError
 
 PEER_TIMEOUT_S = 8
-"""A peer that acknowledges nothing for so long is lost. Every rank must fail within 10 s, so 2 s are left for that."""
+"""A peer that acknowledges nothing for so long is lost, where no link is known to be down for a while.
+
+Every rank must fail within 10 s, so 2 s are left for that.
+"""
 
 _SO_RCVBUFFORCE = 33
 _BUFFER_PER_WINDOW = 4
 _KEEPALIVE_S = 2
+_KEEPALIVES_MOST = 127
+"""What the kernel takes. With a user timeout it does not count them: only that time decides."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _DELIVER_AFTER_CLOSE = struct.pack("ii", 0, 0)
 
@@ -20,12 +25,14 @@ def make_socket(
     port: int,
     congestion: str | None,
     window_bytes: int | None = None,
+    peer_timeout_s: int = PEER_TIMEOUT_S,
 ) -> socket.socket:
     """Make a non-blocking TCP socket bound to that local address. Port 0 stands for any free port.
 
     Accepted connections inherit its options. With ``window_bytes`` the receive window has that size, as long as the
-    reader calls ``hold_window``; otherwise the kernel tunes the window. Raise TransportError if the kernel refuses the
-    address, the port, the congestion control or the buffer.
+    reader calls ``hold_window``; otherwise the kernel tunes the window. A connection fails when its peer has
+    acknowledged nothing for ``peer_timeout_s``. Raise TransportError if the kernel refuses the address, the port, the
+    congestion control or the buffer.
     """
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -34,8 +41,10 @@ def make_socket(
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_S)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PEER_TIMEOUT_S // _KEEPALIVE_S - 1)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PEER_TIMEOUT_S * 1000)
+        made.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_KEEPCNT, min(peer_timeout_s // _KEEPALIVE_S - 1, _KEEPALIVES_MOST)
+        )
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, peer_timeout_s * 1000)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         hold_unsent(made, UNSENT_BYTES)
         if congestion is not None:

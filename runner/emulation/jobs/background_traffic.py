@@ -118,6 +118,7 @@ class _Launcher:
                 setting.addresses.address(host),
                 str(self.folder / "gate"),
                 setting.parent_pid,
+                setting.peer_timeout_s,
             )
             for host in (source, destination)
         )

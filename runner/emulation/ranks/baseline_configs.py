@@ -5,7 +5,7 @@ from runner.resolve.experiment import SweepPoint
 from runner.resolve.learning.learnt_text import held_out, learning_seed
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config
-from workloads.baselines.baseline_config import BaselineConfig
+from workloads.baselines.baseline_config import DEFAULT_SILENCE_NS, BaselineConfig
 
 INTERFACE = "eth0"
 
@@ -42,6 +42,7 @@ def configure_baseline(point: SweepPoint, variant: ResolvedVariant, setting: Sha
                 rendezvous_port=FIRST_PORT,
                 span_log=str(setting.span_log(rank)),
                 epoch_ns=setting.epoch_ns,
+                silence_ns=DEFAULT_SILENCE_NS + setting.outage_ns,
                 gradients=None if gradients is None else str(gradients),
                 parent_pid=setting.parent_pid,
                 threads=spec.compute.threads or 1,

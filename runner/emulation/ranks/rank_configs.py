@@ -22,6 +22,7 @@ from workloads.rank_config import RankConfig
 from workloads.serving.serving_configs import GpuServingConfig
 from workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig, RingConfig
 from workloads.transport.peer import Peer
+from workloads.transport.socket_options import PEER_TIMEOUT_S
 from workloads.transport.star.star_config import StarConfig
 
 FIRST_PORT = 20_000
@@ -39,7 +40,7 @@ class SharedConfig:
     first. ``folder`` receives the span logs and, with ``keep_gradients``, what the last iteration has summed.
     ``device`` is the device that every process computes on, cuda or cpu, None if the back end uses none. With
     ``models_tcp`` the network holds the windows, and receivers do not. With ``several_machines`` ranks have more time
-    for their rendezvous.
+    for their rendezvous. A peer that is silent for ``peer_timeout_s`` of the testbed's clock is lost.
     """
 
     addresses: AddressBook
@@ -53,11 +54,18 @@ class SharedConfig:
     device: str | None = None
     models_tcp: bool = False
     several_machines: bool = False
+    peer_timeout_s: int = PEER_TIMEOUT_S
 
     def rendezvous_timeout_ns(self, point: SweepPoint) -> int:
         """Return the limit of the rendezvous of the ranks, from the start of each."""
         limit_ns = point.spec.compute.backend.rendezvous_timeout_ns
-        return max(limit_ns, _RACK_RENDEZVOUS_NS) if self.several_machines else limit_ns
+        limit_ns = max(limit_ns, _RACK_RENDEZVOUS_NS) if self.several_machines else limit_ns
+        return limit_ns + self.outage_ns
+
+    @property
+    def outage_ns(self) -> int:
+        """By how much longer than elsewhere ranks wait for each other, because links are known to be down at times."""
+        return (self.peer_timeout_s - PEER_TIMEOUT_S) * 10**9
 
     def span_log(self, rank: int) -> Path:
         """Return the file in which a rank logs its spans."""
@@ -119,6 +127,7 @@ def _plan(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, pl
         gradients=None if gradients is None else str(gradients),
         parent_pid=setting.parent_pid,
         rendezvous_timeout_ns=setting.rendezvous_timeout_ns(point),
+        peer_timeout_s=setting.peer_timeout_s,
         collective=_collective(point, variant, setting, place),
         start_gate=str(setting.start_gate),
         overlap=variant.transport.overlap,

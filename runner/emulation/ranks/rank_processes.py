@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from runner.emulation.faults.injection import FaultInjector
+from runner.emulation.ranks.peer_timeout import peer_timeout_s
 from runner.emulation.ranks.start_gate import Gate
 from runner.runs.faults import TrialError
 from testbed.hosts.process_group import ProcessGroup
@@ -19,8 +20,8 @@ RANK = "workloads.rank"
 
 _LOOK_S, _LOOK_VIRTUAL_S = 0.05, 1.0
 """The time between two calls of ``meanwhile``; in virtual time there is no machine to watch, and every look costs."""
-_GRACE_S = 12.0
-"""Time for ranks to notice a lost peer, within 10 s, and report why; after that they are ended."""
+_GRACE_S = 4.0
+"""Time for ranks to report why they end, after the time in which they notice a lost peer; then they are ended."""
 
 
 class Plan(Protocol):
@@ -115,7 +116,7 @@ def run_ranks(
             return
         if gate is not None:
             gate.open()
-        deadline_s = time.monotonic() + _GRACE_S
+        deadline_s = time.monotonic() + peer_timeout_s(testbed.topology) + _GRACE_S
         while None in ranks.statuses() and (left_s := deadline_s - time.monotonic()) > 0:
             pause(left_s)
         check_machines(testbed)

@@ -42,6 +42,7 @@ def _config(
         epoch_ns=setting.epoch_ns,
         parent_pid=setting.parent_pid,
         rendezvous_timeout_ns=setting.rendezvous_timeout_ns(point),
+        peer_timeout_s=setting.peer_timeout_s,
         start_gate=str(setting.start_gate),
     )
 

@@ -61,25 +61,8 @@ def clean_here(sent: bool) -> dict[str, Any]:
     }
 
 
-class MachineAgent:
-    """Drive this machine for a run: pass the driver's calls on, several at a time.
-
-    ``holder`` names the run to people.
-    """
-
-    def __init__(self, holder: str, address: str | None, sent: bool, machine: str = MACHINE) -> None:
-        use_wanbed(sent)
-        module, _, name = machine.partition(":")
-        self._holder = holder
-        self._machine = getattr(import_module(module), name)(address)
-
-    def holder(self) -> str:
-        """Return who drives this machine, and since when."""
-        return self._holder
-
-    def visible_gpus(self) -> str | None:
-        """Return the GPUs that Ray has given to this process, as in CUDA_VISIBLE_DEVICES."""
-        return os.environ.get("CUDA_VISIBLE_DEVICES")
+class Wanted:
+    """Say whether this machine has what an experiment wants of it. wanbed is there."""
 
     def load_modules(self, modules: Any) -> str | None:
         """Import a user's classes, from the zip file of their modules. Return what is lacking for it, None if nothing.
@@ -103,6 +86,27 @@ class MachineAgent:
         missing: str | None = backend.missing()
         return missing
 
+
+class MachineAgent(Wanted):
+    """Drive this machine for a run: pass the driver's calls on, several at a time.
+
+    ``holder`` names the run to people.
+    """
+
+    def __init__(self, holder: str, address: str | None, sent: bool, machine: str = MACHINE) -> None:
+        use_wanbed(sent)
+        module, _, name = machine.partition(":")
+        self._holder = holder
+        self._machine = getattr(import_module(module), name)(address)
+
+    def holder(self) -> str:
+        """Return who drives this machine, and since when."""
+        return self._holder
+
+    def visible_gpus(self) -> str | None:
+        """Return the GPUs that Ray has given to this process, as in CUDA_VISIBLE_DEVICES."""
+        return os.environ.get("CUDA_VISIBLE_DEVICES")
+
     def call(self, method: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Call a method of the machine. Return how it ended, see ``RETURNED``, so that errors travel as they are."""
         try:
@@ -120,7 +124,7 @@ class MachineAgent:
         return self.call(method, (argument,))
 
 
-class Surveyor:
+class Surveyor(Wanted):
     """Look at this machine for ``wanbed doctor``, and measure the plain network to other machines."""
 
     def __init__(self, sent: bool) -> None:

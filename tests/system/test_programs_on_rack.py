@@ -15,6 +15,7 @@ import torch
 from results import load
 from tests.support.ray.ray_cluster import RayCluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
+from wanbed.own_modules import module_command
 
 WIDTH, ROWS, ITERATIONS, RATE = 64, 8, 6, 0.1
 MODEL = f"""
@@ -182,3 +183,26 @@ def test_a_file_that_is_another_one_on_a_machine_is_named_before_the_run(
         "drives: put it there, or start wanbed in a folder that has it"
     ]
     assert not (tmp_path / "runs").exists()
+
+
+def test_doctor_names_the_machines_that_lack_what_a_program_of_the_file_wants(
+    two_nodes: RayCluster,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    wants = {"command": ["{python}", "train.py"], "also": [{"host": "east-0", "command": ["no-such-program"]}]}
+    variants = [{"name": "mine", "program": {**wants, "pattern": "step", "iterations": 4}}]
+    (tmp_path / "mine.yaml").write_text(json.dumps({"topology": TOPOLOGY, "variants": variants}))
+    done = subprocess.run(
+        module_command("runner.cli.command_line", "doctor", "mine.yaml", "--rack", two_nodes.address, "--json"),
+        cwd=tmp_path,
+        env={**os.environ, **two_nodes.environment},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    (point,) = json.loads(done.stdout)["sweep_points"]
+    assert not point["carried"]
+    lacking = [line for line in point["reasons"] if ": variants.0.program." in line]
+    assert [line.partition(":")[0] for line in lacking] == ["east", "west"]
+    assert all("also.0.command: no-such-program: there is no such program on PATH" in line for line in lacking)

@@ -35,7 +35,7 @@ def print_rack(diagnosis: RackDiagnosis, name: str) -> None:
     lines += [f"{'' if number else 'network':<14}{_path_line(each)}" for number, each in enumerate(diagnosis.paths)]
     alike: dict[Any, list[CarriedPoint]] = {}
     for point in diagnosis.points:
-        alike.setdefault((point.reasons, tuple(point.machine_of.items())), []).append(point)
+        alike.setdefault((point.reasons, point.notes, tuple(point.machine_of.items())), []).append(point)
     lines += [line for points in alike.values() for line in _point_lines(points, name)]
     for line in lines:
         console.print(line, markup=False)
@@ -75,10 +75,11 @@ def _point_lines(points: list[CarriedPoint], name: str) -> list[str]:
     point = points[0]
     values = ", ".join(f"{path}={value}" for path, value in point.swept.items()) or name
     values += f" and {len(points) - 1} more" if len(points) > 1 else ""
+    notes = [f"  note        {note}" for note in point.notes]
     if point.reasons:
-        return [f"not carried   {values}: {reason}" for reason in point.reasons]
+        return [*(f"not carried   {values}: {reason}" for reason in point.reasons), *notes]
     machines: dict[str, list[str]] = {}
     for host, machine in point.machine_of.items():
         machines.setdefault(machine, []).append(host)
     placed = "; ".join(f"{machine}: {', '.join(hosts)}" for machine, hosts in machines.items())
-    return [f"carried       {values}: {placed}"]
+    return [f"carried       {values}: {placed}", *notes]

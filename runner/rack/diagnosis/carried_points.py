@@ -1,6 +1,6 @@
 """Say which sweep points of an experiment a rack can carry. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ground.strict_model import InputError
@@ -8,19 +8,23 @@ from ground.units import format_rate
 from ground.wanbed_error import WanbedError
 from results.text.number_text import milliseconds_text, rate_text
 from runner.rack.diagnosis.plain_paths import PlainPath
-from runner.rack.host_placement import Node
-from runner.rack.point_placement import place_point
+from runner.rack.host_placement import Node, unknown_labels
+from runner.rack.point_placement import carrying_machines, place_point
 from runner.resolve.experiment import SweepPoint
 from testbed.network.topology import Topology
 
 
 @dataclass(frozen=True)
 class CarriedPoint:
-    """A sweep point: where its hosts would be, and why the rack does not carry it, nothing if it does."""
+    """A sweep point: where its hosts would be, and why the rack does not carry it, nothing if it does.
+
+    ``notes`` are what is not in the way, and may not be meant: labels of machines that name no datacenter of it.
+    """
 
     swept: Mapping[str, str]
     machine_of: Mapping[str, str] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def carried_point(
@@ -28,21 +32,26 @@ def carried_point(
     nodes: Sequence[Node],
     hosts_per_machine: int,
     paths: Sequence[PlainPath],
+    *,
     missing: Mapping[str, Sequence[str]],
+    lacking: Callable[[SweepPoint, Sequence[str]], Sequence[str]] = lambda _, __: (),
 ) -> CarriedPoint:
     """Place a sweep point's hosts, and compare its links with the plain network between their machines.
 
-    ``missing`` is what each machine lacks.
+    ``missing`` is what each machine lacks for any experiment, ``lacking`` says what those that would carry hosts lack
+    for this one.
     """
     try:
         placed = place_point(point, nodes, hosts_per_machine)
+        wanted = lacking(point, carrying_machines([placed]))
     except InputError as refusal:
         return CarriedPoint(point.values, reasons=refusal.mistakes)
     except WanbedError as refusal:
         return CarriedPoint(point.values, reasons=(str(refusal),))
-    lacking = [f"{name}: {line}" for name in placed.machines for line in missing.get(name, ())]
+    lines = [f"{name}: {line}" for name in placed.machines for line in missing.get(name, ())]
     slower = slower_paths(point.topology, placed.machine_of, paths)
-    return CarriedPoint(point.values, placed.machine_of, (*lacking, *slower))
+    notes = tuple(unknown_labels(point.topology, nodes))
+    return CarriedPoint(point.values, placed.machine_of, (*lines, *wanted, *slower), notes)
 
 
 def slower_paths(topology: Topology, machine_of: Mapping[str, str], paths: Sequence[PlainPath]) -> list[str]:

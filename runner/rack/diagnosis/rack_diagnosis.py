@@ -4,12 +4,14 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from runner.rack import on_machine
 from runner.rack.agents import actor_on_node, held_by
 from runner.rack.diagnosis.carried_points import CarriedPoint, carried_point
 from runner.rack.diagnosis.plain_paths import PlainPath, measure_paths
+from runner.rack.diagnosis.wanted_of_machines import WantedOfMachines
 from runner.rack.host_placement import Node
 from runner.rack.ray_handle import answer_of
 from runner.rack.same_sources import Rack, rack_at
@@ -68,11 +70,12 @@ class RackDiagnosis:
 
 
 def diagnose_rack(
-    address: str, log: Log, points: Sequence[SweepPoint] = (), hosts_per_machine: int = 1
+    address: str, log: Log, points: Sequence[SweepPoint] = (), hosts_per_machine: int = 1, runs: Path = Path("runs")
 ) -> RackDiagnosis:
     """Ask every machine of the cluster at ``address``, and measure between those that no run uses.
 
-    ``points`` are sweep points of which is said whether the rack carries them. Raise what ``rack_at`` raises.
+    ``points`` are sweep points of which is said whether the rack carries them, ``runs`` the folder in which their run
+    would be. Raise what ``rack_at`` raises.
     """
     with rack_at(address, log) as rack:
         surveyors = {
@@ -86,7 +89,22 @@ def diagnose_rack(
             log(f"not measured between machines that a run uses: {', '.join(busy)}")
         paths = tuple(measure_paths(idle, surveyors)) if len(idle) > 1 else ()
         missing = {each.node.name: each.missing for each in machines}
-        carried = tuple(carried_point(point, rack.nodes, hosts_per_machine, paths, missing) for point in points)
+        silent = {each.node.name for each in machines if each.survey is None}
+
+        def ask(machine: str, method: str, wanted: tuple[Any, ...]) -> str | None:
+            if machine in silent:
+                return None
+            try:
+                lacking = answer_of(machine, getattr(surveyors[machine], method).remote(*wanted), _PATIENCE_S)
+            except (MachineLostError, TimeoutError) as lost:
+                return str(lost)
+            return None if lacking is None else str(lacking)
+
+        wanted = WantedOfMachines(ask, runs)
+        carried = tuple(
+            carried_point(point, rack.nodes, hosts_per_machine, paths, missing=missing, lacking=wanted.lacking)
+            for point in points
+        )
         return RackDiagnosis(_cluster(rack), machines, paths, carried)
 
 

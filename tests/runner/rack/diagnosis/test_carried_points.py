@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -5,6 +6,7 @@ from runner.planner.experiment_file import parse_experiment
 from runner.rack.diagnosis.carried_points import CarriedPoint, carried_point
 from runner.rack.diagnosis.plain_paths import PlainPath
 from runner.rack.host_placement import Node
+from runner.resolve.experiment import SweepPoint
 
 NODES = [Node(name, f"id-{name}", f"10.0.0.{number}") for number, name in enumerate("abc", 1)]
 FAST = [PlainPath(*ends, rtt_ms=0.08, there_bps=9e9, back_bps=8e9) for ends in ("ab", "ac", "bc")]
@@ -14,7 +16,7 @@ def carried(paths: list[PlainPath], missing: dict[str, list[str]] | None = None,
     topology = {"datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 1}], "wan": wan}
     experiment = parse_experiment({"name": "x", "topology": topology, "engine": "rack"}, "x.yaml", Path())
     (point,) = experiment.points()
-    return carried_point(point, NODES, 1, paths, missing or {})
+    return carried_point(point, NODES, 1, paths, missing=missing or {})
 
 
 def test_links_slower_than_the_plain_network_are_carried() -> None:
@@ -47,5 +49,27 @@ def test_what_a_machine_lacks_and_hosts_without_room_are_reasons() -> None:
     )
     topology = {"datacenters": [{"name": "east", "hosts": 4}]}
     (point,) = parse_experiment({"name": "x", "topology": topology, "engine": "rack"}, "x.yaml", Path()).points()
-    (reason,) = carried_point(point, NODES, 1, FAST, {}).reasons
+    (reason,) = carried_point(point, NODES, 1, FAST, missing={}).reasons
     assert reason.startswith("no room for the hosts of east: 4 hosts")
+
+
+def test_what_the_experiment_wants_is_asked_of_the_machines_that_would_carry_it() -> None:
+    datacenters = [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}]
+    topology = {"datacenters": datacenters, "wan": {"latency": "10ms"}}
+    (point,) = parse_experiment({"name": "x", "topology": topology, "engine": "rack"}, "x.yaml", Path()).points()
+
+    def lacking(_: SweepPoint, machines: Sequence[str]) -> list[str]:
+        return [f"{machine}: no nccl-tests" for machine in machines]
+
+    found = carried_point(point, NODES, 1, FAST, missing={"a": ["ping"], "c": ["ping"]}, lacking=lacking)
+    assert found.reasons == ("a: ping", "a: no nccl-tests", "b: no nccl-tests")
+
+
+def test_a_label_that_names_no_datacenter_is_noted_where_the_hosts_fit_all_the_same() -> None:
+    nodes = [*NODES[:2], Node("d", "id-d", "10.0.0.4", {"wanbed.datacenter": "esat"})]
+    datacenters = [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}]
+    topology = {"datacenters": datacenters, "wan": {"latency": "10ms"}}
+    (point,) = parse_experiment({"name": "x", "topology": topology, "engine": "rack"}, "x.yaml", Path()).points()
+    found = carried_point(point, nodes, 1, FAST, missing={})
+    assert found.reasons == ()
+    assert found.notes == ("d is labelled wanbed.datacenter=esat, no datacenter here, did you mean east?",)

@@ -8,7 +8,7 @@
         summary.parquet                   once the run has ended
         trials/point-<NNN>/<variant>/repeat-<K>/{spans, link_samples, tcp_samples, prefill_requests}.parquet, trial.json
                                                gpu_samples.parquet   where NVML was sampled
-                                               output/   what a user's program printed
+                                               output/   what a user's program printed, and wrote on a rack
 
 Every file appears whole under its name or not at all, and a trial's folder as one: it is written as
 ``<folder>.partial`` and renamed. This guards against the process being killed, not against the machine losing power.
@@ -62,8 +62,8 @@ class TrialRecord:
     """One finished trial: its spans, and the rows of its other tables; both are given row by row or as whole columns.
 
     ``facts`` are further things to keep in trial.json; ``warmup_iterations``, ``tokens_per_iteration`` and ``dilation``
-    there hold for this trial in place of the manifest's. ``outputs`` are files of what programs printed, which are
-    kept in the trial's folder ``output`` under these names.
+    there hold for this trial in place of the manifest's. ``outputs`` are files of what programs printed, and on a
+    rack wrote, which are kept in the trial's folder ``output`` under these names, which may be paths.
     """
 
     id: TrialId
@@ -227,9 +227,9 @@ def write_trial(run: Path, trial: TrialRecord) -> Path:
             write_tables(partial / table.file, table.columns, rows.tables(trial.id))
         elif rows or table.always:
             write_table(partial / table.file, table.columns, [(*trial.id, *row) for row in rows])
-    for name, printed in trial.outputs.items():
-        (partial / OUTPUT_FOLDER).mkdir(exist_ok=True)
-        shutil.copyfile(printed, partial / OUTPUT_FOLDER / name)
+    for name, left in trial.outputs.items():
+        (partial / OUTPUT_FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(left, partial / OUTPUT_FOLDER / name)
     own = {"sweep_point": trial.id.point, "variant": trial.id.variant, "repeat": trial.id.repeat}
     _write_document(partial / TRIAL_FACTS, {**trial.facts, **own}, TrialFacts)
     return partial.rename(path)
@@ -239,7 +239,7 @@ def write_trial_files(run: Path, trial: TrialId, files: Mapping[str, bytes]) -> 
     """Keep a trial that was written elsewhere, by the names and the contents of its files, as ``write_trial`` does."""
     path, partial = _begun_trial(run, trial)
     for name, content in files.items():
-        (partial / name).parent.mkdir(exist_ok=True)
+        (partial / name).parent.mkdir(parents=True, exist_ok=True)
         (partial / name).write_bytes(content)
     return partial.rename(path)
 

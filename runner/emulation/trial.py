@@ -309,7 +309,8 @@ def device_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:
 def _set_aside(files: Mapping[str, Path], folder: Path) -> dict[str, Path]:
     """Move files to ``folder``, which then has nothing else, and return their paths there by name."""
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
     return {name: path.rename(folder / name) for name, path in files.items()}
 
 

@@ -135,6 +135,16 @@ class Machine:
         with self._leased() as lease:
             lease.remove_files(list(patterns))
 
+    def written_files(self) -> dict[str, int]:
+        """Return the sizes of the files that users' programs have written since the last call, in what was sent."""
+        with self._leased() as lease:
+            return lease.written_files()
+
+    def read_written(self, name: str, offset: int, most_bytes: int) -> bytes:
+        """Return a part of such a file, b"" behind its end."""
+        with self._leased() as lease:
+            return lease.read_written(name, offset, most_bytes)
+
     def make_gate(self, path: str, pipes: tuple[str, str]) -> None:
         """Make a gate for ranks of this machine: two named pipes in a new folder below the lease's."""
         with self._leased() as lease:

@@ -24,6 +24,7 @@ from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology, check_can_be_emulated, check_does_not_change
 from testbed.rack.driver.files.mirrored_files import MirroredFiles
 from testbed.rack.driver.files.sent_configuration import configuration_files
+from testbed.rack.driver.files.written_files import Written, fetched
 from testbed.rack.driver.inventory import (
     Log,
     ask_all,
@@ -215,8 +216,13 @@ class RackTestbed:
 
     def mirror(self, folder: Path) -> MirroredFiles:
         """Return copies of what processes write to this folder, below this one's, on machines. None is made yet."""
-        carrying = [self._machines[name] for name in dict.fromkeys(self.machine_of.values())]
-        return MirroredFiles(carrying, self.folder, self._relative(folder))
+        return MirroredFiles(self._carrying(), self.folder, self._relative(folder))
+
+    def take_written(self, folder: Path, name: str, most_bytes: int) -> Written:
+        """Return what users' programs have written since the last call, fetched below ``folder``; see ``fetched``."""
+        if self._sent is None:
+            return Written()
+        return fetched(self._carrying(), self._sent.roots, folder, name, most_bytes)
 
     def gate(self, folder: Path, hosts: Sequence[str], pipes: tuple[str, str]) -> RackGate:
         """Return a gate for a rank on each of these hosts, whose pipes are in ``folder``, which is below this one's."""
@@ -271,6 +277,9 @@ class RackTestbed:
 
     def _machine(self, host: str) -> RackMachine:
         return self._machines[self.machine_of[self.topology.host(host).name]]
+
+    def _carrying(self) -> list[RackMachine]:
+        return [self._machines[name] for name in dict.fromkeys(self.machine_of.values())]
 
     def _is_own_file(self, argument: str) -> bool:
         path = Path(argument)

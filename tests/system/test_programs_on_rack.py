@@ -58,6 +58,15 @@ commands = [path.read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*/cmd
 assert not any(b"4711" in command for command in commands)
 {STEPS}
 """
+WRITE = f"""
+import pathlib, sys, time
+pathlib.Path("model").mkdir(exist_ok=True)
+pathlib.Path("model/weights.bin").write_bytes(bytes(100_000))
+pathlib.Path("log.txt").write_text("rank " + sys.argv[1])
+pathlib.Path("new.txt").write_text("new")
+pathlib.Path("link").symlink_to("/etc/passwd") if not pathlib.Path("link").is_symlink() else None
+{STEPS}
+"""
 CRASH = f"""
 import os, time
 {STEPS}
@@ -205,4 +214,31 @@ def test_doctor_names_the_machines_that_lack_what_a_program_of_the_file_wants(
     assert not point["carried"]
     lacking = [line for line in point["reasons"] if ": variants.0.program." in line]
     assert [line.partition(":")[0] for line in lacking] == ["east", "west"]
-    assert all("also.0.command: no-such-program: there is no such program on PATH" in line for line in lacking)
+    assert all("also.0.command: 'no-such-program': there is no such program on PATH" in line for line in lacking)
+
+
+def test_what_a_program_writes_comes_back_with_the_trial_that_wrote_it(
+    two_nodes: RayCluster,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "write.py").write_text(WRITE)
+    (tmp_path / "kept.txt").write_text("as it was")
+    program = {"command": ["{python}", "write.py", "{rank}"], "pattern": "step", "iterations": 4}
+    limited = {**program, "output_limit": "64KiB"}
+    done = run_in(tmp_path, two_nodes, {"all": program, "some": limited})
+    assert done.returncode == 0, done.stderr
+    run = load(Path(tmp_path, done.stdout.splitlines()[-1]))
+    for trial, most_bytes in zip(run.trials, (10**6, 64 * 1024), strict=True):
+        (folder,) = Path(tmp_path, "runs").glob(f"*/trials/**/{trial.variant}/**/output/written")
+        found = {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+        sizes = {"model/weights.bin": 100_000, "log.txt": 6, "new.txt": 3}
+        assert found == {
+            f"{machine}/{name}": size
+            for machine in ("east", "west")
+            for name, size in sizes.items()
+            if size <= most_bytes
+        }
+        told = trial.facts["program"]["written"]
+        assert told["files"] == len(found)
+        assert [*told["not_brought_back"]] == ([] if most_bytes > 100_000 else ["east", "west"])
+    assert {path.name for path in tmp_path.iterdir()} == {"write.py", "kept.txt", "runs"}

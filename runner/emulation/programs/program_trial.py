@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
@@ -21,14 +22,21 @@ from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.runs.faults import TrialError
 from testbed.gpus.gpu_assignment import VISIBLE_DEVICES
+from testbed.rack.driver.files.written_files import Written
+from testbed.rack.machine_handle import MachineLostError
 from testbed.running_testbed import RunningTestbed
 
 _STREAMS = ("stdout", "stderr")
+_WRITTEN = "written"
+"""The folder, in a trial's output, of what processes wrote on the machines of a rack."""
 
 
 @dataclass(frozen=True)
 class ProgramOutcome:
-    """What a program left: the spans of its ranks, what every process printed, by file name, and facts of it."""
+    """What a program left: the spans of its ranks, what every process printed, by file name, and facts of it.
+
+    From a rack what processes wrote is among the files.
+    """
 
     logs: list[SpanLogContents]
     outputs: Mapping[str, Path]
@@ -64,16 +72,30 @@ def run_program(
         setting.parent_pid,
         hidden,
     )
+    written = Written()
     run = ProgramRun(testbed, shared, begin, meanwhile)
     try:
         run.run()
         logs = read_ranks(run.span_logs, program, variant.name)
     except TrialError as fault:
-        kept = _kept(setting.folder, failed)
+        with suppress(MachineLostError):
+            written = _written(testbed, setting.folder, program)
+        kept = _kept({**_outputs(setting.folder), **written.files}, failed)
         raise TrialError(f"{fault}{f' (what it printed: {kept})' if kept else ''}") from None
+    written = _written(testbed, setting.folder, program)
     profiled = profiled_iterations(logs, program)
     facts = _facts(shared, logs, profiled)
-    return ProgramOutcome(logs, _outputs(setting.folder), facts, measured_ns(logs, program, profiled))
+    if testbed.rack is not None:
+        facts["program"]["written"] = written.document()
+    outputs = {**_outputs(setting.folder), **written.files}
+    return ProgramOutcome(logs, outputs, facts, measured_ns(logs, program, profiled))
+
+
+def _written(testbed: RunningTestbed, folder: Path, program: ResolvedProgram) -> Written:
+    """Return what processes have written on the machines of a rack. On one machine it is where they wrote it."""
+    if testbed.rack is None:
+        return Written()
+    return testbed.rack.take_written(folder, _WRITTEN, program.spec.output_limit)
 
 
 def _outputs(folder: Path) -> dict[str, Path]:
@@ -82,13 +104,13 @@ def _outputs(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in found if path.stat().st_size}
 
 
-def _kept(folder: Path, failed: Path | None) -> Path | None:
-    outputs = _outputs(folder)
+def _kept(outputs: Mapping[str, Path], failed: Path | None) -> Path | None:
     if failed is None or not outputs:
         return None
     shutil.rmtree(failed, ignore_errors=True)
     failed.mkdir(parents=True)
     for name, path in outputs.items():
+        (failed / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, failed / name)
     return failed
 

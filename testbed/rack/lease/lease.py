@@ -31,6 +31,7 @@ from testbed.rack.clocks.clock_port import ClockPort
 from testbed.rack.lease.files import LeaseFiles
 from testbed.rack.lease.gates import MachineGate
 from testbed.rack.lease.processes import LeaseProcesses
+from testbed.rack.lease.written_files import WrittenFiles
 from testbed.rack.machine_network import MachineNetwork
 from testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
 from testbed.rack.sent_files import unpack
@@ -63,6 +64,7 @@ class Lease:
         self._tcp_states: TcpStateReader | None = None
         self._imports: dict[str, str] = {}
         self._gpus: dict[tuple[str, ...], GpuReader] = {}
+        self._written: WrittenFiles | None = None
         self._network: HostNetwork
         self._substrate: MachineNetwork
         self._files: LeaseFiles
@@ -126,6 +128,7 @@ class Lease:
             return None
         folder = self._claim.make_disk_folder()
         unpack(self._sent, folder)
+        self._written = WrittenFiles(folder)
         return str(folder)
 
     def take_down(self) -> None:
@@ -169,6 +172,14 @@ class Lease:
     def remove_files(self, patterns: list[str]) -> None:
         """Remove the files below the lease's folder that match."""
         self._files.remove(patterns)
+
+    def written_files(self) -> dict[str, int]:
+        """Return the sizes of the files that programs have written among those sent, since the last call."""
+        return {} if self._written is None else self._written.changed()
+
+    def read_written(self, name: str, offset: int, most_bytes: int) -> bytes:
+        """Return a part of such a file."""
+        return b"" if self._written is None else self._written.read(name, offset, most_bytes)
 
     def make_gate(self, path: str, pipes: tuple[str, str]) -> None:
         """Make a gate in a new folder below the lease's, which replaces an earlier gate of that path."""

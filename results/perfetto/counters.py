@@ -107,6 +107,22 @@ def tcp_steps(states: TcpStates, begin_ns: int, end_ns: int) -> Iterator[Steps]:
             yield Steps(NODE_PAIR, source, destination, quantity, *within(moments, values, begin_ns, end_ns))
 
 
+def background_steps(samples: Sequence[Mapping[str, Any]], begin_ns: int, end_ns: int) -> Iterator[Steps]:
+    """Yield the goodput of each flow in the background, from rows of ``results.records.jobs.background_columns``.
+
+    It is what all connections of a flow have received between two samples, divided by the time between them.
+    """
+    received: dict[tuple[str, str, str], dict[int, int]] = {}
+    for row in samples:
+        of_flow = received.setdefault((row["flow"], row["source"], row["destination"]), {})
+        of_flow[row["time_ns"]] = of_flow.get(row["time_ns"], 0) + row["received_bytes"]
+    for (flow, source, destination), by_time in sorted(received.items()):
+        time_ns = np.array(sorted(by_time), np.int64)
+        moments, rates = _throughput(time_ns, np.array([by_time[at_ns] for at_ns in time_ns.tolist()], np.int64))
+        goodput = Quantity(f"goodput of {flow}", THROUGHPUT.unit)
+        yield Steps(NODE_PAIR, source, destination, goodput, *within(moments, rates, begin_ns, end_ns))
+
+
 def gpu_steps(samples: Sequence[Mapping[str, Any]], begin_ns: int, end_ns: int) -> Iterator[Steps]:
     """Yield NVML's figures of every GPU, from rows of ``results.records.schema.GPU_SAMPLES`` in the order of time.
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ground.atomic_write import written_whole
 from results.perfetto.contention import contention_of
-from results.perfetto.counters import gpu_steps, link_steps, tcp_steps
+from results.perfetto.counters import background_steps, gpu_steps, link_steps, tcp_steps
 from results.perfetto.flows import Flows, match_transfers
 from results.perfetto.link_changes import change_events, change_steps
 from results.perfetto.program_events import (
@@ -40,6 +40,7 @@ from results.records.schema import SCHEMA_VERSION
 from results.records.span_columns import Column
 from results.records.trial_files import read_trial_table
 from results.records.trial_tables import (
+    BACKGROUND_SAMPLES_FILE,
     GPU_SAMPLES_FILE,
     LINK_CHANGES_FILE,
     LINK_SAMPLES_FILE,
@@ -145,6 +146,7 @@ class _Writer:
         states = read_columns(TcpStates, trial, TCP_SAMPLES_FILE)
         samples = read_trial_table(trial.folder, trial.id, GPU_SAMPLES_FILE).to_pylist()
         changes = read_trial_table(trial.folder, trial.id, LINK_CHANGES_FILE).to_pylist()
+        background = read_trial_table(trial.folder, trial.id, BACKGROUND_SAMPLES_FILE).to_pylist()
         requests = requests_of(trial)
         moments = [spans.start_ns, spans.end_ns]
         if iteration is None:
@@ -165,9 +167,14 @@ class _Writer:
             self._spans(spans, contended_ns, shift_ns)
         else:
             self._spans_of_program(spans, shift_ns)
-        counters = link_steps(links, begin_ns, end_ns), tcp_steps(states, begin_ns, end_ns)
-        configured = change_steps(changes, begin_ns, end_ns)
-        for steps in (*chain(*counters), *configured, *gpu_steps(samples, begin_ns, end_ns)):
+        counters = (
+            link_steps(links, begin_ns, end_ns),
+            tcp_steps(states, begin_ns, end_ns),
+            background_steps(background, begin_ns, end_ns),
+            change_steps(changes, begin_ns, end_ns),
+            gpu_steps(samples, begin_ns, end_ns),
+        )
+        for steps in chain(*counters):
             track = self._tracks.counter(steps.scope, steps.source, steps.destination, steps.quantity)
             self._write(counter_events(steps, *track, shift_ns))
             self._count(counters=len(steps.time_ns))

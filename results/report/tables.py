@@ -8,6 +8,12 @@ from typing import Any
 
 from results.comparison.manifest_differences import manifest_differences
 from results.metrics import IDLE_CAUSES
+from results.reading.links.changing_links import (
+    ChangingLink,
+    changing_links,
+    changing_links_at,
+    changing_links_text,
+)
 from results.reading.run import Run
 from results.reading.run_labels import run_labels
 from results.reading.summaries.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
@@ -48,6 +54,8 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
       what was learnt, what was in the background, the calibration, and the differences between the manifests.
     - md: the main table and, if there was any such, the tables about losses, prefill, jobs that ran at once, and
       background.
+
+    Each names the links that changed while training ran, if any did: in a column, an entry or a sentence.
     """
     labels = run_labels(runs)
     rows = [row for run, label in zip(runs, labels, strict=True) for row in headline(run, label)]
@@ -62,9 +70,9 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
         ]
         learnt = loss_table(losses)
         tables = _markdown(rows) + ("" if learnt is None else learnt.markdown)
-        return tables + prefill_markdown(prefill, impacts) + "".join(shared)
+        return tables + prefill_markdown(prefill, impacts) + "".join(shared) + _changes_markdown(runs, labels)
     shares = [each for run, label in zip(runs, labels, strict=True) for each in gpu_time_shares(run, label)]
-    records = _records(rows, shares, prefill, losses)
+    records = _with_changing_links(_records(rows, shares, prefill, losses), rows, dict(zip(labels, runs, strict=True)))
     if form == "csv":
         return _csv(rows, records)
     more: dict[str, Any] = {"prefill": prefill_records(prefill), "impact": impact_records(impacts)}
@@ -74,6 +82,8 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
         more["losses"] = loss_records(losses)
     if flows := [row for run, label in zip(runs, labels, strict=True) for row in background_rows(run, label)]:
         more["background"] = background_records(flows)
+    if changing := _changing_links(runs, labels):
+        more["changing_links"] = changing
     return _json(runs, labels, records, more)
 
 
@@ -127,6 +137,41 @@ def _records(
         last = final_figures(learnt.get((row.run, row.point, row.variant))) if losses else {}
         records.append({"swept": dict(row.values), **figures, **fractions, **served, **last})
     return records
+
+
+def _with_changing_links(
+    records: list[dict[str, Any]], rows: Sequence[HeadlineRow], runs: Mapping[str, Run]
+) -> list[dict[str, Any]]:
+    """Return the records, each with the links that changed in its sweep point; as they are if none did anywhere."""
+    found = [[link.text for link in changing_links_at(runs[row.run].manifest, row.point)] for row in rows]
+    if not any(found):
+        return records
+    return [{**record, "changing_links": links} for record, links in zip(records, found, strict=True)]
+
+
+def _changing_links(runs: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {"run": label, "points": points, **link.document()}
+        for run, label in zip(runs, labels, strict=True)
+        for link, points in _points_by_link(run.manifest).items()
+    ]
+
+
+def _points_by_link(manifest: Mapping[str, Any]) -> dict[ChangingLink, list[int]]:
+    """Return the sweep points in which each link changes."""
+    points = range(len(manifest.get("sweep_points") or ()))
+    return {
+        link: [point for point in points if link in changing_links_at(manifest, point)]
+        for link in changing_links(manifest)
+    }
+
+
+def _changes_markdown(runs: Sequence[Run], labels: Sequence[str]) -> str:
+    texts = [(label, changing_links_text(run.manifest)) for run, label in zip(runs, labels, strict=True)]
+    several = len(runs) > 1
+    return "".join(
+        f"\n{markdown_text(f'{label}: {text}' if several else text)}\n" for label, text in texts if text is not None
+    )
 
 
 def _fraction(part: str) -> str:

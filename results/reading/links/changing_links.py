@@ -42,7 +42,13 @@ class ChangingLink:
 
 def changing_links(manifest: Mapping[str, Any]) -> list[ChangingLink]:
     """Return every direction of a link that changes in any sweep point, each once for each course."""
-    return list(dict.fromkeys(_found(manifest)))
+    return list(dict.fromkeys(link for entry in manifest.get("sweep_points") or () for link in _found(entry)))
+
+
+def changing_links_at(manifest: Mapping[str, Any], point: int) -> list[ChangingLink]:
+    """Return every direction of a link that changes in one sweep point."""
+    points = manifest.get("sweep_points") or ()
+    return list(_found(points[point])) if 0 <= point < len(points) else []
 
 
 def changing_links_text(manifest: Mapping[str, Any]) -> str | None:
@@ -56,15 +62,14 @@ def changing_links_text(manifest: Mapping[str, Any]) -> str | None:
     return f"Links change while training runs: {list_text([*texts[:MAX_NAMED], *more])}.{drawn}"
 
 
-def _found(manifest: Mapping[str, Any]) -> Iterator[ChangingLink]:
-    for entry in manifest.get("sweep_points") or ():
-        for (source, destination), figures in directed_links(entry):
-            course = figures.get(COURSE)
-            if isinstance(course, Mapping):
-                yield ChangingLink(
-                    source,
-                    destination,
-                    str(course.get("source", "")),
-                    bool(course.get("synthetic")),
-                    int(course.get("changes", 0)),
-                )
+def _found(entry: Mapping[str, Any]) -> Iterator[ChangingLink]:
+    for (source, destination), figures in directed_links(entry):
+        course = figures.get(COURSE)
+        if isinstance(course, Mapping):
+            yield ChangingLink(
+                source,
+                destination,
+                str(course.get("source", "")),
+                bool(course.get("synthetic")),
+                int(course.get("changes", 0)),
+            )

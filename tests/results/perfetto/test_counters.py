@@ -14,6 +14,7 @@ from results.perfetto.counters import (
     THROUGHPUT,
     WINDOW,
     Steps,
+    background_steps,
     gpu_steps,
     link_steps,
     tcp_steps,
@@ -23,6 +24,7 @@ from results.records.schema import GpuSample
 from tests.results.perfetto.spans_on_paper import texts
 
 MS = 1_000_000
+HOSTS_OF_FLOW = {"source": "east-background-0", "destination": "west-background-0"}
 
 
 def column(values: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -129,3 +131,20 @@ def test_an_nvml_sample_is_valid_until_the_next_one() -> None:
     assert steps_of(found["GPU-2", "NVML utilization"]) == [(0, 50_000), (200 * MS, 25_000), (300 * MS, 0)]
     assert steps_of(found["GPU-1", "SM clock"]) == [(0, 1_980_000), (300 * MS, 0)]
     assert steps_of(found["GPU-1", "power"]) == [(0, 412_500), (300 * MS, 0)]
+
+
+def test_the_goodput_of_a_flow_in_the_background_is_what_all_its_connections_got() -> None:
+    rows = [
+        {"time_ns": at_ns, "flow": flow, "connection": number, **HOSTS_OF_FLOW, "received_bytes": received}
+        for flow, number, counts in (
+            ("backup", 0, (0, 12_500, 12_500)),
+            ("backup", 1, (0, 0, 25_000)),
+            ("idle", 0, (0,)),
+        )
+        for at_ns, received in zip((0, 10 * MS, 20 * MS), counts, strict=False)
+    ]
+    backup, idle = background_steps(rows, 0, 30 * MS)
+    assert (backup.source, backup.destination) == ("east-background-0", "west-background-0")
+    assert (backup.quantity.name, backup.quantity.unit) == ("goodput of backup", "Mbit/s")
+    assert steps_of(backup) == [(0, 10_000), (10 * MS, 20_000), (20 * MS, 0)]
+    assert steps_of(idle) == [(0, 0)]

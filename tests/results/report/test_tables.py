@@ -137,3 +137,38 @@ def test_prefill_has_tables_where_there_was_any_and_no_columns_elsewhere(build_r
 )
 def test_names_are_only_ever_text_in_markdown(text: str, shown: str) -> None:
     assert markdown_text(text) == shown
+
+
+COURSE = {"source": "drift.csv", "synthetic": False, "period_ns": None, "changes": 3, "sha256": "ab"}
+CHANGES = "east to west (3 changes, drift.csv)"
+
+
+def changing_in_the_second_point(run: Run) -> Run:
+    """The run, with a link that changes in its second sweep point."""
+    first, second = run.manifest["sweep_points"]
+    link = {"from": "east", "to": "west", "course": COURSE}
+    return replace(run, manifest={**run.manifest, "sweep_points": [first, {**second, "wan": [link]}]})
+
+
+def test_every_table_names_the_links_that_change(build_run: BuildRun) -> None:
+    run = changing_in_the_second_point(results.load(build_run()))
+    rows = list(csv.DictReader(io.StringIO(table_text([run], "csv"))))
+    assert [row["changing_links"] for row in rows] == ["", "", CHANGES, CHANGES]
+    document = json.loads(table_text([run], "json"))
+    assert [each["changing_links"] for each in document["headline"]] == [[], [], [CHANGES], [CHANGES]]
+    (link,) = document["changing_links"]
+    assert (link["from"], link["to"], link["points"], link["course"]) == ("east", "west", [1], "drift.csv")
+    assert markdown_text(f"Links change while training runs: {CHANGES}.") in table_text([run], "md").splitlines()
+
+
+def test_of_several_runs_the_tables_say_in_which_links_change(build_run: BuildRun) -> None:
+    runs = [results.load(build_run(name="still")), changing_in_the_second_point(results.load(build_run(name="moving")))]
+    lines = [line for line in table_text(runs, "md").splitlines() if "Links change" in line]
+    assert lines == [markdown_text(f"moving: Links change while training runs: {CHANGES}.")]
+    assert {each["run"] for each in json.loads(table_text(runs, "json"))["changing_links"]} == {"moving"}
+
+
+def test_where_no_link_changes_no_table_mentions_it(build_run: BuildRun) -> None:
+    run = results.load(build_run())
+    assert not [form for form in ("csv", "json", "md") if "changing_links" in table_text([run], form)]
+    assert "Links change" not in table_text([run], "md")

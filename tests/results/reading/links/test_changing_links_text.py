@@ -1,6 +1,6 @@
 from typing import Any
 
-from results.reading.links.changing_links import changing_links, changing_links_text
+from results.reading.links.changing_links import changing_links, changing_links_at, changing_links_text
 
 
 def manifest(*links: dict[str, Any]) -> dict[str, Any]:
@@ -22,3 +22,10 @@ def test_links_that_change_are_named_with_what_changes_them() -> None:
 
 def test_links_that_hold_are_not_mentioned() -> None:
     assert changing_links_text(manifest({"between": ["a", "b"], "latency_ns": 5})) is None
+
+
+def test_a_sweep_point_has_its_own_changes() -> None:
+    changing, still = {"from": "a", "to": "b", "course": COURSE}, {"from": "a", "to": "b"}
+    points = {"sweep_points": [{"index": 0, "wan": [still]}, {"index": 1, "wan": [changing]}]}
+    assert [len(changing_links_at(points, point)) for point in (0, 1, 2)] == [0, 1, 0]
+    assert len(changing_links(points)) == 1

@@ -1,15 +1,19 @@
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from results.perfetto.trace_file import write_trace
 from results.reading.run import Run, load_run
+from results.reading.selection import Selection
 from results.report.jobs.background_table import background_table
 from results.report.report import write_report
 from results.report.tables import table_text
 from runner.planner.experiment_file import parse_experiment
 from runner.simulated_runs.process_pool import ProcessPool
 from runner.simulated_runs.simulated_run import simulated_run
+from tests.support.results.trace_rules import load_trace, problems
 from tests.support.runner.background import TO_WEST, with_background
 
 FLOWS = (
@@ -65,3 +69,18 @@ def test_page_markdown_and_json_have_the_table(run: Run, tmp_path: Path) -> None
     assert "traffic in the background" in page
     assert "| steady | a rate, over 1 connection | east | west |" in table_text([run], "md")
     assert [row["flow"] for row in json.loads(table_text([run], "json"))["background"]] == ["steady", "bursts", "back"]
+
+
+def test_a_trace_has_a_counter_of_each_flows_goodput(run: Run, tmp_path: Path) -> None:
+    write_trace(run.path, tmp_path / "trace.json", Selection())
+    trace = load_trace(tmp_path / "trace.json")
+    assert problems(trace) == []
+    steady = [event for event in trace["traceEvents"] if event["ph"] == "C" and "goodput of steady" in event["name"]]
+    assert {event["name"] for event in steady} == {"east-background-0 \u2192 west-background-0 goodput of steady"}
+    times_us = [float(event["ts"]) for event in steady]
+    rates = [float(rate) for event in steady for rate in event["args"].values()]
+    lengths_us = [later - earlier for earlier, later in pairwise(times_us)]
+    carried = sum(rate * length_us for rate, length_us in zip(rates, lengths_us, strict=False))
+    assert carried / sum(lengths_us) == pytest.approx(20 * 1448 / 1514, rel=0.05)
+    named = {event["name"].rpartition(" ")[2] for event in trace["traceEvents"] if "goodput of" in event["name"]}
+    assert named == {"steady", "bursts", "back"}

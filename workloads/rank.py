@@ -163,6 +163,7 @@ def _joins(
         lambda note: print_line(_name(config), note),
         config.links.window_bytes,
         calls=(),
+        peer_timeout_s=config.peer_timeout_s,
     )
     return Joins(rendezvous, transport, events.put)
 

@@ -269,6 +269,8 @@ class ExperimentSpec(StrictModel):
             for kind in ("host", "rank", "gateway"):
                 if entry[kind] is None:
                     del entry[kind]
+            if (back_after := entry.pop("back_after")) is not None:
+                entry["for"] = back_after
         return document
 
 

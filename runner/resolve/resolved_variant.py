@@ -216,6 +216,10 @@ class ResolvedVariant:
         each = self.synchronization
         return () if each is None else fragments_bytes(self.parameters[stage], each.fragments, each.wire)
 
+    def state_bytes(self, stage: int) -> int:
+        """Return the size of what a replica begins with that comes back: global parameters and momentum, in fp32."""
+        return 2 * 4 * self.parameters[stage]
+
     @property
     def is_star(self) -> bool:
         """Whether replicas synchronise over a star, whose first replica gathers."""

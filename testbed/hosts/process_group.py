@@ -30,6 +30,15 @@ class ProcessGroup(AbstractContextManager["ProcessGroup"]):
             self._processes.append(start(file.fileno()))
         self._outputs.append(output)
 
+    def start_again(self, number: int, start: Start, output: Path) -> None:
+        """Start a process in place of one that has ended, under its number. If that still runs, it is killed."""
+        self._processes[number].kill()
+        self._processes[number].wait()
+        with output.open("wb") as file:
+            self._processes[number] = start(file.fileno())
+        self._outputs[number] = output
+        self._ended_ns.pop(number, None)
+
     def statuses(self) -> list[int | None]:
         """Return the exit status of each process, negative for a signal; None while it runs."""
         found = [process.poll() for process in self._processes]

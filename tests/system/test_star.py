@@ -1,4 +1,4 @@
-"""Replicas that swap a whole model and average over a star, in virtual time: their time, and a lost replica."""
+"""Replicas that swap a whole model and average over a star, in virtual time: their time, and one lost or back again."""
 
 import subprocess
 import sys
@@ -9,8 +9,9 @@ import pytest
 from results.reading.run import Run, load_run
 from runner.planner.experiment_file import load_experiment
 from tests.system.inside_virtual_time import kernel_or_skip
+from workloads.model.gpt_config import GptConfig
 
-FAILING, ITERATIONS = 2, 8
+FAILING, ITERATIONS = 2, 12
 EXPERIMENT = f"""
 name: star
 clock: virtual
@@ -23,7 +24,7 @@ training: {{pipelines: 3, microbatches: 4, iterations: {ITERATIONS}, warmup: 2}}
 variants:
   - {{name: atom, schedule: atom, options: {{sync_every: 2, quorum: 2, swap: 500MB/s, memory: 8MB, wire: int8}}}}
 sweep:
-  fail: [[], [{{rank: {FAILING}, at: 1500ms}}]]
+  fail: [[], [{{rank: {FAILING}, at: 1500ms}}], [{{rank: {FAILING}, at: 1500ms, for: 600ms}}]]
 """
 
 
@@ -67,7 +68,7 @@ def test_the_simulator_agrees(emulated: Run, tmp_path: Path) -> None:
 
 
 def test_the_others_go_on_without_a_replica_that_is_killed(emulated: Run) -> None:
-    undisturbed, survived = emulated.summary.sort_values("sweep_point").to_dict("records")
+    undisturbed, survived, _ = emulated.summary.sort_values("sweep_point").to_dict("records")
     assert (undisturbed["outcome"], survived["outcome"]) == (None, "survived")
     assert survived["time_to_detect_s"] < 0.5
     spans = emulated.spans[emulated.spans["sweep_point"] == 1]
@@ -75,3 +76,21 @@ def test_the_others_go_on_without_a_replica_that_is_killed(emulated: Run) -> Non
     assert last[FAILING] < ITERATIONS - 1
     assert all(last[rank] == ITERATIONS - 1 for rank in (0, 1))
     assert survived["iteration_time_s"] <= undisturbed["iteration_time_s"] * 1.01
+
+
+def test_a_replica_that_comes_back_joins_the_others_and_delays_none(emulated: Run) -> None:
+    *_, joined = emulated.summary.sort_values("sweep_point").to_dict("records")
+    assert joined["outcome"] == "survived"
+    # It is started again after 600 ms, waits for an iteration of the others to end, and gets 8 bytes a parameter.
+    transfer_s = 8 * 8 * GptConfig(12, 256, 128, 4, 1000).parameters(0, 1) / 500e6
+    assert 0.6 + transfer_s < joined["time_to_recover_s"] < 0.6 + 1.1 * transfer_s + 1.5 * joined["iteration_time_s"]
+    spans = emulated.spans[(emulated.spans["sweep_point"] == 2) & (emulated.spans["kind"] == "forward")]
+    iterations = {rank: sorted(set(own["iteration"])) for rank, own in spans.groupby("rank")}
+    assert iterations[0] == iterations[1] == list(range(ITERATIONS))
+    missed = sorted(set(range(ITERATIONS)) - set(iterations[FAILING]))
+    assert missed == list(range(missed[0], missed[-1] + 1))
+    assert iterations[FAILING][-1] == ITERATIONS - 1
+    others = emulated.spans[emulated.spans["rank"] != FAILING]
+    ends_ns = others[others["kind"] == "optimizer"].groupby(["sweep_point", "rank"])["end_ns"].max()
+    for rank in (0, 1):
+        assert ends_ns[2, rank] == pytest.approx(ends_ns[0, rank], rel=0.01)

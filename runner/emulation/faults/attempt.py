@@ -76,6 +76,19 @@ def kept(logs: Iterable[SpanLogContents], first: int, end: int) -> tuple[SpanLog
     )
 
 
+def each_iteration_once(logs: Sequence[SpanLogContents]) -> tuple[SpanLogContents, ...]:
+    """Return the logs, of which later ones are of ranks that came back, without iterations that these did again."""
+    found = []
+    for number, log in enumerate(logs):
+        again = [
+            later.joined.iteration
+            for later in logs[number + 1 :]
+            if later.joined is not None and later.header.rank == log.header.rank
+        ]
+        found.append(log if not again else replace(*kept([log], 0, min(again)), complete=log.complete))
+    return tuple(found)
+
+
 def iteration_windows_ns(logs: Sequence[SpanLogContents]) -> dict[int, tuple[int, int]]:
     """Return when each iteration took place: from the first start to the last end of computation and all-reduce."""
     found: dict[int, tuple[int, int]] = {}

@@ -111,12 +111,14 @@ def _disturbance(
 def _losses(attempt: Attempt, setting: SharedConfig) -> list[dict[str, Any]]:
     """Return what became of each fault that the others went on after: when the rank that gathers had lost the replica.
 
-    Nothing is lost but the replica. The time is None where it did not notice before the end.
+    Nothing is lost but the replica. The time is None where it did not notice before the end. It has recovered when it
+    joins again with the others' weights.
     """
+    lost = [(each.rank, each.time_ns) for log in attempt.logs for each in log.lost]
+    joined = [(log.header.rank, log.joined.time_ns) for log in attempt.logs if log.joined is not None]
     found = []
     for each in attempt.hits:
-        lost_ns = [lost.time_ns for log in attempt.logs for lost in log.lost if lost.rank in each.ranks]
-        known_ns = round((max(lost_ns) + setting.epoch_ns - each.applied_ns) / setting.dilation) if lost_ns else None
+        known_ns, back_ns = (_longest_ns(each, times, setting) for times in (lost, joined))
         found.append(
             {
                 "faults": [str(each.fault)],
@@ -124,12 +126,29 @@ def _losses(attempt: Attempt, setting: SharedConfig) -> list[dict[str, Any]]:
                 "iterations_lost": 0,
                 "lost_work_ns": 0,
                 "time_to_detect_ns": known_ns,
-                "time_to_recover_ns": None,
+                "time_to_recover_ns": back_ns,
                 "unaware": [],
                 "said": [],
             }
         )
     return found
+
+
+def _longest_ns(fault: InjectedFault, times: Sequence[tuple[int, int]], setting: SharedConfig) -> int | None:
+    """Return how long after a fault its last rank had its next time, of (rank, time); None if none has one."""
+    after = [
+        min(
+            (
+                at_ns + setting.epoch_ns
+                for own, at_ns in times
+                if own == rank and at_ns + setting.epoch_ns >= fault.applied_ns
+            ),
+            default=None,
+        )
+        for rank in fault.ranks
+    ]
+    known = [at_ns for at_ns in after if at_ns is not None]
+    return round((max(known) - fault.applied_ns) / setting.dilation) if known else None
 
 
 def _reason(last: Attempt, ended_by: str | None) -> str:

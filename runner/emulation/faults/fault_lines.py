@@ -16,7 +16,10 @@ def fault_lines(faults: Mapping[str, Any] | None) -> Iterator[str]:
             known = each["time_to_detect_ns"]
             noticed = "did not notice" if known is None else f"knew after {_seconds(known)}"
             when = _seconds(each["at_ns"])
-            yield f"{what} failed at {when} of the trial, the rank that gathers {noticed}, and the others went on"
+            back = each["time_to_recover_ns"]
+            again = "" if back is None else f"; it joined them again after {_seconds(back)}"
+            went_on = f"the rank that gathers {noticed}, and the others went on{again}"
+            yield f"{what} failed at {when} of the trial, {went_on}"
             continue
         line = f"{what} failed at {_seconds(each['at_ns'])} of the trial, every rank knew {_after(each)}"
         if each["time_to_recover_ns"] is not None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from results.records.span_log import SpanLogContents, SpanLogHeader, read_span_log
 from results.records.trial_id import TrialId
-from runner.emulation.faults.attempt import Attempt, kept
+from runner.emulation.faults.attempt import Attempt, each_iteration_once, kept
 from runner.emulation.faults.fault_facts import fault_facts
 from runner.emulation.faults.injection import FaultInjector, injecting
-from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
+from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks, rejoining
 from runner.emulation.ranks.rank_processes import RANK, RankEnd, RanksFailedError, run_ranks
 from runner.emulation.ranks.start_gate import start_gate
 from runner.resolve.connection_count import count_connections
@@ -123,10 +123,27 @@ def _attempt(
     setting, before = trial.setting, len(faults.injected)
     ends: Sequence[RankEnd] = ()
     cause = ""
+    returned: list[RankConfig] = []
+
+    def successor(rank: int) -> RankConfig:
+        span_log = setting.folder / f"rank-{rank}.back-{len(returned)}.spans"
+        returned.append(rejoining(plans[rank], plans, span_log))
+        return returned[-1]
+
     try:
         with start_gate(testbed, setting.start_gate, [plan.host for plan in plans], begin=begin) as gate:
             can_lose = trial.variant.goes_on_without
-            run_ranks(testbed, RANK, plans, setting.folder, meanwhile, gate=gate, faults=faults, can_lose=can_lose)
+            run_ranks(
+                testbed,
+                RANK,
+                plans,
+                setting.folder,
+                meanwhile,
+                gate=gate,
+                faults=faults,
+                can_lose=can_lose,
+                successor=successor,
+            )
     except RanksFailedError as failure:
         if not unplanned and not any(each.ranks for each in faults.injected[before:]):
             raise
@@ -135,7 +152,7 @@ def _attempt(
         trial.variant,
         trial.restart.iteration,
         faults.attempt_began_ns,
-        tuple(_log(plan) for plan in plans),
+        each_iteration_once([_log(plan) for plan in (*plans, *returned)]),
         tuple(ends),
         tuple(faults.injected[before:]),
         cause,

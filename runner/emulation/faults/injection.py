@@ -13,11 +13,14 @@ from testbed.running_testbed import RunningTestbed
 from testbed.substrate.offer import GUEST
 
 
-class Killable(Protocol):
+class Restartable(Protocol):
     """The processes of ranks, by their number."""
 
     def kill(self, number: int) -> None:
         """Send SIGKILL to a process, if it still runs."""
+
+    def start_again(self, number: int) -> None:
+        """Start a rank that joins the training under way, in place of the one that was killed."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class InjectedFault:
 class FaultInjector:
     """The faults of one trial, in order of time. They count from ``begin``, through every attempt of the training.
 
+    What comes back is connected and started again when it is due.
+
     ``began_ns`` is when the first attempt began, ``attempt_began_ns`` the newest, by CLOCK_MONOTONIC; None before.
     """
 
@@ -43,13 +48,15 @@ class FaultInjector:
     injected: list[InjectedFault] = field(default_factory=list)
     began_ns: int | None = None
     attempt_began_ns: int | None = None
-    _ranks: Killable | None = None
+    _ranks: Restartable | None = None
+    _back: set[int] = field(default_factory=set)
     _hosts: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def lost_hosts(self) -> frozenset[str]:
         """The hosts that are gone by now."""
-        return frozenset(host for each in self.injected for host in each.fault.hosts)
+        lost = (each for number, each in enumerate(self.injected) if number not in self._back)
+        return frozenset(host for each in lost for host in each.fault.hosts)
 
     def has_hit(self, rank: int) -> bool:
         """Return whether a fault has ended that rank or cut it off."""
@@ -62,7 +69,7 @@ class FaultInjector:
         if self.began_ns is None:
             self.began_ns = self.attempt_began_ns
 
-    def attach(self, ranks: Killable, hosts: Mapping[int, str]) -> None:
+    def attach(self, ranks: Restartable, hosts: Mapping[int, str]) -> None:
         """Let faults hit these processes, the newest attempt of the training; ``hosts`` has the host of each rank."""
         self._ranks, self._hosts, self.attempt_began_ns = ranks, hosts, None
 
@@ -72,9 +79,12 @@ class FaultInjector:
         return most_s if due_ns is None else min(most_s, max(0.0, (due_ns - time.monotonic_ns()) / 1e9))
 
     def look(self) -> None:
-        """Let everything fail that is due."""
+        """Let everything fail, and come back, that is due."""
         while (due_ns := self._next_due_ns()) is not None and due_ns <= time.monotonic_ns():
-            self._inject(self.faults[len(self.injected)], due_ns)
+            if (number := self._next_back()) is not None and self._back_ns(number) == due_ns:
+                self._bring_back(number)
+            else:
+                self._inject(self.faults[len(self.injected)], due_ns)
 
     def restore(self) -> None:
         """Connect all hosts again that faults have cut off."""
@@ -85,18 +95,41 @@ class FaultInjector:
         return HostEnd.of(testbed.gateway_plan, host, testbed.namespace(host), stays_up=testbed.facts.name == GUEST)
 
     def _next_due_ns(self) -> int | None:
-        if self.began_ns is None or len(self.injected) == len(self.faults):
+        if self.began_ns is None:
             return None
-        return self.began_ns + dilated_ns(self.faults[len(self.injected)].at_ns, self.dilation)
+        due_ns = [self.began_ns + dilated_ns(fault.at_ns, self.dilation) for fault in self.faults[len(self.injected) :]]
+        if (number := self._next_back()) is not None:
+            due_ns.append(self._back_ns(number))
+        return min(due_ns, default=None)
+
+    def _next_back(self) -> int | None:
+        """Return the number of the injected fault that is the next to come back, None if none does."""
+        coming = [
+            number
+            for number, each in enumerate(self.injected)
+            if each.fault.back_ns is not None and number not in self._back
+        ]
+        return min(coming, key=self._back_ns, default=None)
+
+    def _back_ns(self, number: int) -> int:
+        back_ns = self.injected[number].fault.back_ns
+        assert self.began_ns is not None
+        assert back_ns is not None
+        return self.began_ns + dilated_ns(back_ns, self.dilation)
+
+    def _bring_back(self, number: int) -> None:
+        injected = self.injected[number]
+        connect_again(self._end(host) for host in injected.fault.hosts)
+        self._back.add(number)
+        if self._ranks is not None:
+            for rank in injected.ranks:
+                self._ranks.start_again(rank)
 
     def _inject(self, fault: PlannedFault, due_ns: int) -> None:
         applied_ns = time.monotonic_ns()
         # First of all, so that the kernel of a host that fails tells nobody of its processes' end.
         cut_off(self._end(host) for host in fault.hosts if host not in self.lost_hosts)
-        if fault.kind == "rank":
-            hit = tuple(rank for rank in self._hosts if rank == fault.rank)
-        else:
-            hit = tuple(rank for rank, host in self._hosts.items() if host in fault.hosts)
+        hit = tuple(rank for rank, host in self._hosts.items() if fault.hits(rank, host))
         if fault.kind != "gateway" and self._ranks is not None:
             for rank in hit:
                 self._ranks.kill(rank)

@@ -1,6 +1,6 @@
 """Make the plan of each rank from a sweep point's variant."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -200,7 +200,18 @@ def _star(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, pl
         synchronization.count(point.iterations(variant)),
         synchronization.quorum,
         most_connections(variant.summing_pairs(place.stage), setting.connections),
+        variant.state_bytes(place.stage) if point.faults.brings_back(variant) else 0,
     )
+
+
+def rejoining(plan: RankConfig, plans: Sequence[RankConfig], span_log: Path) -> RankConfig:
+    """Return the plan of a rank of a star that joins the training under way of ``plans``, of which it was one."""
+    star = plan.links.star
+    assert star is not None
+    gatherer = plans[star.gatherer]
+    peers = tuple(replace(peer, port=gatherer.listen_port) for peer in plan.links.peers if peer.rank == gatherer.rank)
+    links = replace(plan.links, peers=peers, joins=True)
+    return replace(plan, links=links, span_log=str(span_log), start_gate=None)
 
 
 def _rings(variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> tuple[RingConfig, ...]:

@@ -75,17 +75,20 @@ def run_ranks(
     gate: Gate | None = None,
     faults: FaultInjector | None = None,
     can_lose: Collection[int] = (),
+    successor: Callable[[int], Plan] | None = None,
 ) -> None:
     """Run the module ``program`` for every plan on its host until all have ended well.
 
     ``folder`` receives the plans and the ranks' output; ``meanwhile`` is called several times a second, in virtual
     time once. ``gate`` is opened when all have come to it, or one has failed; ``faults`` begin when it is opened. Of
-    the ranks in ``can_lose`` those that ``faults`` have hit may fail, and the others go on.
+    the ranks in ``can_lose`` those that ``faults`` have hit may fail, and the others go on. ``successor`` returns the
+    plan of a rank that comes back.
     Raises RanksFailedError with the first rank that failed, and how every rank has ended.
     """
     with ProcessGroup() as ranks:
         if faults is not None:
-            faults.attach(ranks, {plan.rank: plan.host for plan in plans})
+            running = _Ranks(testbed, program, ranks, folder, successor)
+            faults.attach(running, {plan.rank: plan.host for plan in plans})
 
         def look() -> None:
             if gate is not None and not gate.is_open:
@@ -125,6 +128,32 @@ def run_ranks(
             for number, (plan, status) in enumerate(zip(plans, ranks.statuses(), strict=True))
         ]
         raise RanksFailedError(_cause(plans[failed], ends[failed]), ends)
+
+
+@dataclass
+class _Ranks:
+    """The ranks of a trial, which faults kill and start again."""
+
+    testbed: RunningTestbed
+    program: str
+    processes: ProcessGroup
+    folder: Path
+    successor: Callable[[int], Plan] | None
+    _returned: int = 0
+
+    def kill(self, number: int) -> None:
+        """Send SIGKILL to a rank, if it still runs."""
+        self.processes.kill(number)
+
+    def start_again(self, number: int) -> None:
+        """Start the successor of a rank."""
+        assert self.successor is not None
+        plan = self.successor(number)
+        self._returned += 1
+        path = self.folder / f"rank-{number}.back-{self._returned}.json"
+        plan.write(path)
+        start = partial(self.testbed.start_module, plan.host, self.program, [str(path)], gpu=plan.gpu)
+        self.processes.start_again(number, start, path.with_suffix(".words"))
 
 
 def check_machines(testbed: RunningTestbed) -> None:

@@ -20,7 +20,7 @@ Faulty = Literal["host", "rank", "gateway"]
 
 
 class FaultSpec(StrictModel):
-    """One failure: what fails, one of ``host``, ``rank`` and ``gateway``, and when. It stays failed."""
+    """One failure: what fails, one of ``host``, ``rank`` and ``gateway``, and when. It stays failed, or comes back."""
 
     host: NameOrPath | None = Field(
         default=None,
@@ -41,6 +41,14 @@ class FaultSpec(StrictModel):
         description="When it fails, from the moment at which training begins.", examples=["10s", "0ms"]
     )
 
+    back_after: DurationNs | None = Field(
+        default=None,
+        alias="for",
+        description="How long until a replica of a star with a quorum is started again, which then joins the training "
+        "under way. For a rank or a host. Default: it stays failed.",
+        examples=["15s"],
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _links_change_by_their_conditions(cls, written: JsonValue) -> JsonValue:
@@ -49,14 +57,14 @@ class FaultSpec(StrictModel):
                 "a link's failure is a part of its conditions over time: leave link out here, and give the link "
                 "events, like {at: 5s, for: 3s, down: true}"
             )
-        if isinstance(written, dict) and "for" in written:
-            raise ValueError("for: what fails here does not come back: leave for out")
         return written
 
     @model_validator(mode="after")
     def _one_thing_fails(self) -> "FaultSpec":
         if sum(value is not None for value in (self.host, self.rank, self.gateway)) != 1:
             raise ValueError("give one of host, rank and gateway, like {host: east-1, at: 20s}")
+        if self.gateway is not None and self.back_after is not None:
+            raise ValueError("for: a gateway that fails does not come back: leave for out")
         return self
 
     @property

@@ -11,6 +11,7 @@ from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.faults.fault_spec import FaultSpec, Recovery
 from runner.experiment.sweep_points import SweepPointSpec
 from runner.resolve.faults.planned_fault import PlannedFault
+from runner.resolve.faults.return_check import check_returns
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.variant_resolution import Choose, resolve_variant
 from runner.resolve.written_variant import WrittenVariant
@@ -36,6 +37,12 @@ class FaultPlan:
         """Whether anything fails."""
         return bool(self.faults)
 
+    def brings_back(self, variant: ResolvedVariant) -> bool:
+        """Return whether any rank of ``variant`` fails and comes back."""
+        places = enumerate(variant.placement.places)
+        returning = [fault for fault in self.faults if fault.back_ns is not None]
+        return any(fault.hits(rank, place.host.name) for rank, place in places for fault in returning)
+
     def variant_left(self, variant: ResolvedVariant, lost: frozenset[str]) -> ResolvedVariant | str:
         """Return how ``variant`` goes on without these hosts, or why it cannot."""
         return self.left[variant.name, lost] if lost else variant
@@ -58,7 +65,10 @@ def resolve_faults(
         _check_variant(f"variants.{position}", variant, restarts=spec.recovery == "restart")
     for position, entry in enumerate(spec.fail):
         _check_fault(f"fail.{position}", entry, topology, variants)
-    faults = tuple(sorted((PlannedFault.of(entry, topology) for entry in spec.fail), key=lambda fault: fault.at_ns))
+    planned = [PlannedFault.of(entry, topology) for entry in spec.fail]
+    for variant in variants:
+        check_returns(planned, variant)
+    faults = tuple(sorted(planned, key=lambda fault: fault.at_ns))
     plan = FaultPlan(faults, spec.recovery, spec.checkpoint_every)
     if spec.recovery == "none":
         return plan

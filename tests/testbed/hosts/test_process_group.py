@@ -118,3 +118,10 @@ def test_those_that_were_started_end_where_a_later_one_cannot_be(tmp_path: Path)
     with started(ProcessGroup(), tmp_path, FOREVER) as group, pytest.raises(FileNotFoundError):
         group.start(lambda _: Program(["/nowhere/at-all"]), tmp_path / "1")
     assert group.statuses() == [-9]
+
+
+def test_a_process_is_started_again_under_its_number(tmp_path: Path) -> None:
+    with started(ProcessGroup(), tmp_path, FOREVER) as group:
+        group.start_again(0, program("raise SystemExit(3)"), tmp_path / "again")
+        assert group.wait_for_all(30)
+        assert group.statuses() == [3]

@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from runner.emulation.faults.attempt import Attempt, covered_ns, iteration_windows_ns, kept
+from results.records.span_log import JoinedTraining, Span, SpanLogContents, SpanLogHeader
+from runner.emulation.faults.attempt import Attempt, covered_ns, each_iteration_once, iteration_windows_ns, kept
 from runner.emulation.faults.injection import InjectedFault
 from runner.emulation.ranks.rank_processes import RankEnd
 from runner.resolve.faults.planned_fault import PlannedFault
@@ -30,6 +30,13 @@ def test_done_is_what_the_slowest_rank_has_finished() -> None:
     early = Span("receive", 3, 0, 210, 220)
     found = Attempt(VARIANT, 0, 0, (log(0, range(3)), log(1, range(2), early), log(2, range(4))))
     assert found.done == 2
+
+
+def test_iterations_that_a_rank_did_again_after_it_came_back_count_once() -> None:
+    back = replace(log(1, range(3, 6)), joined=JoinedTraining(3, 300))
+    before, first, again = each_iteration_once([log(0, range(6)), log(1, range(5)), back])
+    assert [len(before.spans), len(first.spans), len(again.spans)] == [6, 3, 3]
+    assert (first.complete, again.joined) == (False, JoinedTraining(3, 300))
 
 
 def test_a_rank_that_logged_nothing_has_done_nothing() -> None:

@@ -21,7 +21,7 @@ TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "host
             "a link's failure is a part of its conditions over time: leave link out here, and give the link events, "
             "like {at: 5s, for: 3s, down: true}",
         ),
-        ({"host": "east-0", "at": "5s", "for": "3s"}, "for: what fails here does not come back: leave for out"),
+        ({"gateway": "west", "at": "5s", "for": "3s"}, "for: a gateway that fails does not come back: leave for out"),
         ({"host": "east-0"}, "at: this field is required"),
         ({"rank": -1, "at": "1s"}, "rank: -1 is not a whole number from 0 to 1048575"),
         ({"gateway": "west", "at": 5}, "at: 5 has no unit"),
@@ -47,4 +47,11 @@ def test_the_document_of_an_experiment_with_failures_is_read_as_the_same() -> No
     }
     spec = parse_model(ExperimentSpec, written, "exp.yaml")
     assert spec.document()["fail"][0] == {"host": "east-0", "at": "20s"}
+    assert parse_model(ExperimentSpec, spec.document(), "again") == spec
+
+
+def test_a_fault_that_ends_is_written_as_it_was_read() -> None:
+    fail = [{"rank": 1, "at": "20s", "for": "15s"}]
+    spec = parse_model(ExperimentSpec, {"topology": TOPOLOGY, "fail": fail}, "exp.yaml")
+    assert spec.document()["fail"] == fail
     assert parse_model(ExperimentSpec, spec.document(), "again") == spec

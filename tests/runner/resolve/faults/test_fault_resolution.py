@@ -55,6 +55,45 @@ def test_a_variant_that_does_not_fit_on_the_hosts_left_has_a_reason() -> None:
     assert reason.startswith("training.stages: ")
 
 
+STAR: dict[str, Any] = {
+    "model": {"layers": 2, "hidden": 64, "context": 64, "heads": 2, "vocabulary": 256},
+    "training": {"pipelines": 3, "stages": 1, "iterations": 8, "warmup": 2},
+    "variants": [
+        {"name": "star", "schedule": "diloco", "options": {"sync_every": 2, "topology": "star", "quorum": 2}},
+    ],
+}
+
+
+def test_a_replica_of_a_star_comes_back() -> None:
+    found = point(**STAR, fail=[{"rank": 2, "at": "1s", "for": "2s"}, {"rank": 2, "at": "4s", "for": "1s"}])
+    assert [fault.back_ns for fault in found.faults.faults] == [3 * 10**9, 5 * 10**9]
+    assert found.faults.brings_back(found.variants[0])
+    assert not point(**STAR, fail=[{"rank": 2, "at": "1s"}]).faults.brings_back(found.variants[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        (
+            {"fail": [{"rank": 1, "at": "1s", "for": "2s"}]},
+            "fail.0.for: only a replica of a star with a quorum comes back, and 'gpipe' has none: leave for out, or",
+        ),
+        (
+            {**STAR, "fail": [{"rank": 0, "at": "1s", "for": "2s"}]},
+            "fail.0.for: the others do not go on without rank 0, which gathers in 'star': leave for out, or let",
+        ),
+        (
+            {**STAR, "fail": [{"rank": 1, "at": "1s", "for": "2s"}, {"rank": 1, "at": "3s"}]},
+            "fail.1: rank 1 and rank 1 fail together in 'star', before one of them is back: give other times",
+        ),
+    ],
+)
+def test_what_cannot_come_back_is_refused(changes: dict[str, Any], refusal: str) -> None:
+    with pytest.raises(InputError) as refused:
+        point(**changes)
+    assert refusal in str(refused.value)
+
+
 def test_where_all_hosts_fail_none_is_left() -> None:
     faults = [{"gateway": "west", "at": "1s"}, {"gateway": "east", "at": "2s"}]
     found = point(fail=faults, recovery="restart")

@@ -13,7 +13,7 @@ extras=""
 requirements=""
 case "$purpose" in
   demo) ;;
-  test) extras="[dev,rack,torch]"; packages="$packages chromium build-essential python3-dev" ;;
+  test) extras="[dev,rack,torch]"; packages="$packages chromium build-essential python3-dev wireguard-go wireguard-tools" ;;
   compiled) extras="[compiled]"; packages="$packages build-essential python3-dev" ;;
   virtual)
     packages="$packages build-essential flex bison bc libelf-dev xz-utils"

@@ -46,6 +46,15 @@ def machine_link_mac(rack: int, device: int) -> str:
     return ":".join(f"{octet:02x}" for octet in (0x02, *rack.to_bytes(3), *device.to_bytes(2)))
 
 
+def tunnel_address(machine: int) -> str:
+    """Return the address of machine number ``machine`` of a rack in an encrypted tunnel, from 169.254.0.0/16.
+
+    These are never forwarded (RFC 3927), so that no network beyond the gateways' namespaces can have them as a route.
+    """
+    high, low = divmod(machine + 1, 256)
+    return f"169.254.{high}.{low}"
+
+
 def loopback_address(subnet_number: int, datacenter: int, host: int, *, reached: bool) -> str:
     """Return a host's address on the machine's loopback: its programs' own, or the one at which others reach it."""
     return f"127.{2 * subnet_number + reached}.{datacenter}.{host + FIRST_HOST_OCTET}"

@@ -21,6 +21,7 @@ from testbed.rack.lease.lease import Lease, check_unleased
 from testbed.rack.machine_facts import MachineFacts, read_machine_facts
 from testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
 from testbed.rack.sent_files import NotSentError, digest_of
+from testbed.rack.tunnel.keys import make_key_pair
 
 _LOOKS = 10
 """How often within ``lease_s`` a machine looks whether its driver still calls."""
@@ -43,6 +44,7 @@ class Machine:
         self._root = root
         self._lease: Lease | None = None
         self._archives: dict[str, bytes] = {}
+        self._private_keys: dict[str, str] = {}
         self._ended = "it has leased nothing here"
         self._changing, self._counting = threading.Lock(), threading.Lock()
         self._calls = 0
@@ -51,6 +53,15 @@ class Machine:
     def facts(self) -> MachineFacts:
         """Return the facts of this machine."""
         return read_machine_facts(self._address)
+
+    def public_key(self) -> str:
+        """Draw the keys of this machine's end of an encrypted overlay, and return the one that others may know.
+
+        The other one is kept for the order that names this one. Raise MissingError if a program for it is lacking.
+        """
+        keys = make_key_pair()
+        self._private_keys[keys.public] = keys.private
+        return keys.public
 
     def used_slots(self) -> set[int]:
         """Return the address slots that testbeds of this machine have."""
@@ -76,7 +87,9 @@ class Machine:
             check_unleased(self._root)
             if order.sent is not None and order.sent not in self._archives:
                 raise NotSentError(f"the files {order.sent[:12]} of the run's programs were not sent here")
-            self._lease = lease = Lease(order, self._root, None if order.sent is None else self._archives[order.sent])
+            sent = None if order.sent is None else self._archives[order.sent]
+            private_key = self._private_keys.pop(order.plan.underlay.public_key, "")
+            self._lease = lease = Lease(order, self._root, sent, private_key)
             try:
                 facts = lease.bring_up()
             except BaseException:

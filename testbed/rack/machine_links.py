@@ -47,9 +47,11 @@ class LinkState:
 def make_link(own: Any, gateway: Any, namespace: str, plan: MachinePlan, link: MachineLink) -> None:
     """Create one device and all its entries. ``own`` and ``gateway`` are netlink sockets in both namespaces.
 
+    In ``own`` is what the devices ride on: the card, or the tunnel if there is one.
+
     Raise MissingError if the kernel lacks this kind of device, SubstrateError if it refuses this one.
     """
-    kind = plan.underlay.kind
+    kind = plan.underlay.device_kind
     card = card_index(own, plan)
     deadline_s = time.monotonic() + _REMOVAL_S
     while not _added(own, namespace, plan, link, card):
@@ -63,7 +65,7 @@ def make_link(own: Any, gateway: Any, namespace: str, plan: MachinePlan, link: M
     gateway.link("set", index=index, state="up")
     for far in link.far:
         if kind == VXLAN:
-            gateway.fdb("append", ifindex=index, lladdr=far.mac, dst=far.address)
+            gateway.fdb("append", ifindex=index, lladdr=far.mac, dst=far.carrying_address)
         for address in far.host_addresses:
             gateway.neigh("add", dst=address, lladdr=far.mac, ifindex=index, state=NEIGHBOUR_PERMANENT)
             gateway.route("add", dst=f"{address}/32", oif=index, prefsrc=plan.gateway.address)
@@ -76,61 +78,61 @@ def _added(own: Any, namespace: str, plan: MachinePlan, link: MachineLink, card:
             own.link(
                 "add",
                 ifname=link.interface,
-                kind=plan.underlay.kind,
+                kind=plan.underlay.device_kind,
                 address=link.mac,
                 mtu=plan.mtu_bytes,
                 net_ns_fd=gateway_namespace.fileno(),
                 **_device_options(plan, link, card),
             )
         except NetlinkError as fault:
-            if fault.code == errno.EEXIST and plan.underlay.kind == VXLAN:
+            if fault.code == errno.EEXIST and plan.underlay.device_kind == VXLAN:
                 return False
             raise _refusal(fault, plan) from fault
     return True
 
 
 def card_index(own: Any, plan: MachinePlan) -> int:
-    """Return the index of the machine's card. Raise SubstrateError if the machine has no interface of that name."""
+    """Return the index of the machine's card or tunnel. Raise SubstrateError if it has no interface of that name."""
     try:
-        return link_index(own, plan.underlay.interface)
+        return link_index(own, plan.carrying_interface)
     except LookupError:
-        raise SubstrateError(f"machine {plan.machine}: it has no interface {plan.underlay.interface!r}") from None
+        raise SubstrateError(f"machine {plan.machine}: it has no interface {plan.carrying_interface!r}") from None
 
 
 def _device_options(plan: MachinePlan, link: MachineLink, card: int) -> dict[str, Any]:
-    if plan.underlay.kind != VXLAN:
+    if plan.underlay.device_kind != VXLAN:
         return {"link": card, "macvlan_mode": "bridge"}
     return {
         "vxlan_id": link.vni,
         "vxlan_link": card,
-        "vxlan_local": plan.underlay.address,
+        "vxlan_local": plan.carrying_address,
         "vxlan_port": VXLAN_PORT,
         "vxlan_learning": 0,
     }
 
 
 def _refusal(fault: NetlinkError, plan: MachinePlan) -> Exception:
-    kind, where = plan.underlay.kind, f"machine {plan.machine}"
+    kind, where = plan.underlay.device_kind, f"machine {plan.machine}"
     if fault.code == errno.EOPNOTSUPP:
         return MissingError(
             f"{where}: the kernel {os.uname().release} has no {kind} devices: modprobe {kind}, or take another underlay"
         )
     reason = os.strerror(fault.code) if fault.code else str(fault)
-    return SubstrateError(f"{where}: no {kind} device on {plan.underlay.interface}: {reason}")
+    return SubstrateError(f"{where}: no {kind} device on {plan.carrying_interface}: {reason}")
 
 
 def planned_state(plan: MachinePlan, link: MachineLink, card: int) -> LinkState:
     """Return the state that the kernel must have after ``make_link``."""
-    vxlan = plan.underlay.kind == VXLAN
+    vxlan = plan.underlay.device_kind == VXLAN
     hosts = [(address, far.mac) for far in link.far for address in far.host_addresses]
     return LinkState(
-        kind=plan.underlay.kind,
+        kind=plan.underlay.device_kind,
         mac=link.mac,
         mtu_bytes=plan.mtu_bytes,
         card_index=card,
-        vxlan=(link.vni, plan.underlay.address, VXLAN_PORT, False) if vxlan else None,
+        vxlan=(link.vni, plan.carrying_address, VXLAN_PORT, False) if vxlan else None,
         neighbours=frozenset(hosts),
-        cards=frozenset((far.mac, far.address) for far in link.far) if vxlan else frozenset(),
+        cards=frozenset((far.mac, far.carrying_address) for far in link.far) if vxlan else frozenset(),
         routes=frozenset(address for address, _ in hosts),
     )
 

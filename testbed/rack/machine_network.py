@@ -11,6 +11,7 @@ from testbed.kernel.namespace import open_netlink
 from testbed.network.host_interface import HOST_INTERFACE
 from testbed.rack.machine_plan import MachinePlan
 from testbed.rack.machine_programming import MachineProgrammer
+from testbed.rack.tunnel.wireguard_tunnel import WireGuardTunnel
 from testbed.substrate.substrate import SubstrateFacts
 from testbed.substrate.unshaped import UNSHAPED
 
@@ -20,13 +21,18 @@ class MachineNetwork:
 
     The gateway's namespace holds everything that is created for the network, so that all of it ends with the node. With
     ``shaped`` false there are no qdiscs, for machines without netem: latencies, rates and impairments do not apply.
+    ``private_key`` is this machine's of a plan with a tunnel.
     """
 
-    def __init__(self, plan: MachinePlan, network: HostNetwork, marker: str, *, shaped: bool = True) -> None:
+    def __init__(
+        self, plan: MachinePlan, network: HostNetwork, marker: str, *, shaped: bool = True, private_key: str = ""
+    ) -> None:
         self._plan = plan
         self._network = network
         self._marker = marker
         self._shaped = shaped
+        self._private_key = private_key
+        self._tunnel: WireGuardTunnel | None = None
         self._programmer: MachineProgrammer | None = None
 
     def start(self, host_namespaces: Mapping[str, str]) -> SubstrateFacts:
@@ -36,6 +42,8 @@ class MachineNetwork:
         """
         node = self._network.add(f"{self._plan.gateway.datacenter}-gateway", self._marker)
         self._make_host_links(node.namespace, host_namespaces)
+        if self._plan.tunnel_address:
+            self._tunnel = WireGuardTunnel(self._plan, node.namespace, self._marker, self._private_key)
         self._programmer = MachineProgrammer(self._plan, node.namespace)
         if self._shaped:
             self._programmer.program()
@@ -75,10 +83,13 @@ class MachineNetwork:
         return None
 
     def stop(self) -> None:
-        """Close the netlink sockets; the gateway and its devices end with its node."""
+        """Close the netlink sockets and end the tunnel; the gateway and its devices end with its node."""
         if self._programmer is not None:
             self._programmer.close()
             self._programmer = None
+        if self._tunnel is not None:
+            self._tunnel.close()
+            self._tunnel = None
 
     @property
     def _running(self) -> MachineProgrammer:

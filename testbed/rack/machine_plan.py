@@ -6,6 +6,7 @@ machines packets travel over their cards, in an encapsulation:
 
 - ``vxlan``: Ethernet frames in UDP datagrams. Any cards that reach each other by IPv4 will do.
 - ``macvlan``: plain Ethernet frames, for cards on one switch that lets a card have several MAC addresses.
+- ``wireguard``: as ``vxlan``, inside an encrypted tunnel between the machines' gateways.
 
 A gateway has one device for the machines of each other datacenter, with the qdiscs of a WAN port, and one for the other
 machines of its own, without qdiscs: the port to the receiving host delays and serialises.
@@ -27,17 +28,24 @@ from types import MappingProxyType
 from typing import Any
 
 from ground.strict_model import InputError
-from testbed.network.addressing import host_address, machine_link_mac
+from testbed.network.addressing import host_address, machine_link_mac, tunnel_address
 from testbed.network.gateway_layout import plan_gateways
 from testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort, WanPort, read_gateway
 from testbed.network.shared_rate import ETHERNET_HEADER_BYTES, Timers, bytes_per_s, can_bind, shared_rate
 from testbed.network.topology import Datacenter, Topology
 
-VXLAN, MACVLAN = "vxlan", "macvlan"
-HEADER_BYTES = {VXLAN: 50, MACVLAN: 0}
-"""What each kind of underlay adds to an emulated packet on the card's line: its IP packet is larger by this."""
+VXLAN, MACVLAN, WIREGUARD = "vxlan", "macvlan", "wireguard"
+WIREGUARD_HEADER_BYTES = 60
+"""IPv4 20, UDP 8, WireGuard's own header 16 and its authentication tag 16 (the protocol's paper, section 5.4.6)."""
 
-_WIREGUARD = "is not in this version, because no kernel that it is tested on has WireGuard"
+HEADER_BYTES = {VXLAN: 50, MACVLAN: 0, WIREGUARD: 50 + WIREGUARD_HEADER_BYTES}
+"""What each kind of underlay adds to an emulated packet on the card's line: its IP packet is larger by this.
+
+WireGuard also fills packets that are smaller than the MTU up to a multiple of 16 bytes.
+"""
+
+TUNNEL_INTERFACE = "wanbed-wg"
+"""The name of an encrypted tunnel's device, beside the card for a moment and then in the gateway's namespace."""
 
 OWN_DATACENTER_INTERFACE = "lan"
 """The name, in the gateway's namespace, of the device for the other machines of the same datacenter."""
@@ -48,22 +56,41 @@ _MOST_DEVICES = 2**16
 
 @dataclass(frozen=True)
 class Underlay:
-    """The card of one machine: its IPv4 address, its interface and its MTU, and the ``kind`` of what rides on it."""
+    """The card of one machine: its IPv4 address, its interface and its MTU, and the ``kind`` of what rides on it.
+
+    ``public_key`` is that of the machine's end of a tunnel, empty without one.
+    """
 
     address: str
     interface: str
     mtu: int
     kind: str = VXLAN
+    public_key: str = ""
+
+    @property
+    def device_kind(self) -> str:
+        """The kernel's kind of the devices to other machines."""
+        return MACVLAN if self.kind == MACVLAN else VXLAN
 
 
 @dataclass(frozen=True)
 class FarMachine:
-    """Another machine, as a device reaches it: its card's address, the MAC address of its device, and its hosts'."""
+    """Another machine, as a device reaches it: its card's address, the MAC address of its device, and its hosts'.
+
+    ``tunnel_address`` and ``public_key`` are those of its end of a tunnel, empty without one.
+    """
 
     machine: str
     address: str
     mac: str
     host_addresses: tuple[str, ...]
+    tunnel_address: str = ""
+    public_key: str = ""
+
+    @property
+    def carrying_address(self) -> str:
+        """Where VXLAN sends to: the machine's end of the tunnel, without one its card."""
+        return self.tunnel_address or self.address
 
 
 @dataclass(frozen=True)
@@ -94,6 +121,7 @@ class MachinePlan:
     ``gateway`` has the ports to all hosts of the datacenter, so that classes are numbered as in the whole datacenter,
     and this machine's parts of the trunks; it has no WAN ports if the datacenter has another gateway machine.
     ``senders`` are the hosts whose packets leave by its WAN ports. ``mtu_bytes`` is that of every emulated interface.
+    ``tunnel_address`` is that of its end of a tunnel, empty without one.
     """
 
     machine: str
@@ -105,6 +133,17 @@ class MachinePlan:
     links: tuple[MachineLink, ...]
     trunk_splits: tuple[TrunkSplit, ...]
     exact_packets: bool
+    tunnel_address: str = ""
+
+    @property
+    def carrying_address(self) -> str:
+        """Where VXLAN sends from: the machine's end of the tunnel, without one its card."""
+        return self.tunnel_address or self.underlay.address
+
+    @property
+    def carrying_interface(self) -> str:
+        """What the devices to other machines ride on: the tunnel, without one the card."""
+        return TUNNEL_INTERFACE if self.tunnel_address else self.underlay.interface
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:
@@ -262,6 +301,7 @@ class _Rack:
             ),
             trunk_splits=tuple(splits),
             exact_packets=self._exact_packets,
+            tunnel_address=self._tunnel_address(machine),
         )
 
     def _trunk_split(self, datacenter: Datacenter, port: WanPort) -> TrunkSplit | None:
@@ -297,11 +337,17 @@ class _Rack:
                     self._underlays[other].address,
                     self._mac(other, datacenter),
                     tuple(self._reached(machine, datacenter, other, peer)),
+                    self._tunnel_address(other),
+                    self._underlays[other].public_key,
                 )
                 for other in self.machines[peer.name]
                 if other != machine
             ),
         )
+
+    def _tunnel_address(self, machine: str) -> str:
+        encrypted = self._underlays[machine].kind == WIREGUARD
+        return tunnel_address(self._number[machine]) if encrypted else ""
 
     def _mac(self, machine: str, peer: Datacenter) -> str:
         """Return the MAC address of a machine's device for the machines of ``peer``."""
@@ -322,8 +368,7 @@ class _Rack:
 
 def unknown_overlay(kind: str) -> str:
     """Return why there is no overlay of this kind, with the remedy."""
-    reason = _WIREGUARD if kind == "wireguard" else "is not known"
-    return f"{kind!r} {reason}: give {' or '.join(HEADER_BYTES)}"
+    return f"{kind!r} is not known: give {', '.join([*HEADER_BYTES][:-1])} or {[*HEADER_BYTES][-1]}"
 
 
 def _check_underlay(machine: str, underlay: Underlay) -> None:

@@ -27,6 +27,8 @@ _LOOPBACK_INDEX = 1
 class MachineProgrammer:
     """Program the gateway in ``namespace``, with devices that ride on the card in this process's namespace.
 
+    A plan with a tunnel finds that in ``namespace`` already, and the devices ride on it.
+
     ``program`` builds the network without impairments, so that its delay can be measured; ``settle`` completes it.
     The programmer keeps netlink sockets until ``close``.
     """
@@ -61,7 +63,7 @@ class MachineProgrammer:
         if not self.plan.host_ports:
             # A machine that only forwards has the gateway's address nowhere else.
             self._netlink.addr("add", index=_LOOPBACK_INDEX, address=self.plan.gateway.address, prefixlen=32)
-        own = open_netlink(OWN_NAMESPACE)
+        own = open_netlink(self._namespace if self.plan.tunnel_address else OWN_NAMESPACE)
         try:
             for link in self.plan.links:
                 make_link(own, self._netlink, self._namespace, self.plan, link)

@@ -30,6 +30,7 @@ from testbed.rack.driver.inventory import (
     ask_all,
     check_alike,
     check_lacks_nothing,
+    public_keys,
     read_facts,
     timers_of,
     underlays_of,
@@ -338,7 +339,7 @@ def rack_testbed(
     check_alike(found, log)
     if shaped:
         check_lacks_nothing(found)
-    slot, underlays = _free_slot(used), underlays_of(found, overlay)
+    slot, underlays = _free_slot(used), underlays_of(found, overlay, public_keys(used, overlay))
     hosts_file = AddressBook(topology, slot).hosts_file()
     ours = claim(source, root)
     with Supervisor(ours.record.identifier, root=root) as supervisor:

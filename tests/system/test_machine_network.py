@@ -1,8 +1,9 @@
 """Machines that are namespaces of this kernel carry a network together, without qdiscs, and leave their cards alone."""
 
 import json
+import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,9 @@ from testbed.network.gateway_plan import pair_class
 from testbed.network.topology import resolve_topology
 from testbed.network.topology_spec import TopologySpec
 from testbed.rack.machine_links import VXLAN_PORT
-from testbed.rack.machine_plan import MACVLAN, VXLAN, Underlay, first_vni, plan_machines
+from testbed.rack.machine_plan import MACVLAN, VXLAN, WIREGUARD, Underlay, first_vni, plan_machines
+from testbed.rack.tunnel.keys import make_key_pair
+from testbed.rack.tunnel.wireguard_tunnel import TUNNEL_PORT
 from tests.support.rack.emulated_part import EmulatedPart
 from tests.support.rack.guest_machine import CARD
 from tests.support.rack.guest_wire import GuestWire
@@ -41,6 +44,7 @@ TOPOLOGY = resolve_topology(
 MACHINE_OF = {"east-0": "space0", "east-1": "space1", "west-0": "space2", "west-1": "space2"}
 ADDRESSES = AddressBook(TOPOLOGY, SLOT)
 PATIENCE_S = 20.0
+ALL_PROTOCOLS = 3
 TRUNK_BPS, SECONDS = 100e6, 3
 
 _CHANGES_BY_ITSELF = {"TCA_STATS", "TCA_STATS2", "RTA_CACHEINFO", "IFA_CACHEINFO"}
@@ -54,9 +58,14 @@ def machines() -> Iterator[list[NamespaceMachine]]:
 
 
 def parts_on(machines: list[NamespaceMachine], kind: str) -> list[EmulatedPart]:
-    underlays = {each.name: Underlay(each.address, CARD, 1500, kind) for each in machines}
+    keys = {each.name: make_key_pair() for each in machines} if kind == WIREGUARD else {}
+    public = {name: pair.public for name, pair in keys.items()}
+    underlays = {each.name: Underlay(each.address, CARD, 1500, kind, public.get(each.name, "")) for each in machines}
     plans = plan_machines(TOPOLOGY, SLOT, first_vni(SLOT), MACHINE_OF, underlays)
-    return [EmulatedPart(each, plans[each.name], shaped=False) for each in machines]
+    private = {name: pair.private for name, pair in keys.items()}
+    return [
+        EmulatedPart(each, plans[each.name], shaped=False, private_key=private.get(each.name, "")) for each in machines
+    ]
 
 
 def kernel_state(machine: NamespaceMachine) -> dict[str, Any]:
@@ -87,10 +96,11 @@ def plain(message: Any) -> str:
 
 def receiving_sockets(machine: NamespaceMachine) -> int:
     with inside(machine.namespace), open("/proc/thread-self/net/udp", encoding="utf-8") as table:
-        return sum(f":{VXLAN_PORT:04X}" in line.split()[1] for line in list(table)[1:])
+        ports = {line.split()[1].partition(":")[2] for line in list(table)[1:]}
+    return len(ports & {f"{VXLAN_PORT:04X}", f"{TUNNEL_PORT:04X}"})
 
 
-@pytest.mark.parametrize("kind", [VXLAN, MACVLAN])
+@pytest.mark.parametrize("kind", [VXLAN, MACVLAN, WIREGUARD])
 def test_hosts_reach_each_other_wherever_they_are_and_the_cards_are_left_alone(
     machines: list[NamespaceMachine], kind: str
 ) -> None:
@@ -101,13 +111,13 @@ def test_hosts_reach_each_other_wherever_they_are_and_the_cards_are_left_alone(
         for part in parts:
             for source in part.plan.hosts:
                 for host in TOPOLOGY.hosts:
-                    echo = part.run(source, ["ping", "-c", "1", "-W", "5", "-s", "1400", ADDRESSES.address(host)])
+                    echo = part.run(source, ["ping", "-c", "1", "-W", "5", "-s", "1300", ADDRESSES.address(host)])
                     assert " 0% packet loss" in echo, (source, host.name, echo)
             offloads = part.ask(OFFLOADS)
             mtus = {name: facts["mtu_bytes"] for name, facts in offloads.items() if not name.endswith(CARD)}
-            assert set(mtus.values()) == {1450 if kind == VXLAN else 1500}
+            assert set(mtus.values()) == {{VXLAN: 1450, MACVLAN: 1500, WIREGUARD: 1390}[kind]}
         assert [kernel_state(each) for each in machines] == before
-        assert {receiving_sockets(each) for each in machines} == {int(kind == VXLAN)}
+        assert {receiving_sockets(each) for each in machines} == {int(kind != MACVLAN)}
     until_within(PATIENCE_S, lambda: {receiving_sockets(each) for each in machines} == {0})
     assert [kernel_state(each) for each in machines] == before
 
@@ -164,8 +174,36 @@ def goodput_bps(parts: Mapping[str, EmulatedPart], sources: Sequence[str]) -> di
         }
 
 
-def test_nothing_is_left_of_a_machine_whose_process_is_killed(machines: list[NamespaceMachine]) -> None:
-    with parts_on(machines, VXLAN)[0] as part:
+@pytest.mark.parametrize("kind", [VXLAN, WIREGUARD])
+def test_what_hosts_send_is_read_on_the_wire_unless_it_is_encrypted(
+    machines: list[NamespaceMachine], kind: str
+) -> None:
+    pattern = "77616e626564"
+    with ExitStack() as up:
+        parts = {part.machine.name: up.enter_context(part) for part in parts_on(machines, kind)}
+        for part in parts.values():
+            part.wait_up()
+        with inside(machines[2].namespace):
+            card = up.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PROTOCOLS)))
+            card.bind((CARD, 0))
+        echo = ["ping", "-c", "5", "-i", "0.2", "-p", pattern, ADDRESSES.address(TOPOLOGY.host("west-0"))]
+        assert " 0% packet loss" in parts["space0"].run("east-0", echo)
+        frames = list(received(card))
+    assert sum(len(frame) for frame in frames) > 5 * 2 * 64
+    assert any(bytes.fromhex(pattern) * 2 in frame for frame in frames) == (kind == VXLAN)
+
+
+def received(card: socket.socket) -> Iterator[bytes]:
+    """All frames that a card has sent or received and nobody has taken yet."""
+    card.setblocking(False)
+    with suppress(BlockingIOError):
+        while True:
+            yield card.recv(2048)
+
+
+@pytest.mark.parametrize("kind", [VXLAN, WIREGUARD])
+def test_nothing_is_left_of_a_machine_whose_process_is_killed(machines: list[NamespaceMachine], kind: str) -> None:
+    with parts_on(machines, kind)[0] as part:
         part.wait_up()
         assert receiving_sockets(machines[0]) > 0
         assert isinstance(part.running, LocalCommand)

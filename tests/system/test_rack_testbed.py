@@ -22,6 +22,7 @@ from testbed.claims.processes import marked_processes
 from testbed.claims.registry import claims
 from testbed.kernel.missing import MissingError
 from testbed.rack.machine_handle import MachineLostError
+from testbed.rack.machine_plan import VXLAN, WIREGUARD
 from testbed.rack.rack_testbed import rack_testbed
 from testbed.running_testbed import RunningTestbed
 from testbed.testbed import bring_up
@@ -52,13 +53,14 @@ def machines(tmp_path: Path) -> Iterator[list[RackMachine]]:
         yield running
 
 
-def over(machines: list[RackMachine], tmp_path: Path) -> BringUp:
+def over(machines: list[RackMachine], tmp_path: Path, overlay: str = VXLAN) -> BringUp:
     def up(point: SweepPoint, dilation: float) -> AbstractContextManager[RunningTestbed]:
         return rack_testbed(
             point.topology.dilated(dilation),
             [machine.handle for machine in machines],
             MACHINE_OF,
             source="two datacenters",
+            overlay=overlay,
             shaped=False,
             root=tmp_path / "driver",
         )
@@ -77,15 +79,17 @@ def leases(machine: RackMachine) -> list[str]:
     return [held.record.identifier for held in claims(machine.claims)]
 
 
+@pytest.mark.parametrize(("overlay", "mtu_bytes"), [(VXLAN, 1450), (WIREGUARD, 1390)])
 def test_an_experiment_over_two_machines_leaves_a_run_like_any_other(
-    machines: list[RackMachine], tmp_path: Path
+    machines: list[RackMachine], tmp_path: Path, overlay: str, mtu_bytes: int
 ) -> None:
-    stored = load(run(EXPERIMENT, over(machines, tmp_path), tmp_path / "runs"))
+    stored = load(run(EXPERIMENT, over(machines, tmp_path, overlay), tmp_path / "runs"))
     (row,) = stored.summary.to_dict("records")
     # Four microbatches and a bubble, each forwards and backwards; transfers and whoever shares the machine add to it.
     assert 0.075 < row["iteration_time_s"] < 1
     assert stored.manifest["substrate"]["name"] == "rack"
     assert stored.manifest["rack"]["machines"].keys() == {"space0", "space1"}
+    assert (stored.manifest["rack"]["overlay"], stored.manifest["rack"]["mtu_bytes"]) == (overlay, mtu_bytes)
     assert stored.manifest["rack_hosts"] == {"0": {"space0": ["east-0"], "space1": ["west-0"]}}
     assert stored.calibration.measured_short_ms.isna().all()
     (trial,) = stored.trials
@@ -145,12 +149,13 @@ def test_a_machine_carries_one_run_at_a_time(machines: list[RackMachine], tmp_pa
         pass
 
 
+@pytest.mark.parametrize("overlay", [VXLAN, WIREGUARD])
 def test_of_a_driver_that_was_killed_nothing_is_left_on_any_machine(
-    machines: list[RackMachine], tmp_path: Path
+    machines: list[RackMachine], tmp_path: Path, overlay: str
 ) -> None:
     places = json.dumps([machine.place for machine in machines])
     driver = subprocess.Popen(
-        module_command("tests.support.rack.driving", places, str(tmp_path / "driver")),
+        module_command("tests.support.rack.driving", places, str(tmp_path / "driver"), overlay),
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
@@ -159,6 +164,7 @@ def test_of_a_driver_that_was_killed_nothing_is_left_on_any_machine(
     held = [identifier for machine in machines for identifier in leases(machine)]
     assert len(held) == 2
     assert all(marked_processes(identifier) for identifier in held)
+    assert [tunnels(identifier) for identifier in held] == [int(overlay == WIREGUARD)] * 2
     driver.kill()
     driver.wait()
     driver.stdout.close()
@@ -167,8 +173,15 @@ def test_of_a_driver_that_was_killed_nothing_is_left_on_any_machine(
     until_within(10, lambda: not claims(tmp_path / "driver"))
     # The machines are there for the next run.
     handles = [machine.handle for machine in machines]
-    with rack_testbed(two_hosts(), handles, MACHINE_OF, shaped=False, root=tmp_path / "driver") as testbed:
+    again = rack_testbed(two_hosts(), handles, MACHINE_OF, overlay=overlay, shaped=False, root=tmp_path / "driver")
+    with again as testbed:
         assert testbed.stacks.echoes("east-0", "west-0", 3).lost == 0
+
+
+def tunnels(identifier: str) -> int:
+    """How many of a lease's processes are wireguard-go."""
+    names = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in marked_processes(identifier)]
+    return names.count("wireguard-go")
 
 
 def test_a_machine_that_is_killed_leaves_nothing_and_ends_the_trial_with_its_name(

@@ -14,6 +14,7 @@ _ABILITIES = {
     "netem": "netem",
     "vxlan": "vxlan",
     "macvlan": "macvlan",
+    "wireguard": "wireguard",
     "iperf3": "iperf3",
     "ping": "ping",
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from ground.wanbed_error import WanbedError
@@ -9,7 +10,7 @@ from testbed.kernel.missing import MissingError
 from testbed.network.shared_rate import Timers
 from testbed.rack.machine_facts import MachineFacts, sources_hash
 from testbed.rack.machine_handle import MachineHandle
-from testbed.rack.machine_plan import Underlay
+from testbed.rack.machine_plan import WIREGUARD, Underlay
 
 Log = Callable[[str], None]
 
@@ -67,14 +68,28 @@ def check_lacks_nothing(found: Mapping[str, MachineFacts]) -> None:
             raise MissingError(f"machine {name}: {facts.missing[0]}")
 
 
-def underlays_of(found: Mapping[str, MachineFacts], overlay: str) -> dict[str, Underlay]:
-    """Return each machine's card. Raise MissingError for a machine of which none is known."""
+def underlays_of(
+    found: Mapping[str, MachineFacts], overlay: str, keys: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Underlay]:
+    """Return each machine's card, with its public key of ``keys``. Raise MissingError if a machine's is not known."""
     underlays = {}
     for name, facts in found.items():
         if facts.card is None:
             raise MissingError(f"machine {name}: no card has its address: give the address of one that others reach")
-        underlays[name] = Underlay(facts.card.address, facts.card.interface, facts.card.mtu, overlay)
+        underlays[name] = Underlay(
+            facts.card.address, facts.card.interface, facts.card.mtu, overlay, keys.get(name, "")
+        )
     return underlays
+
+
+def public_keys(machines: Sequence[MachineHandle], overlay: str) -> dict[str, str]:
+    """Let every machine draw keys for an encrypted overlay, and return the public ones; of another overlay none.
+
+    Raise MissingError, naming the machine, if one lacks the programs.
+    """
+    if overlay != WIREGUARD:
+        return {}
+    return dict(zip((machine.name for machine in machines), ask_all(machines, "public_key"), strict=True))
 
 
 def timers_of(found: Mapping[str, MachineFacts]) -> Timers:

@@ -47,11 +47,13 @@ T = TypeVar("T")
 class Lease:
     """One machine's part of a run, from ``bring_up`` to ``take_down``; a supervisor ends it if this process dies.
 
-    ``sent`` is the archive of the files that the order names, None without them.
+    ``sent`` is the archive of the files that the order names, None without them. ``private_key`` is this machine's of
+    an encrypted overlay.
     """
 
-    def __init__(self, order: MachineOrder, root: Path, sent: bytes | None = None) -> None:
+    def __init__(self, order: MachineOrder, root: Path, sent: bytes | None = None, private_key: str = "") -> None:
         self.order = order
+        self._private_key = private_key
         self._sent = sent
         self._claim: Claim = claim(f"machine {order.plan.machine} for {order.run}", root, slot=order.slot)
         self._root = root
@@ -80,7 +82,9 @@ class Lease:
         (folder / _RECORD).write_text(json.dumps({"run": order.run}))
         self._supervisor = Supervisor(self._identifier, root=self._root, orphaned=True)
         self._network = host_network()
-        self._substrate = MachineNetwork(order.plan, self._network, self._identifier, shaped=order.shaped)
+        self._substrate = MachineNetwork(
+            order.plan, self._network, self._identifier, shaped=order.shaped, private_key=self._private_key
+        )
         outputs = folder / "outputs"
         outputs.mkdir()
         self.processes = LeaseProcesses(outputs)

@@ -5,7 +5,7 @@ from typing import Any
 
 from testbed.hosts.host_programs import HOST_PROGRAMS, missing_programs
 from testbed.rack.machine_facts import read_machine_facts
-from testbed.rack.machine_plan import VXLAN
+from testbed.rack.machine_plan import HEADER_BYTES, VXLAN
 from testbed.rack.survey.overlays import lacking_overlays
 from testbed.rights.hosts_allowed import hosts_allowed
 from testbed.substrate.probe import probe_kernel
@@ -25,7 +25,7 @@ def survey_machine(address: str | None) -> dict[str, Any]:
         "root": os.geteuid() == 0,
         "hosts": hosts_allowed().directly is None,
         "netem": probe_kernel().available,
-        **{kind: kind not in lacking for kind in ("vxlan", "macvlan")},
+        **{kind: kind not in lacking for kind in HEADER_BYTES},
         **{program: program not in lacking_programs for program in HOST_PROGRAMS},
     }
     return {**facts.document(), "can": can, "missing": missing, "lacking_overlays": lacking}

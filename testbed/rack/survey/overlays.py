@@ -7,7 +7,8 @@ from typing import Any
 from pyroute2.netlink.exceptions import NetlinkError
 
 from testbed.kernel.namespace import anonymous_namespace, open_netlink
-from testbed.rack.machine_plan import MACVLAN, VXLAN
+from testbed.rack.machine_plan import MACVLAN, VXLAN, WIREGUARD
+from testbed.rack.tunnel.keys import missing_tunnel_programs
 
 
 def lacking_overlays() -> dict[str, str]:
@@ -16,7 +17,7 @@ def lacking_overlays() -> dict[str, str]:
         namespace = anonymous_namespace()
     except OSError as fault:
         reason = f"no network namespaces: {fault.strerror or fault}: run `ray start` as root"
-        return dict.fromkeys((VXLAN, MACVLAN), reason)
+        return dict.fromkeys((VXLAN, MACVLAN, WIREGUARD), reason)
     try:
         netlink = open_netlink(f"/proc/self/fd/{namespace}")
         try:
@@ -27,6 +28,8 @@ def lacking_overlays() -> dict[str, str]:
                 MACVLAN: {"link": card, "macvlan_mode": "bridge"},
             }
             refusals = {kind: _refusal(netlink, kind, options) for kind, options in wanted.items()}
+            # An encrypted overlay is a VXLAN inside a tunnel.
+            refusals[WIREGUARD] = refusals[VXLAN] or missing_tunnel_programs()
             return {kind: refusal for kind, refusal in refusals.items() if refusal is not None}
         finally:
             netlink.close()

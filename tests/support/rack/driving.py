@@ -1,6 +1,6 @@
 """A driver of two hosts on two machines, which waits when they are up.
 
-Its arguments are the arguments of the machines' handles, as JSON, and the folder of its own claim.
+Its arguments are those of the machines' handles, as JSON, the folder of its own claim, and what joins the machines.
 """
 
 import json
@@ -22,10 +22,11 @@ def two_hosts(latency: str = "100us") -> Topology:
     return resolve_topology(parse_model(TopologySpec, document, "test"))
 
 
-def main(places: str, folder: str) -> None:
+def main(places: str, folder: str, overlay: str) -> None:
     handles = [ProcessHandle(*place) for place in json.loads(places)]
     root = Path(folder)
-    with rack_testbed(two_hosts(), handles, MACHINE_OF, source="a driver", shaped=False, root=root) as testbed:
+    rack = rack_testbed(two_hosts(), handles, MACHINE_OF, source="a driver", overlay=overlay, shaped=False, root=root)
+    with rack as testbed:
         running = [testbed.spawn(host, ["sleep", "1000"]) for host in MACHINE_OF]
         print("up", flush=True)
         running[0].wait()

@@ -16,11 +16,14 @@ _UP_S, _ANSWER_S = 90.0, 30.0
 class EmulatedPart:
     """The hosts and the gateway of one machine, for the duration of a ``with`` block."""
 
-    def __init__(self, machine: PlayedMachine, plan: MachinePlan, *, shaped: bool = True) -> None:
+    def __init__(
+        self, machine: PlayedMachine, plan: MachinePlan, *, shaped: bool = True, private_key: str = ""
+    ) -> None:
         self.machine = machine
         self.plan = plan
         self._argv = [sys.executable, "-m", "tests.support.rack.one_machine", plan.to_json()]
         self._argv += [] if shaped else ["unshaped"]
+        self._argv += [f"key={private_key}"] if private_key else []
         self._answers = 0
 
     def __enter__(self) -> Self:

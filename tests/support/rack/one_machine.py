@@ -1,7 +1,8 @@
 """Be one machine of a rack: bring its part of the network up, and do what lines on the standard input ask for.
 
-Arguments: the plan as JSON, and optionally ``unshaped``. Every answer is a line of JSON. The first is given once all is
-up, with a PID in the namespaces of every host and of the gateway. It ends with its input.
+Arguments: the plan as JSON, and optionally ``unshaped`` and ``key=`` with the private key of a tunnel. Every answer is
+a line of JSON. The first is given once all is up, with a PID in the namespaces of every host and of the gateway. It
+ends with its input.
 """
 
 import json
@@ -22,7 +23,8 @@ SETTLE, COUNTERS, QDISCS, OFFLOADS = "settle", "counters", "qdiscs", "offloads"
 def main() -> None:
     plan, shaped = MachinePlan.from_json(sys.argv[1]), "unshaped" not in sys.argv
     nodes = EmulatedNetwork()
-    network = MachineNetwork(plan, nodes, MARKER, shaped=shaped)
+    (private_key,) = [each.removeprefix("key=") for each in sys.argv if each.startswith("key=")] or [""]
+    network = MachineNetwork(plan, nodes, MARKER, shaped=shaped, private_key=private_key)
     try:
         hosts = {port.host: nodes.add(port.host, MARKER) for port in plan.host_ports}
         try:

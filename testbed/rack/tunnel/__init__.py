@@ -1,0 +1,1 @@
+"""Encrypt what machines of a rack send to each other."""

@@ -1,0 +1,27 @@
+"""Machines draw keys of WireGuard's form, or say what they lack for it."""
+
+import base64
+import shutil
+
+import pytest
+
+from testbed.kernel.missing import MissingError
+from testbed.rack.tunnel.keys import make_key_pair, missing_tunnel_programs
+
+
+def test_keys_are_two_of_32_bytes_and_drawn_anew() -> None:
+    one, other = make_key_pair(), make_key_pair()
+    assert {len(base64.b64decode(key)) for pair in (one, other) for key in (pair.private, pair.public)} == {32}
+    assert len({one.private, one.public, other.private, other.public}) == 4
+
+
+def test_a_key_pair_is_not_printed() -> None:
+    pair = make_key_pair()
+    assert pair.private not in repr(pair)
+
+
+def test_a_machine_without_the_programs_says_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda program, **_: None if program == "wireguard-go" else program)
+    assert missing_tunnel_programs() == "no wireguard-go for wireguard: apt install wireguard-go"
+    with pytest.raises(MissingError, match=r"^no wireguard-go for wireguard: apt install wireguard-go$"):
+        make_key_pair()

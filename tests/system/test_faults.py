@@ -79,6 +79,22 @@ def test_training_begins_again_on_the_hosts_that_are_left(tmp_path: Path) -> Non
     ]
 
 
+def test_a_failure_after_the_last_iteration_was_computed_leaves_nothing_to_train(tmp_path: Path) -> None:
+    """Its gradients are on the way: the ranks that wait for them fail, when every one has all iterations."""
+    kernel_or_skip()
+    file = tmp_path / "experiment.yaml"
+    document = IN_VIRTUAL_TIME[: IN_VIRTUAL_TIME.index("sweep:")]
+    file.write_text(f"{document}fail: [{{host: east-1, at: 4055ms}}]\n")
+    ended = subprocess.run(
+        [*WANBED, "run", str(file), "--json", "--runs", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    (row,) = json.loads(ended.stdout)["summary"]
+    assert (row["outcome"], row["iterations_lost"], row["time_to_recover_s"]) == ("recovered", 0, None)
+    (path,) = tmp_path.glob(f"*/trials/*/*/*/{TRIAL_FACTS}")
+    assert read_json(path)["faults"]["iterations_completed"] == 8
+
+
 def losses(testbed: Testbed, **changes: Any) -> tuple[list[float], dict[str, Any] | None]:
     """The losses of three stages that torch trains, and what failed meanwhile."""
     document = {

@@ -16,14 +16,17 @@ def fault_facts(
     injected: Sequence[InjectedFault],
     setting: SharedConfig,
     ended_by: str | None,
+    *,
+    finished: bool = False,
 ) -> dict[str, Any]:
     """Return the entry ``faults`` of a trial's record: times in undilated ns since the trial's start.
 
     ``planned`` is what was to fail, and the number of iterations.
-    ``ended_by`` is why there was no other attempt although training was to begin again, None otherwise.
+    ``ended_by`` is why there was no other attempt although training was to begin again, None otherwise. ``finished``
+    says that there was none because the last attempt's checkpoints have every iteration.
     """
     (plan, iterations), last = planned, attempts[-1]
-    failed = bool(last.ends)
+    failed = bool(last.ends) and not finished
 
     def on_line(time_ns: int | None) -> int | None:
         return None if time_ns is None else round((time_ns - setting.epoch_ns) / setting.dilation)
@@ -44,7 +47,7 @@ def fault_facts(
         for position, (attempt, end) in enumerate(zip(attempts, ends, strict=True))
         if attempt.ends
     ]
-    losses = [] if failed else _losses(last, setting)
+    losses = [] if last.ends else _losses(last, setting)
     began_ns = next((attempt.began_ns for attempt in attempts if attempt.began_ns is not None), None)
     last_window_ns = max((end for _, end in windows.values()), default=None)
     ended_ns = last.all_knew_ns if failed else None

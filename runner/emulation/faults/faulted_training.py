@@ -64,6 +64,7 @@ def train_through_faults(
     attempts: list[Attempt] = []
     counted: list[SpanLogContents] = []
     ended_by: str | None = None
+    finished = False
     restart, running = _Restart(), variant.in_repeat(trial.repeat)
     with injecting(testbed, plan.faults, setting.dilation) as faults:
         while True:
@@ -78,9 +79,13 @@ def train_through_faults(
             if isinstance(left, str):
                 ended_by = left
             end = attempt.done if attempt.ends else iterations
-            goes_on = bool(attempt.hits and attempt.ends) and plan.recovery != "none" and ended_by is None
-            if goes_on:
+            restarts = bool(attempt.hits and attempt.ends) and plan.recovery != "none"
+            if restarts:
                 restart = _next_restart(point, attempt, own, restart)
+                # The last checkpoint may be that of the last iteration: nothing is left to train.
+                finished = restart.iteration >= iterations
+            goes_on = restarts and not finished and ended_by is None
+            if finished or goes_on:
                 end = restart.iteration
             counted += kept(attempt.logs, attempt.first_iteration, end)
             if not goes_on or isinstance(left, str):
@@ -89,7 +94,7 @@ def train_through_faults(
         injected = tuple(faults.injected)
     if not plan and not attempts[-1].ends:
         return FaultedTraining(tuple(counted), None, own)
-    facts = fault_facts((plan, iterations), attempts, injected, setting, ended_by)
+    facts = fault_facts((plan, iterations), attempts, injected, setting, ended_by, finished=finished)
     return FaultedTraining(tuple(counted), facts, own)
 
 

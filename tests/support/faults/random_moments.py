@@ -29,6 +29,8 @@ HOSTS = ("east-0", "east-1", "west-0", "west-1")
 ITERATIONS = 8
 _MARK = "WANBED_FAULTS_TESTED"
 """The variable in the environment of everything that a command starts."""
+_TOLD = 2000
+"""The most characters that are told of a command that failed, its last ones."""
 _NEVER, _NEVER_EITHER = {"rank": 0, "at": "1h"}, {"rank": 0, "at": "2h"}
 """Faults after the end: the trial is undisturbed, and its record says when training began."""
 
@@ -152,7 +154,7 @@ def run_of(document: Mapping[str, Any], folder: Path) -> Run:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
     ) as process:
         printed, said = process.communicate()
-    assert process.returncode == 0, said
+    assert process.returncode == 0, said[-_TOLD:]
     assert not marked_processes(mark, _MARK)
     assert not [claim for claim in claims() if claim.record.owner_pid == process.pid]
     run = load(Path(json.loads(printed)["run"]))

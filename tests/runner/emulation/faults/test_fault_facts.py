@@ -95,6 +95,16 @@ def test_a_trial_that_cannot_go_on_keeps_what_it_had_and_the_reason(point: Sweep
     assert facts["wall_ns"] == round(2.75 * S)
 
 
+def test_a_trial_that_fails_when_every_iteration_is_kept_has_recovered_and_begins_no_other_attempt(
+    point: SweepPoint, first: Attempt
+) -> None:
+    facts = fault_facts((point.faults, 2), [first], first.faults, setting(point), None, finished=True)
+    assert (facts["outcome"], facts["reason"], facts["iterations_completed"]) == ("recovered", None, 2)
+    (each,) = facts["disturbances"]
+    assert (each["iterations_lost"], each["time_to_recover_ns"]) == (0, None)
+    assert facts["training_goodput"] == 1.0
+
+
 def test_times_are_undilated(point: SweepPoint, first: Attempt) -> None:
     facts = fault_facts((point.faults, 6), [first], first.faults, setting(point, 2.0), None)
     assert facts["disturbances"][0]["time_to_detect_ns"] == S // 8

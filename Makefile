@@ -12,7 +12,7 @@ SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 tested = $(ROOT) $(PYTEST) $(1) $(2) || { [ $$? -eq 1 ] && echo "make: the tests that failed, once more and alone:" && \
   $(ROOT) $(PYTEST) --last-failed --last-failed-no-failures=none $(2); }
 
-.PHONY: demo paper bad-days program test test-pure compiled virtual gpu-kit lint bench root clean
+.PHONY: demo paper bad-days which-training program test test-pure compiled virtual gpu-kit lint bench root clean
 
 # If links or machine were not as they should be, wanbed's last line says so, and make adds its own "Error 1" below it.
 demo: root
@@ -29,6 +29,11 @@ paper: root virtual
 bad-days: root virtual
 	./setup.sh demo
 	$(ROOT) .venv/bin/python -m runner.bad_days
+
+# Which way to train is fastest over which WAN: docs/which-training.md. What was finished before is not run again.
+which-training:
+	./setup.sh demo
+	.venv/bin/python -m runner.which_training
 
 # A training program over an emulated WAN: PROGRAM is ddp, fsdp2, torchft-diloco, accelerate-tiny or deepspeed-zero. Its
 # exact versions are installed first; what they bring to .venv/bin is on the program's PATH.

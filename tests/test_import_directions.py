@@ -59,7 +59,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runner.emulation", "runner.profiling", "runner.simulated_runs"),
     ("runner.gpu_kit", "runner.learnt_links", "runner.rack", "runner.validation"),
     ("runner.cli", "wanbed.api"),
-    ("runner.bad_days", "runner.paper", "wanbed"),
+    ("runner.bad_days", "runner.paper", "runner.which_training", "wanbed"),
 )
 """Each imports only what stands above it, and nothing of its own floor."""
 

@@ -1,0 +1,44 @@
+"""``make which-training``: price every method at every WAN, and bring ``docs/which-training.md`` up to date."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runner.cli.exit_status import one_line_errors
+from runner.cli.outcome import log
+from runner.which_training.candidates import candidates
+from runner.which_training.grid import Grid
+from runner.which_training.grid_tables import example_text, map_text
+from runner.which_training.marked_page import write_part
+from runner.which_training.picture import draw
+from runner.which_training.pricing import priced
+from runner.which_training.setting import WANS, Method, Wan
+
+PAGE = Path("docs/which-training.md")
+PICTURE = "which-training.png"
+EXAMPLE = Wan(50, 1_000_000_000)
+
+
+def which_training(
+    *,
+    runs: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where results are kept.")] = Path(
+        "runs/which-training"
+    ),
+    page: Annotated[Path, typer.Option("--page", metavar="FILE", help="The page to bring up to date.")] = PAGE,
+) -> None:
+    """Say which way to train is fastest where, and write the tables and the picture.
+
+    What was finished before is not run again.
+    """
+    with one_line_errors():
+        tried = [candidate for wan in WANS for method in Method for candidate in candidates(method, wan)]
+        grid = Grid.of(priced(tried, runs / "simulated", log))
+        draw(grid, page.parent / PICTURE)
+        write_part(page, "map", map_text(grid))
+        write_part(page, "example", example_text(EXAMPLE))
+        print(page)
+
+
+if __name__ == "__main__":
+    typer.run(which_training)

@@ -8,7 +8,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from testbed.kernel.namespace import anonymous_namespace, open_netlink
 from testbed.rack.machine_plan import MACVLAN, VXLAN, WIREGUARD
-from testbed.rack.tunnel.keys import missing_tunnel_programs
+from testbed.rack.tunnel.keys import missing_for_tunnel
 
 
 def lacking_overlays() -> dict[str, str]:
@@ -29,7 +29,7 @@ def lacking_overlays() -> dict[str, str]:
             }
             refusals = {kind: _refusal(netlink, kind, options) for kind, options in wanted.items()}
             # An encrypted overlay is a VXLAN inside a tunnel.
-            refusals[WIREGUARD] = refusals[VXLAN] or missing_tunnel_programs()
+            refusals[WIREGUARD] = refusals[VXLAN] or missing_for_tunnel()
             return {kind: refusal for kind, refusal in refusals.items() if refusal is not None}
         finally:
             netlink.close()

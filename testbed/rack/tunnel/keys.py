@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from testbed.hosts.host_programs import system_path
 from testbed.kernel.missing import MissingError
+from testbed.substrate.guest_device import TAP_DEVICE
 
 TUNNEL_PROGRAMS = {"wireguard-go": "wireguard-go", "wg": "wireguard-tools"}
 """The programs that a machine needs for an encrypted overlay, and the Debian package of each."""
@@ -19,18 +20,18 @@ class KeyPair:
     public: str
 
 
-def missing_tunnel_programs() -> str | None:
-    """Return which programs of an encrypted overlay this machine lacks, with the remedy; None if it has them all."""
+def missing_for_tunnel() -> str | None:
+    """Return what of an encrypted overlay this machine lacks, with the remedy; None if it lacks nothing."""
     path = system_path()
     lacking = {name: package for name, package in TUNNEL_PROGRAMS.items() if shutil.which(name, path=path) is None}
     if not lacking:
-        return None
+        return None if TAP_DEVICE.exists() else f"no {TAP_DEVICE} for wireguard: modprobe tun"
     return f"no {' and no '.join(lacking)} for wireguard: apt install {' '.join(lacking.values())}"
 
 
 def make_key_pair() -> KeyPair:
-    """Draw a new key pair. Raise MissingError if this machine lacks a program for the tunnel."""
-    missing = missing_tunnel_programs()
+    """Draw a new key pair. Raise MissingError if this machine lacks something for the tunnel."""
+    missing = missing_for_tunnel()
     if missing is not None:
         raise MissingError(missing)
     private = _wg("genkey")

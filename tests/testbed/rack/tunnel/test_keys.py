@@ -2,11 +2,12 @@
 
 import base64
 import shutil
+from pathlib import Path
 
 import pytest
 
 from testbed.kernel.missing import MissingError
-from testbed.rack.tunnel.keys import make_key_pair, missing_tunnel_programs
+from testbed.rack.tunnel.keys import make_key_pair, missing_for_tunnel
 
 
 def test_keys_are_two_of_32_bytes_and_drawn_anew() -> None:
@@ -22,6 +23,11 @@ def test_a_key_pair_is_not_printed() -> None:
 
 def test_a_machine_without_the_programs_says_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda program, **_: None if program == "wireguard-go" else program)
-    assert missing_tunnel_programs() == "no wireguard-go for wireguard: apt install wireguard-go"
+    assert missing_for_tunnel() == "no wireguard-go for wireguard: apt install wireguard-go"
     with pytest.raises(MissingError, match=r"^no wireguard-go for wireguard: apt install wireguard-go$"):
         make_key_pair()
+
+
+def test_a_machine_without_tun_says_how_to_load_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("testbed.rack.tunnel.keys.TAP_DEVICE", tmp_path / "tun")
+    assert missing_for_tunnel() == f"no {tmp_path}/tun for wireguard: modprobe tun"

@@ -59,9 +59,13 @@ def drawn_faults(kind: str, moments: int, duration_ms: int) -> list[dict[str, An
 
 @dataclass(frozen=True)
 class Course:
-    """How an undisturbed trial trained: its whole duration, and its longest iteration, from one's end to the next."""
+    """How an undisturbed trial trained: its whole duration, and its longest iteration, from one's end to the next.
+
+    ``done_ns`` is when the first rank had computed all, from the begin on: it may have ended then.
+    """
 
     duration_ns: int
+    done_ns: int
     longest_ns: int
 
     @classmethod
@@ -73,8 +77,10 @@ class Course:
         ends = iteration_windows(spans[spans["sweep_point"] == trial.point])["end_ns"].tolist()
         began_ns = trial.facts["faults"]["began_ns"]
         assert len(ends) == ITERATIONS
+        last = spans[(spans["sweep_point"] == trial.point) & (spans["iteration"] == ITERATIONS - 1)]
+        done_ns = int(last.groupby("rank")["end_ns"].max().min())
         times_ns = [end - begin for begin, end in zip([began_ns, *ends], ends, strict=False)]
-        return cls(ends[-1] - began_ns, max(times_ns))
+        return cls(ends[-1] - began_ns, done_ns - began_ns, max(times_ns))
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,12 @@ class Moment:
 def judged(facts: Mapping[str, Any], recovery: str, undisturbed: Course) -> Moment:
     """Say what followed the failure of a trial with the record ``facts``."""
     faults = facts["faults"]
-    (injected,), (disturbance, *others) = faults["injected"], faults["disturbances"]
+    (injected,) = faults["injected"]
+    if faults["outcome"] == "undisturbed" and injected["due_ns"] - faults["began_ns"] > undisturbed.done_ns:
+        # Its ranks had ended before.
+        at_s = (injected["applied_ns"] - faults["began_ns"]) / 1e9
+        return Moment(str(injected["fault"]), at_s, faults["outcome"], None, None, 0, 0.0, ())
+    disturbance, *others = faults["disturbances"]
     detected_ns, recovered_ns = disturbance["time_to_detect_ns"], disturbance["time_to_recover_ns"]
 
     def wrong() -> Iterator[str]:

@@ -220,7 +220,7 @@ class ExperimentSpec(StrictModel):
     @model_validator(mode="after")
     def _background_runs_beside_ranks(self) -> "ExperimentSpec":
         if self.background:
-            check_background(self.background, {"prefill": self.prefill is not None, "fail": bool(self.fail)})
+            check_background(self.background)
         return self
 
     @field_validator("fail")

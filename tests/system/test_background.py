@@ -46,3 +46,50 @@ def test_a_bulk_flow_shares_the_trunk_and_all_that_it_sends_is_counted(tmp_path:
     (variant,) = point.variants
     simulation = simulate_variant(point.topology, variant, point.iterations(variant))
     assert row["iteration_time_s"] == pytest.approx(simulation.iteration_time_ns(1) / 1e9, rel=0.05)
+
+
+BESIDE = {
+    "fail": {"fail": [{"rank": 1, "at": "600ms"}], "recovery": "restart"},
+    "prefill": {
+        "prefill": {
+            "trace": "poisson",
+            "rate": "5/s",
+            "prompt": 256,
+            "model": "llama-8b",
+            "depth": 1,
+            "slo": "10s",
+            "kv": "2KiB",
+            "activation": "128B",
+        },
+        "variants": [{"name": "greedy", "schedule": "gpipe", "prefill": "greedy"}],
+    },
+}
+
+
+@pytest.mark.parametrize("section", BESIDE)
+def test_flows_run_beside_failures_and_prefill_until_the_end(tmp_path: Path, section: str) -> None:
+    kernel_or_skip()
+    document = with_background(
+        {"name": "backup", "from": "east", "to": "west", "rate": "20Mbit"},
+        compute={"forward": "20ms", "backward": "40ms", "activation": "64KiB"},
+        clock="virtual",
+        **BESIDE[section],
+    )
+    if section == "prefill":
+        for datacenter in document["topology"]["datacenters"]:
+            datacenter["serving_hosts"] = 1
+    file = tmp_path / "experiment.yaml"
+    file.write_text(yaml.safe_dump(document))
+    ended = subprocess.run(
+        [*WANBED, "run", str(file), "--json", "--runs", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    printed = json.loads(ended.stdout)
+    run = load_run(Path(printed["run"]))
+    assert run.summary["outcome"].tolist() == (["recovered"] if section == "fail" else [None])
+    assert bool(len(run.prefill_requests)) == (section == "prefill")
+    received = run.background_samples
+    begin_ns, end_ns = received[received["received_bytes"] > 0]["time_ns"].min(), received["time_ns"].max()
+    assert end_ns >= run.spans["end_ns"].max() - 100_000_000
+    goodput_bps = received["received_bytes"].max() * 8e9 / (end_ns - begin_ns)
+    assert goodput_bps == pytest.approx(20e6 * PAYLOAD_SHARE["backup"], rel=0.1)

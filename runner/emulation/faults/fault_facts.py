@@ -115,13 +115,16 @@ def _losses(attempt: Attempt, setting: SharedConfig) -> list[dict[str, Any]]:
     """Return what became of each fault that the others went on after: when the rank that gathers had lost the replica.
 
     Nothing is lost but the replica. The time is None where it did not notice before the end. It has recovered when it
-    joins again with the others' weights.
+    joins again with the others' weights. A fault that came when its ranks had ended well is none of them.
     """
+    ended_well = {log.header.rank for log in attempt.logs if log.complete}
     lost = [(each.rank, each.time_ns) for log in attempt.logs for each in log.lost]
     joined = [(log.header.rank, log.joined.time_ns) for log in attempt.logs if log.joined is not None]
     found = []
     for each in attempt.hits:
         known_ns, back_ns = (_longest_ns(each, times, setting) for times in (lost, joined))
+        if known_ns is None and back_ns is None and ended_well.issuperset(each.ranks):
+            continue
         found.append(
             {
                 "faults": [str(each.fault)],

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from results.reading.summaries.trial_faults import FAILED, SURVIVED
+from results.reading.summaries.trial_faults import FAILED, SURVIVED, UNDISTURBED
 
 
 def fault_lines(faults: Mapping[str, Any] | None) -> Iterator[str]:
@@ -35,6 +35,8 @@ def fault_lines(faults: Mapping[str, Any] | None) -> Iterator[str]:
     for each in faults.get("injected", ()):
         if not each["ranks"]:
             yield f"{each['fault']} failed, where no rank was"
+        elif faults["outcome"] == UNDISTURBED:
+            yield f"{each['fault']} failed when its ranks had done all iterations"
     for name in faults.get("never_due", ()):
         yield f"{name} was to fail after the trial's end: it did not"
 

@@ -1,6 +1,6 @@
 """Define the entries of ``background`` in the experiment file: traffic on the WAN that trains nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -138,16 +138,10 @@ class BackgroundSpec(StrictModel):
         return {names.get(name, name): value for name, value in write(self).items() if name not in without}
 
 
-def check_background(flows: Sequence[BackgroundSpec], about: Mapping[str, bool]) -> None:
-    """Raise ValueError for too many flows, for names that are given twice, and for what no flow runs beside.
-
-    ``about`` says of each other section of the file whether it is there.
-    """
+def check_background(flows: Sequence[BackgroundSpec]) -> None:
+    """Raise ValueError for too many flows, and for names that are given twice."""
     if len(flows) > MAX_FLOWS:
         raise ValueError(f"background: there are {len(flows)} flows, give {MAX_FLOWS} at most")
-    for section, is_there in about.items():
-        if is_there:
-            raise ValueError(f"background: it does not run beside {section}: leave one of them out")
     names = [flow.name for flow in flows]
     for position, name in enumerate(names):
         if name in names[:position]:

@@ -9,6 +9,7 @@ from ground.strict_model import InputError
 from results.text.number_text import list_text
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.faults.fault_spec import FaultSpec, Recovery
+from runner.experiment.jobs.background_spec import BackgroundSpec
 from runner.experiment.sweep_points import SweepPointSpec
 from runner.resolve.faults.planned_fault import PlannedFault
 from runner.resolve.faults.return_check import check_returns
@@ -65,6 +66,7 @@ def resolve_faults(
         _check_variant(f"variants.{position}", variant, restarts=spec.recovery == "restart")
     for position, entry in enumerate(spec.fail):
         _check_fault(f"fail.{position}", entry, topology, variants)
+        _check_flows(f"fail.{position}", entry, spec.background)
     planned = [PlannedFault.of(entry, topology) for entry in spec.fail]
     for variant in variants:
         check_returns(planned, variant)
@@ -136,8 +138,19 @@ def _check_variant(where: str, variant: ResolvedVariant, *, restarts: bool) -> N
         )
 
 
+def _check_flows(where: str, fault: FaultSpec, flows: Sequence[BackgroundSpec]) -> None:
+    for flow in flows:
+        if fault.gateway is not None and fault.gateway in {flow.source, flow.destination}:
+            raise InputError(
+                f"{where}.gateway: the flow {flow.name!r} in the background would end with that of {fault.gateway}: "
+                "let hosts or ranks fail, or leave the flow out"
+            )
+
+
 def _check_fault(where: str, fault: FaultSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> None:
-    hosts, datacenters = [host.name for host in topology.hosts], [each.name for each in topology.datacenters]
+    # Hosts of flows in the background are nobody's to name.
+    hosts = [host.name for host in topology.hosts if host.trains or host.serves]
+    datacenters = [each.name for each in topology.datacenters]
     for kind, name, names in (("host", fault.host, hosts), ("gateway", fault.gateway, datacenters)):
         if name is not None and name not in names:
             remedy = did_you_mean(name, names, f"there are {list_text(names[:_MOST_NAMED])}")

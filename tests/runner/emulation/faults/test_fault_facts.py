@@ -128,6 +128,21 @@ def test_a_fault_that_meets_nobody_disturbs_nothing(point: SweepPoint, first: At
     assert list(fault_lines(facts)) == ["rank 1 failed, where no rank was"]
 
 
+def test_a_fault_that_meets_ranks_which_have_done_all_disturbs_nothing(point: SweepPoint, first: Attempt) -> None:
+    whole = Attempt(point.variants[0], 0, EPOCH + S, (log(0, range(6), 1), log(1, range(6), 1)), (), first.faults)
+    facts = fault_facts((point.faults, 6), [whole], first.faults, setting(point), None)
+    assert (facts["outcome"], facts["disturbances"]) == ("undisturbed", [])
+    assert list(fault_lines(facts)) == ["rank 1 failed when its ranks had done all iterations"]
+
+
+def test_a_replica_that_is_killed_before_its_end_is_lost_even_if_nobody_noticed(
+    point: SweepPoint, first: Attempt
+) -> None:
+    killed = replace(log(1, range(6), 1), complete=False)
+    attempt = Attempt(point.variants[0], 0, EPOCH + S, (log(0, range(6), 1), killed), (), first.faults)
+    assert fault_facts((point.faults, 6), [attempt], first.faults, setting(point), None)["outcome"] == "survived"
+
+
 def test_where_the_others_go_on_the_trial_survives(point: SweepPoint, first: Attempt) -> None:
     gatherer = replace(log(0, range(6), 1), lost=(LostReplica(1, round(3.75 * S)),))
     attempt = Attempt(point.variants[0], 0, EPOCH + S, (gatherer, log(1, range(2), 1)), (), first.faults)

@@ -10,6 +10,7 @@ from runner.resolve.packets.packet_draws import draws_packets
 from runner.resolve.placement import Pair
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_rings import ring_pairs
+from runner.simulator.segments.validated_range import beyond, cubic_beyond
 from testbed.network.topology import Topology
 
 
@@ -49,6 +50,31 @@ class WanTraffic:
         return max(ratios)
 
     @cached_property
+    def transfer_over_line(self) -> tuple[float, ...]:
+        """The ratio of each transfer over a WAN boundary, activation or gradient, to what its node pair's line holds.
+
+        With temporal sharing a node pair carries its part of a transfer. () without a limited rate.
+        """
+        sizes = self._crossing_bytes
+        held = {
+            ends: bytes_held
+            for one, other in self.pairs
+            for ends in ((one.datacenter, other.datacenter), (other.datacenter, one.datacenter))
+            if (bytes_held := self.topology.pair_in_flight_bytes(*ends))
+        }
+        return tuple(size / self.variant.pipelines_per_cell / each for size in sizes for each in held.values())
+
+    @cached_property
+    def _crossing_bytes(self) -> tuple[int, ...]:
+        placement, sizes = self.variant.placement, self.variant.work.activation_bytes
+        if self.variant.trace is not None or self.variant.layout.chunks > 1:
+            # Which messages cross is not told by boundaries between stages.
+            return tuple(sizes)
+        return tuple(
+            size for boundary, size in enumerate(sizes[: placement.stages - 1]) if placement.crosses_wan(boundary)
+        )
+
+    @cached_property
     def fills_a_trunk(self) -> bool:
         """Whether the variant's node pairs together can send more over a trunk than it carries, at any time."""
         return self._fills((self.variant,))
@@ -77,9 +103,25 @@ class WanTraffic:
         return any(_across(pairs) for pairs in _rings(self.variant))
 
     @property
-    def is_drawn(self) -> bool:
-        """Whether losses or jitter are drawn, packet by packet."""
-        return draws_packets(self.topology, self.variant.transport)
+    def is_drawn_as_compared(self) -> bool:
+        """Whether losses or jitter are drawn, packet by packet, and all within what was compared with virtual time.
+
+        A trial beyond that is reported as not modelled.
+        """
+        if not draws_packets(self.topology, self.variant.transport):
+            return False
+        several = self.variant.transport.connections != 1
+        is_cubic = self.variant.transport.congestion == "cubic"
+        ways = [conditions for link in self.topology.wan for _, conditions in link.directions]
+        return not any(
+            any(beyond(conditions)) or (is_cubic and any(cubic_beyond(conditions, several=several)))
+            for conditions in ways
+        )
+
+    @property
+    def has_background(self) -> bool:
+        """Whether flows that train nothing share the WAN with it."""
+        return bool(self.variant.background)
 
     @property
     def breaks(self) -> bool:

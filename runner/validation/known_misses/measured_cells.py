@@ -1,8 +1,9 @@
 """Read the trials in the repository that were measured in virtual time and simulated, each with its known misses.
 
-They are those of random experiments and of the paper's experiments.
+They are those of random experiments, of the paper's experiments, and of the experiments made for known misses.
 """
 
+import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -10,17 +11,19 @@ from pathlib import Path
 
 from results.reading.known_misses import KnownMiss
 from runner.known_misses.classification import misses_of
+from runner.known_misses.miss_classes import ITERATIONS
 from runner.planner.experiment_file import load_experiment, parse_experiment
 from runner.resolve.experiment import SweepPoint
 from runner.validation.agreement import read_agreement
 from runner.validation.random.random_agreement import read_random_agreement
 from runner.validation.random.random_experiments import draw_experiment
 
-DRAWN = ("random",)
-"""The folders with random experiments."""
+DRAWN = ("random", "held-out")
+"""The folders with random experiments: those that the simulator was looked at with, and others."""
 PAPER = "paper"
-
-ITERATIONS = "iteration times"
+OWN = "known-misses"
+CELLS_FILE = "cells.csv"
+COLUMNS = ("experiment", "sweep_point", "variant", "figure", "virtual", "simulated")
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ def measured_cells(reference: Path, paper_experiments: Path) -> Iterator[Cell]:
         for each in compared.comparisons:
             point = points.of(compared.experiment, each.point)
             yield Cell(PAPER, compared.experiment, point, each.variant, ITERATIONS, each.emulated_s, each.simulated_s)
+    yield from own_cells(reference / OWN)
 
 
 def drawn_cells(folder: Path) -> Iterator[Cell]:
@@ -76,6 +80,16 @@ def drawn_cells(folder: Path) -> Iterator[Cell]:
         (point,) = parse_experiment(draw_experiment(agreement.seed, each.number), each.name, folder).points()
         (variant,) = point.variants
         yield Cell(folder.name, each.name, point, variant.name, ITERATIONS, each.virtual_s, each.simulated_s)
+
+
+def own_cells(folder: Path) -> Iterator[Cell]:
+    """Yield the cells of the experiments that are made for known misses."""
+    points = _Points(folder / "experiments")
+    with (folder / CELLS_FILE).open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            point = points.of(row["experiment"], int(row["sweep_point"]))
+            figures = float(row["virtual"]), float(row["simulated"])
+            yield Cell(folder.name, row["experiment"], point, row["variant"], row["figure"], *figures)
 
 
 class _Points:

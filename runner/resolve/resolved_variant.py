@@ -11,6 +11,7 @@ from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
 from runner.resolve.dilation import dilated_ns
+from runner.resolve.faults.planned_fault import PlannedFault
 from runner.resolve.jobs.background_flow import BackgroundFlow
 from runner.resolve.placement import Pair, Placement, StagePlace, ring_order
 from runner.resolve.program.resolved_program import ResolvedProgram
@@ -64,7 +65,8 @@ class ResolvedVariant:
     exchange pseudo-gradients, None where they sum gradients in every iteration. With it, ``spec`` and ``schedule`` are
     those within each replica, no gradient is all-reduced, and ``parameters`` are those of each stage. ``background`` is
     the traffic that shares the WAN with it, and trains nothing. ``grouping`` are the groups of layers that each replica
-    swaps through its GPU, None where it swaps none; the times in ``work`` then include the waits for them.
+    swaps through its GPU, None where it swaps none; the times in ``work`` then include the waits for them. ``failures``
+    are the ranks that a simulation lets fail.
     """
 
     spec: VariantSpec
@@ -94,6 +96,7 @@ class ResolvedVariant:
     parameters: tuple[int, ...] = ()
     background: tuple[BackgroundFlow, ...] = ()
     grouping: Grouping | None = None
+    failures: tuple[PlannedFault, ...] = ()
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
 from runner.runs.recorded.synchronization_record import synchronization_facts
 from runner.runs.recorded.variation_record import variation_facts
 from runner.simulated_runs.simulated_changes import link_changes
+from runner.simulated_runs.simulated_faults import simulated_fault_facts
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import Simulate, Simulation
 from runner.tcp.effects import effects_of
@@ -64,7 +65,7 @@ class TrialSpec:
     def of(cls, trial: TrialId, point: SweepPoint) -> "TrialSpec":
         """Return the specification of a trial of that sweep point."""
         compute, training = point.spec.compute, point.spec.training
-        variant = point.variant(trial.variant).in_repeat(trial.repeat)
+        variant = replace(point.variant(trial.variant).in_repeat(trial.repeat), failures=point.faults.faults)
         return cls(
             trial,
             point.values,
@@ -128,6 +129,7 @@ def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:
             **({"sends_block": True} if variant.sends_block else {}),
             **synchronization_facts(variant),
             **averages_facts(simulation.sums, simulation.dropped),
+            **simulated_fault_facts(variant, simulation, trial.iterations),
             **plan_facts(trial.topology, variant),
             **bound_facts(trial.topology, variant, trial.iterations),
             "tcp_effects": asdict(effects),

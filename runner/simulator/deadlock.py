@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from ground.wanbed_error import WanbedError
 from runner.resolve.checks.schedule_check import awaited
+from workloads.message import Message
+from workloads.schedules.action import Action
 from workloads.schedules.schedule import Schedule
 
 
@@ -13,6 +15,13 @@ class SimulationError(WanbedError):
 
 class DeadlockError(SimulationError):
     """Every stage waits. The message names one stage, the action that it waits for, and the last events."""
+
+
+def event_text(time_ns: int, place: tuple[int, int], what: Action | Message) -> str:
+    """Describe what happened at a time to a pipeline's stage, the two in ``place``."""
+    pipeline, stage = place
+    did = f"received the {what.kind} of microbatch {what.microbatch}" if isinstance(what, Message) else f"ended {what}"
+    return f"{time_ns / 1e6:g} ms stage {stage} of pipeline {pipeline} {did}"
 
 
 def deadlock(pipeline: int, stage: int, schedule: Schedule, last_events: Iterable[str]) -> DeadlockError:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from results.records.span_columns import Column, SpanColumns
 from results.records.span_log import COMPUTE_KINDS, PREFILL, SPAN_KINDS
+from runner.resolve.faults.planned_fault import PlannedFault
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.tcp.effects import TcpEffects
 from testbed.network.topology import Topology
@@ -85,6 +86,17 @@ class SimulatedPrefill:
     margins_ns: tuple[int, ...]
 
 
+@dataclass(slots=True)
+class SimulatedFailure:
+    """A rank that was killed: when, when the one that gathers knew, and when it began again; None for never."""
+
+    fault: PlannedFault
+    rank: int
+    at_ns: int
+    known_ns: int | None = None
+    joined_ns: int | None = None
+
+
 @dataclass(frozen=True)
 class Simulation:
     """One simulated trial. Times are integer nanoseconds since its start.
@@ -95,8 +107,8 @@ class Simulation:
     many equal parts, whose ranks are the lowest; everything else is of all parts. ``while_all_ran_ns`` is when the
     first of several jobs had done its last iteration, None of a single one. ``traffic`` is training's alone;
     ``background`` has that of flows that train nothing. Where replicas synchronise over a star,
-    ``sums`` has for each sum how many parts it is of and how many of these were late, and ``dropped`` the number of
-    parts that came too late for any.
+    ``sums`` has for each sum how many parts it is of and how many of these were late, ``dropped`` the number of
+    parts that came too late for any, and ``failures`` the replicas that were killed.
     """
 
     spans: SpanColumns
@@ -108,6 +120,7 @@ class Simulation:
     background: tuple[FlowTraffic, ...] = ()
     sums: tuple[tuple[int, int], ...] = ()
     dropped: int = 0
+    failures: tuple[SimulatedFailure, ...] = ()
 
     @cached_property
     def windows_ns(self) -> list[tuple[int, int]]:

@@ -27,10 +27,11 @@ from runner.simulator.network.wan_traffic import Crossing, wan_traffic
 from runner.simulator.prefill_simulation import PrefillSimulation
 from runner.simulator.rings.rings import Rings, ring_ends
 from runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
-from runner.simulator.simulation import NO_PEER, SimulatedPrefill, Simulation
+from runner.simulator.simulation import NO_PEER, SimulatedFailure, SimulatedPrefill, Simulation
 from runner.simulator.star.stars import Stars, star_ends
 from runner.simulator.traces.trace_network import TraceNetwork
 from runner.simulator.traces.trace_replay import TraceReplay
+from runner.simulator.training.failures import Failures
 from runner.simulator.training.surroundings import Transfers
 from runner.simulator.training.training import Pulse, Training
 from runner.simulator.training.training_loop import run_trainings
@@ -100,7 +101,9 @@ def simulate_variant(
     flows = trained.background.flows()
     simulation = Simulation(spans, traffic, connections, trained.prefill, parts // represented, background=flows)
     stars = trained.stars
-    return simulation if stars is None else replace(simulation, sums=stars.sums, dropped=stars.dropped)
+    if stars is None:
+        return simulation
+    return replace(simulation, sums=stars.sums, dropped=stars.dropped, failures=trained.failures)
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ class _Trained:
     met: frozenset[int]
     background: BackgroundTraffic
     stars: Stars | None = None
+    failures: tuple[SimulatedFailure, ...] = ()
 
 
 def _trained(
@@ -150,11 +154,18 @@ def _trained(
         pulse=pulse,
     )
     background.begin(channels, [training.rows])
+    failures = None
+    if variant.failures and isinstance(rings, Stars):
+        headers = network.effects.headers
+        failures = Failures(variant, training, rings.of_stages[0], events, iterations=iterations, headers=headers)
+        failures.begin()
     _run(training, events)
     prefill = None if service is None else service.end(events.now_ns)
     crossed = [*boundaries.crossed(), *rings.crossed()]
     if isinstance(rings, Stars):
-        return _Trained(training.rows.numbers, crossed, prefill, frozenset(), background, rings)
+        rows = training.rows.numbers if failures is None else failures.kept(training.rows.numbers)
+        found = () if failures is None else tuple(failures.found)
+        return _Trained(rows, crossed, prefill, frozenset(), background, rings, found)
     return _Trained(training.rows.numbers, crossed, prefill, rings_met(network, rings, channels), background)
 
 

@@ -13,6 +13,7 @@ from runner.experiment.jobs.background_spec import BackgroundSpec
 from runner.experiment.sweep_points import SweepPointSpec
 from runner.resolve.faults.planned_fault import PlannedFault
 from runner.resolve.faults.return_check import check_returns
+from runner.resolve.faults.simulated_check import check_simulated
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.variant_resolution import Choose, resolve_variant
 from runner.resolve.written_variant import WrittenVariant
@@ -62,6 +63,8 @@ def resolve_faults(
         _check_unused(spec)
         return FaultPlan()
     _check_engine(spec)
+    if spec.engine == "simulate":
+        check_simulated(spec.fail, variants)
     for position, variant in enumerate(variants):
         _check_variant(f"variants.{position}", variant, restarts=spec.recovery == "restart")
     for position, entry in enumerate(spec.fail):
@@ -107,8 +110,6 @@ def _check_unused(spec: ExperimentSpec) -> None:
 
 def _check_engine(spec: ExperimentSpec) -> None:
     """Refuse ``fail`` where there are no processes and interfaces of this machine to end. The only place that does."""
-    if spec.engine == "simulate":
-        raise InputError("fail: a simulation has no failures: leave fail out, or give engine: emulate (clock: virtual)")
     if spec.engine == "rack":
         raise InputError("fail: hosts on a rack do not fail as planned: leave fail out, or give engine: emulate")
     if spec.recovery == "none" and spec.checkpoint_every != 1:

@@ -9,7 +9,7 @@ ready at once, on lines of their own of rate R and latency l that takes ``2 (A /
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.simulator.event_queue import EventQueue
+from runner.simulator.event_queue import EventQueue, Handler
 from runner.simulator.rings.shared_ring import Done
 from runner.tcp.channel import Channel
 from testbed.network.flow_model.striping import Striping
@@ -67,6 +67,8 @@ class Star:
         self._waiting: list[tuple[int, int, Done] | None] = [None] * replicas
         self._given = [-1] * replicas
         self._leaving: set[int] = set()
+        self._lives = [0] * replicas
+        self._lost: set[int] = set()
         self.gathered: list[tuple[int, StarSum]] = []
         """Each sum, with the time at which it was complete."""
 
@@ -74,6 +76,47 @@ class Star:
     def dropped(self) -> int:
         """How many parts came after the last sum of their fragment."""
         return len(self._rounds.dropped)
+
+    def kill(self, position: int) -> None:
+        """Handle that a replica has ended: what it gave before still leaves, and nothing reaches it."""
+        self._lives[position] += 1
+        self._waiting[position] = None
+        self._given[position] = -1
+        self._there[position].clear()
+        self._leaving.discard(position)
+
+    def lose(self, position: int, now_ns: int) -> None:
+        """Handle that the replica that gathers has noticed the end of another."""
+        self._lost.add(position)
+        if (done := self._rounds.lose(position)) is not None:
+            self._complete(now_ns, done)
+
+    def admit(self, position: int, sums: int, cut: PartCut, now_ns: int, begin: Handler) -> None:
+        """Send a replica that comes back what it begins with after ``sums`` sums, and those that are complete since.
+
+        ``begin`` is called when it has the former, with the time and the position.
+        """
+        self._lost.discard(position)
+        self._rounds.rejoin(position)
+        channel, events = self._outwards[position - 1], self._events
+
+        def left(_: int, end_ns: int) -> None:
+            arrival_ns = max(channel.arrival_ns(max(end_ns, events.now_ns)), events.now_ns)
+            events.at(arrival_ns, begin, position)
+
+        channel.queue(now_ns, cut.framed_bytes, left, cut.striping(self._connections[position - 1]))
+        for _, done in self.gathered:
+            if done.number >= sums:
+                self._send(channel, position, done.number, now_ns)
+
+    def latency_ns(self, position: int) -> int:
+        """Return the latency from a replica to the one that gathers."""
+        return self._inwards[position - 1].arrival_ns(self._events.now_ns) - self._events.now_ns
+
+    @property
+    def connections(self) -> int:
+        """The most connections between two of the ranks."""
+        return max(self._connections)
 
     def join(self, number: int, position: int, now_ns: int, done: Done) -> None:
         """Handle that a replica gives its part of sum ``number``. Call ``done`` when it has the sum."""
@@ -86,7 +129,7 @@ class Star:
         assert waiting is not None
         number = self._given[position] = waiting[0]
         if position == 0:
-            self._arrived(now_ns, Part(0, number))
+            self._arrived(now_ns, (Part(0, number), 0))
         else:
             self._leaving.add(position)
             self._send(self._inwards[position - 1], position, number, now_ns)
@@ -95,39 +138,50 @@ class Star:
     def _send(self, channel: Channel, position: int, number: int, now_ns: int) -> None:
         """Send the part of the replica at ``position`` to the one that gathers, or the sum back over ``outwards``."""
         cut, events = self._cuts[number % len(self._cuts)], self._events
-        gives = channel is self._inwards[position - 1]
+        gives, life = channel is self._inwards[position - 1], self._lives[position]
 
         def left(_: int, end_ns: int) -> None:
             arrival_ns = max(channel.arrival_ns(max(end_ns, events.now_ns)), events.now_ns)
             if gives:
-                events.at(arrival_ns, self._arrived, Part(position, number))
+                events.at(arrival_ns, self._arrived, (Part(position, number), life))
             else:
-                events.at(arrival_ns, self._has, (position, number))
+                events.at(arrival_ns, self._has, (position, number, life))
 
         def accepted(at_ns: int) -> None:
-            events.at(max(at_ns, events.now_ns), self._taken, position)
+            events.at(max(at_ns, events.now_ns), self._taken, (position, life))
 
         striping = cut.striping(self._connections[position - 1])
         channel.queue(now_ns, cut.framed_bytes, left, striping, accepted=accepted if gives else None)
 
-    def _taken(self, now_ns: int, position: int) -> None:
+    def _taken(self, now_ns: int, what: tuple[int, int]) -> None:
         """Handle that the network has taken all of a replica's part."""
+        position, life = what
+        if life != self._lives[position]:
+            return
         self._leaving.discard(position)
         waiting = self._waiting[position]
         if waiting is not None and self._given[position] < waiting[0]:
             self._give(now_ns, position)
 
-    def _arrived(self, now_ns: int, part: Part) -> None:
-        done = self._rounds.give(part)
-        if done is None:
+    def _arrived(self, now_ns: int, what: tuple[Part, int]) -> None:
+        part, life = what
+        if part.replica in self._lost or life != self._lives[part.replica]:
+            # Its sender has ended before all of it had left.
             return
-        self.gathered.append((now_ns, done))
-        self._has(now_ns, (0, done.number))
-        for position, channel in enumerate(self._outwards, start=1):
-            self._send(channel, position, done.number, now_ns)
+        if (done := self._rounds.give(part)) is not None:
+            self._complete(now_ns, done)
 
-    def _has(self, now_ns: int, what: tuple[int, int]) -> None:
-        position, number = what
+    def _complete(self, now_ns: int, done: StarSum) -> None:
+        self.gathered.append((now_ns, done))
+        self._has(now_ns, (0, done.number, self._lives[0]))
+        for position, channel in enumerate(self._outwards, start=1):
+            if position not in self._lost:
+                self._send(channel, position, done.number, now_ns)
+
+    def _has(self, now_ns: int, what: tuple[int, int, int]) -> None:
+        position, number, life = what
+        if life != self._lives[position]:
+            return
         self._there[position].add(number)
         self._go_on(position, now_ns)
 

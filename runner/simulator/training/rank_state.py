@@ -18,8 +18,8 @@ class RankState:
     ``durations_ns`` are those of each chunk, and ``numbers`` what its spans have added to the microbatch. ``held`` is
     true while sends block and the last one has not left. ``buckets_bytes`` is empty unless all-reduces overlap with the
     last backward. Then ``unended`` counts what the update awaits: the last bucket's all-reduce, and the rank's last
-    action. ``schedule`` is its ``Schedule`` without that type, for the reason that is given there; None between
-    iterations.
+    action. ``lost`` is whether it has been killed: nothing of it happens any more. ``schedule`` is its ``Schedule``
+    without that type, for the reason that is given there; None between iterations.
     """
 
     number: int
@@ -41,10 +41,37 @@ class RankState:
     done: bool = False
     buckets_bytes: tuple[int, ...] = ()
     unended: int = 0
+    lost: bool = False
 
     def drawn_ns(self, kind: str, microbatch: int, usual_ns: int) -> int:
         """Return how long an action takes in this iteration."""
         return usual_ns if self.draws is None else self.draws.duration_ns(self.iteration, kind, microbatch, usual_ns)
+
+    def begun_again(self, iteration: int) -> "RankState":
+        """Return the rank as it begins that iteration after it was killed."""
+        return RankState(
+            self.number,
+            self.rank,
+            self.pipeline,
+            self.stage,
+            self.mate,
+            iteration,
+            durations_ns=self.durations_ns,
+            numbers=self.numbers,
+            optimizer_ns=self.optimizer_ns,
+            draws=self.draws,
+        )
+
+
+def culprit_of(ranks: Sequence[RankState]) -> RankState | None:
+    """Return a rank that has a ready action but does not start it, None if there is none."""
+    for rank in ranks:
+        schedule = rank.schedule
+        if rank.done or schedule is None or schedule.complete(rank.stage):
+            continue
+        if any(schedule.ready(rank.stage, action) for action in schedule.open_actions(rank.stage)):
+            return rank
+    return None
 
 
 def simulated_ranks(variant: ResolvedVariant, pipelines: Sequence[int], rings: AllReduce) -> list[RankState]:

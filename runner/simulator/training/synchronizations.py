@@ -70,6 +70,14 @@ class Synchronizations:
         under_way.go_on = go_on
         self._apply(rank, under_way)
 
+    def is_under_way(self, rank: RankState) -> bool:
+        """Return whether a rank has begun a synchronisation that it has not applied."""
+        return rank.number in self._under_way
+
+    def forget(self, rank: RankState) -> None:
+        """Handle that a rank has been killed."""
+        self._under_way.pop(rank.number, None)
+
     def _summed(self, rank: RankState, start_ns: int, end_ns: int) -> None:
         under_way = self._under_way[rank.number]
         under_way.end_ns = end_ns

@@ -17,14 +17,14 @@ from typing import Any, Final
 
 from ground.own_code import OWN_FAULTS, described
 from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.deadlock import SimulationError, deadlock
+from runner.simulator.deadlock import SimulationError, deadlock, event_text
 from runner.simulator.event_queue import EventQueue, Handler
 from runner.simulator.gpu_sharing import GpuSharing
 from runner.simulator.network.transfers import Released
 from runner.simulator.rings.bucket_sum import BucketSum
 from runner.simulator.simulation import KIND_CODES, NO_PEER
 from runner.simulator.span_rows import NUMBERS, SpanRows
-from runner.simulator.training.rank_state import RankState, simulated_ranks
+from runner.simulator.training.rank_state import RankState, culprit_of, simulated_ranks
 from runner.simulator.training.surroundings import AllReduce, Transfers
 from runner.simulator.training.synchronizations import Synchronizations
 from runner.simulator.work_numbers import WorkNumbers
@@ -38,11 +38,8 @@ PULSE_INSTANTS: Final = 1000
 Pulse = Callable[[float], None]
 """Is told from time to time which share of a simulation is done, at most 1. It ends the simulation by raising."""
 
-_LAST_EVENTS = 5
 _OPTIMIZER_KIND = "optimizer"
 _NO_MICROBATCH: Final = -1
-_SPANS_OF_A_BOUNDARY = 4
-"""The transfers of a microbatch over a boundary: its activation and its gradient, each sent and received."""
 _SEND: Final = KIND_CODES["send"]
 _RECEIVE: Final = KIND_CODES["receive"]
 _ALL_REDUCE: Final = KIND_CODES["all_reduce"]
@@ -89,18 +86,35 @@ class Training:
         self._pending: set[int] = set()
         self._training = len(self._ranks)
         self._numbers_at_end = 0
-        self._last: deque[tuple[int, RankState, Action | Message]] = deque(maxlen=_LAST_EVENTS)
+        self._last: deque[tuple[int, RankState, Action | Message]] = deque(maxlen=5)
         self.rows = SpanRows()
         """Eight numbers for each span: rank, kind's code, iteration, microbatch, start, end, size and peer's rank.
 
         Times are in nanoseconds, sizes in bytes. With virtual stages the microbatch is a number of ``WorkNumbers``.
         """
         self._synchronizations = Synchronizations(variant, iterations, events, rings, self.rows)
+        # Called before a rank begins another iteration, unless a synchronisation of its is under way.
+        self.advanced: Callable[[int, RankState], None] | None = None
 
     def begin(self) -> None:
         """Begin the first iteration of every rank."""
         for rank in self._ranks:
             self._begin(rank)
+
+    def kill(self, number: int) -> RankState:
+        """End a rank, which sends no messages to others of its pipeline. Return what it did."""
+        rank = self._ranks[number]
+        self._training -= not rank.done
+        rank.lost = rank.done = True
+        self._synchronizations.forget(rank)
+        return rank
+
+    def begin_again(self, killed: RankState, iteration: int) -> None:
+        """Let a rank that was killed begin with that iteration."""
+        self._schedules = {key: each for key, each in self._schedules.items() if key[0] != killed.pipeline}
+        again = killed.begun_again(iteration)
+        self._ranks[again.number], self._training = again, self._training + 1
+        self._begin(again)
 
     @property
     def is_pending(self) -> bool:
@@ -122,27 +136,25 @@ class Training:
         """Raise DeadlockError if a rank has not done all of its iterations."""
         stuck = next((rank for rank in self._ranks if not rank.done), None)
         if stuck is not None:
-            culprit = self._culprit() or stuck
+            culprit = culprit_of(self._ranks) or stuck
             assert culprit.schedule is not None
-            events = [_event_text(*event) for event in self._last]
+            events = [event_text(at_ns, (one.pipeline, one.stage), what) for at_ns, one, what in self._last]
             raise deadlock(culprit.pipeline, culprit.stage, culprit.schedule, events)
 
     def tell_pulse(self) -> None:
         """Tell ``pulse``, if there is one, which share is done."""
         if self._pulse is not None:
-            self._pulse(min(len(self.rows) / self._most_numbers(), 1.0))
+            self._numbers_at_end = self._numbers_at_end or self._most_numbers()
+            self._pulse(min(len(self.rows) / self._numbers_at_end, 1.0))
 
     def _most_numbers(self) -> int:
         """Return the length of ``rows`` at the end, about: all-reduces and optimizer steps are not counted."""
-        if self._numbers_at_end:
-            return self._numbers_at_end
         pipelines, boundaries = len(self._ranks) // self._stages, self._layout.count - 1
         schedules: list[Any] = [self._schedule(rank.pipeline, 0) for rank in self._ranks]
         kinds = sum(len(each.kinds(rank.stage)) for each, rank in zip(schedules, self._ranks, strict=True))
-        kinds *= self._layout.chunks
-        spans = kinds + pipelines * boundaries * _SPANS_OF_A_BOUNDARY
-        self._numbers_at_end = max(spans * self._variant.microbatches * self._iterations * NUMBERS, 1)
-        return self._numbers_at_end
+        # Over a boundary a microbatch's activation and gradient are sent and received.
+        spans = kinds * self._layout.chunks + pipelines * boundaries * 4
+        return max(spans * self._variant.microbatches * self._iterations * NUMBERS, 1)
 
     def next_instant(self) -> bool:
         """Handle the next instant of training or the other user of its GPUs. Return False if training has no event."""
@@ -154,16 +166,6 @@ class Training:
                 sharing.handle_next_instant()
                 return True
         return self._events.handle_next_instant()
-
-    def _culprit(self) -> RankState | None:
-        """Return a rank that has a ready action but does not start it, None if there is none."""
-        for rank in self._ranks:
-            schedule = rank.schedule
-            if rank.done or schedule is None or schedule.complete(rank.stage):
-                continue
-            if any(schedule.ready(rank.stage, action) for action in schedule.open_actions(rank.stage)):
-                return rank
-        return None
 
     def _schedule(self, pipeline: int, iteration: int) -> Schedule:
         schedule = self._schedules.get((pipeline, iteration))
@@ -259,6 +261,8 @@ class Training:
 
     def _finish(self, now_ns: int, what: tuple[RankState, Action, int]) -> None:
         rank, action, start_ns = what
+        if rank.lost:
+            return
         schedule, stage = rank.schedule, rank.stage
         assert schedule is not None
         rank.busy = False
@@ -341,9 +345,8 @@ class Training:
 
     def _reduced(self, rank: RankState, start_ns: int, end_ns: int) -> None:
         size_bytes = self._variant.work.gradient_bytes[rank.stage]
-        self.rows.extend(
-            (rank.rank, _ALL_REDUCE, rank.iteration, _NO_MICROBATCH, start_ns, end_ns, size_bytes, NO_PEER)
-        )
+        about = (rank.rank, _ALL_REDUCE, rank.iteration, _NO_MICROBATCH)
+        self.rows.extend((*about, start_ns, end_ns, size_bytes, NO_PEER))
         self._events.at(max(end_ns, self._events.now_ns), self._update, rank)
 
     def _update(self, now_ns: int, rank: RankState) -> None:
@@ -356,11 +359,10 @@ class Training:
         if duration_ns and self._sharing is not None:
             self._events.at(start_ns, self._want_optimizer, rank)
             return
+        end_ns = start_ns + duration_ns
         if duration_ns:
-            end_ns = start_ns + duration_ns
-            row = (rank.rank, _OPTIMIZER, rank.iteration, _NO_MICROBATCH, start_ns, end_ns, 0, NO_PEER)
-            self.rows.extend(row)
-        self._events.at(start_ns + duration_ns, self._next_iteration, rank)
+            self.rows.extend((rank.rank, _OPTIMIZER, rank.iteration, _NO_MICROBATCH, start_ns, end_ns, 0, NO_PEER))
+        self._events.at(end_ns, self._next_iteration, rank)
 
     def _want_optimizer(self, now_ns: int, rank: RankState) -> None:
         rank.busy = True
@@ -370,8 +372,7 @@ class Training:
         assert self._sharing is not None
         self._sharing.started(now_ns, rank.rank, rank.iteration, _OPTIMIZER_KIND, _NO_MICROBATCH)
         end_ns = now_ns + rank.drawn_ns(_OPTIMIZER_KIND, _NO_MICROBATCH, rank.optimizer_ns)
-        row = (rank.rank, _OPTIMIZER, rank.iteration, _NO_MICROBATCH, now_ns, end_ns, 0, NO_PEER)
-        self.rows.extend(row)
+        self.rows.extend((rank.rank, _OPTIMIZER, rank.iteration, _NO_MICROBATCH, now_ns, end_ns, 0, NO_PEER))
         self._events.at(end_ns, self._end_optimizer, rank)
 
     def _end_optimizer(self, now_ns: int, rank: RankState) -> None:
@@ -382,17 +383,17 @@ class Training:
         self._pending.add(rank.number)
 
     def _next_iteration(self, now_ns: int, rank: RankState) -> None:
-        self._synchronizations.end_iteration(now_ns, rank, self._advance)
+        if not rank.lost:
+            self._synchronizations.end_iteration(now_ns, rank, self._advance)
 
-    def _advance(self, _: int, rank: RankState) -> None:
+    def _advance(self, now_ns: int, rank: RankState) -> None:
+        if rank.lost:
+            return
         rank.iteration += 1
+        if self.advanced is not None and not self._synchronizations.is_under_way(rank):
+            self.advanced(now_ns, rank)
         if rank.iteration == self._iterations:
             rank.done = True
             self._training -= 1
         else:
             self._begin(rank)
-
-
-def _event_text(time_ns: int, rank: RankState, what: Action | Message) -> str:
-    did = f"received the {what.kind} of microbatch {what.microbatch}" if isinstance(what, Message) else f"ended {what}"
-    return f"{time_ns / 1e6:g} ms stage {rank.stage} of pipeline {rank.pipeline} {did}"

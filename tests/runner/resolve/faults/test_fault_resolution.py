@@ -109,7 +109,8 @@ def test_where_all_hosts_fail_none_is_left() -> None:
         ({"fail": [{"rank": 4, "at": "1s"}]}, "fail.0.rank: 4, and 'gpipe' has ranks 0 to 3"),
         (
             {"fail": RANK_1, "engine": "simulate"},
-            "fail: a simulation has no failures: leave fail out, or give engine: emulate (clock: virtual)",
+            "fail: a simulation has no failures but of replicas of a star with a quorum, and 'gpipe' has none: "
+            "leave fail out, or give engine: emulate (clock: virtual)",
         ),
         (
             {"fail": RANK_1, "engine": "rack"},

@@ -3,8 +3,9 @@
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from runner.emulation.faults.faulted_training import FaultedTraining, train_thro
 from runner.emulation.gpu_provisioning import resolved_device
 from runner.emulation.jobs.background_traffic import background_traffic
 from runner.emulation.jobs.job_rows import rows_of_job
-from runner.emulation.jobs.training_at_once import train_at_once
+from runner.emulation.jobs.training_at_once import train_at_once, while_all_ran_ns
 from runner.emulation.learning.held_out_evaluation import held_out_losses
 from runner.emulation.learning.losses import learning_facts, loss_rows
 from runner.emulation.programs.program_trial import ProgramOutcome, run_program
@@ -145,15 +146,15 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
                 traffic.begin()
 
             gpus = None if serves is None else serves.gpus
-            faulted, printed, while_all_ran_ns = _trained(
-                testbed, trial, setting, gpus, begin=begin, meanwhile=meanwhile
-            )
+            faulted, printed, beside = _trained(testbed, trial, setting, gpus, begin=begin, meanwhile=meanwhile)
             if printed is not None:
                 samples.measured_ns = printed.measured_ns
         ranks = range(len(variant.placement.places)) if printed is None else ()
         own = faulted.logs if faulted is not None else [read_span_log(setting.span_log(rank)) for rank in ranks]
-        found, clocks = on_one_time_line(testbed, own if printed is None else printed.logs, arrivals=printed is None)
-        logs = [_undilated(log, trial.dilation) for log in found]
+        own = printed.logs if printed is not None else own
+        others = [[read_span_log(path) for path in job] for job in beside]
+        found, clocks = on_one_time_line(testbed, [*own, *chain(*others)], arrivals=printed is None)
+        logs = [_undilated(log, trial.dilation) for log in found[: len(own)]]
         if printed is not None:
             logs = [*found]
             outputs = _set_aside(printed.outputs, testbed.folder / "output")
@@ -201,7 +202,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
                 computes=point.spec.compute.backend.real_time,
             ),
             **variation_facts(variant),
-            **beside_facts(variant, while_all_ran_ns),
+            **beside_facts(variant, while_all_ran_ns(found, [len(own), *map(len, others)], trial.dilation)),
             **learning_facts(point, variant, losses),
             **background_facts(point.background),
             **({"devices": devices} if (devices := device_facts(logs)) else {}),
@@ -222,11 +223,14 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
 
 
 class _Trained(NamedTuple):
-    """What training has left beside the ranks' logs, each None where there is no such thing."""
+    """What training has left beside the ranks' logs, each None where there is no such thing.
+
+    ``beside`` are the span logs of each job that trained at the same time.
+    """
 
     faulted: FaultedTraining | None = None
     printed: ProgramOutcome | None = None
-    while_all_ran_ns: int | None = None
+    beside: Sequence[Sequence[Path]] = ()
 
 
 def _trained(
@@ -241,8 +245,8 @@ def _trained(
     """Train: beside other jobs, through faults, or undisturbed. ``begin`` is called when training begins."""
     point, variant = trial.point, trial.variant
     if variant.beside:
-        until_ns = train_at_once(testbed, point, variant, setting, begin=begin, meanwhile=meanwhile)
-        return _Trained(while_all_ran_ns=until_ns)
+        beside = train_at_once(testbed, point, variant, setting, begin=begin, meanwhile=meanwhile)
+        return _Trained(beside=beside)
     if point.faults or (trial.keeps_going and trial.of_ranks):
         return _Trained(
             train_through_faults(testbed, point, trial.id, setting, meanwhile, begin=begin, unplanned=trial.keeps_going)

@@ -1,11 +1,12 @@
 """Train a variant while those of other jobs train beside it, on hosts of their own."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
-from results.records.span_log import read_span_log
+from results.records.span_log import SpanLogContents
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.emulation.ranks.rank_processes import RANK, run_ranks
 from runner.emulation.ranks.start_gate import start_gate
@@ -59,28 +60,28 @@ def train_at_once(
     *,
     begin: Callable[[], None],
     meanwhile: Callable[[], None],
-) -> int:
+) -> list[list[Path]]:
     """Run the ranks of the variant and of those beside it, which all begin together, until all have ended well.
 
-    ``setting`` is that of the variant; the others log elsewhere. Return when the first of them had done its last
-    iteration, in undilated nanoseconds since the trial's start. Raises what ``run_ranks`` raises.
+    ``setting`` is that of the variant, whose ranks log there. Return the span logs of each of the others. Raises what
+    ``run_ranks`` raises.
     """
-    settings = [setting if each is variant else _setting_beside(point, each, setting) for each in variant.at_once]
-    plans: list[NumberedPlan] = []
-    for each, own in zip(variant.at_once, settings, strict=True):
-        for plan in configure_ranks(point, each, own):
-            plans.append(NumberedPlan(len(plans), replace(plan, start_gate=str(setting.start_gate))))
+    plans = [_numbered(plan, plan.rank, setting) for plan in configure_ranks(point, variant, setting)]
+    logs: list[list[Path]] = []
+    for each in variant.beside:
+        first = len(plans)
+        own = configure_ranks(point, each, _setting_beside(point, each, setting))
+        plans += [_numbered(plan, first + plan.rank, setting) for plan in own]
+        logs.append([setting.span_log(plan.rank) for plan in plans[first:]])
     with start_gate(testbed, setting.start_gate, [plan.host for plan in plans], begin=begin) as gate:
         run_ranks(testbed, RANK, plans, setting.folder, meanwhile, gate=gate)
-    ends_ns = [
-        max(
-            span.end_ns
-            for place in each.placement.places
-            for span in read_span_log(own.span_log(each.placement.rank(place))).spans
-        )
-        for each, own in zip(variant.at_once, settings, strict=True)
-    ]
-    return undilated_ns(min(ends_ns), setting.dilation)
+    return logs
+
+
+def _numbered(plan: RankConfig, number: int, setting: SharedConfig) -> NumberedPlan:
+    # A machine of a rack sends back what is named as the plan is.
+    own = replace(plan, start_gate=str(setting.start_gate), span_log=str(setting.span_log(number)))
+    return NumberedPlan(number, own)
 
 
 def _setting_beside(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig) -> SharedConfig:
@@ -91,3 +92,15 @@ def _setting_beside(point: SweepPoint, variant: ResolvedVariant, setting: Shared
     return replace(
         setting, folder=folder, connections=connections, run_token=secrets.token_hex(16), keep_gradients=False
     )
+
+
+def while_all_ran_ns(logs: Sequence[SpanLogContents], of_jobs: Sequence[int], dilation: float) -> int | None:
+    """Return when the first job had done its last iteration, None if there is one; ``of_jobs`` are their logs' numbers.
+
+    Those of each job follow those of the one before. It is in undilated nanoseconds since the trial's start.
+    """
+    if len(of_jobs) == 1:
+        return None
+    left = iter(logs)
+    ends_ns = [max(span.end_ns for log in islice(left, count) for span in log.spans) for count in of_jobs]
+    return undilated_ns(min(ends_ns), dilation)

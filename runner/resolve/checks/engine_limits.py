@@ -22,7 +22,7 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
     """Raise InputError for what the experiment's engine cannot run.
 
     An emulation has no more hosts than addresses and no ideal transport, no prefill within torch's baseline schedules,
-    and no trace whose ranks all-reduce in several groups; on a rack, no virtual time, no jobs and no prefill at all. In
+    and no trace whose ranks all-reduce in several groups; on a rack, no virtual time and no prefill at all. In
     virtual time compute must not take real time, and there is no dilation. A simulation cannot run torch's baseline
     schedules or a program of the user's; it accepts any clock and any dilation.
     """
@@ -99,8 +99,6 @@ def _check_known_times(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]
 def _check_rack(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> None:
     if spec.clock == "virtual":
         raise InputError("clock: the machines of a rack keep real time: give clock: real, or engine: emulate")
-    if spec.jobs:
-        raise InputError("jobs: several jobs share one machine's WAN only: leave jobs out, or give engine: emulate")
     for position, variant in enumerate(variants):
         if variant.service is not None:
             raise InputError(

@@ -1,7 +1,7 @@
 """Run an experiment over a cluster without shaping, for machines without netem, as ``wanbed run --rack`` does.
 
-``unshaped_run ADDRESS RUNS EXPERIMENT [queue] [resume]``: EXPERIMENT is the file's content as JSON. It prints the run's
-folder, and what it logs after ``log:``; it ends as the command does.
+``unshaped_run ADDRESS RUNS EXPERIMENT [queue] [resume] [hosts_per_machine=N]``: EXPERIMENT is the file's content as
+JSON. It prints the run's folder, and what it logs after ``log:``; it ends as the command does.
 """
 
 import json
@@ -31,6 +31,7 @@ def main(address: str, folder: str, document: str, *options: str) -> None:
             log=lambda line: print("log:", line, flush=True),
             shaped=False,
             queue="queue" in options,
+            hosts_per_machine=next((int(each.partition("=")[2]) for each in options if "=" in each), 1),
         )
         print(path)
 

@@ -30,9 +30,10 @@ bad-days: root virtual
 	./setup.sh demo
 	$(ROOT) .venv/bin/python -m runner.bad_days
 
-# Which way to train is fastest over which WAN: docs/which-training.md. What was finished before is not run again.
+# Which way to train is fastest over which WAN: docs/which-training.md. Torch measures what iterations are worth. What was
+# finished before is not run again.
 which-training:
-	./setup.sh demo
+	./setup.sh test
 	.venv/bin/python -m runner.which_training
 
 # A training program over an emulated WAN: PROGRAM is ddp, fsdp2, torchft-diloco, accelerate-tiny or deepspeed-zero. Its

@@ -10,18 +10,24 @@ from runner.cli.outcome import log
 from runner.which_training.candidates import candidates
 from runner.which_training.grid import Grid
 from runner.which_training.grid_tables import example_text, map_text
+from runner.which_training.learning import learnt
 from runner.which_training.marked_page import write_part
 from runner.which_training.picture import draw
 from runner.which_training.pricing import priced
 from runner.which_training.setting import WANS, Method, Wan
+from runner.which_training.time_to_loss import LossTimes, learning_text
 
 PAGE = Path("docs/which-training.md")
 PICTURE = "which-training.png"
+NOT_LEARNT = "Not measured for this version of the page, which was made with `--map-only`."
 EXAMPLE = Wan(50, 1_000_000_000)
 
 
 def which_training(
     *,
+    map_only: Annotated[
+        bool, typer.Option("--map-only", help="Leave out what is learnt, and the time to a loss.")
+    ] = False,
     runs: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where results are kept.")] = Path(
         "runs/which-training"
     ),
@@ -34,8 +40,10 @@ def which_training(
     with one_line_errors():
         tried = [candidate for wan in WANS for method in Method for candidate in candidates(method, wan)]
         grid = Grid.of(priced(tried, runs / "simulated", log))
-        draw(grid, page.parent / PICTURE)
+        curves = [] if map_only else learnt(runs / "learnt", log)
+        draw(grid, curves, page.parent / PICTURE)
         write_part(page, "map", map_text(grid))
+        write_part(page, "losses", learning_text(LossTimes.of(grid, curves)) if curves else NOT_LEARNT)
         write_part(page, "example", example_text(EXAMPLE))
         print(page)
 

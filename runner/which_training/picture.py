@@ -1,6 +1,6 @@
-"""Draw the map: the fastest method at each WAN, the fastest synchronous one, and the break-even."""
+"""Draw the map: the fastest method at each WAN, the fastest synchronous one, the break-even, and what is learnt."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -10,6 +10,7 @@ from matplotlib.patches import Patch
 
 from runner.which_training.grid import Grid
 from runner.which_training.grid_tables import thousands
+from runner.which_training.learning import DATA_PARALLEL, Curve
 from runner.which_training.setting import Method, Wan
 
 COLOURS = {
@@ -26,12 +27,21 @@ _DARK = {Method.ATLAS, Method.HIERARCHICAL, Method.ATOM}
 """The methods on whose colour text is white."""
 
 
-def draw(grid: Grid, path: Path) -> None:
-    """Write the picture as PNG."""
+_LEARNER_COLOURS: Mapping[str, str] = {
+    DATA_PARALLEL: "#222222",
+    **{str(method): colour for method, colour in COLOURS.items()},
+}
+
+
+def draw(grid: Grid, curves: Sequence[Curve], path: Path) -> None:
+    """Write the picture as PNG: the maps, and the held-out losses of every seed if there are any."""
     figure = Figure(figsize=(11, 7.5), layout="constrained")
     axes = figure.subplots(2, 2, squeeze=False)
     draw_grid(figure, axes[0, 0], axes[0, 1], axes[1, 0], grid)
-    axes[1, 1].set_axis_off()
+    if curves:
+        _losses(axes[1, 1], curves)
+    else:
+        axes[1, 1].set_axis_off()
     figure.savefig(path, dpi=110)
 
 
@@ -47,6 +57,20 @@ def draw_grid(figure: Figure, every: Axes, synchronous: Axes, even: Axes, grid: 
         handles=[Patch(color=COLOURS[method], label=method) for method in Method if method in shown],
         loc="outside lower center", ncols=len(Method), frameon=False,
     )  # fmt: skip
+
+
+def _losses(axis: Axes, curves: Sequence[Curve]) -> None:
+    for curve in curves:
+        first = curve is next(each for each in curves if each.learner == curve.learner)
+        axis.plot(
+            *zip(*curve.losses, strict=True), color=_LEARNER_COLOURS[curve.learner], linewidth=1.2,
+            label=str(curve.learner) if first else None,
+        )  # fmt: skip
+    axis.set_title("Held-out loss of a tiny GPT, a line a seed")
+    axis.set_xlabel("iterations")
+    axis.set_ylabel("loss (nats)")
+    axis.grid(alpha=0.4)
+    axis.legend(frameon=False)
 
 
 def _winners(axis: Axes, grid: Grid, among: Callable[[Method], bool]) -> set[Method]:

@@ -7,6 +7,7 @@ from runner.planner.experiment_file import load_experiment
 from runner.which_training.candidates import candidates
 from runner.which_training.grid import Grid, Price
 from runner.which_training.grid_tables import example_text, map_text, thousands
+from runner.which_training.learning import DATA_PARALLEL, Curve
 from runner.which_training.marked_page import BEGIN, END, write_part
 from runner.which_training.picture import draw
 from runner.which_training.setting import WANS, Method, Wan
@@ -57,5 +58,6 @@ def test_only_a_named_part_of_the_page_is_replaced(tmp_path: Path) -> None:
 
 
 def test_the_picture_is_drawn(tmp_path: Path) -> None:
-    draw(GRID, tmp_path / "picture.png")
+    curves = [Curve(DATA_PARALLEL, seed, ((5, 4.0), (10, 3.0))) for seed in range(2)]
+    draw(GRID, curves, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")

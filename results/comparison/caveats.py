@@ -10,6 +10,7 @@ from results.comparison.manifest_fields import flattened
 from results.comparison.pairing import Pair, Side
 from results.comparison.run_description import first_point
 from results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
+from results.reading.known_misses import known_misses_of, known_misses_text
 from results.reading.modelled_tcp import tcp_is_modelled
 from results.reading.not_modelled import not_modelled_text, of_variant, simulated_without
 from results.reading.run import Run
@@ -41,7 +42,13 @@ def caveats(a: Run, b: Run, pairs: Iterable[Pair]) -> list[str]:
     If a run is compared with itself, uncommitted changes are reported once.
     """
     pairs = list(pairs)
-    found = _modelled_tcp(a, b) + _not_modelled(a, b, pairs) + _few_repeats(pairs) + _overloaded(a, b, pairs)
+    found = (
+        _modelled_tcp(a, b)
+        + _not_modelled(a, b, pairs)
+        + _known_misses(a, b, pairs)
+        + _few_repeats(pairs)
+        + _overloaded(a, b, pairs)
+    )
     found += _faulted(a, b, pairs)
     if a is not b and a.manifest.get("run_id") and a.manifest.get("run_id") == b.manifest.get("run_id"):
         found.append("A and B are copies of one run: that they agree shows nothing.")
@@ -157,5 +164,19 @@ def _not_modelled(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
             names.setdefault(text, []).append(name)
     return [
         f"The simulation of {list_text(own)} does not model {text}: the ratio is valid only without it."
+        for text, own in names.items()
+    ]
+
+
+def _known_misses(a: Run, b: Run, pairs: list[Pair]) -> list[str]:
+    """Return a sentence for each text about kinds of simulations known to be off, naming the runs it applies to."""
+    names: dict[str, list[str]] = {}
+    for name, run, sides in (("A", a, [pair.a for pair in pairs]), ("B", b, [pair.b for pair in pairs])):
+        compared = {(side.point, side.variant) for side in sides}
+        trials = [trial for trial in run.trials if (trial.point, trial.variant) in compared]
+        if text := known_misses_text(miss for trial in trials for miss in known_misses_of(trial.facts)):
+            names.setdefault(text, []).append(name)
+    return [
+        f"Simulations in {list_text(own)} are of kinds that are known to be off from virtual time: {text}."
         for text, own in names.items()
     ]

@@ -6,6 +6,7 @@ from typing import Any
 from results.comparison.manifest_differences import incomparable
 from results.comparison.manifest_fields import command_text, is_command
 from results.reading.divided_trunks import divided_trunks_text
+from results.reading.known_misses import known_misses_of, known_misses_text
 from results.reading.links.changing_links import changing_links_text
 from results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from results.reading.not_modelled import (
@@ -129,6 +130,12 @@ def warnings(run: Run) -> list[str]:
         found.append(
             f"The simulator does not model {not_modelled_text(without)}, or not within what was validated: an "
             "emulation of the same file may give other figures."
+        )
+    if text := known_misses_text(miss for trial in run.trials for miss in known_misses_of(trial.facts)):
+        marked = sum(bool(known_misses_of(trial.facts)) for trial in run.trials)
+        found.append(
+            f"{marked} of {count_text(len(run.trials), 'trial')} are of kinds whose simulation is known to be off from "
+            f"virtual time: {text}."
         )
     if planned := gathered(each for point in _points(run) for each in planned_without(run.manifest, point)):
         found.append(

@@ -235,6 +235,7 @@ SUMMARY = _schema(
     ("engine", pa.string(), "emulate, rack or simulate"),
     ("clock", pa.string(), "real or virtual, null for a simulation"),
     ("not_modelled", pa.list_(pa.string()), "what a simulation lacks of what was asked; of links: not `calibrated`"),
+    ("known_misses", pa.list_(pa.string()), "the kinds of simulations known to be off that it is of: known-misses.md"),
     ("outcome", pa.string(), "of a trial with failures: undisturbed, survived, recovered or failed; null without any"),
     ("training_goodput", pa.float64(), "share of the training's time in iterations that count, null without failures"),
     ("iterations_lost", pa.int64(), "finished iterations that were trained again, null without failures"),

@@ -129,6 +129,7 @@ def _records(
             "network_core_busy_fraction": row.saturation.worst.network_core_busy,
             "simulated": row.simulated,
             "not_modelled": list(row.not_modelled),
+            "known_misses": list(row.known_misses),
         }
         own = shares_of.get((row.run, row.point, row.variant))
         fractions = {_fraction(part): own.share(part) if own and part in own.parts_ns else None for part in parts}
@@ -273,7 +274,8 @@ def _standing(row: HeadlineRow) -> str:
     """Describe whether the row's links were as configured, and whether its machine was saturated."""
     if row.simulated:
         without = markdown_text(", ".join(row.not_modelled))
-        return f"{'simulated' if row.calibrated else '**simulated**'}{f' without {without}' if without else ''}"
+        off = f", known to be off: {', '.join(row.known_misses)}" if row.known_misses else ""
+        return f"{'simulated' if row.calibrated else '**simulated**'}{f' without {without}' if without else ''}{off}"
     links = "yes" if row.calibrated else "**no**"
     if not row.saturation.saturated:
         return links

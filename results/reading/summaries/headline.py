@@ -36,7 +36,8 @@ class HeadlineRow:
     ``repeat_times_s`` holds the iteration time of every repeat that has one. ``interval_s`` is the 95 % interval of
     their median (``results.metrics.bootstrap``), computed from ``iterations`` measured iterations of all repeats; None
     if there are too few repeats or the figures are ``exact``: simulated, with nothing drawn. ``not_modelled`` lists the
-    configured settings that the simulation does not model.
+    configured settings that the simulation does not model, ``known_misses`` the kinds of simulations known to be off
+    that it is of.
     """
 
     run: str
@@ -59,6 +60,7 @@ class HeadlineRow:
     simulated: bool
     exact: bool
     not_modelled: tuple[str, ...] = ()
+    known_misses: tuple[str, ...] = ()
     bound_s: float | None = None
     bound_part: str | None = None
 
@@ -165,6 +167,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 simulated=run.simulated,
                 exact=run.exact(point),
                 not_modelled=tuple(run.summary["not_modelled"].iloc[positions[0]]),
+                known_misses=tuple(run.summary["known_misses"].iloc[positions[0]]),
                 bound_s=_median(of_trials["bound_s"]),
                 bound_part=run.summary["bound_part"].iloc[positions[0]],
             )

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from results import metrics
+from results.reading.known_misses import known_misses_of
 from results.reading.not_modelled import of_links, of_variant, simulated_without
 from results.reading.stored_trial import StoredTrial
 from results.reading.summaries.counted_windows import counted_windows
@@ -37,6 +38,7 @@ FIELDS = (
     "engine",
     "clock",
     "not_modelled",
+    "known_misses",
     "outcome",
     "training_goodput",
     "iterations_lost",
@@ -107,6 +109,7 @@ def summarize(
                 "engine": settings.get("engine"),
                 "clock": settings.get("clock"),
                 "not_modelled": [each.text_of_one for each in of_variant(without, trial.variant)],
+                "known_misses": [each.name for each in known_misses_of(trial.facts)],
                 "outcome": faults.outcome,
                 "training_goodput": faults.training_goodput,
                 "iterations_lost": faults.iterations_lost,

@@ -21,7 +21,7 @@ def test_the_file_says_what_the_summary_says(build_run: BuildRun) -> None:
     read = pd.read_parquet(file)
     for kept, row in zip(read.to_dict("records"), summary_rows(run.summary), strict=True):
         assert {path: kept.pop(path) for path in row["swept"]} == row.pop("swept")
-        for listed in ("iteration_times_s", "not_modelled"):
+        for listed in ("iteration_times_s", "not_modelled", "known_misses"):
             assert list(kept.pop(listed)) == row.pop(listed)
         assert {name: None if pd.isna(value) else value for name, value in kept.items()} == row
 

@@ -76,6 +76,8 @@ def test_losses_are_those_of_torch_alone(synchronization: Synchronization) -> No
 
 
 def test_synchronising_every_step_is_data_parallelism_with_averaged_updates() -> None:
+    """Step for step, each from the same parameters: AdamW divides small gradients by themselves, and so what one step
+    rounds otherwise grows in the steps after it."""
     _, found = train(EVERY_STEP)
     models = [build_stage(TINY, 0, 1, SEED, torch.float32) for _ in range(REPLICAS)]
     optimizers = [torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE) for model in models]
@@ -89,7 +91,7 @@ def test_synchronising_every_step_is_data_parallelism_with_averaged_updates() ->
             optimizer.step()
         average = torch.stack([parameters_to_vector(model.parameters()).detach() for model in models]).mean(dim=0)
         for model in models:
-            vector_to_parameters(average.clone(), model.parameters())
+            vector_to_parameters(parameters.clone(), model.parameters())
         assert float((parameters - average).abs().max()) <= 1e-6
 
 

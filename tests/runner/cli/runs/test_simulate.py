@@ -93,12 +93,13 @@ def test_a_simulation_ignores_dilation() -> None:
     assert dilated == as_it_is
 
 
-def test_the_report_claims_no_measurement() -> None:
+def test_the_report_claims_no_measurement_and_warns_of_nothing_but_kinds_that_are_known_to_be_off() -> None:
     wanbed("simulate", written(), "--jobs", "1")
     (page,) = (path.read_text(encoding="utf-8") for path in Path("runs").glob("*/report.html"))
     assert "Nothing was measured: the links are as configured by construction." in page
     assert "Simulated as discrete events" in page
-    assert 'role="alert"' not in page
+    assert page.count('role="alert"') == 1
+    assert "2 of 4 trials are of kinds whose simulation is known to be off" in page
     assert 'data-label="calibrated"' not in page
 
 

@@ -16,6 +16,8 @@ from runner.which_training.picture import draw
 from runner.which_training.pricing import priced
 from runner.which_training.setting import WANS, Method, Wan
 from runner.which_training.time_to_loss import LossTimes, learning_text
+from runner.which_training.virtual_check.check_table import check_text
+from runner.which_training.virtual_check.checking import checked
 
 PAGE = Path("docs/which-training.md")
 PICTURE = "which-training.png"
@@ -26,7 +28,7 @@ EXAMPLE = Wan(50, 1_000_000_000)
 def which_training(
     *,
     map_only: Annotated[
-        bool, typer.Option("--map-only", help="Leave out what is learnt, and the time to a loss.")
+        bool, typer.Option("--map-only", help="Leave out what is learnt, and what is checked in virtual time.")
     ] = False,
     runs: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where results are kept.")] = Path(
         "runs/which-training"
@@ -44,6 +46,7 @@ def which_training(
         draw(grid, curves, page.parent / PICTURE)
         write_part(page, "map", map_text(grid))
         write_part(page, "losses", learning_text(LossTimes.of(grid, curves)) if curves else NOT_LEARNT)
+        write_part(page, "check", NOT_LEARNT if map_only else check_text(checked(grid, runs / "checked", log)))
         write_part(page, "example", example_text(EXAMPLE))
         print(page)
 

@@ -22,6 +22,8 @@ DATA_PARALLEL = "data parallel"
 SEEDS = 3
 ITERATIONS = 4 * SYNC_EVERY
 EVALUATE_EVERY = 5
+LEARNING_RATES = (0.0005, 0.001, 0.002, 0.004)
+"""Each learner is taken at the one of these at which it learns most, so that none has a rate that suits another."""
 LOSS_STEP = 0.05
 """Losses to reach are multiples of it."""
 
@@ -48,8 +50,14 @@ class Curve:
     """The held-out losses of one training, each with how many iterations had ended."""
 
     learner: str
+    learning_rate: float
     seed: int
     losses: tuple[tuple[int, float], ...]
+
+    @property
+    def last(self) -> float:
+        """The held-out loss at the end."""
+        return self.losses[-1][1]
 
     @property
     def least(self) -> float:
@@ -64,16 +72,24 @@ class Curve:
         raise ValueError(f"{self.learner}, seed {self.seed}: no loss of {loss} or below")
 
 
-def training_of(learner: str, seed: int) -> LoneTraining:
-    """Return the training of a learner with a seed."""
+def training_of(learner: str, learning_rate: float, seed: int) -> LoneTraining:
+    """Return the training of a learner at a learning rate with a seed."""
     replicas, synchronization = _LEARNERS[learner]
-    return LoneTraining(replicas, synchronization, seed, ITERATIONS, EVALUATE_EVERY)
+    return LoneTraining(replicas, synchronization, seed, ITERATIONS, EVALUATE_EVERY, learning_rate)
 
 
 def learnt(folder: Path, log: Callable[[str], None], jobs: int | None = None) -> list[Curve]:
-    """Train every learner with every seed, and return their curves. One that is in ``folder`` is not trained again."""
+    """Train every learner at every learning rate with every seed, and return the curves of each at its best rate.
+
+    A training that is in ``folder`` is not done again.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    trainings = {(learner, seed): training_of(learner, seed) for learner in LEARNERS for seed in range(SEEDS)}
+    trainings = {
+        (learner, rate, seed): training_of(learner, rate, seed)
+        for learner in LEARNERS
+        for rate in LEARNING_RATES
+        for seed in range(SEEDS)
+    }
     left = [training for training in trainings.values() if not _file(training, folder).is_file()]
     log(f"learnt: {len(trainings) - len(left)} of {len(trainings)} trainings are there")
     if left:
@@ -81,10 +97,19 @@ def learnt(folder: Path, log: Callable[[str], None], jobs: int | None = None) ->
         with ProcessPoolExecutor(jobs or len(os.sched_getaffinity(0)), mp_context=spawned) as processes:
             for done in [processes.submit(_keep_losses, training, folder) for training in left]:
                 done.result()
-    return [
-        Curve(learner, seed, tuple((done, loss) for done, loss in _read(training, folder)))
-        for (learner, seed), training in trainings.items()
-    ]
+    return at_best_rates([Curve(*of, tuple(_read(training, folder))) for of, training in trainings.items()])
+
+
+def at_best_rates(curves: Sequence[Curve]) -> list[Curve]:
+    """Return the curves of each learner at the learning rate with the lowest median of its seeds' last losses."""
+    last: dict[tuple[str, float], list[float]] = {}
+    for curve in curves:
+        last.setdefault((curve.learner, curve.learning_rate), []).append(curve.last)
+    best = {
+        learner: min((rate for name, rate in last if name == learner), key=lambda rate: median(last[learner, rate]))
+        for learner in dict.fromkeys(name for name, _ in last)
+    }
+    return [curve for curve in curves if curve.learning_rate == best[curve.learner]]
 
 
 def common_loss(curves: Iterable[Curve]) -> float:

@@ -24,7 +24,6 @@ MODEL = GptConfig(layers=2, hidden=64, context=128, heads=4, vocabulary=256)
 TEXT = "python-topics"
 KEPT = HeldOut(0.1, 16)
 SEQUENCES = 12
-LEARNING_RATE = 0.003
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,7 @@ class LoneTraining:
     seed: int
     iterations: int
     evaluate_every: int
+    learning_rate: float
 
     def __post_init__(self) -> None:
         if SEQUENCES % self.replicas or (self.replicas > 1 and self.synchronization is None):
@@ -50,7 +50,7 @@ def held_out_losses(training: LoneTraining) -> list[tuple[int, float]]:
     torch.set_num_threads(1)
     microbatches = SEQUENCES // training.replicas
     work = TorchWork(
-        MODEL, 1, 0, training.replicas, 0, microbatches, False, "fp32", "cpu", training.seed, LEARNING_RATE,
+        MODEL, 1, 0, training.replicas, 0, microbatches, False, "fp32", "cpu", training.seed, training.learning_rate,
         text=TEXT, held_out=KEPT, synchronization=training.synchronization,
     )  # fmt: skip
     replicas = [TorchCompute(replace(work, pipeline=replica), lambda _: None) for replica in range(training.replicas)]

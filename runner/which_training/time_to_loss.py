@@ -55,13 +55,21 @@ def learning_text(times: LossTimes) -> str:
 def _iterations(times: LossTimes) -> str:
     base = times.iterations(Method.ATLAS)[0]
     lines = [
-        table_line(["learns as", "iterations to the loss (fewest to most of the seeds)", "tokens, times those of DP"]),
-        table_line(["---"] * 3),
+        table_line(
+            [
+                "learns as",
+                "best learning rate",
+                "iterations to the loss (fewest to most of the seeds)",
+                "tokens, times those of DP",
+            ]
+        ),
+        table_line(["---"] * 4),
     ]
     seen = dict.fromkeys(learner_of(method) for method in Method)
     for learner in seen:
         own, least, most = iterations_to_loss(times.curves, learner, times.loss)
-        lines.append(table_line([learner, f"{own:g} ({least} to {most})", f"{own / base:.2f}x"]))
+        rate = next(curve.learning_rate for curve in times.curves if curve.learner == learner)
+        lines.append(table_line([learner, f"{rate:g}", f"{own:g} ({least} to {most})", f"{own / base:.2f}x"]))
     return "\n".join(lines)
 
 

@@ -58,6 +58,6 @@ def test_only_a_named_part_of_the_page_is_replaced(tmp_path: Path) -> None:
 
 
 def test_the_picture_is_drawn(tmp_path: Path) -> None:
-    curves = [Curve(DATA_PARALLEL, seed, ((5, 4.0), (10, 3.0))) for seed in range(2)]
+    curves = [Curve(DATA_PARALLEL, 0.001, seed, ((5, 4.0), (10, 3.0))) for seed in range(2)]
     draw(GRID, curves, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")

@@ -5,7 +5,6 @@ import torch
 
 from runner.which_training.lone_training import (
     KEPT,
-    LEARNING_RATE,
     MODEL,
     SEQUENCES,
     TEXT,
@@ -19,13 +18,13 @@ from workloads.synchronization.synchronization import Synchronization
 
 _one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 
-ALONE = LoneTraining(1, None, 3, 4, 2)
+ALONE = LoneTraining(1, None, 3, 4, 2, 0.001)
 
 
 def reference_losses(training: LoneTraining) -> list[float]:
     """The held-out losses of one model under torch's AdamW that learns all sequences of each iteration at once."""
     model = build_stage(MODEL, 0, 1, training.seed, torch.float32)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=training.learning_rate)
     tokens = TokenSource(MODEL, training.seed, TEXT, KEPT)
     evaluated = [tokens.evaluation_batch(number) for number in range(KEPT.sequences)]
     found = []
@@ -59,4 +58,4 @@ def test_replicas_share_sequences_evenly_and_are_synchronised(
     replicas: int, synchronization: Synchronization | None
 ) -> None:
     with pytest.raises(ValueError, match="replicas"):
-        LoneTraining(replicas, synchronization, 0, 4, 2)
+        LoneTraining(replicas, synchronization, 0, 4, 2, 0.001)

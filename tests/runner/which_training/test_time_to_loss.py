@@ -8,7 +8,7 @@ from runner.which_training.time_to_loss import LossTimes, learning_text
 WAN = Wan(50, 1_000_000_000)
 GRID = Grid.of(Price(method, "", WAN, 10.0 + position, 1) for position, method in enumerate(Method))
 CURVES = [
-    Curve(learner, seed, ((5, 4.0), (10 + slower + 5 * seed, 3.0)))
+    Curve(learner, 0.001, seed, ((5, 4.0), (10 + slower + 5 * seed, 3.0)))
     for learner, slower in ((DATA_PARALLEL, 0), (Method.DILOCO, 10), (Method.STREAMING, 20), (Method.ATOM, 30))
     for seed in range(3)
 ]
@@ -29,7 +29,7 @@ def test_soonest_are_all_whose_seeds_overlap_with_those_of_the_soonest() -> None
 
 def test_the_tables_say_what_iterations_are_worth_and_the_joined_times() -> None:
     text = learning_text(TIMES)
-    assert "| DiLoCo | 25 (20 to 30) | 1.67x |" in text
+    assert "| DiLoCo | 0.001 | 25 (20 to 30) | 1.67x |" in text
     assert "| Varuna | 3.0 |" in text
     assert "3.00" in text
 

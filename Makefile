@@ -30,11 +30,11 @@ bad-days: root virtual
 	./setup.sh demo
 	$(ROOT) .venv/bin/python -m runner.bad_days
 
-# Which way to train is fastest over which WAN: docs/which-training.md. Torch measures what iterations are worth. What was
-# finished before is not run again.
-which-training:
+# Which way to train is fastest over which WAN: docs/which-training.md. Torch measures what iterations are worth, virtual
+# time checks some settings. What was finished before is not run again.
+which-training: root virtual compiled
 	./setup.sh test
-	.venv/bin/python -m runner.which_training
+	$(ROOT) .venv/bin/python -m runner.which_training
 
 # A training program over an emulated WAN: PROGRAM is ddp, fsdp2, torchft-diloco, accelerate-tiny or deepspeed-zero. Its
 # exact versions are installed first; what they bring to .venv/bin is on the program's PATH.

@@ -10,7 +10,7 @@ fault.
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from queue import SimpleQueue
@@ -68,16 +68,7 @@ def run_rank(config: RankConfig) -> None:
     if config.checkpoints is not None and config.checkpoints.resume and computation.load_state is not None:
         computation.load_state([Path(path) for path in config.checkpoints.resume])
     create_all_reduce = _all_reduce_factory(config, computation)
-    identity = Identity(bytes.fromhex(config.run_token), config.rank, config.listen_address, config.listen_port)
-    rendezvous = Rendezvous(
-        identity,
-        config.links.peers,
-        config.congestion,
-        lambda note: print_line(_name(config), note),
-        config.links.window_bytes,
-        calls=[peer.rank for peer in config.links.peers] if config.links.joins else None,
-        peer_timeout_s=config.peer_timeout_s,
-    )
+    rendezvous = _rendezvous(config, [peer.rank for peer in config.links.peers] if config.links.joins else None)
     worker = None if gpu is None else _make_worker(config, gpu)
     sockets = rendezvous.rendezvous(config.rendezvous_timeout_ns)
     events: SimpleQueue[Event] = SimpleQueue()
@@ -155,17 +146,21 @@ def _joins(
     star = config.links.star
     if star is None or not star.state_bytes or config.rank != star.gatherer:
         return nullcontext()
+    return Joins(_rendezvous(config, ()), transport, events.put)
+
+
+def _rendezvous(config: RankConfig, calls: Collection[int] | None) -> Rendezvous:
+    """Return how this rank meets its peers. It calls those of ``calls``, None for all of higher ranks."""
     identity = Identity(bytes.fromhex(config.run_token), config.rank, config.listen_address, config.listen_port)
-    rendezvous = Rendezvous(
+    return Rendezvous(
         identity,
         config.links.peers,
         config.congestion,
         lambda note: print_line(_name(config), note),
         config.links.window_bytes,
-        calls=(),
+        calls=calls,
         peer_timeout_s=config.peer_timeout_s,
     )
-    return Joins(rendezvous, transport, events.put)
 
 
 def _make_worker(config: RankConfig, gpu: SharedGpu) -> WorkerThread:

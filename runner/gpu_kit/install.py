@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,12 +33,25 @@ def install(kit: Path, system: Path = Path("/"), *, root: bool | None = None) ->
     if not stamp.is_file() or stamp.read_text(encoding="utf-8") != wanted:
         shutil.rmtree(environment, ignore_errors=True)
         venv.create(environment, system_site_packages=True, with_pip=False, symlinks=True)
+        _show_packages_of_caller(environment)
         _install_wheels(environment / "bin/python", wheels)
         stamp.write_text(wanted, encoding="utf-8")
     unpacked = kit / "system"
     if not unpacked.is_dir():
         shutil.unpack_archive(kit / "system.tar.xz", kit)
     yield from _link_programs(unpacked, system if root else environment, root=root)
+
+
+def _show_packages_of_caller(environment: Path) -> None:
+    """Let ``environment`` see the packages of this Python, behind its own.
+
+    ``system_site_packages`` shows only those of the interpreter below, and torch is often in a virtual environment.
+    """
+    if sys.prefix == sys.base_prefix:
+        return
+    inside = sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)})
+    lines = [f"import site; site.addsitedir({sysconfig.get_path(name)!r})\n" for name in ("purelib", "platlib")]
+    (Path(inside) / "packages-of-caller.pth").write_text("".join(dict.fromkeys(lines)), encoding="utf-8")
 
 
 def _install_wheels(python: Path, wheels: list[Path]) -> None:

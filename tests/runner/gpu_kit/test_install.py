@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
@@ -56,6 +57,23 @@ def test_other_wheels_make_the_environment_anew(kit: Path, tmp_path: Path) -> No
     (kit / "wheels/wanbed-0.1.0-py3-none-any.whl").write_bytes(b"newer")
     list(install(kit, tmp_path, root=False))
     assert not (kit / "env/mark").exists()
+
+
+def test_what_is_in_the_virtual_environment_of_the_caller_is_seen_behind_the_kits_own(
+    kit: Path, tmp_path: Path
+) -> None:
+    caller = tmp_path / "torch-env"
+    venv.create(caller, with_pip=False, symlinks=True)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = caller / "lib" / version / "site-packages"
+    (packages / "brought.py").write_text("origin = 'caller'\n", encoding="utf-8")
+    (packages / "carried.py").write_text("origin = 'caller'\n", encoding="utf-8")
+    made = f"from install import install; from pathlib import Path; list(install(Path({str(kit)!r}), root=False))"
+    subprocess.run([caller / "bin/python", "-c", made], cwd=Path(module.__file__).parent, check=True)
+    (kit / "env/lib" / version / "site-packages/carried.py").write_text("origin = 'kit'\n", encoding="utf-8")
+    origins = "import brought, carried; print(brought.origin, carried.origin)"
+    done = subprocess.run([kit / "env/bin/python", "-c", origins], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["caller", "kit"]
 
 
 def test_a_wheel_that_pip_refuses_ends_it_in_one_line(kit: Path, tmp_path: Path) -> None:

@@ -75,6 +75,14 @@ class GptConfig:
         head = 2 * tokens * self.hidden * self.vocabulary if stage == stages - 1 else 0
         return len(self.layers_of(stage, stages)) * layer + head
 
+    def causal_forward_flops(self, stage: int, stages: int, sequences: int = 1) -> int:
+        """Return the operations that a causal kernel performs in a stage's forward: half of attention is masked.
+
+        ``forward_flops`` less 2 B L^2 H for each layer.
+        """
+        skipped = 2 * sequences * self.context**2 * self.hidden
+        return self.forward_flops(stage, stages, sequences) - len(self.layers_of(stage, stages)) * skipped
+
     def activation_bytes(self, precision: str) -> int:
         """Return the bytes of one sequence's activation at a stage boundary, or of its gradient.
 

@@ -139,7 +139,7 @@ class MeasuredModel(StrictModel):
 class MeasuredStage(StrictModel):
     """The measurement of one stage of ``layers`` layers. The first has the embedding too, the last the head.
 
-    ``forward_flops`` are the operations of its forward (see ``GptConfig.forward_flops``).
+    ``forward_flops`` are the operations of its forward (see ``GptConfig.causal_forward_flops``).
     """
 
     position: Literal["first", "middle", "last"]

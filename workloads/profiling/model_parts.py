@@ -30,7 +30,7 @@ class StageToMeasure:
         return MeasuredStage(
             position=self.position,
             layers=self.layers,
-            forward_flops=self.config.forward_flops(self.stage, len(POSITIONS)),
+            forward_flops=self.config.causal_forward_flops(self.stage, len(POSITIONS)),
             **{action: measured_time(times_ns) for action, times_ns in repeats_ns.items()},
         )
 

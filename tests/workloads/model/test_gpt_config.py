@@ -41,6 +41,12 @@ def test_operations_of_a_model_agree_with_megatrons_closed_form() -> None:
     assert GPT_A.forward_flops(0, 1, sequences) == pytest.approx(layers + head, rel=1e-12)
 
 
+def test_a_causal_kernel_skips_half_of_attention() -> None:
+    attention = 4 * GPT_A.context**2 * GPT_A.hidden * GPT_A.layers
+    assert GPT_A.forward_flops(0, 1) - GPT_A.causal_forward_flops(0, 1) == attention // 2
+    assert sum(GPT_A.causal_forward_flops(stage, 6) for stage in range(6)) == GPT_A.causal_forward_flops(0, 1)
+
+
 @pytest.mark.parametrize(("precision", "mib"), [("bf16", 32), ("fp32", 64)])
 def test_an_activation_is_context_times_hidden_elements(precision: str, mib: int) -> None:
     assert GPT_A.activation_bytes(precision) == mib * 2**20

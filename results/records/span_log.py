@@ -119,6 +119,43 @@ class DeviceRecord:
 
 
 @dataclass(frozen=True)
+class SwappedGroup:
+    """A group of ``layers`` that was swapped. Times are medians: all microbatches' in a pass, and one load's."""
+
+    layers: int
+    size_bytes: int
+    forward_ns: int
+    backward_ns: int
+    load_ns: int
+
+
+@dataclass(frozen=True)
+class SwappingRecord:
+    """What a rank reports that swaps a whole model through its device, at its end. Durations are machine time.
+
+    ``memory_bytes`` is what the device had for the weights of two groups. Both passes, from the begin of the first load
+    to the end of the last backward, took ``both_passes_ns`` (a median), and take ``formula_ns`` by the formula of the
+    groups' own times. ``planned_ns`` is what the times gave by which the groups were chosen, None if they were given.
+    Over ``iterations`` iterations ``loaded_bytes`` of weights were copied to the device in ``load_ns``, and
+    ``returned_bytes`` of gradients to the host in ``return_ns``. Meanwhile the device computed, but for
+    ``load_wait_ns`` in which it waited for loads. The optimizer waited ``return_wait_ns`` for gradients.
+    """
+
+    groups: tuple[SwappedGroup, ...]
+    memory_bytes: int
+    planned_ns: int | None
+    formula_ns: int
+    both_passes_ns: int
+    iterations: int
+    loaded_bytes: int
+    load_ns: int
+    returned_bytes: int
+    return_ns: int
+    load_wait_ns: int
+    return_wait_ns: int
+
+
+@dataclass(frozen=True)
 class GatheredSum:
     """Sum ``number`` of a star of replicas: the ranks whose parts it is of, in the order in which these came.
 
@@ -152,7 +189,7 @@ class SpanLogContents:
 
     ``device`` is None if the rank did not really compute. ``sums``, ``lost`` and ``dropped`` are what the rank that
     gathers over a star has logged: its sums, the replicas that it has lost, and the parts that came too late for any.
-    ``joined`` is None for a rank that was there from the beginning.
+    ``joined`` is None for a rank that was there from the beginning. ``swapping`` is None for a rank that swaps nothing.
     """
 
     header: SpanLogHeader
@@ -164,6 +201,7 @@ class SpanLogContents:
     lost: tuple[LostReplica, ...] = ()
     dropped: int = 0
     joined: JoinedTraining | None = None
+    swapping: SwappingRecord | None = None
 
 
 class SpanLog:
@@ -206,6 +244,10 @@ class SpanLog:
         """Add the device's record. Call it once."""
         self._pending.append({"device": asdict(record)})
 
+    def record_swapping(self, record: SwappingRecord) -> None:
+        """Add what the rank's swapping took. Call it once."""
+        self._pending.append({"swapping": asdict(record)})
+
     def flush(self) -> None:
         """Write all collected entries to the kernel, so that they survive the death of this process."""
         pending, self._pending = self._pending, []
@@ -235,10 +277,9 @@ def read_span_log(path: Path) -> SpanLogContents:
         raise ValueError(f"{path}: span log version {version}, this program reads {SPAN_LOG_VERSION}")
     spans: list[Span] = []
     losses: list[tuple[int, float]] = []
-    device: DeviceRecord | None = None
+    once: dict[str, Any] = {}
     sums: list[GatheredSum] = []
     lost: list[LostReplica] = []
-    dropped = 0
     joined: JoinedTraining | None = None
     complete = False
     partial_line = lines.pop()
@@ -254,14 +295,18 @@ def read_span_log(path: Path) -> SpanLogContents:
             sums.append(GatheredSum(entry["sum"], tuple(entry["ranks"]), entry["late"]))
         elif isinstance(entry, dict) and entry.keys() == {"lost", "time_ns"}:
             lost.append(LostReplica(entry["lost"], entry["time_ns"]))
-        elif isinstance(entry, dict) and entry.keys() == {"dropped"}:
-            dropped = entry["dropped"]
         elif isinstance(entry, dict) and entry.keys() == {"joined", "time_ns"}:
             joined = JoinedTraining(entry["joined"], entry["time_ns"])
-        elif isinstance(entry, dict) and entry.keys() == {"device"}:
-            device = DeviceRecord(**entry["device"])
+        elif isinstance(entry, dict) and len(entry) == 1 and entry.keys() <= {"dropped", "device", "swapping"}:
+            once |= entry
         else:
             raise ValueError(f"{path}: line {number} is neither a span nor a loss nor a device nor the closing line")
     ended = complete and not partial_line
-    gathered = tuple(sums), tuple(lost), dropped
-    return SpanLogContents(owner, tuple(spans), ended, tuple(losses), device, *gathered, joined)
+    device = DeviceRecord(**once["device"]) if "device" in once else None
+    swapping = _swapping_record(once["swapping"]) if "swapping" in once else None
+    gathered = tuple(sums), tuple(lost), once.get("dropped", 0)
+    return SpanLogContents(owner, tuple(spans), ended, tuple(losses), device, *gathered, joined, swapping)
+
+
+def _swapping_record(entry: dict[str, Any]) -> SwappingRecord:
+    return SwappingRecord(**{**entry, "groups": tuple(SwappedGroup(**group) for group in entry["groups"])})

@@ -1,6 +1,6 @@
 """A stage's weights and gradients as two flat tensors, and the optimizer over them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -17,15 +17,25 @@ class FlatParameters:
     ``gradients`` in place, and an all-reduce there changes every ``grad``. ``update`` is a step of AdamW with torch's
     defaults (betas 0.9 and 0.999, eps 1e-8, weight decay 0.01) over all elements alike. Weights in a lower precision
     are the rounded values of a copy in fp32, which AdamW updates.
+
+    ``allocate`` returns the memory of weights and gradients; None: that of the modules' device.
     """
 
-    def __init__(self, modules: nn.Module | Sequence[nn.Module], learning_rate: float) -> None:
+    def __init__(
+        self,
+        modules: nn.Module | Sequence[nn.Module],
+        learning_rate: float,
+        allocate: Callable[[int, torch.dtype], Tensor] | None = None,
+    ) -> None:
         several = [modules] if isinstance(modules, nn.Module) else modules
         self._named = {name: parameter for module in several for name, parameter in module.named_parameters()}
         first = next(iter(self._named.values()))
         count = sum(parameter.numel() for parameter in self._named.values())
-        self.weights = torch.empty(count, dtype=first.dtype, device=first.device)
-        self.gradients = torch.zeros_like(self.weights)
+        if allocate is None:
+            self.weights = torch.empty(count, dtype=first.dtype, device=first.device)
+            self.gradients = torch.zeros_like(self.weights)
+        else:
+            self.weights, self.gradients = allocate(count, first.dtype), allocate(count, first.dtype).zero_()
         start = 0
         for parameter in self._named.values():
             part = slice(start, start + parameter.numel())

@@ -287,7 +287,7 @@ class TorchCompute(Compute, BucketCompute, SynchronizedCompute, MeasuredDevice):
 
     def record(self) -> DeviceRecord:
         """Return the measurements of the device so far."""
-        return self._measurement.record(self._staging)
+        return self._measurement.record(self._staging.to_host, self._staging.to_device)
 
     @property
     def device_gradients(self) -> Tensor:

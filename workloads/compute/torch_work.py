@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from workloads.model.gpt_config import GptConfig, bytes_per_element
 from workloads.model.held_out import HeldOut
 from workloads.schedules.virtual.virtual_stages import VirtualStages
+from workloads.swapping.swap_settings import SwapSettings
 from workloads.synchronization.synchronization import Synchronization
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -27,6 +28,7 @@ class TorchWork:
     - ``deterministic``: use only kernels that give the same bits in every run.
     - ``virtual``: the virtual stages of a model whose stages are divided, None if they are not.
     - ``synchronization``: how replicas that train alone are kept together, None if they sum their gradients.
+    - ``swapping``: how the whole model is swapped through the device, None if it is there all the time.
 
     Raises ValueError naming the field.
     """
@@ -50,6 +52,7 @@ class TorchWork:
     virtual: VirtualStages | None = None
     synchronization: Synchronization | None = None
     held_out: HeldOut | None = None
+    swapping: SwapSettings | None = None
 
     def __post_init__(self) -> None:
         for part in self.parts:
@@ -66,6 +69,20 @@ class TorchWork:
             raise ValueError(f"device: {self.device!r} is none of {', '.join(DEVICES)}")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate: {self.learning_rate} is not above 0")
+        if self.swapping is not None:
+            self._check_swapping()
+
+    def _check_swapping(self) -> None:
+        assert self.swapping is not None
+        if self.stages != 1 or self.virtual is not None:
+            raise ValueError("swapping: a stage that swaps is the whole model: give 1 stage")
+        if self.gradient_replicas != 1:
+            raise ValueError("swapping: replicas that swap train alone: give a synchronization, or 1 pipeline")
+        if not self.recompute or self.split_backward:
+            raise ValueError("swapping: a group computes its forward again before its whole backward")
+        groups = self.swapping.layers_of_groups
+        if groups is not None and (min(groups, default=0) < 1 or sum(groups) != self.config.layers):
+            raise ValueError(f"swapping: groups of {groups} layers do not make {self.config.layers} layers")
 
     @property
     def gradient_replicas(self) -> int:

@@ -71,19 +71,21 @@ class Block(nn.Module):
 
 
 class GptStage(nn.Module):
-    """One stage of a GPT. All stages in order are the whole GPT; a single stage is all of it.
+    """Consecutive ``layers`` of a GPT: one stage, or all of it. All stages in order are the whole GPT.
+
+    With the first layer comes the embedding, with the last one the final norm and the head.
 
     Parameters have their names in the whole model, e.g. ``layers.5.attention.output.weight`` in whichever stage has
     layer 5, so that no two stages share a name. Linear layers have no bias: a bias on the keys does not change the
     loss, so its gradient would be rounding noise, from which AdamW would make steps of full size.
     """
 
-    def __init__(self, config: GptConfig, stage: int, stages: int) -> None:
+    def __init__(self, config: GptConfig, layers: range) -> None:
         super().__init__()
-        self.tokens = undrawn_embedding(config.vocabulary, config.hidden) if stage == 0 else None
-        self.positions = undrawn_embedding(config.context, config.hidden) if stage == 0 else None
-        self.layers = nn.ModuleDict({str(layer): Block(config) for layer in config.layers_of(stage, stages)})
-        last = stage == stages - 1
+        first, last = layers.start == 0, layers.stop == config.layers
+        self.tokens = undrawn_embedding(config.vocabulary, config.hidden) if first else None
+        self.positions = undrawn_embedding(config.context, config.hidden) if first else None
+        self.layers = nn.ModuleDict({str(layer): Block(config) for layer in layers})
         self.norm = nn.LayerNorm(config.hidden) if last else None
         self.head = Linear(config.hidden, config.vocabulary) if last else None
 
@@ -118,7 +120,8 @@ def build_stage(config: GptConfig, stage: int, stages: int, seed: int, dtype: to
     0.02, divided by sqrt(2 layers) where the output is added to the layer's input. Norms start as the identity. Raise
     ValueError if there is no such stage.
     """
-    module = undrawn_module(lambda: GptStage(config, stage, stages), dtype, torch.device("cpu"))
+    layers = config.layers_of(stage, stages)
+    module = undrawn_module(lambda: GptStage(config, layers), dtype, torch.device("cpu"))
     residual_deviation = WEIGHT_DEVIATION / math.sqrt(2 * config.layers)
     drawn = []
     for name, parameter in module.named_parameters():

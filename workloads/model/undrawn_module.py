@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 Built = TypeVar("Built", bound=nn.Module)
 
@@ -23,10 +23,13 @@ def undrawn_embedding(entries: int, width: int) -> nn.Embedding:
 
 def undrawn_module(build: Callable[[], Built], dtype: torch.dtype, device: torch.device) -> Built:
     """Return the module that ``build`` makes, with undefined weights of that precision in the memory of ``device``."""
+    return placed_module(build, lambda _, shape: torch.empty(shape, dtype=dtype, device=device))
+
+
+def placed_module(build: Callable[[], Built], place: Callable[[str, torch.Size], Tensor]) -> Built:
+    """Return the module that ``build`` makes. Each parameter uses the memory that ``place`` returns for its name."""
     with torch.device("meta"):
         module = build()
-    memory = {
-        name: torch.empty(parameter.shape, dtype=dtype, device=device) for name, parameter in module.named_parameters()
-    }
+    memory = {name: place(name, parameter.shape) for name, parameter in module.named_parameters()}
     module.load_state_dict(memory, assign=True)
     return module

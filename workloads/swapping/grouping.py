@@ -131,11 +131,15 @@ class Grouping:
     @property
     def iteration_ns(self) -> int:
         """The time of both passes: the sum of the greater of computing and loading, and the first load."""
-        groups = self.groups
-        loads_ns = [0, *(group.load_ns for group in groups), 0]
-        forward_ns = sum(max(group.forward_ns, loads_ns[place + 2]) for place, group in enumerate(groups))
-        backward_ns = sum(max(group.backward_ns, loads_ns[place]) for place, group in enumerate(groups))
-        return loads_ns[1] + forward_ns + backward_ns
+        return passes_ns(self.groups)
+
+
+def passes_ns(groups: Sequence[Group]) -> int:
+    """Return the time of both passes of a model cut into ``groups``."""
+    loads_ns = [0, *(group.load_ns for group in groups), 0]
+    forward_ns = sum(max(group.forward_ns, loads_ns[place + 2]) for place, group in enumerate(groups))
+    backward_ns = sum(max(group.backward_ns, loads_ns[place]) for place, group in enumerate(groups))
+    return loads_ns[1] + forward_ns + backward_ns
 
 
 def group_of(model: SwappedModel, start: int, end: int) -> Group:

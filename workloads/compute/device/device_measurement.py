@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from results.records.span_log import DeviceRecord
 from workloads.compute.device.determinism import kernels_are_deterministic
-from workloads.compute.device.staging import Staging
+from workloads.compute.device.staging import Staged
 from workloads.compute.device.torch_device import TorchDevice
 from workloads.compute.profiler_check import ProfilerCheck
 from workloads.compute.span_timer import create_timer
@@ -47,16 +47,16 @@ class DeviceMeasurement:
             self._check = None
         return intervals
 
-    def record(self, staging: Staging) -> DeviceRecord:
-        """Return all measurements so far, with the copies of ``staging``."""
+    def record(self, to_host: Staged, to_device: Staged) -> DeviceRecord:
+        """Return all measurements so far, with the messages copied in both directions."""
         spans_ns, profiler_ns = self._checked_ns or (0, 0)
         return DeviceRecord(
             device="cpu" if self._runtime is None else self._runtime.device,
             model="cpu" if self._runtime is None else self._runtime.model,
-            to_host_bytes=staging.to_host.size_bytes,
-            to_host_ns=staging.to_host.copy_ns,
-            to_device_bytes=staging.to_device.size_bytes,
-            to_device_ns=staging.to_device.copy_ns,
+            to_host_bytes=to_host.size_bytes,
+            to_host_ns=to_host.copy_ns,
+            to_device_bytes=to_device.size_bytes,
+            to_device_ns=to_device.copy_ns,
             clock_error_ns=self._timer.clock_error_ns,
             check_iteration=None if self._checked_ns is None else self._check_iteration,
             check_spans_ns=spans_ns,

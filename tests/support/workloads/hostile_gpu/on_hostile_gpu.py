@@ -8,6 +8,7 @@ from runner.profiling import measuring
 from tests.support.workloads.hostile_gpu.gpu import MIB, HostileGpu, hostile_device
 from tests.support.workloads.hostile_gpu.streams import Order
 from workloads.compute import torch_compute
+from workloads.compute.swapping import swapped_compute
 from workloads.inference import sequence_decoder
 from workloads.serving.gpu import prefill_compute
 
@@ -20,7 +21,7 @@ def on_hostile_gpu(order: Order = Order.LAZY, seed: int = 0, *, memory_bytes: in
     """Within it, whatever creates a device gets that of a hostile GPU, and this thread's torch computes on it."""
     gpu = HostileGpu(order, seed, memory_bytes=memory_bytes)
     with ExitStack() as stack:
-        for module in (torch_compute, prefill_compute, sequence_decoder, measuring):
+        for module in (torch_compute, swapped_compute, prefill_compute, sequence_decoder, measuring):
             stack.enter_context(mock.patch.object(module, "create_device", return_value=hostile_device(gpu)))
         stack.enter_context(gpu)
         yield gpu

@@ -20,12 +20,14 @@ class Order(Enum):
 
     - ``LAZY``: only what the host's wait needs, at the last moment.
     - ``EAGER``: that first; then, before the host goes on, all other work.
+    - ``COMPUTE_FIRST``: all of the default stream, and of the others only what that and the host's wait need.
     - ``COPIES_FIRST``: every stream but the default one runs whenever the host does anything.
     - ``RANDOM``: any stream that is not blocked, and sometimes several steps while the host does something else.
     """
 
     LAZY = "lazy"
     EAGER = "eager"
+    COMPUTE_FIRST = "compute first"
     COPIES_FIRST = "copies first"
     RANDOM = "random"
 
@@ -74,8 +76,11 @@ class Engine:
     def _next(self, able: list["HostileStream"], mark: Mark) -> "HostileStream":
         if self._order is Order.RANDOM:
             return self._random.choice(able)
-        # The stream that the mark is on or, if that is blocked, the one that holds it up.
-        stream = next(stream for stream in self.streams if stream.will_pass(mark))
+        if self._order is Order.COMPUTE_FIRST and not self.streams[0].is_empty():
+            stream = self.streams[0]
+        else:
+            stream = next(stream for stream in self.streams if stream.will_pass(mark))
+        # The stream itself or, if that is blocked, the one that holds it up.
         while (blocking := stream.blocked_by()) is not None:
             stream = next(other for other in self.streams if other.will_pass(blocking))
         return stream
@@ -159,6 +164,10 @@ class HostileStream(DeviceStream):
             if work is not None and mark is not None and mark.time_ns is None:
                 return mark
         return None
+
+    def is_empty(self) -> bool:
+        """Return whether nothing is enqueued."""
+        return not self._queue
 
     def can_step(self) -> bool:
         """Return whether there is work that waits for nothing."""

@@ -12,6 +12,8 @@ STAGING = "workloads.compute.device.staging"
 DEVICE = "workloads.compute.device.torch_device"
 TIMER = "workloads.compute.span_timer"
 COMPUTE = "workloads.compute.torch_compute"
+COPIES = "workloads.compute.swapping.group_copies"
+GROUPS = "workloads.compute.swapping.grouped_model"
 PREFILL = "workloads.serving.gpu.prefill_compute"
 
 
@@ -36,6 +38,9 @@ the same event. The wait in release is for a caller that gives up a payload unre
 _SPAN_HAS_ENDED = """\
 An activation is received on prefill's stream or on the default one, and both ways the host has waited for its copy.
 It is freed with its piece, after all layers that read it: the host has waited for each of them."""
+
+_LOAD_IS_BEHIND = """\
+Every load waits for all that has been enqueued to compute, and so for whatever used the memory before."""
 
 FAULTS = (
     Fault("no copy waits for what computes", STAGING, "        stream.wait_for(computed)\n", ""),
@@ -164,6 +169,79 @@ FAULTS = (
         "        with self._stream():\n            self._inputs[request, chunk]",
         "        if True:\n            self._inputs[request, chunk]",
         harmless=_SPAN_HAS_ENDED,
+    ),
+    Fault(
+        "a group is loaded over one that computes",
+        COPIES,
+        "        self._after_compute(self._inward)\n",
+        "",
+    ),
+    Fault(
+        "a group computes before it is loaded",
+        COPIES,
+        "        self._compute.wait_for(self._loaded[group])\n",
+        "",
+    ),
+    Fault(
+        "a group waits for the load of another",
+        COPIES,
+        "        self._compute.wait_for(self._loaded[group])\n",
+        "        self._compute.wait_for(next(iter(self._loaded.values())))\n",
+    ),
+    Fault(
+        "gradients go back before they are computed",
+        COPIES,
+        "        self._after_compute(self._outward)\n",
+        "",
+    ),
+    Fault(
+        "gradients are overwritten before they have gone back",
+        COPIES,
+        "            self._compute.wait_for(self._returned[end])\n",
+        "            pass\n",
+    ),
+    Fault(
+        "the optimizer does not wait for the last gradients",
+        COPIES,
+        "            returned.wait()\n",
+        "            pass\n",
+    ),
+    Fault(
+        "the end of a load is recorded before the load",
+        COPIES,
+        "        stream.copy(target, source)\n        stream.record(interval.after)\n",
+        "        stream.record(interval.after)\n        stream.copy(target, source)\n",
+    ),
+    Fault(
+        "the memory of weights is of another stream than loads",
+        COPIES,
+        "filled_on=self._inward, used_on=self._compute",
+        "filled_on=self._compute, used_on=self._compute",
+        harmless=_LOAD_IS_BEHIND,
+    ),
+    Fault(
+        "an iteration begins with a group of the last one",
+        GROUPS,
+        "        self._in_memory.clear()\n",
+        "",
+    ),
+    Fault(
+        "the next group is loaded over the one that computes",
+        GROUPS,
+        "        at = layout.starts[number]\n",
+        "        at = 0\n",
+    ),
+    Fault(
+        "gradients are added to those of the group before",
+        GROUPS,
+        "            self._groups[group].gradients.zero_()\n",
+        "",
+    ),
+    Fault(
+        "gradients of a group are zeroed before they have gone back",
+        GROUPS,
+        "            self._copies.await_room(end_of(group))\n            self._groups[group].gradients.zero_()\n",
+        "            self._groups[group].gradients.zero_()\n            self._copies.await_room(end_of(group))\n",
     ),
 )
 

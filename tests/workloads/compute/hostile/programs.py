@@ -13,12 +13,20 @@ from tests.support.workloads.reference_llama import SEED, TINY
 from tests.workloads.compute.hand_driven import HandDriven, train_by_hand
 from workloads.compute.device.staging import OutgoingCopy, create_staging
 from workloads.compute.device.torch_device import CpuDevice
-from workloads.compute.tensor_bytes import as_tensor
+from workloads.compute.flat_parameters import FlatParameters
+from workloads.compute.swapping.group_copies import create_copies
+from workloads.compute.swapping.grouped_model import GroupedModel
+from workloads.compute.tensor_bytes import as_bytes, as_tensor
 from workloads.compute.torch_work import TorchWork
 from workloads.inference.inference_work import InferenceWork
 from workloads.model.gpt_config import GptConfig
+from workloads.model.gpt_stage import DTYPES, build_stage, language_loss
+from workloads.model.tokens import TokenSource
 from workloads.prefill.bubbles.bubble_filler import Run
 from workloads.prefill.messages import Piece
+from workloads.schedules.action import ActionKind
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.virtual.group_by_group import GroupByGroup
 from workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
 from workloads.transport.frames.buffer_pool import BufferPool
 
@@ -115,6 +123,53 @@ def staging(gpu: HostileGpu | None, seed: int, steps: int = 60) -> list[bytes]:
         copy.release()
     results.append(bytes(staged.outgoing(total).payload()))
     return results
+
+
+def swapping(
+    gpu: HostileGpu | None, sizes: tuple[int, ...], precision: str = "fp32", iterations: int = 2
+) -> tuple[list[bytes], list[float]]:
+    """Swap a model's groups without waiting for any kernel. Return each iteration's gradients, and the losses."""
+    microbatches, config = 2, replace(WORK.config, layers=sum(sizes))
+    device = CpuDevice() if gpu is None else hostile_device(gpu)
+    copies = create_copies(device)
+    host = FlatParameters(
+        build_stage(config, 0, 1, WORK.seed, DTYPES[precision]), WORK.learning_rate, copies.host_memory
+    )
+    source = TokenSource(config, WORK.seed)
+    batches = [
+        [tuple(each.to(device.device) for each in source.batch(iteration, 0, microbatch)) for microbatch in range(2)]
+        for iteration in range(iterations)
+    ]
+    iteration = 0
+    model = GroupedModel(
+        config,
+        host,
+        sizes,
+        copies,
+        microbatches=microbatches,
+        loss=lambda output, microbatch: language_loss(output, batches[iteration][microbatch][1]) / microbatches,
+    )
+    gradients, losses = [], []
+    order = GroupByGroup(PipelineShape(1, microbatches, recompute=True, virtual_stages=len(sizes))).order(0)
+    for iteration in range(iterations):
+        model.begin()
+        for action in order:
+            group, microbatch = action.chunk, action.microbatch
+            model.enter(group, backward=action.kind is not ActionKind.FORWARD)
+            match action.kind:
+                case ActionKind.FORWARD:
+                    losses.append(
+                        model.forward(group, microbatch, None if group else batches[iteration][microbatch][0])
+                    )
+                case ActionKind.RECOMPUTE:
+                    model.recompute(group, microbatch)
+                case _:
+                    model.backward(group, microbatch)
+                    model.leave(group)
+        model.finish()
+        gradients.append(bytes(as_bytes(host.gradients)))
+        host.update()
+    return gradients, [loss.item() for loss in losses if loss is not None]
 
 
 def prefill(requests: int = 2) -> list[tuple[PieceResults, PieceResults]]:

@@ -11,15 +11,17 @@ from tests.support.workloads.hostile_gpu.on_hostile_gpu import ORDERS, on_hostil
 from tests.support.workloads.one_thread import one_thread
 from tests.workloads.compute.hostile.planted_faults import (
     COMPUTE,
+    COPIES,
     DEVICE,
     FAULTS,
+    GROUPS,
     PREFILL,
     STAGING,
     TIMER,
     Fault,
     planted,
 )
-from tests.workloads.compute.hostile.programs import WORKS, prefill, staging, training
+from tests.workloads.compute.hostile.programs import WORKS, prefill, staging, swapping, training
 
 Program = Callable[[HostileGpu | None], object]
 
@@ -40,12 +42,15 @@ def stages(seed: int) -> Program:
 
 STAGES = [stages(seed) for seed in SEEDS]
 TRAINS = [trains(overlaps, index) for overlaps in (True, False) for index in range(len(WORKS))]
+SWAPS: list[Program] = [lambda gpu: swapping(gpu, (1, 2, 1, 1, 2))]
 PROGRAMS: dict[str, list[Program]] = {
     STAGING: [*STAGES, *TRAINS],
     TIMER: TRAINS,
     COMPUTE: TRAINS,
     DEVICE: [lambda gpu: prefill()],
     PREFILL: [lambda gpu: prefill()],
+    COPIES: SWAPS,
+    GROUPS: SWAPS,
 }
 """What runs the code of each module."""
 

@@ -1,0 +1,241 @@
+"""Train a whole GPT with torch on a device that holds two neighbouring groups of its layers at a time."""
+
+import gc
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from results.records.span_log import DeviceRecord, SwappingRecord
+from workloads.compute.compute import Compute, MeasuredDevice
+from workloads.compute.device.determinism import choose_kernels
+from workloads.compute.device.device_measurement import DeviceMeasurement
+from workloads.compute.device.staging import Staged
+from workloads.compute.device.torch_device import create_device
+from workloads.compute.flat_parameters import FlatParameters
+from workloads.compute.swapping.group_copies import Copied, create_copies
+from workloads.compute.swapping.grouped_model import GroupedModel
+from workloads.compute.swapping.swapped_record import SwappingMeasurement
+from workloads.compute.torch_work import TorchWork
+from workloads.message import Message
+from workloads.model.gpt_stage import DTYPES, build_stage, language_loss
+from workloads.model.tokens import TokenSource
+from workloads.schedules.action import Action, ActionKind
+from workloads.swapping.best_grouping import best_grouping
+from workloads.swapping.grouping import Grouping, SwappedLayer, SwappedModel
+from workloads.synchronization.outer.outer_optimizer import OuterOptimizer
+from workloads.synchronization.outer.outer_steps import OuterSteps
+
+_TRIALS = 3
+"""The passes by which groups are chosen. The first ones warm the device up, the last one counts."""
+
+
+class SwappedCompute(Compute, MeasuredDevice):
+    """Trains the model as configured by ``work``, whose ``swapping`` it follows.
+
+    Weights, gradients and AdamW's state lie in host memory, in ``parameters``, and the optimizer works there: the CPU's
+    cores do, as many as ``work.threads``. An action's chunk is the group that it computes. The actions of an iteration
+    come in the order of ``GroupByGroup``, with ``groups`` groups. What a group passes on to its neighbour stays on the
+    device. Losses and gradients are those of ``TorchCompute``, bit by bit on the CPU.
+
+    Where no groups are given, each layer's times and the rate of loads are measured by passes of one layer a group,
+    and the groups with the shortest iteration are taken.
+
+    No span includes waiting for a load. Raises ValueError for a missing device, a text that is too short, or a memory
+    that no groups fit into, OSError if the text cannot be read.
+    """
+
+    def __init__(self, work: TorchWork) -> None:
+        assert work.swapping is not None
+        torch.set_num_threads(work.threads)
+        choose_kernels(deterministic=work.deterministic)
+        self._work = work
+        self._device = create_device(work.device)
+        self._measurement = DeviceMeasurement(self._device, work.check_iteration)
+        self._copies = create_copies(self._device)
+        self._tokens = TokenSource(work.config, work.seed, work.text, work.held_out)
+        module = build_stage(work.config, 0, 1, work.seed, DTYPES[work.precision])
+        self.parameters = FlatParameters(module, work.learning_rate, self._copies.host_memory)
+        self._iteration = 0
+        self._began_ns = self._ended_ns = 0
+        self._performed: list[Action | None] = []
+        self._targets: dict[int, Tensor] = {}
+        self._losses: dict[int, Tensor] = {}
+        planned: Grouping | None = None
+        if (sizes := work.swapping.layers_of_groups) is None:
+            planned = self._measured_grouping(work.swapping.memory_bytes)
+            sizes = planned.sizes
+        self._model = self._grouped(sizes)
+        self._swapping = SwappingMeasurement(
+            sizes,
+            self._model.sizes_bytes,
+            self._model.memory_bytes,
+            None if planned is None else planned.iteration_ns,
+        )
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
+        return len(self._model.sizes)
+
+    def synchronized(self, release: Callable[[memoryview], None]) -> OuterSteps:
+        """Return the steps of this replica's synchronisations, on the parameters in host memory."""
+        assert self._work.synchronization is not None
+        parameters = self.parameters
+        outer = OuterOptimizer(
+            parameters.exact, self._work.synchronization, self._work.pipelines, changed=parameters.exact_changed
+        )
+
+        def timed(step: Callable[[], None]) -> tuple[int, int]:
+            self._performed.append(None)
+            return self._measurement.timed("optimizer", step)
+
+        return OuterSteps(outer, timed, release)
+
+    def begin(self, iteration: int) -> None:
+        """Begin ``iteration``, and the load of the first group."""
+        self._iteration = iteration
+        self._losses.clear()
+        self._measurement.begin(iteration)
+        self._began_ns = time.monotonic_ns()
+        self._model.begin()
+
+    def arrived(self, message: Message, payload: memoryview) -> None:
+        """Raise AssertionError: a whole model has no neighbour stages."""
+        raise AssertionError(f"{message} came to a rank that has the whole model")
+
+    def perform(self, action: Action) -> tuple[int, int]:
+        """Carry out ``action`` in the group that is its chunk. Return its start and end, without waits for loads."""
+        model, group, microbatch = self._model, action.chunk, action.microbatch
+        tokens = self._prepared(action)
+        model.enter(group, backward=action.kind is not ActionKind.FORWARD)
+
+        def work() -> None:
+            match action.kind:
+                case ActionKind.FORWARD:
+                    loss = model.forward(group, microbatch, tokens)
+                    if loss is not None:
+                        self._losses[microbatch] = loss
+                case ActionKind.RECOMPUTE:
+                    model.recompute(group, microbatch)
+                case ActionKind.BACKWARD:
+                    model.backward(group, microbatch)
+                case _:
+                    raise ValueError(f"split_backward: a group's backward is whole, but the schedule asks for {action}")
+
+        interval = self._measurement.timed(action.kind.value, work)
+        self._performed.append(action)
+        if action.kind is ActionKind.BACKWARD:
+            model.leave(group)
+            self._ended_ns = time.monotonic_ns()
+        return interval
+
+    def outgoing(self, message: Message) -> memoryview:
+        """Raise AssertionError: a whole model has no neighbour stages."""
+        raise AssertionError(f"{message} of a rank that has the whole model")
+
+    def sent(self, message: Message) -> None:
+        """Raise AssertionError: a whole model has no neighbour stages."""
+        raise AssertionError(f"{message} of a rank that has the whole model")
+
+    def gradients(self) -> memoryview | None:
+        """Return None: replicas that swap train alone."""
+        return None
+
+    def add(self, total: memoryview, part: memoryview) -> None:
+        """Raise AssertionError: replicas that swap train alone."""
+        raise AssertionError("replicas that swap sum no gradients")
+
+    def update(self) -> tuple[int, int]:
+        """Wait until all gradients are in host memory, and take one step of AdamW there. Return its start and end."""
+        self._model.finish()
+        self._performed.append(None)
+        return self._measurement.timed("optimizer", self.parameters.update)
+
+    def loss(self) -> float | None:
+        """Return the mean loss of this replica's microbatches, before the update."""
+        if len(self._losses) < self._work.microbatches:
+            return None
+        # The exact sum does not depend on the order in which a schedule runs the forwards.
+        return math.fsum(torch.stack(tuple(self._losses.values())).tolist())
+
+    def named_gradients(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+        """Return an fp32 copy of each parameter's gradient by its name in the model."""
+        self._model.finish()
+        return {name: part.float().numpy().copy() for name, part in self.parameters.named_gradients()}
+
+    @property
+    def overlaps_copies(self) -> bool:
+        """Return False: there are no messages to copy."""
+        return False
+
+    def resolve(self) -> Sequence[tuple[int, int]]:
+        """Return the busy intervals of the device since the last call. Call it once an iteration, after ``update``."""
+        intervals, forward_ns, backward_ns, copied = self._resolved()
+        passes_ns = self._ended_ns - self._began_ns
+        self._swapping.iteration(passes_ns, forward_ns, backward_ns, self._model.loads, copied)
+        return intervals
+
+    def _resolved(self) -> tuple[list[tuple[int, int]], list[int], list[int], Copied]:
+        """Return the intervals since the last call, how long each group computed in each pass, and the copies."""
+        intervals = self._measurement.resolve()
+        forward_ns, backward_ns = [0] * self.groups, [0] * self.groups
+        for action, (start_ns, end_ns) in zip(self._performed, intervals, strict=True):
+            if action is not None:
+                times_ns = forward_ns if action.kind is ActionKind.FORWARD else backward_ns
+                times_ns[action.chunk] += end_ns - start_ns
+        self._performed.clear()
+        return intervals, forward_ns, backward_ns, self._copies.settle()
+
+    def record(self) -> DeviceRecord:
+        """Return the measurements of the device so far. No messages were copied."""
+        return self._measurement.record(Staged(), Staged())
+
+    def swapping_record(self) -> SwappingRecord | None:
+        """Return what swapping took so far; None before the first iteration."""
+        return self._swapping.record()
+
+    def _grouped(self, sizes: Sequence[int]) -> GroupedModel:
+        work = self._work
+        return GroupedModel(
+            work.config, self.parameters, sizes, self._copies, microbatches=work.microbatches, loss=self._part_of_loss
+        )
+
+    def _part_of_loss(self, output: Tensor, microbatch: int) -> Tensor:
+        return language_loss(output, self._targets[microbatch]) / self._work.microbatches
+
+    def _prepared(self, action: Action) -> Tensor | None:
+        """Bring a forward's tokens or targets to the device. Return the tokens in the first group, else None."""
+        if action.kind is not ActionKind.FORWARD:
+            return None
+        batch = self._tokens.batch(self._iteration, self._work.pipeline, action.microbatch)
+        if action.chunk == self.groups - 1:
+            self._targets[action.microbatch] = batch[1].to(self._device.device)
+        return batch[0].to(self._device.device) if action.chunk == 0 else None
+
+    def _measured_grouping(self, memory_bytes: int | None) -> Grouping:
+        """Return the best groups by the times of one microbatch in each layer, and the rate at which layers load."""
+        whole, layers = self._work, self._work.config.layers
+        self._work = replace(whole, microbatches=1)
+        self._model = self._grouped([1] * layers)
+        for _ in range(_TRIALS):
+            self._model.begin()
+            for group in range(layers):
+                self.perform(Action(ActionKind.FORWARD, 0, group))
+            for group in reversed(range(layers)):
+                self.perform(Action(ActionKind.RECOMPUTE, 0, group))
+                self.perform(Action(ActionKind.BACKWARD, 0, group))
+            self._model.finish()
+            _, forward_ns, backward_ns, copied = self._resolved()
+        rate = copied.loaded_bytes * 10**9 // max(1, sum(copied.loads_ns))
+        costs = zip(forward_ns, backward_ns, self._model.sizes_bytes, strict=True)
+        self._work = whole
+        # The groups' modules refer to themselves, so that only the garbage collector frees their memory.
+        del self._model
+        gc.collect()
+        swapped = tuple(SwappedLayer(*each) for each in costs)
+        return best_grouping(SwappedModel(swapped, whole.microbatches, max(1, rate), memory_bytes))

@@ -10,7 +10,7 @@ from workloads.profiles import catalogue
 from workloads.profiles.catalogue import load_profile, profile_names
 
 ROOT = Path(__file__).resolve().parents[3]
-SHIPPED = ("a100", "cpu")
+SHIPPED = ("a100", "cpu", "h200")
 
 
 def a100_with(**changes: object) -> str:
@@ -37,7 +37,7 @@ def test_a_shipped_profile_says_where_its_figures_come_from_and_is_packaged(name
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(InputError, match=r"^compute\.profile: there is none of the name 'a10', did you mean 'a100'\?"):
         load_profile("a10")
-    with pytest.raises(InputError, match=r"'zzz', known: a100, cpu$"):
+    with pytest.raises(InputError, match=r"'zzz', known: a100, cpu, h200$"):
         load_profile("zzz")
 
 
@@ -79,7 +79,7 @@ def test_another_package_adds_a_profile_by_an_entry_point(tmp_path: Path, monkey
     (tmp_path / "theirs.json").write_text(a100_with(title="theirs"))
     points = [entry_point("b200", tmp_path / "theirs.json"), entry_point("a-wan", tmp_path / "wan.yaml")]
     monkeypatch.setattr(catalogue, "installed", lambda _: points)
-    assert profile_names() == ("a100", "b200", "cpu")
+    assert profile_names() == ("a100", "b200", "cpu", "h200")
     assert load_profile("b200").title == "theirs"
 
 

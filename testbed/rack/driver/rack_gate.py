@@ -59,13 +59,11 @@ class RackGate:
 
     def __exit__(self, *_: object) -> None:
         self._open(0)
-        for pending in self._opening:
-            # A machine that has gone has no gate either.
-            with suppress(WanbedError):
-                pending.result()
+        self._await_opening()
         for thread in self._threads:
             thread.join()
         for machine in self._machines:
+            # A machine that has gone has no gate either.
             with suppress(WanbedError):
                 machine.call("remove_gate", self._path)
         os.close(self._complete)
@@ -80,19 +78,25 @@ class RackGate:
         return not self._missing
 
     def look(self) -> None:
-        """Open the gate if all ranks have come."""
+        """Open the gate if all ranks have come, and return when it is open."""
         if self._opens_itself and self.is_complete and not self.is_open:
             self._begin()
             self.open()
+            self._await_opening()
 
     def open(self) -> None:
-        """Let everybody begin, who is there and who is still to come: together, if all are there."""
+        """Let everybody begin, who is there and who is still to come: in a moment together, if all are there."""
         self._open(self._start.at_ns() if self.is_complete else 0)
 
     def _open(self, at_ns: int) -> None:
         if not self.is_open:
             self.is_open = True
             self._opening = [self._open_on(machine, at_ns) for machine in self._machines]
+
+    def _await_opening(self) -> None:
+        for pending in self._opening:
+            with suppress(WanbedError):
+                pending.result()
 
     def _open_on(self, machine: RackMachine, at_ns: int) -> Pending:
         ahead_ns = machine.clock.ahead_ns if at_ns else 0

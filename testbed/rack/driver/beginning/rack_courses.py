@@ -68,7 +68,7 @@ class RackCourses:
             _Part(frozenset(self._directions[machine.name]), record, line)
             for machine, record, line in zip(self._machines, records, lines, strict=True)
         ]
-        return merged_record(self._begin_ns, parts)
+        return _merged(self._begin_ns, parts)
 
     def _check(self) -> None:
         for machine in self._machines:
@@ -83,7 +83,7 @@ class _Part(NamedTuple):
     clock: ClockLine
 
 
-def merged_record(begin_ns: int, parts: Sequence[_Part]) -> CourseRecord:
+def _merged(begin_ns: int, parts: Sequence[_Part]) -> CourseRecord:
     """Return what all machines have changed, of courses that began at ``begin_ns`` of the driver's clock.
 
     A change of a direction that several machines send in is made when the last of them has made it, and missed if one

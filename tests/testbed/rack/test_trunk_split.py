@@ -1,9 +1,16 @@
 """Trunks that change, divided among machines."""
 
+from dataclasses import replace
 from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ground.strict_model import parse_model
 from testbed.network.gateway_plan import PortState, WanPort
+from testbed.network.links.link_conditions import LinkConditions
+from testbed.network.links.link_course import course_of
+from testbed.network.shared_rate import bytes_per_s
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 from testbed.rack.machine_plan import MachinePlan, Underlay, plan_machines
@@ -72,3 +79,39 @@ def test_the_gateway_machine_has_the_course_of_the_whole_trunk_and_the_others_ha
     assert [rates_mbit(state)[0] for state in course.states[:3]] == [60, 30, None]
     assert [plans[name].gateway.wan_ports for name in "ab"] == [(), ()]
     assert MachinePlan.from_json(plans["g"].to_json()) == plans["g"]
+
+
+RATES_BPS = st.none() | st.integers(1000, 10**11)
+
+
+@given(
+    st.lists(st.builds(LinkConditions, st.just(0), RATES_BPS, RATES_BPS), min_size=2, max_size=5),
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=5),
+)
+def test_machines_together_never_exceed_a_trunk_in_any_of_its_states(
+    ever: list[LinkConditions], machines: list[str]
+) -> None:
+    document = {
+        "datacenters": [{"name": "east", "hosts": len(machines)}, {"name": "west", "hosts": 1}],
+        "wan": {"latency": "0ms"},
+    }
+    topology = resolve_topology(parse_model(TopologySpec, document, "test"))
+    course = course_of(enumerate(ever))
+    (link,) = topology.wan
+    topology = replace(topology, wan=(replace(link, conditions=course.first, courses=(course, None)),))
+    machine_of = {f"east-{number}": name for number, name in enumerate(machines)} | {"west-0": "w"}
+    underlays = {name: Underlay("192.0.2.1", "eth0", 1500) for name in {*machine_of.values()}}
+    plans = plan_machines(topology, 1, 1, machine_of, underlays)
+    sending = [plans[name] for name in dict.fromkeys(machines)]
+    for number, conditions in enumerate(course.distinct):
+        if conditions.rate_bps is None:
+            continue
+        sent = 0
+        for plan in sending:
+            own = port(plan)
+            state = PortState(own.netem, own.trunk) if own.course is None else own.course.states[number]
+            assert state.netem.rate_bytes_per_s is not None
+            offered = len(plan.hosts) * state.netem.rate_bytes_per_s
+            sent += offered if state.trunk is None else min(offered, state.trunk.rate_bytes_per_s)
+        # Rates are whole bytes, at least 8 of them for each pair.
+        assert sent <= bytes_per_s(conditions.rate_bps) + 8 * len(machines)

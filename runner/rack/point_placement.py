@@ -1,7 +1,8 @@
 """Decide where the hosts of a sweep point are, which machines a run takes, and which GPUs of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import cycle
 from typing import Protocol
 
 from runner.emulation.gpu_provisioning import device_memory, resolved_device
@@ -11,6 +12,7 @@ from runner.resolve.checks.device_memory import DeviceMemory, check_device_memor
 from runner.resolve.experiment import SweepPoint
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.gpus.gpus import Gpu
+from testbed.network.topology import Topology
 from testbed.rack.machine_handle import MachineHandle
 
 
@@ -40,8 +42,35 @@ class PointPlacement:
 def place_point(point: SweepPoint, nodes: Sequence[Node], hosts_per_machine: int) -> PointPlacement:
     """Return where the hosts of a sweep point are. Raise InputError if they do not fit, or of unclear gateways."""
     sharing = gpu_sharing(point, nodes)
-    machine_of = place_hosts(point.topology, nodes, hosts_per_machine, sharing)
+    flow_hosts = {host for flow in point.background for host in flow.hosts}
+    machine_of = with_flow_hosts(
+        point.topology,
+        place_hosts(without_hosts(point.topology, flow_hosts), nodes, hosts_per_machine, sharing),
+    )
     return PointPlacement(point, machine_of, sharing, gateway_machines(point.topology, nodes))
+
+
+def without_hosts(topology: Topology, left_out: Collection[str]) -> Topology:
+    """Return the same network without these hosts."""
+    return replace(
+        topology,
+        datacenters=tuple(
+            replace(each, hosts=tuple(host for host in each.hosts if host.name not in left_out))
+            for each in topology.datacenters
+        ),
+    )
+
+
+def with_flow_hosts(topology: Topology, machine_of: Mapping[str, str]) -> dict[str, str]:
+    """Return the machine of every host: those that have none yet, of flows, go to their datacenter's in turns.
+
+    They compute nothing, so that they take no place of a host that does.
+    """
+    found = dict(machine_of)
+    for datacenter in topology.datacenters:
+        turns = cycle(dict.fromkeys(machine_of[host.name] for host in datacenter.hosts if host.name in machine_of))
+        found |= {host.name: next(turns) for host in datacenter.hosts if host.name not in machine_of}
+    return {host.name: found[host.name] for host in topology.hosts}
 
 
 def used_nodes(nodes: Sequence[Node], placements: Iterable[PointPlacement]) -> tuple[list[Node], dict[str, int]]:

@@ -33,7 +33,7 @@ from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusivel
 from runner.runs.told_beforehand import tell_beforehand
 from testbed.rack.driver.inventory import check_lacks_nothing, read_facts
 from testbed.rack.machine_plan import HEADER_BYTES, VXLAN, unknown_overlay
-from testbed.rack.rack_testbed import RACK, check_can_be_racked, rack_testbed
+from testbed.rack.rack_testbed import RACK, rack_testbed
 from testbed.rack.sent_files import SentFiles
 from testbed.running_testbed import RunningTestbed
 
@@ -59,15 +59,12 @@ def rack_run(
     gets lines on what happens, ``stream`` (default: standard error) the progress. If ``shaped`` is false, no link has a
     delay, a loss or a rate.
 
-    Raise InputError for links that change and for hosts that do not fit on the machines, MissingError for what the
+    Raise InputError for hosts that do not fit on the machines, MissingError for what the
     cluster or a machine lacks, MachineLostError for a machine that leaves, and what ``emulate`` raises.
     """
     if overlay not in HEADER_BYTES:
         raise InputError(f"--overlay: {unknown_overlay(overlay)}")
     points = experiment.points()
-    with prefixed(f"{source}: "):
-        for point in points:
-            check_can_be_racked(point.topology)
     tell_beforehand(points, keep_gradients=keep_gradients, log=log)
     store = resumed(experiment, runs, log) if resume else None
     if store is not None:

@@ -13,7 +13,7 @@ from results.records.trial_id import TrialId
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.sweep import MAX_TRIALS
 from runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs, with_topology_inline
-from runner.resolve.checks.changing_links import check_changes, check_changing_links_train
+from runner.resolve.checks.changing_links import check_changing_links_train
 from runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from runner.resolve.demand import NetworkDemand, network_demand
 from runner.resolve.faults.fault_resolution import FaultPlan, resolve_faults
@@ -228,7 +228,6 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
     if trains:
         check_packets_arrive(spec.topology, point.topology)
         check_changing_links_train(point.topology)
-        check_changes(spec, point.topology)
     if training.iterations <= training.warmup:
         raise InputError(
             f"training.iterations: {training.iterations}, of which {training.warmup} warm up, leaves none to "

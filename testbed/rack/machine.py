@@ -14,6 +14,7 @@ from typing import Any
 from ground.wanbed_error import WanbedError
 from testbed.claims.registry import STATE_ROOT, claims
 from testbed.gpus.gpu_reader import GpuMemory, GpuReadings, gpu_memories
+from testbed.kernel.changes.course_run import CourseRecord
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.machine_load import CpuTimes, read_cpu_times
 from testbed.network.tcp_settings import TcpSettings
@@ -107,6 +108,27 @@ class Machine:
         """Complete the WAN links, whose delays are ``trim_ns`` below the configured ones."""
         with self._leased() as lease:
             lease.settle(trim_ns)
+
+    def hold_links(self, time_ns: int) -> None:
+        """Put the links that change, as far as they are on this machine, in their conditions at a time of their course.
+
+        Raise ReadBackError if the kernel has others then.
+        """
+        with self._leased() as lease:
+            lease.hold_links(time_ns)
+
+    def begin_links(self, begin_ns: int) -> None:
+        """Let their courses begin at a moment of this machine's clock, which may be to come."""
+        with self._leased() as lease:
+            lease.begin_links(begin_ns)
+
+    def end_links(self) -> CourseRecord:
+        """End their courses, and return what was changed, by this machine's clock.
+
+        Raise ReadBackError, also for a change while the courses ran.
+        """
+        with self._leased() as lease:
+            return lease.end_links()
 
     def start(self, host: str, what: Program) -> int:
         """Start a program on a host of this machine, and return its number."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from testbed.hosts.host import HostNetwork
+from testbed.kernel.changes.course_run import KernelCourses
 from testbed.kernel.gateway_programming import host_interface
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.namespace import open_netlink
@@ -34,6 +35,7 @@ class MachineNetwork:
         self._private_key = private_key
         self._tunnel: WireGuardTunnel | None = None
         self._programmer: MachineProgrammer | None = None
+        self._courses: KernelCourses | None = None
 
     def start(self, host_namespaces: Mapping[str, str]) -> SubstrateFacts:
         """Build and verify the gateway, and connect this machine's hosts to it by veth pairs.
@@ -66,6 +68,12 @@ class MachineNetwork:
         if self._shaped:
             self._running.settle(trim_ns)
 
+    def courses(self) -> KernelCourses:
+        """Return what changes this machine's ports of links that change, once they are settled."""
+        if self._courses is None:
+            self._courses = KernelCourses(self._running.changing())
+        return self._courses
+
     def read_qdiscs(self) -> dict[str, Any]:
         """Read every port's qdiscs from the kernel, by ``machine interface``."""
         return self._running.read_qdiscs() if self._shaped else {}
@@ -84,6 +92,9 @@ class MachineNetwork:
 
     def stop(self) -> None:
         """Close the netlink sockets and end the tunnel; the gateway and its devices end with its node."""
+        if self._courses is not None:
+            self._courses.close()
+            self._courses = None
         if self._programmer is not None:
             self._programmer.close()
             self._programmer = None

@@ -23,6 +23,7 @@ datacenters goes to the receiving machine directly.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from ipaddress import IPv4Address
 from types import MappingProxyType
 from typing import Any
@@ -30,9 +31,10 @@ from typing import Any
 from ground.strict_model import InputError
 from testbed.network.addressing import host_address, machine_link_mac, tunnel_address
 from testbed.network.gateway_layout import plan_gateways
-from testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort, WanPort, read_gateway
-from testbed.network.shared_rate import ETHERNET_HEADER_BYTES, Timers, bytes_per_s, can_bind, shared_rate
+from testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort, read_gateway
+from testbed.network.shared_rate import ETHERNET_HEADER_BYTES, Timers, shared_rate
 from testbed.network.topology import Datacenter, Topology
+from testbed.rack.trunk_split import TrunkDivision, TrunkSplit
 
 VXLAN, MACVLAN, WIREGUARD = "vxlan", "macvlan", "wireguard"
 WIREGUARD_HEADER_BYTES = 60
@@ -105,16 +107,6 @@ class MachineLink:
 
 
 @dataclass(frozen=True)
-class TrunkSplit:
-    """A trunk that is divided among ``machines`` machines, of which each has ``rate_bps``."""
-
-    source: str
-    destination: str
-    machines: int
-    rate_bps: int
-
-
-@dataclass(frozen=True)
 class MachinePlan:
     """Everything that one machine needs to carry its ``hosts``.
 
@@ -152,13 +144,14 @@ class MachinePlan:
 
     def with_less_wan_delay(self, trim_ns: int) -> "MachinePlan":
         """Return the same plan with every WAN port's delay reduced by ``trim_ns``, but not below zero."""
-        return replace(self, gateway=self._alone().with_less_wan_delay(trim_ns).gateways[0])
+        return replace(self, gateway=self.alone().with_less_wan_delay(trim_ns).gateways[0])
 
     def without_impairments(self) -> "MachinePlan":
         """Return the same plan without impairments on the WAN."""
-        return replace(self, gateway=self._alone().without_impairments().gateways[0])
+        return replace(self, gateway=self.alone().without_impairments().gateways[0])
 
-    def _alone(self) -> GatewayPlan:
+    def alone(self) -> GatewayPlan:
+        """Return the plan of its gateway alone."""
         return GatewayPlan((self.gateway,), self.exact_packets)
 
     def to_json(self) -> str:
@@ -249,6 +242,7 @@ class _Rack:
         self._check(used)
         self._number = {machine: number for number, machine in enumerate(used)}
         self._mtu_bytes = min(underlays[each].mtu - HEADER_BYTES[underlays[each].kind] for each in used)
+        self._frame_bytes = self._mtu_bytes + ETHERNET_HEADER_BYTES
         plan = plan_gateways(topology, slot, timers, self._mtu_bytes)
         self._exact_packets = plan.exact_packets
         self._gateways = {gateway.datacenter: gateway for gateway in plan.gateways}
@@ -277,12 +271,14 @@ class _Rack:
         """Plan one machine of a datacenter."""
         hosts = tuple(host.name for host in datacenter.hosts if self._machine_of[host.name] == machine)
         gateway, through = self._gateways[datacenter.name], self._gateway_machines.get(datacenter.name)
-        splits: list[TrunkSplit] = []
+        splits: tuple[TrunkSplit, ...] = ()
         senders, ports = hosts, gateway.wan_ports
         if through is None:
-            found = {port.peer: self._trunk_split(datacenter, port) for port in gateway.wan_ports}
-            splits = [split for split in found.values() if split is not None]
-            ports = tuple(self._own_part(port, len(hosts), found[port.peer]) for port in gateway.wan_ports)
+            # Offloads of virtual time, whose packets the third argument bounds, do not cross machines.
+            own_trunk = partial(shared_rate, timers=self._timers, super_packet_bytes=0, frame_bytes=self._frame_bytes)
+            division = TrunkDivision(self._topology, datacenter.name, len(self.machines[datacenter.name]), own_trunk)
+            splits = division.splits(gateway.wan_ports)
+            ports = tuple(division.own_part(port, len(hosts)) for port in gateway.wan_ports)
         elif through == machine:
             senders = tuple(host.name for host in datacenter.hosts)
         else:
@@ -299,30 +295,10 @@ class _Rack:
                 for peer in self._topology.datacenters
                 if self.machines[peer.name] != (machine,)
             ),
-            trunk_splits=tuple(splits),
+            trunk_splits=splits,
             exact_packets=self._exact_packets,
             tunnel_address=self._tunnel_address(machine),
         )
-
-    def _trunk_split(self, datacenter: Datacenter, port: WanPort) -> TrunkSplit | None:
-        """Return how the trunk is divided, None if it cannot bind or if only one machine sends."""
-        rate_bps = self._topology.conditions(datacenter.name, port.peer).rate_bps
-        machines = len(self.machines[datacenter.name])
-        if port.trunk is None or rate_bps is None or machines == 1:
-            return None
-        return TrunkSplit(datacenter.name, port.peer, machines, max(1, rate_bps // machines))
-
-    def _own_part(self, port: WanPort, hosts: int, split: TrunkSplit | None) -> WanPort:
-        """Return the port with one machine's part of its trunk, which carries ``hosts`` of the sending hosts."""
-        if split is None:
-            return port
-        pair_rate_bps = self._topology.conditions(split.source, split.destination).pair_rate_bps
-        rates = [rate for rate in (bytes_per_s(split.rate_bps), port.netem.rate_bytes_per_s) if rate is not None]
-        trunk = None
-        if can_bind(split.rate_bps, [pair_rate_bps] * hosts * len(port.destinations)):
-            # Offloads of virtual time, whose packets the third argument bounds, do not cross machines.
-            trunk = shared_rate(split.rate_bps, self._timers, 0, self._mtu_bytes + ETHERNET_HEADER_BYTES)
-        return replace(port, trunk=trunk, netem=replace(port.netem, rate_bytes_per_s=min(rates)))
 
     def _link(self, machine: str, datacenter: Datacenter, peer: Datacenter) -> MachineLink:
         low, high = sorted((datacenter.index, peer.index))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from testbed.kernel.changes.changing_ports import ChangingPorts
 from testbed.kernel.gateway_programming import (
     GATEWAY_SYSCTLS,
     attach_host_port,
@@ -41,11 +42,23 @@ class MachineProgrammer:
         self._statistics = StatisticsReader(namespace)
         self._interfaces = {link.datacenter: link.interface for link in plan.links}
         self._wan_indices: dict[str, int] = {}
+        self._changing: ChangingPorts | None = None
 
     def close(self) -> None:
         """Close the netlink sockets, which releases the namespace."""
         self._netlink.close()
         self._statistics.close()
+        if self._changing is not None:
+            self._changing.close()
+
+    def changing(self) -> ChangingPorts:
+        """Return the ports that change, once they are settled; they are in their first states."""
+        if self._changing is None:
+            namespaces = {self.plan.gateway.datacenter: self._namespace}
+            self._changing = ChangingPorts(
+                self.plan.alone(), namespaces, lambda _, port: self._wan_index(port), self.plan.senders
+            )
+        return self._changing
 
     def program(self) -> None:
         """Create devices, addresses, routes and qdiscs. Raise ReadBackError if the kernel's state is not the plan's."""

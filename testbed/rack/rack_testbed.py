@@ -1,7 +1,7 @@
 """Bring a topology up over several machines, and use it as the testbed of one machine is used."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +15,13 @@ from testbed.hosts.host import SpawnOptions
 from testbed.hosts.host_process import HostProcess
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.machine_load import CpuTimes
-from testbed.kernel.missing import MissingError
 from testbed.kernel.tcp_state import TcpStates
 from testbed.network.address_book import AddressBook
-from testbed.network.addressing import MAX_SLOTS
 from testbed.network.gateway_layout import plan_gateways
 from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology, check_can_be_emulated, check_does_not_change
+from testbed.network.topology import Topology, check_can_be_emulated
+from testbed.rack.driver.beginning.common_start import CommonStart
+from testbed.rack.driver.beginning.rack_courses import RackCourses
 from testbed.rack.driver.files.mirrored_files import MirroredFiles
 from testbed.rack.driver.files.sent_configuration import configuration_files
 from testbed.rack.driver.files.written_files import Written, fetched
@@ -30,6 +30,7 @@ from testbed.rack.driver.inventory import (
     ask_all,
     check_alike,
     check_lacks_nothing,
+    free_slot,
     public_keys,
     read_facts,
     timers_of,
@@ -42,7 +43,7 @@ from testbed.rack.driver.rack_gpus import RackGpus
 from testbed.rack.driver.rack_machine import RackMachine
 from testbed.rack.driver.rack_stacks import RackStacks
 from testbed.rack.driver.remote_process import RemoteProcess, RemoteProgram
-from testbed.rack.driver.time_line import TimeLine
+from testbed.rack.driver.time_line import TimeLine, time_line
 from testbed.rack.machine_facts import MachineFacts
 from testbed.rack.machine_handle import MachineHandle
 from testbed.rack.machine_plan import VXLAN, MachinePlan, first_vni, plan_machines
@@ -73,6 +74,7 @@ class RackTestbed:
         slot: int,
         gpus: GpuAssignment | None,
         sent: SentFiles | None,
+        shaped: bool,
     ) -> None:
         self.topology = topology
         self.gpus = gpus
@@ -91,16 +93,14 @@ class RackTestbed:
         self._found = found
         self._sent = sent
         self._epoch_ns = 0
+        self._start = CommonStart()
+        self.changing = RackCourses(machines, plans, self._start) if shaped and topology.changes else None
+        """What changes the WAN links, None if none changes. Until it is told to, all have their first conditions."""
 
     @property
     def rack(self) -> "RackTestbed":
         """This testbed: its hosts are on machines of a rack."""
         return self
-
-    @property
-    def changing(self) -> None:
-        """None: links that change are refused beforehand."""
-        return None
 
     @property
     def module_parent(self) -> int:
@@ -225,9 +225,26 @@ class RackTestbed:
             return Written()
         return fetched(self._carrying(), self._sent.roots, folder, name, most_bytes)
 
-    def gate(self, folder: Path, hosts: Sequence[str], pipes: tuple[str, str]) -> RackGate:
+    def gate(
+        self,
+        folder: Path,
+        hosts: Sequence[str],
+        pipes: tuple[str, str],
+        *,
+        begin: Callable[[], None],
+        opens_itself: bool,
+    ) -> RackGate:
         """Return a gate for a rank on each of these hosts, whose pipes are in ``folder``, which is below this one's."""
-        return RackGate(self._machines, self.machine_of, hosts, self._relative(folder), pipes)
+        return RackGate(
+            self._machines,
+            self.machine_of,
+            hosts,
+            self._relative(folder),
+            pipes,
+            start=self._start,
+            begin=begin,
+            opens_itself=opens_itself,
+        )
 
     def begin_trial(self, epoch_ns: int) -> None:
         """Measure the machines' clocks before a trial that begins at ``epoch_ns`` of this process's."""
@@ -236,14 +253,16 @@ class RackTestbed:
             machine.check()
             machine.clock.begin()
 
+    def time_line(self) -> TimeLine:
+        """Measure the machines' clocks, and return the time line of a trial until now."""
+        return time_line({name: each.clock for name, each in self._machines.items()}, self.machine_of, self._epoch_ns)
+
     def end_trial(self) -> TimeLine:
-        """Measure the machines' clocks after a trial, and return its time line."""
-        return TimeLine(
-            self._epoch_ns,
-            self.machine_of,
-            {name: machine.clock.end() for name, machine in self._machines.items()},
-            {name: machine.clock.ahead_ns for name, machine in self._machines.items()},
-        )
+        """End the trial, and return its time line."""
+        line = self.time_line()
+        for machine in self._machines.values():
+            machine.clock.end()
+        return line
 
     def document(self) -> dict[str, Any]:
         """Return the machines' facts, and what carries their packets, as in manifests."""
@@ -298,11 +317,6 @@ class RackTestbed:
         return ask_all([each.handle for each in self._machines.values()], method, *arguments)
 
 
-def check_can_be_racked(topology: Topology) -> None:
-    """Raise InputError for links that change."""
-    check_does_not_change(topology, "--rack", "a rack", "run it on one machine")
-
-
 @contextmanager
 def rack_testbed(
     topology: Topology,
@@ -333,13 +347,12 @@ def rack_testbed(
     another wanbed or is leased to another run, and what bringing up a network raises.
     """
     check_can_be_emulated(topology)
-    check_can_be_racked(topology)
     used = [each for each in machines if each.name in {*machine_of.values(), *gateways.values()}]
     found = read_facts(used)
     check_alike(found, log)
     if shaped:
         check_lacks_nothing(found)
-    slot, underlays = _free_slot(used), underlays_of(found, overlay, public_keys(used, overlay))
+    slot, underlays = free_slot(used), underlays_of(found, overlay, public_keys(used, overlay))
     hosts_file = AddressBook(topology, slot).hosts_file()
     ours = claim(source, root)
     with Supervisor(ours.record.identifier, root=root) as supervisor:
@@ -369,21 +382,15 @@ def rack_testbed(
                 for name, plan in plans.items()
             }
             with leased(used, orders) as held:
-                testbed = RackTestbed(topology, ours, held, plans, found, slot=slot, gpus=gpus, sent=sent)
+                testbed = RackTestbed(
+                    topology, ours, held, plans, found, slot=slot, gpus=gpus, sent=sent, shaped=shaped
+                )
                 if shaped:
                     testbed.settle_wan()
                 yield testbed
         finally:
             ours.release()
             supervisor.dismiss()
-
-
-def _free_slot(machines: Sequence[MachineHandle]) -> int:
-    used = set().union(*ask_all(machines, "used_slots"))
-    free = [slot for slot in range(1, MAX_SLOTS + 1) if slot not in used]
-    if not free:
-        raise MissingError(f"the machines have no free testbed slot of {MAX_SLOTS} in common: end some testbeds there")
-    return free[0]
 
 
 def _environments(plan: MachinePlan, gpus: GpuAssignment | None) -> dict[str, dict[str, str]]:

@@ -15,7 +15,7 @@ class ChangingLinks(Protocol):
         """Put every link in the conditions that it has at a time since training began, and read them back."""
 
     def begin(self) -> int:
-        """Let every course begin, and return when: a moment ago, on this process's monotonic clock."""
+        """Let every course begin, and return when: about now, on this process's monotonic clock."""
 
     def end(self) -> CourseRecord:
         """End the courses, put every link in its first conditions, read them back, and return what was changed."""

@@ -1,14 +1,25 @@
-"""Two jobs train at once over a Ray cluster, two hosts of each on each of two machines."""
+"""Jobs that train at once, and links that change and are shared with other traffic, over two machines of Ray's."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 from results import load
 from tests.support.ray.ray_cluster import RayCluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
+from tests.support.runner.background import TO_WEST, with_background
 from tests.support.runner.two_jobs import two_jobs
 
 MACHINES = {"east", "west"}
+STEP_NS = 300_000_000
+EXPERIMENT: dict[str, Any] = with_background(
+    {**TO_WEST, "name": "bulk", "connections": 2, "rate": "30Mbit"},
+    {**TO_WEST, "name": "datagrams", "from": "west", "to": "east", "protocol": "udp", "rate": "8Mbit"},
+    # Without netem only trunks are shaped: the machines may lack it.
+    wan={"latency": "100us", "rate": "80Mbit", "events": [{"at": "300ms", "rate": "60Mbit"}]},
+    training={"stages": 2, "microbatches": 4, "iterations": 4, "warmup": 1},
+    engine="rack",
+)
 
 
 def test_jobs_at_once_are_on_one_time_line_each_with_its_own_figures(
@@ -42,3 +53,39 @@ def test_jobs_at_once_are_on_one_time_line_each_with_its_own_figures(
             assert trial.while_all_ran_ns is None
     beside = [set(spans[spans.variant == name].host.unique()) for name in ("ours beside theirs", "theirs beside ours")]
     assert not beside[0] & beside[1]
+
+
+def test_links_change_and_are_shared_as_on_one_machine(two_nodes: RayCluster, tmp_path: Path) -> None:  # noqa: F811
+    run = ["tests.support.ray.unshaped_run", two_nodes.address, str(tmp_path / "runs"), json.dumps(EXPERIMENT)]
+    done = two_nodes.run_driver("-m", *run, "trunks", timeout_s=240)
+    assert done.returncode == 0, done.stderr
+    stored = load(Path(done.stdout.splitlines()[-1]))
+    # The hosts of flows take no machine of their own.
+    assert stored.manifest["rack_hosts"]["0"] == {
+        "east": ["east-0", "east-background-0", "east-background-1"],
+        "west": ["west-0", "west-background-0", "west-background-1"],
+    }
+    assert {*stored.calibration[stored.calibration.scope == "wan"].condition} == {"0ns", "300ms"}
+    (trial,) = stored.trials
+    changes = stored.link_changes.sort_values("due_ns")
+    for source in ("east", "west"):
+        first, then = changes[changes.source == source].to_dict("records")
+        assert (first["rate_bps"], then["rate_bps"]) == (80e6, 60e6)
+        assert then["due_ns"] - first["due_ns"] == STEP_NS
+        # On machines with one clock it is never early, but for what is stated.
+        assert then["applied_ns"] >= then["due_ns"] - trial.facts["link_change_clock_error_ns"]
+    assert trial.facts["link_change_clock_error_ns"] > 0
+    begun_ns = changes.due_ns.min()
+    # Ranks and flows begin with the links, at one instant.
+    assert stored.spans.start_ns.min() >= begun_ns - trial.facts["link_change_clock_error_ns"]
+    samples = stored.background_samples
+    for flow, connections in (("bulk", 2), ("datagrams", 1)):
+        rows = samples[samples.flow == flow].sort_values("time_ns")
+        assert rows.connection.nunique() == connections
+        assert rows[rows.time_ns < begun_ns].received_bytes.max() == 0
+        carried = rows.groupby("connection").received_bytes.max().sum()
+        lasted_s = (rows.time_ns.max() - begun_ns) / 1e9
+        offered_bps = {"bulk": 30e6, "datagrams": 8e6}[flow]
+        assert 0.5 * offered_bps < carried * 8 / lasted_s < 1.05 * offered_bps
+    assert {*stored.link_samples.scope} >= {"link", "background"}
+    assert samples.time_ns.max() >= stored.spans.end_ns.max() - 10**9

@@ -1,5 +1,6 @@
 """A run over two machines with kernels, cards and netem of their own, which User-Mode Linux guests play."""
 
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ground.strict_model import parse_model
 from results import load
 from results.reading.run import Run
 from runner.emulation.emulation import BringUp
@@ -15,12 +17,18 @@ from runner.emulation.trials import run_trials
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from runner.runs.run_folder import begin_run
+from testbed.hosts.ping import PingResult
+from testbed.network.topology import Topology, resolve_topology
+from testbed.network.topology_spec import TopologySpec
 from testbed.rack.rack_testbed import rack_testbed
 from testbed.running_testbed import RunningTestbed
 from testbed.substrate.offer import GUEST
 from testbed.substrate.probe import probe_guest
+from testbed.testbed import MAX_TRIM_NS
 from tests.support.rack.rack_machine import RackMachine, guest_machines
+from tests.support.until import until_within
 
+S = 10**9
 DILATION = 2.0
 MACHINE_OF = {"east-0": "node0", "west-0": "node1"}
 EXPERIMENT: dict[str, Any] = {
@@ -53,6 +61,44 @@ def run(up: BringUp, runs: Path) -> Run:
     store = begin_run(parsed, runs, {"dilation": DILATION, "capacity_bps": None})
     run_trials(parsed, store, bring_up=up, log=print)
     return load(store.path)
+
+
+def changing_link() -> Topology:
+    """A link that becomes shorter after a second, and is down for another one after two."""
+    events = [{"at": "1s", "latency": "10ms"}, {"at": "2s", "for": "1s", "down": True}]
+    wan = {"latency": "20ms", "rate": "40Mbit", "events": events}
+    return resolve_topology(parse_model(TopologySpec, {**EXPERIMENT["topology"], "wan": wan}, "test"))
+
+
+def test_links_over_machines_become_shorter_and_go_down_and_come_back(
+    machines: list[RackMachine], tmp_path: Path
+) -> None:
+    handles = [machine.handle for machine in machines]
+    with rack_testbed(changing_link(), handles, MACHINE_OF, root=tmp_path) as rack:
+        assert rack.changing is not None
+
+        def echoes() -> PingResult:
+            return rack.stacks.echoes("east-0", "west-0", 5)
+
+        found = {}
+        for at_s in (1, 2, 3, 0):
+            rack.changing.hold(at_s * S)
+            found[at_s] = echoes()
+        assert found[2].lost == 1
+        for at_s, rtt_ms in {0: 40, 1: 20, 3: 20}.items():
+            # An echo may be kept waiting, and is never early by more than what was taken off for the idle path.
+            assert rtt_ms - 2 * MAX_TRIM_NS / 1e6 <= found[at_s].shortest_ms < rtt_ms + 10
+        rack.begin_trial(time.monotonic_ns())
+        begin_ns = rack.changing.begin()
+        time.sleep(max(0.0, (begin_ns + 3 * S - time.monotonic_ns()) / 1e9))
+        until_within(30, lambda: echoes().lost == 0)
+        record = rack.changing.end()
+        assert [change[:3] for change in record.changes] == [
+            (*ends, at_s * S) for at_s in (1, 2, 3) for ends in (("east", "west"), ("west", "east"))
+        ]
+        late_ns = [change.applied_ns - change.due_ns for change in record.changes if change.applied_ns is not None]
+        print(f"late by {min(late_ns) / 1e6:.3f} to {max(late_ns) / 1e6:.3f} ms, within {record.clock_error_ns} ns")
+        assert min(late_ns) >= -record.clock_error_ns
 
 
 def iteration_time_s(run: Run) -> float:

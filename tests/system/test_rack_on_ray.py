@@ -341,22 +341,24 @@ def test_of_a_driver_that_is_killed_nothing_is_left_on_any_machine(
     tmp_path: Path,
 ) -> None:
     longer = {**EXPERIMENT, "training": {"microbatches": 4, "iterations": 1000, "warmup": 1}}
-    run = (*RUN, two_nodes.address, str(tmp_path), json.dumps(longer))
+    flow = {"name": "flow", "from": "east", "to": "west", "rate": "1Mbit"}
+    run = (*RUN, two_nodes.address, str(tmp_path), json.dumps({**longer, "background": [flow]}))
     with two_nodes.start_driver(*run, stdout=subprocess.PIPE) as driver:
-        until_within(120, lambda: len(_testbeds_of_ranks()) == 2)
-        held = _testbeds_of_ranks()
+        until_within(120, lambda: len(_testbeds_of("workloads.background")) == 2)
+        held = _testbeds_of("workloads.background")
+        until_within(60, lambda: held <= _testbeds_of("workloads.rank"))
         driver.kill()
     until_within(LEFT_S, lambda: not any(marked_processes(identifier) for identifier in held))
     done = _cleaned(two_nodes)
     assert [each["cleaned"] for each in done.values()] == [[], []]
 
 
-def _testbeds_of_ranks() -> set[str]:
-    """The identifiers of the testbeds whose ranks run on this computer, whichever machine that plays."""
+def _testbeds_of(module: str) -> set[str]:
+    """The identifiers of the testbeds with a process of that module, on whichever machine this computer plays."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if b"workloads.rank" in (process / "cmdline").read_bytes():
+            if module.encode() in (process / "cmdline").read_bytes():
                 variables = (process / "environ").read_bytes().decode().split("\0")
                 found |= {text.partition("=")[2] for text in variables if text.startswith(f"{MARKER}=")}
     return found

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -10,21 +10,22 @@ from pathlib import Path
 
 from results.records.jobs.background_columns import BackgroundSample
 from runner.emulation.ranks.rank_configs import SharedConfig
-from runner.emulation.ranks.start_gate import StartGate
+from runner.emulation.ranks.rank_processes import check_machines
+from runner.emulation.ranks.start_gate import Gate, start_gate
 from runner.resolve.dilation import dilated_ns, undilated_ns
 from runner.resolve.jobs.background_flow import BackgroundFlow
 from runner.runs.faults import TrialError
 from testbed.hosts.process_group import ProcessGroup
-from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
-from testbed.network.shared_rate import MTU_BYTES
+from testbed.network.goodput import TCP_OVERHEAD_BYTES
+from testbed.network.shared_rate import ETHERNET_HEADER_BYTES
 from testbed.running_testbed import RunningTestbed
 from workloads.background.flow_configs import FlowEnd, ReceiverConfig, SenderConfig
 
 SENDER, RECEIVER = (f"workloads.background.{end}_process" for end in ("sender", "receiver"))
 PORT = 9_000
 """Below the kernel's ephemeral ports, and those of ranks and of prefill."""
-DATAGRAM_BYTES = MTU_BYTES - 28
-"""The payload of a datagram that fills a frame: IPv4 and UDP headers take 28 bytes."""
+UDP_OVERHEAD_BYTES = 28
+"""What the headers of IPv4 and UDP take of a packet."""
 INTERVAL_NS = 100_000_000
 
 _PATIENCE_S = 60.0
@@ -37,14 +38,14 @@ class BackgroundTraffic:
 
     def __init__(self) -> None:
         self.rows: Sequence[BackgroundSample] = ()
-        self._gate: StartGate | None = None
+        self._gate: Gate | None = None
 
     def begin(self) -> None:
         """Let all flows begin to send, if they have not yet."""
         if self._gate is not None and not self._gate.is_open:
             self._gate.open()
 
-    def wait_at(self, gate: StartGate) -> None:
+    def wait_at(self, gate: Gate) -> None:
         """Have the flows begin by opening ``gate``."""
         self._gate = gate
 
@@ -62,7 +63,7 @@ def background_traffic(
     """Run the processes of all flows inside the block, connected from its begin on. They are gone after it.
 
     After it their queues are empty. Raise TrialError, one line, if one cannot begin, or has ended before the block has:
-    then not what was asked for shared the WAN with training. An error of the block comes first.
+    then not what was asked for shared the WAN with training. An error of the block comes first, and MachineLostError.
     """
     traffic = BackgroundTraffic()
     if not flows:
@@ -70,29 +71,42 @@ def background_traffic(
         return
     folder = setting.folder / "background"
     folder.mkdir()
-    # Nobody comes for the last one, so that the gate opens when training begins.
-    gate = StartGate(folder / "gate", 2 * len(flows) + 1)
+    hosts = [host for flow in flows for host in flow.hosts]
+    gate = start_gate(testbed, folder / "gate", hosts, opens_itself=False)
     with ProcessGroup() as receivers, ProcessGroup() as senders, gate:
         launcher = _Launcher(testbed, setting, folder, receivers, senders)
         for number, flow in enumerate(flows):
             launcher.start(number, flow)
-        _await_all(gate, [receivers, senders])
+        _await_all(testbed, gate, [receivers, senders])
         traffic.wait_at(gate)
         yield traffic
         for group in (senders, receivers):
-            _check_running(group)
+            _check_running(testbed, group)
         traffic.begin()
-        _end(senders)
+        _end(testbed, senders)
         # What waits in queues would be counted as the next trial's.
         _await_empty_queues(testbed, flows, setting.dilation)
-        _end(receivers)
+        _end(testbed, receivers)
+    line = None if testbed.rack is None else testbed.rack.time_line()
     traffic.rows = [
-        row for number, flow in enumerate(flows) for row in _rows(flow, _samples(folder, number), setting.dilation)
+        row
+        for number, flow in enumerate(flows)
+        for row in _rows(
+            flow,
+            _samples(folder, number),
+            setting.dilation,
+            (lambda time_ns: time_ns) if line is None else partial(line.trial_ns, flow.hosts[1]),
+        )
     ]
 
 
+def _configuration(folder: Path, module: str, number: int) -> Path:
+    return folder / f"{module.rpartition('.')[2]}-{number}.json"
+
+
 def _samples(folder: Path, number: int) -> Path:
-    return folder / f"received-{number}.json"
+    # A machine of a rack sends back what is named as the configuration is.
+    return _configuration(folder, RECEIVER, number).with_suffix(".samples")
 
 
 @dataclass(frozen=True)
@@ -107,7 +121,7 @@ class _Launcher:
 
     def start(self, number: int, flow: BackgroundFlow) -> None:
         """Start both processes of a flow."""
-        setting, port = self.setting, PORT + number
+        setting, port, mtu_bytes = self.setting, PORT + number, self.testbed.mtu_bytes
         source, destination = (place.host for place in flow.ends)
         own, peer = (
             FlowEnd(
@@ -130,39 +144,39 @@ class _Launcher:
             port,
             flow.transport.congestion,
             flow.offered.dilated(setting.dilation),
-            PAYLOAD_BYTES if flow.is_tcp else DATAGRAM_BYTES,
-            FRAME_BYTES,
+            mtu_bytes - (TCP_OVERHEAD_BYTES if flow.is_tcp else UDP_OVERHEAD_BYTES),
+            mtu_bytes + ETHERNET_HEADER_BYTES,
         )
         for group, host, module, config in (
             (self.receivers, destination, RECEIVER, receiver),
             (self.senders, source, SENDER, sender),
         ):
-            path = self.folder / f"{module.rpartition('.')[2]}-{number}.json"
+            path = _configuration(self.folder, module, number)
             config.write(path)
             start = partial(self.testbed.start_module, host.name, module, [str(path)])
             group.start(start, path.with_suffix(".words"))
 
 
-def _await_all(gate: StartGate, groups: Sequence[ProcessGroup]) -> None:
-    """Wait until all have come to the gate but the one for whom nobody comes."""
+def _await_all(testbed: RunningTestbed, gate: Gate, groups: Sequence[ProcessGroup]) -> None:
+    """Wait until all have come to the gate."""
     deadline_s = time.monotonic() + _PATIENCE_S
     while True:
         gate.look()
-        if gate.missing <= 1:
+        if gate.is_complete:
             return
         for group in groups:
-            _check_running(group)
+            _check_running(testbed, group)
         if time.monotonic() >= deadline_s:
             raise TrialError(f"background: its hosts were not connected within {_PATIENCE_S:.0f} s")
         groups[-1].wait_for_any(1.0, or_readable=gate)
 
 
-def _end(group: ProcessGroup) -> None:
+def _end(testbed: RunningTestbed, group: ProcessGroup) -> None:
     """End all processes of a group. Raise TrialError if one does not end well."""
     group.terminate()
     group.wait_for_all(_GRACE_S)
     if any(status != 0 for status in group.statuses()):
-        raise TrialError(_first_fault(group))
+        raise _first_fault(testbed, group)
 
 
 def _await_empty_queues(testbed: RunningTestbed, flows: Sequence[BackgroundFlow], dilation: float) -> None:
@@ -180,21 +194,29 @@ def _await_empty_queues(testbed: RunningTestbed, flows: Sequence[BackgroundFlow]
     time.sleep(_LOOK_S * dilation)
 
 
-def _check_running(group: ProcessGroup) -> None:
+def _check_running(testbed: RunningTestbed, group: ProcessGroup) -> None:
     if any(status is not None for status in group.statuses()):
-        raise TrialError(_first_fault(group))
+        raise _first_fault(testbed, group)
 
 
-def _first_fault(group: ProcessGroup) -> str:
-    """Return a line about the first process of a group that has failed, or else the first that has ended."""
+def _first_fault(testbed: RunningTestbed, group: ProcessGroup) -> TrialError:
+    """Return an error about the first process of a group that has failed, or else the first that has ended.
+
+    Raise MachineLostError if a machine has gone, and the process with it.
+    """
+    check_machines(testbed)
     statuses = group.statuses()
     number = next((each for each, status in enumerate(statuses) if status), 0)
     said = group.stderr_tail(number)
-    return said or f"background: the process of flow {number} ended with status {statuses[number]} and without a word"
+    silent = f"background: the process of flow {number} ended with status {statuses[number]} and without a word"
+    return TrialError(said or silent)
 
 
-def _rows(flow: BackgroundFlow, path: Path, dilation: float) -> Iterator[BackgroundSample]:
+def _rows(
+    flow: BackgroundFlow, path: Path, dilation: float, trial_ns: Callable[[int], int]
+) -> Iterator[BackgroundSample]:
+    """Yield what a flow's receiver has logged; ``trial_ns`` puts its times on the trial's time line."""
     for time_ns, received in json.loads(path.read_text(encoding="utf-8")):
-        at_ns = undilated_ns(max(time_ns, 0), dilation)
+        at_ns = undilated_ns(max(trial_ns(time_ns), 0), dilation)
         for connection, received_bytes in enumerate(received):
             yield BackgroundSample(at_ns, flow.name, connection, *flow.hosts, received_bytes)

@@ -15,6 +15,10 @@ class Gate(Protocol):
 
     is_open: bool
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all had come when somebody last looked."""
+
     def __enter__(self) -> Any:
         """Return the gate."""
 
@@ -34,32 +38,39 @@ class Gate(Protocol):
 
 
 def start_gate(
-    testbed: RunningTestbed, folder: Path, hosts: Sequence[str], *, begin: Callable[[], None] = lambda: None
+    testbed: RunningTestbed,
+    folder: Path,
+    hosts: Sequence[str],
+    *,
+    begin: Callable[[], None] = lambda: None,
+    opens_itself: bool = True,
 ) -> Gate:
     """Return a gate in the new folder ``folder`` for a rank on each of these hosts, on their machines if those differ.
 
     A host may be named several times. ``begin`` is called when all ranks have come, just before the gate is opened for
-    them; over several machines, where nothing has to begin with them, it is not.
+    them. If it does not ``open_itself``, only ``open`` does.
     """
     if testbed.rack is not None:
-        return testbed.rack.gate(folder, hosts, (MET, BEGIN))
-    return StartGate(folder, len(hosts), begin)
+        return testbed.rack.gate(folder, hosts, (MET, BEGIN), begin=begin, opens_itself=opens_itself)
+    return StartGate(folder, len(hosts), begin, opens_itself=opens_itself)
 
 
 class StartGate:
     """A gate for so many ranks in a folder of its own; ``with`` opens it at the latest when it ends.
 
     ``missing`` is how many had not come yet when somebody last looked. ``begin`` is called just before it is opened
-    because all have come.
+    because all have come. If it does not ``open_itself``, only ``open`` does.
     """
 
-    def __init__(self, folder: Path, ranks: int, begin: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, folder: Path, ranks: int, begin: Callable[[], None] = lambda: None, *, opens_itself: bool = True
+    ) -> None:
         folder.mkdir()
         for name in (MET, BEGIN):
             os.mkfifo(folder / name, 0o600)
         self.is_open = False
         self.missing = ranks
-        self._all_have_come = begin
+        self._all_have_come, self._opens_itself = begin, opens_itself
         # With a writer of its own neither pipe ends before all have come, and opening one never waits.
         self._met = os.open(folder / MET, os.O_RDWR | os.O_NONBLOCK)
         try:
@@ -81,13 +92,18 @@ class StartGate:
         """Return the file descriptor that is readable when a rank has come."""
         return self._met
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all had come when somebody last looked."""
+        return self.missing <= 0
+
     def look(self) -> None:
         """Open the gate if all ranks have come."""
         try:
             self.missing -= len(os.read(self._met, 65_536))
         except BlockingIOError:
             return
-        if self.missing <= 0:
+        if self._opens_itself and self.is_complete:
             self._all_have_come()
             self.open()
 

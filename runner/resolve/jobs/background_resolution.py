@@ -20,8 +20,6 @@ def resolve_background(point: SweepPointSpec, variants: Sequence[ResolvedVariant
     spec, topology = point.spec, point.topology
     if not spec.background:
         return ()
-    if spec.engine == "rack":
-        raise InputError("background: a rack has no hosts for it: leave background out, or give engine: emulate")
     for position, variant in enumerate(variants):
         for is_other, field in (
             (variant.program is not None, "program"),

@@ -1,7 +1,7 @@
 """Change WAN ports in place, and compare what the kernel then holds with what was asked."""
 
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 
 from testbed.kernel.changes.netlink_batch import EncodedRequests, NetlinkBatch
@@ -17,7 +17,10 @@ _PREPARED = 256
 
 
 class ChangingPort:
-    """A port that is shaped already and changes. ``index`` is that of its interface in the gateway's namespace."""
+    """A port that is shaped already and changes. ``index`` is that of its interface in the gateway's namespace.
+
+    If only some of the sources send through it, ``senders``, only their node pairs have leaves.
+    """
 
     def __init__(
         self,
@@ -28,10 +31,11 @@ class ChangingPort:
         index: int,
         batch: NetlinkBatch,
         dump: NetlinkDump,
+        senders: Collection[str] | None = None,
     ) -> None:
         self.source, self.destination = gateway.datacenter, port.peer
         self.course = course
-        self._gateway, self._port = gateway, port
+        self._gateway, self._port, self._senders = gateway, port, senders
         self._index = index
         self._batch, self._dump = batch, dump
         self._held = HeldPort()
@@ -56,7 +60,7 @@ class ChangingPort:
             trunk = self._held.trunk(self._index, self._dump.ask(RTM_GETTCLASS, request_body(self._index)))
         except (LookupError, OSError) as fault:
             raise ReadBackError(f"{self.source} to {self.destination}: configured {state}: {fault}") from None
-        configured = {each.minor: each.netem for each in shape.classes}
+        configured = {each.minor: each.netem for each in shape.classes if each.netem is not None}
         if trunk != shape.trunk or leaves != configured:
             wrong = {minor: leaf for minor, leaf in leaves.items() if leaf != configured.get(minor)}
             raise ReadBackError(
@@ -65,18 +69,23 @@ class ChangingPort:
             )
 
     def _prepare(self, state: PortState) -> tuple[PortShape, EncodedRequests]:
-        shape = wan_port_shape(self._gateway, self._port.holding(state))
+        shape = wan_port_shape(self._gateway, self._port.holding(state), self._senders)
         return shape, self._batch.encode(change_requests(self._index, shape))
 
 
 class ChangingPorts:
     """Every port of a plan that changes; ``namespaces`` has the path of each gateway's namespace, by datacenter.
 
-    ``index_of`` returns the index of a port's interface. Close it: its sockets keep the namespaces alive.
+    ``index_of`` returns the index of a port's interface, ``senders`` are those of ``ChangingPort``. Close it: its
+    sockets keep the namespaces alive.
     """
 
     def __init__(
-        self, plan: GatewayPlan, namespaces: Mapping[str, str], index_of: Callable[[Gateway, WanPort], int]
+        self,
+        plan: GatewayPlan,
+        namespaces: Mapping[str, str],
+        index_of: Callable[[Gateway, WanPort], int],
+        senders: Collection[str] | None = None,
     ) -> None:
         self.ports: list[ChangingPort] = []
         self._sockets: list[NetlinkBatch | NetlinkDump] = []
@@ -87,7 +96,9 @@ class ChangingPorts:
                 batch, dump = NetlinkBatch(namespace), NetlinkDump(namespace, socket.NETLINK_ROUTE)
                 self._sockets += [batch, dump]
                 self.ports += [
-                    ChangingPort(gateway, port, course, index=index_of(gateway, port), batch=batch, dump=dump)
+                    ChangingPort(
+                        gateway, port, course, index=index_of(gateway, port), batch=batch, dump=dump, senders=senders
+                    )
                     for port, course in changing
                 ]
 

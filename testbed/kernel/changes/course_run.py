@@ -166,7 +166,9 @@ class KernelCourses:
 
     def begin_at(self, begin_ns: int) -> None:
         """Let every course begin at a time of the monotonic clock, in place of those that run."""
-        self._stop()
+        if self._stop():
+            # They may have been told too late when to begin, and have changed already.
+            self.hold(0)
         self._begin_ns = begin_ns
         self._running = CourseRun(self._ports.ports, begin_ns)
 

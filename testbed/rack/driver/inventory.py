@@ -7,6 +7,7 @@ from typing import Any
 
 from ground.wanbed_error import WanbedError
 from testbed.kernel.missing import MissingError
+from testbed.network.addressing import MAX_SLOTS
 from testbed.network.shared_rate import Timers
 from testbed.rack.machine_facts import MachineFacts, sources_hash
 from testbed.rack.machine_handle import MachineHandle
@@ -90,6 +91,15 @@ def public_keys(machines: Sequence[MachineHandle], overlay: str) -> dict[str, st
     if overlay != WIREGUARD:
         return {}
     return dict(zip((machine.name for machine in machines), ask_all(machines, "public_key"), strict=True))
+
+
+def free_slot(machines: Sequence[MachineHandle]) -> int:
+    """Return an address slot that no testbed of any of these machines has. Raise MissingError if there is none."""
+    used = set().union(*ask_all(machines, "used_slots"))
+    free = [slot for slot in range(1, MAX_SLOTS + 1) if slot not in used]
+    if not free:
+        raise MissingError(f"the machines have no free testbed slot of {MAX_SLOTS} in common: end some testbeds there")
+    return free[0]
 
 
 def timers_of(found: Mapping[str, MachineFacts]) -> Timers:

@@ -33,12 +33,22 @@ class MachineClock:
             burst = self._burst(_MEANWHILE)
             self._bursts += [burst] if self._in_trial else []
 
-    def end(self) -> ClockLine:
-        """End the trial, and return the line of the machine's clock during it."""
+    def measured(self) -> int:
+        """Return how far the machine's clock is ahead now. What was exchanged for that counts for the trial."""
         with self._changing:
             self._bursts.append(self._burst(_AT_ENDS))
-            self._in_trial = False
+            return quickest(self._bursts[-1]).offset_ns
+
+    def line(self) -> ClockLine:
+        """Return the line of the machine's clock during the trial until now, which goes on."""
+        with self._changing:
+            self._bursts.append(self._burst(_AT_ENDS))
             return fit_line(self._bursts)
+
+    def end(self) -> None:
+        """End the trial."""
+        with self._changing:
+            self._in_trial = False
 
     def _burst(self, exchanges: int) -> list[Exchange]:
         return [self._exchange() for _ in range(exchanges)]

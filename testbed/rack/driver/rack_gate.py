@@ -5,24 +5,24 @@ The instant is a moment of the driver's clock, on each machine's: ranks begin to
 
 import os
 import threading
-import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Self
 
 from ground.wanbed_error import WanbedError
+from testbed.rack.driver.beginning.common_start import CommonStart
 from testbed.rack.driver.rack_machine import RackMachine
+from testbed.rack.machine_handle import Pending
 
 _WAIT_S = 0.25
-_LEAD_NS = 50_000_000
-"""Time for the instant to reach every machine before it comes."""
 
 
 class RackGate:
     """A gate for a rank on each of ``hosts`` (a host may come several times), at ``path`` below each lease's folder.
 
-    ``with`` opens it at the latest when it ends.
+    ``with`` opens it at the latest when it ends. It is opened at an instant of ``start``; ``begin`` is called before
+    that, when all have come. If it does not ``open_itself``, only ``open`` does.
     """
 
     def __init__(
@@ -32,12 +32,18 @@ class RackGate:
         hosts: Sequence[str],
         path: str,
         pipes: tuple[str, str],
+        *,
+        start: CommonStart,
+        begin: Callable[[], None] = lambda: None,
+        opens_itself: bool = True,
     ) -> None:
         self._path = path
         self._wanted = Counter(machine_of[host] for host in hosts)
         self._machines = [machines[name] for name in self._wanted]
         self._complete = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._missing, self._counting = len(self._machines), threading.Lock()
+        self._start, self._begin, self._opens_itself = start, begin, opens_itself
+        self._opening: list[Pending] = []
         self.is_open = False
         for machine in self._machines:
             machine.call("make_gate", path, pipes)
@@ -52,7 +58,8 @@ class RackGate:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.open()
+        self._open(0)
+        self._await_opening()
         for thread in self._threads:
             thread.join()
         for machine in self._machines:
@@ -65,25 +72,33 @@ class RackGate:
         """Return a descriptor that is readable when all ranks have come."""
         return self._complete
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all have come."""
+        return not self._missing
+
     def look(self) -> None:
-        """Open the gate if all ranks have come."""
-        if not self._missing:
-            self._open(_LEAD_NS)
+        """Open the gate if all ranks have come, and return when it is open."""
+        if self._opens_itself and self.is_complete and not self.is_open:
+            self._begin()
+            self.open()
+            self._await_opening()
 
     def open(self) -> None:
-        """Let everybody begin, who is there and who is still to come."""
-        self._open(0)
+        """Let everybody begin, who is there and who is still to come: in a moment together, if all are there."""
+        self._open(self._start.at_ns() if self.is_complete else 0)
 
-    def _open(self, lead_ns: int) -> None:
-        if self.is_open:
-            return
-        self.is_open = True
-        at_ns = time.monotonic_ns() + lead_ns
-        for pending in [self._open_on(machine, at_ns if lead_ns else 0) for machine in self._machines]:
+    def _open(self, at_ns: int) -> None:
+        if not self.is_open:
+            self.is_open = True
+            self._opening = [self._open_on(machine, at_ns) for machine in self._machines]
+
+    def _await_opening(self) -> None:
+        for pending in self._opening:
             with suppress(WanbedError):
                 pending.result()
 
-    def _open_on(self, machine: RackMachine, at_ns: int) -> Any:
+    def _open_on(self, machine: RackMachine, at_ns: int) -> Pending:
         ahead_ns = machine.clock.ahead_ns if at_ns else 0
         return machine.handle.start_call("open_gate", self._path, at_ns + ahead_ns)
 

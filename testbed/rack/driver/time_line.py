@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.rack.clocks.clock_line import ClockLine
+from testbed.rack.driver.machine_clock import MachineClock
 
 
 @dataclass(frozen=True)
@@ -31,3 +32,9 @@ class TimeLine:
     def facts(self) -> dict[str, Any]:
         """Return the clocks as in a trial's record."""
         return {machine: line.facts() for machine, line in self.lines.items()}
+
+
+def time_line(clocks: Mapping[str, MachineClock], machine_of: Mapping[str, str], epoch_ns: int) -> TimeLine:
+    """Measure the machines' clocks, and return the time line until now of a trial that began at ``epoch_ns``."""
+    lines = {name: clock.line() for name, clock in clocks.items()}
+    return TimeLine(epoch_ns, machine_of, lines, {name: clock.ahead_ns for name, clock in clocks.items()})

@@ -22,6 +22,7 @@ from testbed.hosts.host_attachment import attach_host
 from testbed.hosts.host_files import write_host_files
 from testbed.hosts.search_path import search_path
 from testbed.hosts.tcp_stacks import apply_tcp, offloads_of, sysctls_of
+from testbed.kernel.changes.course_run import CourseRecord
 from testbed.kernel.congestion_control import allow_congestion_control
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.missing import MissingError
@@ -150,6 +151,18 @@ class Lease:
     def settle(self, trim_ns: int) -> None:
         """Complete the WAN links, whose delays are ``trim_ns`` below the configured ones."""
         self._on_netlink(self._substrate.settle, trim_ns)
+
+    def hold_links(self, time_ns: int) -> None:
+        """Put this machine's ports that change in their states at a time since training began, and read them back."""
+        self._on_netlink(lambda: self._substrate.courses().hold(time_ns))
+
+    def begin_links(self, begin_ns: int) -> None:
+        """Let their courses begin at a moment of this machine's clock, in place of those that run."""
+        self._on_netlink(lambda: self._substrate.courses().begin_at(begin_ns))
+
+    def end_links(self) -> CourseRecord:
+        """End their courses, put the ports in their first states, read them back, and return what was changed."""
+        return self._on_netlink(lambda: self._substrate.courses().end())
 
     def start(self, host: str, what: Program) -> int:
         """Start a program on a host of this machine and return its number."""

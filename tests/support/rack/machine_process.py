@@ -1,7 +1,7 @@
 """A machine of a rack in a process of its own, without Ray: ``python -m tests.support.rack.machine_process ...``.
 
-Its arguments are its card's address, where it listens, the folder of its claims, and for how many seconds its driver
-may be silent. A connection carries one call after the other.
+Its arguments are its card's address, where it listens, the folder of its claims, for how many seconds its driver may be
+silent, and optionally ``trunks``: it then does without netem. A connection carries one call after the other.
 """
 
 import socket
@@ -20,10 +20,11 @@ PORT = 701
 _KEY = b"tests of the rack"
 
 
-def main(card: str, root: str, lease_s: str) -> None:
+def main(card: str, root: str, lease_s: str, *options: str) -> None:
     from testbed.rack.machine import Machine
+    from tests.support.rack.without_netem import TrunkMachine
 
-    machine = Machine(card, lease_s=float(lease_s), root=Path(root))
+    machine = (TrunkMachine if options else Machine)(card, lease_s=float(lease_s), root=Path(root))
     with Listener((card, PORT), backlog=32, authkey=_KEY) as listener:
         print("listening", flush=True)
         while True:

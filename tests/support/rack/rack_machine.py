@@ -20,13 +20,13 @@ _GUEST_CLAIMS = Path("/run/wanbed")
 class RackMachine:
     """A machine whose process runs; ``claims`` is the folder of its claims."""
 
-    def __init__(self, machine: PlayedMachine, wire: GuestWire, claims: Path, lease_s: float) -> None:
+    def __init__(self, machine: PlayedMachine, wire: GuestWire, claims: Path, lease_s: float, *options: str) -> None:
         self.name = machine.name
         self.claims = claims
         self.handle = ProcessHandle(machine.name, machine.address, wire.namespace)
         self.place = [machine.name, machine.address, wire.namespace]
         """The arguments of its handle, for another process."""
-        argv = ["-m", "tests.support.rack.machine_process", machine.address, str(claims), str(lease_s)]
+        argv = ["-m", "tests.support.rack.machine_process", machine.address, str(claims), str(lease_s), *options]
         self.process = machine.start([sys.executable, *argv])
 
     def await_start(self) -> None:
@@ -39,14 +39,20 @@ class RackMachine:
 
 
 @contextmanager
-def namespace_machines(count: int, folder: Path, *, lease_s: float = 20.0) -> Iterator[list[RackMachine]]:
-    """Yield machines on namespaces of this kernel. ``folder`` receives their claims."""
+def namespace_machines(
+    count: int, folder: Path, *, lease_s: float = 20.0, trunks: bool = False
+) -> Iterator[list[RackMachine]]:
+    """Yield machines on namespaces of this kernel. ``folder`` receives their claims.
+
+    With ``trunks`` they shape trunks without netem, which this kernel may lack.
+    """
+    options = ["trunks"] if trunks else []
     # Only the initial namespace may; a machine that is played by another one cannot do it for itself.
     allow_congestion_control(TcpSettings().congestion)
     with ExitStack() as up:
         wire = up.enter_context(GuestWire())
         played = [up.enter_context(NamespaceMachine(wire, number)) for number in range(count)]
-        yield _served(up, [RackMachine(each, wire, folder / each.name, lease_s) for each in played])
+        yield _served(up, [RackMachine(each, wire, folder / each.name, lease_s, *options) for each in played])
 
 
 @contextmanager

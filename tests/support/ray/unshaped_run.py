@@ -1,23 +1,32 @@
 """Run an experiment over a cluster without shaping, for machines without netem, as ``wanbed run --rack`` does.
 
-``unshaped_run ADDRESS RUNS EXPERIMENT [queue] [resume] [hosts_per_machine=N]``: EXPERIMENT is the file's content as
-JSON. It prints the run's folder, and what it logs after ``log:``; it ends as the command does.
+``unshaped_run ADDRESS RUNS EXPERIMENT [queue] [resume] [trunks] [hosts_per_machine=N]``: EXPERIMENT is the file's
+content as JSON; with ``trunks`` those are shaped, still without netem. It prints the run's folder, and what it logs
+after ``log:``; it ends as the command does.
 """
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import typer
 
+import runner.rack.rack_run
 from runner.cli.exit_status import one_line_errors
 from runner.planner.experiment_file import parse_experiment
+from runner.rack.agents import agents_on
 from runner.rack.rack_run import rack_run
+from tests.support.rack.without_netem import TrunkMachine
 
 
 def main(address: str, folder: str, document: str, *options: str) -> None:
     """Run it, or what is missing of it."""
     runs = Path(folder)
+    if "trunks" in options:
+        trunks = f"{TrunkMachine.__module__}:TrunkMachine"
+        with_trunks = partial(agents_on, machine=trunks)
+        setattr(runner.rack.rack_run, "agents_on", with_trunks)  # noqa: B010 - it is imported there, not exported
     with one_line_errors():
         content = json.loads(document)
         source = f"{content['name']}.yaml"
@@ -29,7 +38,7 @@ def main(address: str, folder: str, document: str, *options: str) -> None:
             resume="resume" in options,
             keep_gradients=False,
             log=lambda line: print("log:", line, flush=True),
-            shaped=False,
+            shaped="trunks" in options,
             queue="queue" in options,
             hosts_per_machine=next((int(each.partition("=")[2]) for each in options if "=" in each), 1),
         )

@@ -20,6 +20,7 @@ from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from runner.runs.faults import TrialError
 from testbed.hosts.host_process import Program
+from testbed.network.shared_rate import MTU_BYTES
 from testbed.running_testbed import RunningTestbed
 from tests.support.runner.background import TO_WEST, with_background
 from tests.support.workloads.loopback_ranks import LOOPBACK, free_ports
@@ -27,6 +28,9 @@ from tests.support.workloads.loopback_ranks import LOOPBACK, free_ports
 
 class Loopback:
     """A testbed whose hosts are all this machine, and whose queues are empty."""
+
+    rack = None
+    mtu_bytes = MTU_BYTES
 
     def __init__(self) -> None:
         self.started: list[Program] = []

@@ -62,7 +62,6 @@ def test_names_are_given_once_and_there_are_not_too_many() -> None:
     [
         ({"fail": [{"gateway": "west", "at": "1s"}]}, "fail.0.gateway: the flow 'x' in the background would end with"),
         ({"fail": [{"host": "east-background-0", "at": "1s"}]}, "fail.0.host: 'east-background-0' is none"),
-        ({"engine": "rack"}, "background: a rack has no hosts for it"),
         (
             {"variants": [{"name": "p", "program": {"command": ["true"]}}]},
             "variants.0.program: background runs beside trainings by a schedule of wanbed's ranks only",

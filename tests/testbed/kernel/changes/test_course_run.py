@@ -137,3 +137,14 @@ def test_courses_that_end_leave_every_port_in_its_first_state() -> None:
     assert record.begin_ns == begin_ns
     assert [change.due_ns for change in record.changes] == [1 * MS]
     assert port.states == [FAR, NEAR]
+
+
+def test_courses_that_begin_anew_begin_in_their_first_state() -> None:
+    port: Any = Port(0, 1 * MS, 3600 * 1000 * MS)
+    courses = KernelCourses(Ports(port))  # type: ignore[arg-type]
+    courses.begin()
+    while not port.states:
+        time.sleep(0.001)
+    courses.begin_at(time.monotonic_ns() + 3600 * 1000 * MS)
+    assert port.states == [FAR, NEAR]
+    assert courses.end().changes == ()

@@ -10,7 +10,7 @@ def test_the_clock_of_a_machine_is_known_from_the_begin_to_the_end_of_a_trial() 
     clock.meanwhile()
     clock.begin()
     clock.meanwhile()
-    line = clock.end()
+    line = clock.line()
     assert abs(clock.ahead_ns - AHEAD_NS) < 10_000_000
     assert abs(line.offset_ns - AHEAD_NS) <= line.error_ns
 
@@ -23,5 +23,5 @@ def test_signs_of_life_between_trials_say_nothing_of_the_next_one() -> None:
     clock.meanwhile()
     jumps.pop(0)
     clock.begin()
-    line = clock.end()
+    line = clock.line()
     assert abs(line.offset_ns - AHEAD_NS) <= line.error_ns

@@ -1,0 +1,1 @@
+"""What begins on all machines at one instant."""

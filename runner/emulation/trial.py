@@ -153,7 +153,8 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
         own = faulted.logs if faulted is not None else [read_span_log(setting.span_log(rank)) for rank in ranks]
         own = printed.logs if printed is not None else own
         others = [[read_span_log(path) for path in job] for job in beside]
-        found, clocks = on_one_time_line(testbed, [*own, *chain(*others)], arrivals=printed is None)
+        line = None if testbed.rack is None else testbed.rack.end_trial()
+        found, clocks = on_one_time_line(line, [*own, *chain(*others)], arrivals=printed is None, whole=faulted is None)
         logs = [_undilated(log, trial.dilation) for log in found[: len(own)]]
         if printed is not None:
             logs = [*found]
@@ -216,7 +217,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             **_assignment_facts(testbed.gpus),
             **({} if prefill is None else {"prefill": prefill.facts}),
             **({} if printed is None else printed.facts),
-            **({} if faulted is None or faulted.facts is None else {"faults": faulted.facts}),
+            **({} if faulted is None or faulted.history is None else {"faults": faulted.history.facts(line)}),
         },
         outputs,
     )

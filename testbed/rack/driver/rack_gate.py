@@ -39,6 +39,7 @@ class RackGate:
         self._complete = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._missing, self._counting = len(self._machines), threading.Lock()
         self.is_open = False
+        self.opened_ns: int | None = None
         for machine in self._machines:
             machine.call("make_gate", path, pipes)
         self._threads = [
@@ -78,7 +79,7 @@ class RackGate:
         if self.is_open:
             return
         self.is_open = True
-        at_ns = time.monotonic_ns() + lead_ns
+        at_ns = self.opened_ns = time.monotonic_ns() + lead_ns
         for pending in [self._open_on(machine, at_ns if lead_ns else 0) for machine in self._machines]:
             with suppress(WanbedError):
                 pending.result()

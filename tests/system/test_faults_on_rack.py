@@ -16,12 +16,14 @@ from runner.resolve.connection_count import count_connections
 from testbed.claims.processes import MARKER, marked_processes
 from testbed.rack.rack_testbed import RackTestbed, rack_testbed
 from tests.support.rack.rack_machine import RackMachine, namespace_machines
+from tests.support.ray.machine_namespaces import NamespaceMachine
 from tests.support.ray.machine_remains import command_of, processes_on
 from tests.support.ray.ray_cluster import RayCluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
 from tests.support.until import until_within
 
 MACHINE_OF = {"east-0": "space0", "east-1": "space1", "west-0": "space2"}
+CLOCKS_AHEAD_S = (1000, 2000, 0)
 TOPOLOGY: dict[str, Any] = {
     # The machines may lack netem: nearly nothing is to be emulated.
     "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 1}],
@@ -56,7 +58,7 @@ LEFT_S = 30.0
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RackMachine]]:
-    with namespace_machines(3, tmp_path_factory.mktemp("machines")) as running:
+    with namespace_machines(3, tmp_path_factory.mktemp("machines"), clocks_ahead_s=CLOCKS_AHEAD_S) as running:
         yield running
 
 
@@ -87,6 +89,9 @@ def test_losses_go_on_with_the_checkpoint_of_a_host_that_is_gone(testbed: RackTe
     assert found == pytest.approx(undisturbed, rel=1e-5)
     (injected,) = faults["injected"]
     assert injected["applied_ns"] >= injected["due_ns"] - injected["clock_error_ns"]
+    (each,) = faults["disturbances"]
+    # The clocks of the machine that failed and of those that knew are a quarter of an hour apart.
+    assert 7 < each["time_to_detect_ns"] / 1e9 < 60
     # The next trial has every host again, and no checkpoint.
     again, _ = losses(testbed)
     assert again == undisturbed
@@ -134,26 +139,32 @@ def test_of_a_driver_that_is_killed_amid_failures_nothing_is_left_on_any_machine
         "topology": TOPOLOGY,
         "compute": {"forward": "5ms", "backward": "10ms", "activation": "64KiB"},
         "training": {"microbatches": 4, "iterations": 1000, "warmup": 1},
-        "fail": [{"host": "west-0", "at": "500ms"}, {"gateway": "east", "at": "1000s"}],
+        "fail": [{"host": "west-0", "at": "3s"}, {"gateway": "east", "at": "1000s"}],
         "engine": "rack",
         "dilation": 1,
     }
     run = (*UNSHAPED_RUN, two_nodes.address, str(tmp_path), json.dumps(document), "hosts_per_machine=2")
     with two_nodes.start_driver(*run, stdout=subprocess.PIPE) as driver:
-        until_within(120, lambda: len(marks_of_ranks(two_nodes)) == 3)
-        held = set(marks_of_ranks(two_nodes))
+        held: set[str] = set()
+
+        def seen(machine: str) -> bool:
+            marks = marks_of_ranks(two_nodes.machines[machine])
+            held.update(marks)
+            return bool(marks)
+
+        until_within(240, lambda: seen("west") and seen("east"))
         # West's is killed; the others wait for it, and a failure is still to come.
-        until_within(30, lambda: len(marks_of_ranks(two_nodes)) == 2)
+        until_within(60, lambda: not seen("west"))
         driver.kill()
     until_within(LEFT_S, lambda: not any(marked_processes(identifier) for identifier in held))
     done = two_nodes.run_driver("-m", "wanbed", "clean", "--rack", two_nodes.address, "--json")
     assert [each["cleaned"] for each in json.loads(done.stdout)["machines"]] == [[], []]
 
 
-def marks_of_ranks(cluster: RayCluster) -> list[str]:
-    """The testbed of each rank that runs on a machine of the cluster."""
+def marks_of_ranks(machine: NamespaceMachine) -> list[str]:
+    """The testbed of each rank that runs on a machine."""
     found = []
-    for pid in (pid for machine in cluster.machines.values() for pid in processes_on(machine)):
+    for pid in processes_on(machine):
         with suppress(OSError):
             if "workloads.rank" in command_of(pid):
                 variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")

@@ -35,7 +35,7 @@ from runner.emulation.ranks.start_gate import start_gate
 from runner.emulation.ranks.trace_configs import configure_trace
 from runner.emulation.serving.prefill_measurement import measured_profile
 from runner.emulation.serving.serving_configs import configure_serving
-from runner.emulation.serving.serving_outcome import gather
+from runner.emulation.serving.serving_outcome import gather, pool_logs
 from runner.emulation.serving.serving_processes import serving
 from runner.emulation.telemetry.link_changes import link_changes
 from runner.emulation.telemetry.samplers import SAMPLERS
@@ -136,7 +136,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
         outputs: Mapping[str, Path] = {}
         with (
             sampling(SAMPLERS, testbed, setting.epoch_ns, trial.dilation) as samples,
-            serving(testbed, () if serves is None else serves.processes, folder) as faults,
+            serving(testbed, serves, folder) as faults,
             link_changes(testbed, point.topology, setting.epoch_ns, trial.dilation) as changes,
             background_traffic(testbed, point.background, setting) as traffic,
         ):
@@ -153,19 +153,16 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
         own = faulted.logs if faulted is not None else [read_span_log(setting.span_log(rank)) for rank in ranks]
         own = printed.logs if printed is not None else own
         others = [[read_span_log(path) for path in job] for job in beside]
-        found, clocks = on_one_time_line(testbed, [*own, *chain(*others)], arrivals=printed is None)
+        line = None if testbed.rack is None else testbed.rack.end_trial()
+        found, clocks = on_one_time_line(line, [*own, *chain(*others)], arrivals=printed is None, whole=faulted is None)
         logs = [_undilated(log, trial.dilation) for log in found[: len(own)]]
         if printed is not None:
             logs = [*found]
             outputs = _set_aside(printed.outputs, testbed.folder / "output")
         prefill = None
         if service is not None and serves is not None:
-            prefill = gather(service, serves, trial.dilation, faults)
-            logs += [
-                _undilated(read_span_log(path), trial.dilation)
-                for path in serves.pool_span_logs.values()
-                if path.exists()
-            ]
+            prefill = gather(service, serves, trial.dilation, faults, line)
+            logs += [_undilated(log, trial.dilation) for log in pool_logs(serves, line)]
         held_out = held_out_losses(testbed, point, variant, setting)
         if trial.gradients is not None:
             _keep_gradients(setting if faulted is None else faulted.setting, ranks, trial.gradients)
@@ -216,7 +213,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             **_assignment_facts(testbed.gpus),
             **({} if prefill is None else {"prefill": prefill.facts}),
             **({} if printed is None else printed.facts),
-            **({} if faulted is None or faulted.facts is None else {"faults": faulted.facts}),
+            **({} if faulted is None or faulted.history is None else {"faults": faulted.history.facts(line)}),
         },
         outputs,
     )

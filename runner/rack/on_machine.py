@@ -109,8 +109,16 @@ class MachineAgent(Wanted):
 
     def call(self, method: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Call a method of the machine. Return how it ended, see ``RETURNED``, so that errors travel as they are."""
+        return self._ended(getattr(self._machine, method), *arguments)
+
+    def measure_capacity(self, demand_bps: int) -> tuple[Any, ...]:
+        """Measure what this machine's kernel carries at that load, in bit/s. Return as ``call`` does."""
+        measure = import_module("testbed.measurement.capacity").measure_capacity_bps
+        return self._ended(measure, "kernel", demand_bps)
+
+    def _ended(self, function: Any, *arguments: Any) -> tuple[Any, ...]:
         try:
-            return RETURNED, getattr(self._machine, method)(*arguments)
+            return RETURNED, function(*arguments)
         except Exception as fault:
             text = traceback.format_exc()
             try:

@@ -9,8 +9,8 @@ from ground.strict_model import InputError, prefixed
 from results.text.number_text import count_text, list_text
 from runner.emulation.emulation import BringUp
 from runner.emulation.trials import run_trials
-from runner.experiment.quantities import AUTO
 from runner.rack.agents import agents_on, holder_text
+from runner.rack.dilation.rack_dilation import decide_rack_dilation
 from runner.rack.point_placement import (
     PointPlacement,
     carrying_machines,
@@ -25,7 +25,6 @@ from runner.rack.shipped.program_files import packed_programs, programs_of
 from runner.rack.shipped.program_needs import ProgramNeeds, program_needs
 from runner.rack.shipped.user_modules import user_modules
 from runner.resolve.checks.all_reduce_check import check_collective_gpus
-from runner.resolve.dilation import choose_dilation
 from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.continuable import check_same_substrate
 from runner.runs.resuming import kept_trials, resumed
@@ -87,8 +86,8 @@ def rack_run(
             if sent is not None:
                 _send(sent, needs, [handles[name] for name in carrying_machines(placements.values())], log)
             if store is None:
-                factor = dilation_of(points)
-                facts = {"dilation": factor, "capacity_bps": None, "cluster": rack.document()}
+                dilation = decide_rack_dilation(placements.values(), handles, log, shaped=shaped)
+                facts = {**dilation.facts(), "cluster": rack.document()}
                 store = begin_run(experiment, runs, facts)
             bring_up = _bring_up(
                 placements, handles, source, overlay, log, modules=modules.archive, sent=sent, shaped=shaped
@@ -124,14 +123,6 @@ def _send(sent: SentFiles, needs: ProgramNeeds, machines: Sequence[RayHandle], l
         f"sent what is in {list_text([str(root) for root in sent.roots])} ({len(sent.archive) / 1e6:.1f} MB) to "
         f"{count_text(len(machines), 'machine')}: programs start in copies of it"
     )
-
-
-def dilation_of(points: Sequence[SweepPoint]) -> float:
-    """Return the factor that the experiment gives, 1 for ``auto``: what a rack can carry is not derived."""
-    factor = points[0].spec.dilation
-    if factor == AUTO:
-        return 1.0
-    return choose_dilation(max(point.demand.total_bps for point in points), 1, factor)
 
 
 def _bring_up(

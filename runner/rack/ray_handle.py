@@ -86,6 +86,10 @@ class RayHandle:
         """Call a method with one argument, a reference from ``shared_object``, and return without waiting for it."""
         return RayPending(self._name, self._agent, self._agent.call_with.remote(method, shared))
 
+    def start_measuring_capacity(self, demand_bps: int) -> RayPending:
+        """Have the machine measure what its kernel carries at that load, in bit/s, and return without waiting."""
+        return RayPending(self._name, self._agent, self._agent.measure_capacity.remote(demand_bps))
+
     def check_programs(self, needs: ProgramNeeds) -> None:
         """Raise MissingError if the machine lacks something for users' programs."""
         lacking = answer_of(self._name, self._agent.lacking_program.remote(needs))

@@ -20,7 +20,12 @@ class CapacityError(WanbedError):
 
 
 def choose_dilation(
-    demand_bps: int, capacity_bps: int, configured: float | Literal["auto"], *, real_time: bool = False
+    demand_bps: int,
+    capacity_bps: int,
+    configured: float | Literal["auto"],
+    *,
+    real_time: bool = False,
+    carrier: str = "this machine",
 ) -> float:
     """Return the dilation factor k.
 
@@ -29,8 +34,9 @@ def choose_dilation(
     pairs that a placement uses, in both directions and with trunk caps applied, plus the highest single rate inside a
     datacenter. Unlimited rates do not count. ``capacity_bps`` is the measured total capacity of the substrate.
 
-    With ``real_time`` (torch computes) nothing can be dilated. Raise CapacityError if ``auto`` would need more than 10
-    (more than 1 with ``real_time``). Raise ValueError for a capacity that is not above 0.
+    ``carrier`` is what has that capacity, in messages. With ``real_time`` (torch computes) nothing can be dilated.
+    Raise CapacityError if ``auto`` would need more than 10 (more than 1 with ``real_time``). Raise ValueError for a
+    capacity that is not above 0.
     """
     if configured != "auto":
         return float(configured)
@@ -39,13 +45,13 @@ def choose_dilation(
     tenths = -(-demand_bps * 10 * 100 // (USABLE_PERCENT * capacity_bps))
     if tenths > 10 and real_time:
         raise CapacityError(
-            f"dilation: the links in use ask for {_rounded(demand_bps)} at once and this machine carries "
+            f"dilation: the links in use ask for {_rounded(demand_bps)} at once and {carrier} carries "
             f"{_rounded(capacity_bps)}, and what really computes cannot be dilated: lower node_pair_rate, rate or "
             "intra.rate, or give dilation: 1 if not all links are busy at once"
         )
     if tenths > MAX_AUTO_DILATION * 10:
         raise CapacityError(
-            f"dilation: the links in use ask for {_rounded(demand_bps)} at once and this machine carries "
+            f"dilation: the links in use ask for {_rounded(demand_bps)} at once and {carrier} carries "
             f"{_rounded(capacity_bps)}, which needs a dilation of {tenths / 10:.1f}, more than the {MAX_AUTO_DILATION} "
             "that auto takes, since TCP's timers do not dilate: lower node_pair_rate, rate or intra.rate, or give a "
             "number in dilation"

@@ -75,15 +75,19 @@ class SweepPoint:
         return self.variants[0].background
 
     @property
-    def demand(self) -> NetworkDemand:
-        """The largest demand on the network of any variant, with those that run beside it and the background."""
+    def demands(self) -> list[NetworkDemand]:
+        """The demand on the network of each variant, with those that run beside it and the background."""
         at_once = [(variant, *variant.beside) for variant in self.variants]
         flows = [flow.ends for flow in self.background]
-        demands = [
+        return [
             network_demand(self.topology, [*(pair for each in group for pair in each.pairs), *flows])
             for group in at_once
         ]
-        return max(demands, key=lambda demand: demand.total_bps)
+
+    @property
+    def demand(self) -> NetworkDemand:
+        """The largest of ``demands``."""
+        return max(self.demands, key=lambda demand: demand.total_bps)
 
     @property
     def repeats(self) -> int:

@@ -4,7 +4,7 @@ import os
 import select
 import subprocess
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class HostProcess(Protocol):
@@ -32,6 +32,15 @@ class HostProcess(Protocol):
 
     def terminate(self) -> None:
         """Send SIGTERM, if it still runs."""
+
+
+@runtime_checkable
+class TimedProcess(Protocol):
+    """A process on another machine, whose end was timed there."""
+
+    @property
+    def ended_ns(self) -> int | None:
+        """When it ended, by CLOCK_MONOTONIC of this machine as far as that is known; None if nobody knows."""
 
 
 class Program(subprocess.Popen[bytes]):

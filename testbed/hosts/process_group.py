@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from testbed.hosts.host_process import HostProcess, Readable, wait_for_any
+from testbed.hosts.host_process import HostProcess, Readable, TimedProcess, wait_for_any
 
 Start = Callable[[int], HostProcess]
 """A function that starts a process whose standard output and error go to the given descriptor."""
@@ -44,12 +44,19 @@ class ProcessGroup(AbstractContextManager["ProcessGroup"]):
         found = [process.poll() for process in self._processes]
         for number, status in enumerate(found):
             if status is not None and number not in self._ended_ns:
-                self._ended_ns[number] = time.monotonic_ns()
+                self._ended_ns[number] = _ended_ns(self._processes[number])
         return found
 
     def ended_ns(self, number: int) -> int | None:
-        """Return when a process was first seen to have ended, by CLOCK_MONOTONIC; None while it runs."""
+        """Return when a process was first seen to have ended, by CLOCK_MONOTONIC; None while it runs.
+
+        Of a process on another machine it is when it ended there.
+        """
         return self._ended_ns.get(number)
+
+    def pid(self, number: int) -> int:
+        """Return the PID of a process; of one on another machine its number there."""
+        return self._processes[number].pid
 
     def kill(self, number: int) -> None:
         """Send SIGKILL to a process, if it still runs."""
@@ -92,3 +99,8 @@ class ProcessGroup(AbstractContextManager["ProcessGroup"]):
         """Return the last line of a process's output, empty if there is none."""
         lines = self._outputs[number].read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
+
+
+def _ended_ns(process: HostProcess) -> int:
+    timed_ns = process.ended_ns if isinstance(process, TimedProcess) else None
+    return time.monotonic_ns() if timed_ns is None else timed_ns

@@ -150,10 +150,30 @@ class Machine:
         with self._leased() as lease:
             lease.processes.kill(number, signal_number)
 
+    def ended_ns(self, number: int) -> int:
+        """Return when a process that has ended did so, by this machine's monotonic clock."""
+        with self._leased() as lease:
+            return lease.processes.ended_ns(number)
+
+    def fail(self, hosts: Sequence[str], numbers: Sequence[int], at_ns: int) -> int:
+        """Cut hosts off and kill processes at this moment of this machine's clock. Return when that began."""
+        with self._leased() as lease:
+            return lease.failures.fail(hosts, numbers, at_ns)
+
+    def connect_again(self, hosts: Sequence[str]) -> None:
+        """Connect hosts that were cut off."""
+        with self._leased() as lease:
+            lease.failures.connect_again(hosts)
+
     def write_files(self, files: Mapping[str, bytes]) -> None:
         """Write files below the lease's folder, by paths like ``trial/rank-3.json``."""
         with self._leased() as lease:
             lease.write_files(dict(files))
+
+    def append_file(self, path: str, content: bytes) -> None:
+        """Add to a file that ``write_files`` has begun."""
+        with self._leased() as lease:
+            lease.append_file(path, content)
 
     def read_files(
         self, patterns: Sequence[str], known_bytes: Mapping[str, int], most_bytes: int

@@ -23,7 +23,8 @@ from testbed.network.topology import Topology, check_can_be_emulated
 from testbed.rack.driver.beginning.common_start import CommonStart
 from testbed.rack.driver.beginning.rack_courses import RackCourses
 from testbed.rack.driver.files.mirrored_files import MirroredFiles
-from testbed.rack.driver.files.sent_configuration import configuration_files
+from testbed.rack.driver.files.shared_folder import SharedFolder
+from testbed.rack.driver.files.started_module import start_module_on
 from testbed.rack.driver.files.written_files import Written, fetched
 from testbed.rack.driver.inventory import (
     Log,
@@ -42,8 +43,9 @@ from testbed.rack.driver.rack_gate import RackGate
 from testbed.rack.driver.rack_gpus import RackGpus
 from testbed.rack.driver.rack_machine import RackMachine
 from testbed.rack.driver.rack_stacks import RackStacks
-from testbed.rack.driver.remote_process import RemoteProcess, RemoteProgram
+from testbed.rack.driver.remote_process import RemoteProgram
 from testbed.rack.driver.time_line import TimeLine, time_line
+from testbed.rack.failures.rack_failures import RackFailures
 from testbed.rack.machine_facts import MachineFacts
 from testbed.rack.machine_handle import MachineHandle
 from testbed.rack.machine_plan import VXLAN, MachinePlan, first_vni, plan_machines
@@ -129,37 +131,11 @@ class RackTestbed:
     ) -> HostProcess:
         """Run ``main(arguments)`` of a Python module on a host; its return value is the exit status.
 
-        An argument that is a file below ``folder`` is a configuration: the machine gets it, translated, and the files
-        that it names. When the process has ended, its output is written to the descriptor ``output``, and the files
-        that it has left beside its configuration, named like it, are here where they are there.
+        ``start_module_on`` says what of its files goes there and comes back.
         """
-        machine = self._machine(host)
-        configurations = [Path(each) for each in arguments if self._is_own_file(each)]
-        files: dict[str, bytes] = {}
-        for path in configurations:
-            files |= configuration_files(machine, path, self.folder)
-        left = [str(Path(self._relative(path)).with_suffix(".*")) for path in configurations]
-        program = Program(
-            module=module,
-            arguments=tuple(self._relative(Path(each)) if Path(each) in configurations else each for each in arguments),
-            environment=self._gpu_environment(host, gpu),
-            files=files,
-        )
-        # The caller closes its own.
-        printed = os.fdopen(os.dup(output), "wb")
-        number_of: list[int] = []
-
-        def made(number: int) -> RemoteProcess:
-            number_of.append(number)
-            return RemoteProcess(number, machine)
-
-        def bring_back(_: int) -> None:
-            with printed:
-                printed.write(machine.output(number_of[0], 0))
-            sizes = {name: len(content) for name, content in files.items()}
-            MirroredFiles([machine], self.folder, apart_from=sizes).take(left)
-
-        return machine.start(host, program, made, bring_back)
+        environment = self._gpu_environment(host, gpu)
+        machine, folder = self._machine(host), self.folder
+        return start_module_on(machine, host, module, arguments, output, folder=folder, environment=environment)
 
     def use_tcp(self, settings: TcpSettings, hosts: Collection[str] | None = None) -> None:
         """Apply TCP settings on these hosts, by default on every one, for connections opened from now on."""
@@ -218,6 +194,15 @@ class RackTestbed:
     def mirror(self, folder: Path) -> MirroredFiles:
         """Return copies of what processes write to this folder, below this one's, on machines. None is made yet."""
         return MirroredFiles(self._carrying(), self.folder, self._relative(folder))
+
+    def shared(self, folder: Path) -> SharedFolder:
+        """Return this folder, below this one's, as processes on machines have it, as if they shared a disk."""
+        return SharedFolder(self._carrying(), folder, self._relative(folder))
+
+    @property
+    def failures(self) -> RackFailures:
+        """What lets hosts and processes fail on their machines."""
+        return RackFailures(self._machines, self.machine_of)
 
     def take_written(self, folder: Path, name: str, most_bytes: int) -> Written:
         """Return what users' programs have written since the last call, fetched below ``folder``; see ``fetched``."""
@@ -300,10 +285,6 @@ class RackTestbed:
 
     def _carrying(self) -> list[RackMachine]:
         return [self._machines[name] for name in dict.fromkeys(self.machine_of.values())]
-
-    def _is_own_file(self, argument: str) -> bool:
-        path = Path(argument)
-        return path.is_relative_to(self.folder) and path.is_file()
 
     def _relative(self, path: Path) -> str:
         return str(path.relative_to(self.folder))

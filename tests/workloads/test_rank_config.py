@@ -178,6 +178,7 @@ def test_training_and_prefill_of_a_gpu_are_both_computed_or_both_replayed() -> N
         following=None,
         datacenters=1,
         counts="/tmp/counts",
+        epoch_ns=0,
     )
     torch = replace(PLAN.compute, backend="workloads.compute.backends.torch_backend:TorchBackend")
     computed = replace(serving, inference=InferenceWork(serving.model, seed=3, device="cpu"))

@@ -1,6 +1,10 @@
-"""The messages between a controller and the GPUs of its DC: plain values that survive a round trip through JSON."""
+"""The messages between a controller and the GPUs of its DC: plain values that survive a round trip through JSON.
 
-from dataclasses import asdict, dataclass
+Times are of the clock of whoever has the message. On the way they count from the trial's start, ``epoch_ns`` on either
+clock, because the two may be on machines whose clocks differ.
+"""
+
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 ENDLESS_NS = 1 << 62
@@ -63,13 +67,27 @@ class BubbleReport:
 Message = QueuePiece | PieceDone | BubbleReport
 
 
-def to_document(message: Message) -> dict[str, Any]:
-    """Convert the message to a JSON-serializable dict."""
-    return {"message": type(message).__name__, **asdict(message)}
+def to_document(message: Message, epoch_ns: int = 0) -> dict[str, Any]:
+    """Convert the message to a JSON-serializable dict, with times that count from ``epoch_ns``."""
+    return {"message": type(message).__name__, **asdict(_later(message, -epoch_ns))}
 
 
-def from_document(document: dict[str, Any]) -> Message:
-    """Convert ``document`` back to its message. Raises ValueError if it is not a message."""
+def from_document(document: dict[str, Any], epoch_ns: int = 0) -> Message:
+    """Convert ``document`` back to its message, whose times count from 0. Raises ValueError if it is not a message."""
+    return _later(_message(document), epoch_ns)
+
+
+def _later(message: Message, by_ns: int) -> Message:
+    match message:
+        case PieceDone():
+            return replace(message, started_ns=message.started_ns + by_ns, ended_ns=message.ended_ns + by_ns)
+        case BubbleReport():
+            return replace(message, anchor_ns=message.anchor_ns + by_ns)
+        case QueuePiece():
+            return message
+
+
+def _message(document: dict[str, Any]) -> Message:
     fields = {name: value for name, value in document.items() if name != "message"}
     try:
         match document.get("message"):

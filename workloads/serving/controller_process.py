@@ -148,7 +148,7 @@ class ControllerProcess:
             case "CacheMoved":
                 self._send_commands(self._controller.kv_moved(now_ns, document["request"]))
             case _:
-                match from_document(document):
+                match from_document(document, self._config.epoch_ns):
                     case BubbleReport() as report:
                         self._send_commands(self._controller.bubbles_reported(now_ns, report))
                     case PieceDone() as done:

@@ -34,8 +34,9 @@ class GpuServingConfig:
     ``activation_token_bytes`` are the bytes on the network for each token. The previous stage connects to ``listen``;
     ``following`` is the GPU of the next stage, None at the last one. The KV cache of request r goes to decode host
     ``r // datacenters`` modulo the number of ``decodes``. ``counts`` is the path of the file that receives the worker's
-    counts. ``training`` is the planned training iteration on this GPU, None if there is no plan. With ``inference``
-    torch computes the layers of ``stage``; without it they are replayed.
+    counts. ``epoch_ns`` is the trial's start on CLOCK_MONOTONIC. ``training`` is the planned training iteration on this
+    GPU, None if there is no plan. With ``inference`` torch computes the layers of ``stage``; without it they are
+    replayed.
     """
 
     gpu: int
@@ -52,6 +53,7 @@ class GpuServingConfig:
     following: Endpoint | None
     datacenters: int
     counts: str
+    epoch_ns: int
     training: IterationPlan | None = None
     rendezvous_timeout_ns: int = RENDEZVOUS_TIMEOUT_NS
     stage: int = 0

@@ -4,12 +4,12 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from results.records.span_log import SpanLogContents, SpanLogHeader, read_span_log
 from results.records.trial_id import TrialId
 from runner.emulation.faults.attempt import Attempt, each_iteration_once, kept
-from runner.emulation.faults.fault_facts import fault_facts
+from runner.emulation.faults.checkpoints_of_machines import bring_together, without_left_checkpoints
+from runner.emulation.faults.fault_history import FaultHistory
 from runner.emulation.faults.injection import FaultInjector, injecting
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks, rejoining
 from runner.emulation.ranks.rank_processes import RANK, RankEnd, RanksFailedError, run_ranks
@@ -24,14 +24,14 @@ from workloads.rank_config import RankConfig
 
 @dataclass(frozen=True)
 class FaultedTraining:
-    """What is left of a training through faults: the iterations that count, each once, and ``facts`` of its record.
+    """What is left of a training through faults: the iterations that count, each once, and what happened to them.
 
-    ``logs`` has a log for each rank of each attempt, on the testbed's clock. ``facts`` is None if nothing was to fail
-    and nothing has. ``setting`` is that of the last attempt.
+    ``logs`` has a log for each rank of each attempt, as each was logged. ``history`` is None if nothing was to fail and
+    nothing has. ``setting`` is that of the last attempt.
     """
 
     logs: tuple[SpanLogContents, ...]
-    facts: dict[str, Any] | None
+    history: FaultHistory | None
     setting: SharedConfig
 
 
@@ -66,7 +66,10 @@ def train_through_faults(
     ended_by: str | None = None
     finished = False
     restart, running = _Restart(), variant.in_repeat(trial.repeat)
-    with injecting(testbed, plan.faults, setting.dilation) as faults:
+    with (
+        without_left_checkpoints(testbed, setting.folder),
+        injecting(testbed, plan.faults, setting.dilation) as faults,
+    ):
         while True:
             own = _attempt_setting(point, running, setting, len(attempts))
             first = begin if not attempts else lambda: None
@@ -81,7 +84,7 @@ def train_through_faults(
             end = attempt.done if attempt.ends else iterations
             restarts = bool(attempt.hits and attempt.ends) and plan.recovery != "none"
             if restarts:
-                restart = _next_restart(point, attempt, own, restart)
+                restart = _next_restart(testbed, point, attempt, own, restart)
                 # The last checkpoint may be that of the last iteration: nothing is left to train.
                 finished = restart.iteration >= iterations
             goes_on = restarts and not finished and ended_by is None
@@ -94,8 +97,8 @@ def train_through_faults(
         injected = tuple(faults.injected)
     if not plan and not attempts[-1].ends:
         return FaultedTraining(tuple(counted), None, own)
-    facts = fault_facts((plan, iterations), attempts, injected, setting, ended_by, finished=finished)
-    return FaultedTraining(tuple(counted), facts, own)
+    history = FaultHistory(plan, iterations, attempts, injected, setting, ended_by, finished)
+    return FaultedTraining(tuple(counted), history, own)
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ def _attempt(
     returned: list[RankConfig] = []
 
     def successor(rank: int) -> RankConfig:
-        span_log = setting.folder / f"rank-{rank}.back-{len(returned)}.spans"
+        span_log = setting.folder / f"rank-{rank}.back-{len(returned) + 1}.spans"
         returned.append(rejoining(plans[rank], plans, span_log))
         return returned[-1]
 
@@ -182,13 +185,17 @@ def _configured(trial: _Trial) -> list[RankConfig]:
     ]
 
 
-def _next_restart(point: SweepPoint, attempt: Attempt, setting: SharedConfig, before: _Restart) -> _Restart:
+def _next_restart(
+    testbed: RunningTestbed, point: SweepPoint, attempt: Attempt, setting: SharedConfig, before: _Restart
+) -> _Restart:
     """Return where training begins again: at the last checkpoint that all have reached, of this attempt or before."""
     stages, saves = attempt.variant.placement.stages, point.spec.compute.backend.saves_state
 
     def files(number: int) -> tuple[Path, ...]:
         return checkpoint_files(setting.folder, number, stages)
 
+    if saves:
+        bring_together(testbed, setting.folder, stages, attempt.done, point.faults.checkpoint_every)
     number = last_restart(attempt.done, point.faults.checkpoint_every, lambda each: not saves or bool(files(each)))
     return _Restart(number, files(number) if saves else ()) if number > before.iteration else before
 

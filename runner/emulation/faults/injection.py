@@ -4,20 +4,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from runner.emulation.faults.failures import Failures, Killable, failures_of
 from runner.resolve.dilation import dilated_ns
 from runner.resolve.faults.planned_fault import PlannedFault
-from testbed.hosts.interface_failure import HostEnd, connect_again, cut_off
 from testbed.running_testbed import RunningTestbed
-from testbed.substrate.offer import GUEST
 
 
-class Restartable(Protocol):
+class Restartable(Killable, Protocol):
     """The processes of ranks, by their number."""
-
-    def kill(self, number: int) -> None:
-        """Send SIGKILL to a process, if it still runs."""
 
     def start_again(self, number: int) -> None:
         """Start a rank that joins the training under way, in place of the one that was killed."""
@@ -25,12 +21,27 @@ class Restartable(Protocol):
 
 @dataclass(frozen=True)
 class InjectedFault:
-    """A fault that happened: when by CLOCK_MONOTONIC, and which ranks it ended or cut off; none if none was there."""
+    """A fault that happened: when by CLOCK_MONOTONIC, and which ranks it ended or cut off; none if none was there.
+
+    ``timed_by`` is a host of the machine that took that time, None for this machine.
+    """
 
     fault: PlannedFault
     due_ns: int
     applied_ns: int
     ranks: tuple[int, ...]
+    timed_by: str | None = None
+
+
+class _Due(NamedTuple):
+    """When something is due, how long before that to begin with it, and which injected fault comes back.
+
+    ``back`` is None where the next fault is due.
+    """
+
+    due_ns: int
+    lead_ns: int
+    back: int | None
 
 
 @dataclass
@@ -42,7 +53,7 @@ class FaultInjector:
     ``began_ns`` is when the first attempt began, ``attempt_began_ns`` the newest, by CLOCK_MONOTONIC; None before.
     """
 
-    testbed: RunningTestbed
+    failures: Failures
     faults: Sequence[PlannedFault]
     dilation: float = 1.0
     injected: list[InjectedFault] = field(default_factory=list)
@@ -62,10 +73,10 @@ class FaultInjector:
         """Return whether a fault has ended that rank or cut it off."""
         return any(rank in each.ranks for each in self.injected)
 
-    def begin(self) -> None:
-        """Note that the newest attempt has begun. Faults count from the first one on."""
+    def begin(self, at_ns: int | None = None) -> None:
+        """Note that the newest attempt has begun, at this moment or now. Faults count from the first one on."""
         if self.attempt_began_ns is None:
-            self.attempt_began_ns = time.monotonic_ns()
+            self.attempt_began_ns = time.monotonic_ns() if at_ns is None else at_ns
         if self.began_ns is None:
             self.began_ns = self.attempt_began_ns
 
@@ -75,32 +86,34 @@ class FaultInjector:
 
     def wait_s(self, most_s: float) -> float:
         """Return how long to wait for the next fault, at most ``most_s``."""
-        due_ns = self._next_due_ns()
-        return most_s if due_ns is None else min(most_s, max(0.0, (due_ns - time.monotonic_ns()) / 1e9))
+        following = self._following()
+        if following is None:
+            return most_s
+        return min(most_s, max(0.0, (following.due_ns - following.lead_ns - time.monotonic_ns()) / 1e9))
 
     def look(self) -> None:
         """Let everything fail, and come back, that is due."""
-        while (due_ns := self._next_due_ns()) is not None and due_ns <= time.monotonic_ns():
-            if (number := self._next_back()) is not None and self._back_ns(number) == due_ns:
-                self._bring_back(number)
+        while (each := self._following()) is not None and each.due_ns - each.lead_ns <= time.monotonic_ns():
+            if each.back is not None:
+                self._bring_back(each.back)
             else:
-                self._inject(self.faults[len(self.injected)], due_ns)
+                self._inject(self.faults[len(self.injected)], each.due_ns)
 
     def restore(self) -> None:
         """Connect all hosts again that faults have cut off."""
-        connect_again(self._end(host) for host in sorted(self.lost_hosts))
+        self.failures.connect_again(sorted(self.lost_hosts))
 
-    def _end(self, host: str) -> HostEnd:
-        testbed = self.testbed
-        return HostEnd.of(testbed.gateway_plan, host, testbed.namespace(host), stays_up=testbed.facts.name == GUEST)
-
-    def _next_due_ns(self) -> int | None:
+    def _following(self) -> "_Due | None":
+        """Return what is due next: of a return and a failure at one moment the return."""
         if self.began_ns is None:
             return None
-        due_ns = [self.began_ns + dilated_ns(fault.at_ns, self.dilation) for fault in self.faults[len(self.injected) :]]
+        found = []
         if (number := self._next_back()) is not None:
-            due_ns.append(self._back_ns(number))
-        return min(due_ns, default=None)
+            found.append(_Due(self._back_ns(number), 0, number))
+        for fault in self.faults[len(self.injected) : len(self.injected) + 1]:
+            due_ns = self.began_ns + dilated_ns(fault.at_ns, self.dilation)
+            found.append(_Due(due_ns, self.failures.lead_ns, None))
+        return min(found, key=lambda each: each.due_ns, default=None)
 
     def _next_back(self) -> int | None:
         """Return the number of the injected fault that is the next to come back, None if none does."""
@@ -119,27 +132,24 @@ class FaultInjector:
 
     def _bring_back(self, number: int) -> None:
         injected = self.injected[number]
-        connect_again(self._end(host) for host in injected.fault.hosts)
+        self.failures.connect_again(injected.fault.hosts)
         self._back.add(number)
         if self._ranks is not None:
             for rank in injected.ranks:
                 self._ranks.start_again(rank)
 
     def _inject(self, fault: PlannedFault, due_ns: int) -> None:
-        applied_ns = time.monotonic_ns()
-        # First of all, so that the kernel of a host that fails tells nobody of its processes' end.
-        cut_off(self._end(host) for host in fault.hosts if host not in self.lost_hosts)
-        hit = tuple(rank for rank, host in self._hosts.items() if fault.hits(rank, host))
-        if fault.kind != "gateway" and self._ranks is not None:
-            for rank in hit:
-                self._ranks.kill(rank)
-        self.injected.append(InjectedFault(fault, due_ns, applied_ns, hit))
+        hit = {rank: host for rank, host in self._hosts.items() if fault.hits(rank, host)}
+        cut = [host for host in fault.hosts if host not in self.lost_hosts]
+        killed = {} if fault.kind == "gateway" else hit
+        applied_ns, timed_by = self.failures.fail(cut, killed, self._ranks, due_ns)
+        self.injected.append(InjectedFault(fault, due_ns, applied_ns, (*hit,), timed_by))
 
 
 @contextmanager
 def injecting(testbed: RunningTestbed, faults: Sequence[PlannedFault], dilation: float) -> Iterator[FaultInjector]:
     """Yield an injector; the network is whole again when the block ends."""
-    injector = FaultInjector(testbed, faults, dilation)
+    injector = FaultInjector(failures_of(testbed), faults, dilation)
     try:
         yield injector
     finally:

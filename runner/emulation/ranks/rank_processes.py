@@ -95,7 +95,7 @@ def run_ranks(
                 gate.look()
             if faults is not None:
                 if gate is None or gate.is_open:
-                    faults.begin()
+                    faults.begin(None if gate is None else gate.opened_ns)
                 faults.look()
 
         def pause(most_s: float = _LOOK_VIRTUAL_S if in_virtual_time() else _LOOK_S) -> None:
@@ -144,6 +144,10 @@ class _Ranks:
     def kill(self, number: int) -> None:
         """Send SIGKILL to a rank, if it still runs."""
         self.processes.kill(number)
+
+    def pid(self, number: int) -> int:
+        """Return the PID of a rank; of one on another machine its number there."""
+        return self.processes.pid(number)
 
     def start_again(self, number: int) -> None:
         """Start the successor of a rank."""

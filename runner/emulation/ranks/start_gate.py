@@ -1,6 +1,7 @@
 """Open the gate at which ranks wait for each other: the runner's side of it."""
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,9 +12,13 @@ from workloads.start_gate import BEGIN, MET
 
 
 class Gate(Protocol):
-    """A gate for the ranks of a trial; ``with`` opens it at the latest when it ends."""
+    """A gate for the ranks of a trial; ``with`` opens it at the latest when it ends.
+
+    ``opened_ns`` is when it was opened, by CLOCK_MONOTONIC of this machine, None before.
+    """
 
     is_open: bool
+    opened_ns: int | None
 
     @property
     def is_complete(self) -> bool:
@@ -69,6 +74,7 @@ class StartGate:
         for name in (MET, BEGIN):
             os.mkfifo(folder / name, 0o600)
         self.is_open = False
+        self.opened_ns: int | None = None
         self.missing = ranks
         self._all_have_come, self._opens_itself = begin, opens_itself
         # With a writer of its own neither pipe ends before all have come, and opening one never waits.
@@ -111,5 +117,6 @@ class StartGate:
         """Let everybody begin, who is there and who is still to come."""
         self.is_open = True
         if self._begin is not None:
+            self.opened_ns = time.monotonic_ns()
             os.close(self._begin)
             self._begin = None

@@ -28,7 +28,8 @@ def measured_profile(testbed: RunningTestbed, service: ServiceConfig, folder: Pa
     """
     assert service.inference is not None
     host = service.datacenters[0].gpus[0].host
-    result = folder / "layer-times"
+    # Named like the configuration: so it comes back from another machine.
+    result = folder / "layer-times.measured"
     layers = max(service.model.stage_layers(service.depth))
     config = MeasurementConfig(service.inference, layers, service.settings.chunk_tokens, str(result), parent_pid)
     path = folder / "layer-times.json"

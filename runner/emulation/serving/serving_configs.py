@@ -66,6 +66,12 @@ class ServingConfigs:
     pool_span_logs: Mapping[int, Path]
     decode_counts: Mapping[str, Path]
 
+    @property
+    def written(self) -> tuple[Path, ...]:
+        """All files that the processes write."""
+        of_gpus = (*self.counts.values(), *self.pool_span_logs.values())
+        return (*self.records.values(), *of_gpus, *self.decode_counts.values())
+
 
 def configure_serving(
     service: ServiceConfig, setting: SharedConfig, training: Mapping[int, IterationPlan] | None = None
@@ -177,6 +183,7 @@ class _ConfigMaker:
                     rendezvous_timeout_ns=self._rendezvous_timeout_ns,
                     stage=stage,
                     inference=service.inference,
+                    epoch_ns=self._setting.epoch_ns,
                 )
 
     def _pool_process(self, datacenter: DatacenterService, config: GpuServingConfig, log: Path) -> ServingProcess:
@@ -196,7 +203,8 @@ class _ConfigMaker:
 
     @property
     def _rendezvous_timeout_ns(self) -> int:
-        return RENDEZVOUS_TIMEOUT_NS if self._service.inference is None else TORCH_RENDEZVOUS_NS
+        slow = self._service.inference is not None or self._setting.several_machines
+        return TORCH_RENDEZVOUS_NS if slow else RENDEZVOUS_TIMEOUT_NS
 
     def _endpoint(self, host: str, port: int, viewer: str) -> Endpoint:
         """Return where a process on ``host`` listens, for processes on ``viewer``."""

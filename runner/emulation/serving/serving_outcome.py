@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from results.records.schema import PrefillRequest
+from results.records.span_log import SpanLogContents, read_span_log
 from runner.emulation.serving.serving_configs import ServingConfigs
+from runner.emulation.time_line import moved_log
 from runner.resolve.dilation import undilated_ns
 from runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
+from testbed.rack.driver.time_line import TimeLine
 from workloads.prefill.control.outcome import Outcome, Reason, RequestRecord
 from workloads.prefill.service_config import ServiceConfig
 
@@ -24,8 +27,16 @@ class ServingOutcome:
     facts: dict[str, Any]
 
 
-def gather(service: ServiceConfig, configs: ServingConfigs, dilation: float, faults: Sequence[str]) -> ServingOutcome:
+def gather(
+    service: ServiceConfig,
+    configs: ServingConfigs,
+    dilation: float,
+    faults: Sequence[str],
+    line: TimeLine | None = None,
+) -> ServingOutcome:
     """Read the records and counts of all processes. Files that a failed process did not write are reported as faults.
+
+    Where hosts are on several machines, ``line`` puts the times of each controller on the driver's clock.
 
     In addition to the facts of both engines there are ``kv_bytes``, the bytes that decode hosts received, and
     ``latest_arrival_ns``, the largest delay with which a request was issued. If torch computes there are also
@@ -35,15 +46,17 @@ def gather(service: ServiceConfig, configs: ServingConfigs, dilation: float, fau
     records: list[RequestRecord] = []
     output_tokens: dict[int, int] = {}
     latest_ns = 0
+    controllers = {each.name: each.controller_host for each in service.datacenters}
     for datacenter, path in configs.records.items():
-        left = _read(path)
+        left, host = _read(path), controllers[datacenter]
         if left is None:
             found.append(f"the prefill controller of {datacenter} left no records: its requests are not counted")
             continue
         latest_ns = max(latest_ns, left["latest_arrival_ns"])
         for row in left["requests"]:
             output_tokens[row["number"]] = row.pop("output_tokens")
-            records.append(_undilated(row, dilation))
+            on_line = row if line is None else {**row, **_moved(row, host, line)}
+            records.append(_undilated(on_line, dilation))
     counts = []
     for gpu, path in configs.counts.items():
         left = _read(path)
@@ -71,6 +84,16 @@ def gather(service: ServiceConfig, configs: ServingConfigs, dilation: float, fau
         measured["profile"] = asdict(service.profile)
         measured["tokens"] = {request: tokens for left in decoded for request, tokens in left["tokens"].items()}
     return ServingOutcome(prefill_rows(service, records, output_tokens), {**facts, **measured})
+
+
+def pool_logs(configs: ServingConfigs, line: TimeLine | None) -> list[SpanLogContents]:
+    """Return the logs that the pool's GPUs have left, by the driver's clock."""
+    logs = [read_span_log(path) for path in configs.pool_span_logs.values() if path.exists()]
+    return logs if line is None else [moved_log(log, line) for log in logs]
+
+
+def _moved(row: dict[str, Any], host: str, line: TimeLine) -> dict[str, int]:
+    return {name: line.trial_ns(host, row[name]) for name in _TIMES if row[name] is not None}
 
 
 def _undilated(row: dict[str, Any], dilation: float) -> RequestRecord:

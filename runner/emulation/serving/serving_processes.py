@@ -1,11 +1,11 @@
 """Run the processes of a prefill service beside a trial's ranks: start them before, and end all of them after."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from runner.emulation.serving.serving_configs import ServingProcess
+from runner.emulation.serving.serving_configs import ServingConfigs
 from testbed.hosts.process_group import ProcessGroup
 from testbed.running_testbed import RunningTestbed
 
@@ -14,13 +14,14 @@ _GRACE_S = 15.0
 
 
 @contextmanager
-def serving(testbed: RunningTestbed, processes: Sequence[ServingProcess], folder: Path) -> Iterator[list[str]]:
-    """Run the processes inside the block. ``folder`` receives their configurations and their output.
+def serving(testbed: RunningTestbed, configs: ServingConfigs | None, folder: Path) -> Iterator[list[str]]:
+    """Run a service's processes inside the block. ``folder`` receives their configurations and what they leave.
 
-    Training does not depend on them. The yielded list is filled at the end of the block, with a line for each process
-    that failed.
+    None runs nothing. Training does not depend on them. The yielded list is filled at the end of the block, with a line
+    for each process that failed.
     """
     faults: list[str] = []
+    processes = () if configs is None else configs.processes
     with ProcessGroup() as group:
         for number, process in enumerate(processes):
             path = folder / f"serving-{number}.json"
@@ -35,6 +36,8 @@ def serving(testbed: RunningTestbed, processes: Sequence[ServingProcess], folder
             for number, (process, status) in enumerate(zip(processes, group.statuses(), strict=True))
             if status != 0
         ]
+    if testbed.rack is not None and configs is not None:
+        testbed.rack.mirror(folder).take([path.name for path in configs.written])
 
 
 def _failure(status: int | None, stderr_tail: str) -> str:

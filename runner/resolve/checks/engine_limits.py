@@ -22,17 +22,17 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
     """Raise InputError for what the experiment's engine cannot run.
 
     An emulation has no more hosts than addresses and no ideal transport, no prefill within torch's baseline schedules,
-    and no trace whose ranks all-reduce in several groups; on a rack, no virtual time and no prefill at all. In
-    virtual time compute must not take real time, and there is no dilation. A simulation cannot run torch's baseline
-    schedules or a program of the user's; it accepts any clock and any dilation.
+    and no trace whose ranks all-reduce in several groups; on a rack, no virtual time. In virtual time compute must not
+    take real time, and there is no dilation. A simulation cannot run torch's baseline schedules or a program of the
+    user's; it accepts any clock and any dilation.
     """
     _check_known_times(spec, variants)
     if spec.engine == "simulate":
         _check_simulation(variants)
         return
     check_can_be_emulated(topology)
-    if spec.engine == "rack":
-        _check_rack(spec, variants)
+    if spec.engine == "rack" and spec.clock == "virtual":
+        raise InputError("clock: the machines of a rack keep real time: give clock: real, or engine: emulate")
     if spec.clock == "virtual":
         _check_virtual_time(spec, variants)
     for position, variant in enumerate(variants):
@@ -93,17 +93,6 @@ def _check_known_times(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]
             raise InputError(
                 f"compute.{written}: {backend.title} takes as long as it computes: give kind: replay, or engine: "
                 f"simulate, or leave {written} out"
-            )
-
-
-def _check_rack(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> None:
-    if spec.clock == "virtual":
-        raise InputError("clock: the machines of a rack keep real time: give clock: real, or engine: emulate")
-    for position, variant in enumerate(variants):
-        if variant.service is not None:
-            raise InputError(
-                f"variants.{position}.prefill: prefill runs on one machine only: give the variant prefill: "
-                "none, or engine: emulate"
             )
 
 

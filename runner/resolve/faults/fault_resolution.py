@@ -62,7 +62,7 @@ def resolve_faults(
     if not spec.fail:
         _check_unused(spec)
         return FaultPlan()
-    _check_engine(spec)
+    _check_checkpoints(spec)
     if spec.engine == "simulate":
         check_simulated(spec.fail, variants)
     for position, variant in enumerate(variants):
@@ -108,10 +108,7 @@ def _check_unused(spec: ExperimentSpec) -> None:
             raise InputError(f"{name}: nothing fails: give fail, like [{{host: east-1, at: 20s}}], or leave {name} out")
 
 
-def _check_engine(spec: ExperimentSpec) -> None:
-    """Refuse ``fail`` where there are no processes and interfaces of this machine to end. The only place that does."""
-    if spec.engine == "rack":
-        raise InputError("fail: hosts on a rack do not fail as planned: leave fail out, or give engine: emulate")
+def _check_checkpoints(spec: ExperimentSpec) -> None:
     if spec.recovery == "none" and spec.checkpoint_every != 1:
         raise InputError("checkpoint_every: nothing is restored from checkpoints: give recovery: restart")
 

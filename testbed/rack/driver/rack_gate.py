@@ -5,6 +5,7 @@ The instant is a moment of the driver's clock, on each machine's: ranks begin to
 
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -45,6 +46,7 @@ class RackGate:
         self._start, self._begin, self._opens_itself = start, begin, opens_itself
         self._opening: list[Pending] = []
         self.is_open = False
+        self.opened_ns: int | None = None
         for machine in self._machines:
             machine.call("make_gate", path, pipes)
         self._threads = [
@@ -91,6 +93,7 @@ class RackGate:
     def _open(self, at_ns: int) -> None:
         if not self.is_open:
             self.is_open = True
+            self.opened_ns = at_ns or time.monotonic_ns()
             self._opening = [self._open_on(machine, at_ns) for machine in self._machines]
 
     def _await_opening(self) -> None:

@@ -112,10 +112,11 @@ class RackMachine:
         for number, status in self.handle.call("wait", numbers, _WAIT_S).items():
             with self._changed:
                 process, ending = self._running[number]
+            ended_ns = int(self.handle.call("ended_ns", number)) - self.clock.ahead_ns
             ending(status)
             with self._changed:
                 self._running.pop(number, None)
-            process.end(status)
+            process.end(status, ended_ns)
 
     def _lose(self, fault: Exception) -> None:
         named = fault if isinstance(fault, MachineLostError) else MachineLostError(f"machine {self.name}: {fault}")

@@ -31,6 +31,8 @@ class RemoteProcess:
     def __init__(self, number: int, calls: ProcessCalls) -> None:
         self.pid = number
         self.returncode: int | None = None
+        self.ended_ns: int | None = None
+        """When it has ended, by the machine's clock less what that was ahead when the trial began; None if unknown."""
         self._calls = calls
         self._ended = threading.Event()
         self._end_event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -38,8 +40,9 @@ class RemoteProcess:
     def __del__(self) -> None:
         os.close(self._end_event)
 
-    def end(self, status: int) -> None:
-        """Note that the process has ended."""
+    def end(self, status: int, ended_ns: int | None = None) -> None:
+        """Note that the process has ended, and when."""
+        self.ended_ns = ended_ns
         self.returncode = status
         os.eventfd_write(self._end_event, 1)
         self._ended.set()

@@ -32,6 +32,11 @@ class LeaseFiles:
             path.touch(mode=0o600)
             path.write_bytes(content)
 
+    def append(self, relative: str, content: bytes) -> None:
+        """Add to a file that ``write`` has begun."""
+        with self.path(relative).open("ab") as file:
+            file.write(content)
+
     def read(self, patterns: Sequence[str], known_bytes: Mapping[str, int], most_bytes: int) -> dict[str, FilePiece]:
         """Return what the regular files that match, like ``trial/rank-3.*``, have beyond the sizes that are known.
 

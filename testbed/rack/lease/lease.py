@@ -29,6 +29,7 @@ from testbed.kernel.missing import MissingError
 from testbed.kernel.tcp_state import TcpStateReader
 from testbed.network.tcp_settings import TcpSettings
 from testbed.rack.clocks.clock_port import ClockPort
+from testbed.rack.failures.machine_failures import MachineFailures
 from testbed.rack.lease.files import LeaseFiles
 from testbed.rack.lease.gates import MachineGate
 from testbed.rack.lease.processes import LeaseProcesses
@@ -178,9 +179,18 @@ class Lease:
         module = what.module
         return self.processes.start(lambda output: node.start_module(module, arguments, output, environment))
 
+    @property
+    def failures(self) -> MachineFailures:
+        """What can fail of this machine."""
+        return MachineFailures(self.order.plan, self._hosts, self.processes)
+
     def write_files(self, files: dict[str, bytes]) -> None:
         """Write files below the lease's folder."""
         self._files.write(files)
+
+    def append_file(self, path: str, content: bytes) -> None:
+        """Add to a file below the lease's folder."""
+        self._files.append(path, content)
 
     def read_files(self, patterns: list[str], known_bytes: dict[str, int], most_bytes: int) -> dict[str, FilePiece]:
         """Return what the files below the lease's folder that match have beyond the sizes that are known."""

@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,10 +25,20 @@ class _Running:
     process: "HostProcess | subprocess.Popen[Any]"
     output: Path
     ended: int = field(init=False)
+    ended_ns: int = field(init=False, default=0)
+    noting: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
         # A child that nobody has waited for keeps its PID.
         self.ended = os.pidfd_open(self.process.pid)
+        self.noting = threading.Thread(target=self._note_end, name="end of a process", daemon=True)
+        self.noting.start()
+
+    def _note_end(self) -> None:
+        end = select.poll()
+        end.register(self.ended, select.POLLIN)
+        end.poll()
+        self.ended_ns = time.monotonic_ns()
 
 
 class LeaseProcesses:
@@ -66,6 +77,12 @@ class LeaseProcesses:
                 ends.register(self._running[number].ended, select.POLLIN)
             ends.poll(left_s * 1000)
 
+    def ended_ns(self, number: int) -> int:
+        """Return when a process has ended, by this machine's clock; wait until it has."""
+        running = self._running[number]
+        running.noting.join()
+        return running.ended_ns
+
     def output(self, number: int, offset: int) -> bytes:
         """Return what a process has printed from this byte on."""
         with self._running[number].output.open("rb") as file:
@@ -87,5 +104,6 @@ class LeaseProcesses:
                 with suppress(ProcessLookupError):
                     os.kill(each.process.pid, signal.SIGKILL)
             each.process.wait()
+            each.noting.join()
             os.close(each.ended)
         self._starter.shutdown()

@@ -1,9 +1,10 @@
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from results.records.span_log import JoinedTraining, LostReplica, Span, SpanLogContents, SpanLogHeader
 from runner.emulation.time_line import check_order, on_one_time_line
 from runner.runs.faults import TrialError
 
@@ -48,16 +49,34 @@ def test_messages_that_are_alike_count_in_the_order_of_their_times() -> None:
 
 
 def test_on_one_machine_times_are_as_they_were_logged() -> None:
-    testbed: Any = SimpleNamespace(rack=None)
     logs = [log(0, "east-0", sent(10 * MS)), log(1, "west-0", received(0))]
-    assert on_one_time_line(testbed, logs) == (logs, {})
+    assert on_one_time_line(None, logs) == (logs, {})
 
 
 def test_over_machines_times_are_moved_and_the_clocks_recorded() -> None:
-    line = SimpleNamespace(
-        trial_ns=lambda host, ns: ns - (5 * MS if host == "east-0" else 0), error_ns=lambda _: 0, facts=lambda: {"m": 1}
+    moved, facts = on_one_time_line(
+        ahead_in_the_east(), [log(0, "east-0", sent(10 * MS)), log(1, "west-0", received(6 * MS))]
     )
-    testbed: Any = SimpleNamespace(rack=SimpleNamespace(end_trial=lambda: line))
-    moved, facts = on_one_time_line(testbed, [log(0, "east-0", sent(10 * MS)), log(1, "west-0", received(6 * MS))])
     assert [span.start_ns for each in moved for span in each.spans] == [5 * MS, 6 * MS]
     assert facts == {"clocks": {"m": 1}}
+
+
+def ahead_in_the_east() -> Any:
+    """A time line on which the clock of the east is 5 ms ahead."""
+    return SimpleNamespace(
+        trial_ns=lambda host, ns: ns - (5 * MS if host == "east-0" else 0), error_ns=lambda _: 0, facts=lambda: {"m": 1}
+    )
+
+
+def test_so_are_the_times_at_which_replicas_were_lost_and_have_joined() -> None:
+    logged = replace(log(0, "east-0"), lost=(LostReplica(1, 9 * MS),), joined=JoinedTraining(3, 8 * MS))
+    (moved,), _ = on_one_time_line(ahead_in_the_east(), [logged])
+    assert moved.lost == (LostReplica(1, 4 * MS),)
+    assert moved.joined == JoinedTraining(3, 3 * MS)
+
+
+def test_where_ranks_were_killed_messages_that_lack_one_end_are_passed_by() -> None:
+    logs = [log(0, "east-0", sent(10 * MS)), log(1, "west-0", received(2 * MS), received(12 * MS))]
+    check_order(logs, lambda _: 0, whole=False)
+    with pytest.raises(TrialError):
+        check_order(logs, lambda _: 0)

@@ -18,16 +18,28 @@ _GUEST_CLAIMS = Path("/run/wanbed")
 
 
 class RackMachine:
-    """A machine whose process runs; ``claims`` is the folder of its claims."""
+    """A machine whose process runs; ``claims`` is the folder of its claims.
 
-    def __init__(self, machine: PlayedMachine, wire: GuestWire, claims: Path, lease_s: float, *options: str) -> None:
+    ``clock_ahead_s`` is how far its CLOCK_MONOTONIC is ahead of this machine's, of a namespace's machine.
+    """
+
+    def __init__(
+        self,
+        machine: PlayedMachine,
+        wire: GuestWire,
+        claims: Path,
+        lease_s: float,
+        *options: str,
+        clock_ahead_s: int = 0,
+    ) -> None:
         self.name = machine.name
         self.claims = claims
         self.handle = ProcessHandle(machine.name, machine.address, wire.namespace)
         self.place = [machine.name, machine.address, wire.namespace]
         """The arguments of its handle, for another process."""
         argv = ["-m", "tests.support.rack.machine_process", machine.address, str(claims), str(lease_s), *options]
-        self.process = machine.start([sys.executable, *argv])
+        shifted = ["unshare", "--time", f"--monotonic={clock_ahead_s}", "--fork", "--kill-child", "--"]
+        self.process = machine.start([*(shifted if clock_ahead_s else []), sys.executable, *argv])
 
     def await_start(self) -> None:
         until_within(_START_S, lambda: "listening" in self.process.output())
@@ -40,19 +52,25 @@ class RackMachine:
 
 @contextmanager
 def namespace_machines(
-    count: int, folder: Path, *, lease_s: float = 20.0, trunks: bool = False
+    count: int, folder: Path, *, lease_s: float = 20.0, trunks: bool = False, clocks_ahead_s: Sequence[int] = ()
 ) -> Iterator[list[RackMachine]]:
     """Yield machines on namespaces of this kernel. ``folder`` receives their claims.
 
-    With ``trunks`` they shape trunks without netem, which this kernel may lack.
+    With ``trunks`` they shape trunks without netem, which this kernel may lack. Their clocks are this machine's unless
+    ``clocks_ahead_s`` has one for each.
     """
     options = ["trunks"] if trunks else []
+    ahead_s = clocks_ahead_s or [0] * count
     # Only the initial namespace may; a machine that is played by another one cannot do it for itself.
     allow_congestion_control(TcpSettings().congestion)
     with ExitStack() as up:
         wire = up.enter_context(GuestWire())
         played = [up.enter_context(NamespaceMachine(wire, number)) for number in range(count)]
-        yield _served(up, [RackMachine(each, wire, folder / each.name, lease_s, *options) for each in played])
+        machines = [
+            RackMachine(each, wire, folder / each.name, lease_s, *options, clock_ahead_s=ahead)
+            for each, ahead in zip(played, ahead_s, strict=True)
+        ]
+        yield _served(up, machines)
 
 
 @contextmanager

@@ -117,6 +117,7 @@ class Service:
                 following=gpus[1] if gpu == 0 else None,
                 datacenters=1,
                 counts=str(folder / f"gpu-{gpu}.json"),
+                epoch_ns=epoch_ns,
             )
             for gpu in (0, 1)
         ]

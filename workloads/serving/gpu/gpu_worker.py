@@ -96,6 +96,10 @@ class GpuWorker:
         return log
 
     def _controller_gone(self, why: str) -> None:
+        if self._config.pooled:
+            # It goes when training has ended, and has nothing more for a GPU that does not train.
+            self._stopping = True
+            return
         self._fault = f"the controller on {self._config.controller.host} has gone: {why}"
 
     def _handle_news(self) -> None:
@@ -127,7 +131,7 @@ class GpuWorker:
         """Advance the GPU, then send its messages to the controller and its results to the next hosts."""
         assert self._controller is not None
         for message in self._gpu.advance():
-            self._controller.send(to_document(message))
+            self._controller.send(to_document(message, self._config.epoch_ns))
             if isinstance(message, PieceDone):
                 self._send_results(self._pieces.pop((message.request, message.chunk)))
 

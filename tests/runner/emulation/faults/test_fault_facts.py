@@ -9,6 +9,7 @@ import pytest
 from results.records.span_log import LostReplica, Span, SpanLogContents, SpanLogHeader
 from runner.emulation.faults.attempt import Attempt
 from runner.emulation.faults.fault_facts import fault_facts
+from runner.emulation.faults.fault_history import FaultHistory
 from runner.emulation.faults.fault_lines import fault_lines
 from runner.emulation.faults.injection import InjectedFault
 from runner.emulation.ranks.rank_configs import SharedConfig
@@ -16,6 +17,8 @@ from runner.emulation.ranks.rank_processes import RankEnd
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from testbed.network.address_book import AddressBook
+from testbed.rack.clocks.clock_line import ClockLine
+from testbed.rack.driver.time_line import TimeLine
 
 S = 10**9
 EPOCH = 1000 * S
@@ -153,3 +156,21 @@ def test_where_the_others_go_on_the_trial_survives(point: SweepPoint, first: Att
     assert list(fault_lines(facts)) == [
         "rank 1 failed at 3.500 s of the trial, the rank that gathers knew after 0.250 s, and the others went on"
     ]
+
+
+def test_over_machines_moments_are_put_on_the_drivers_clock_with_how_far_they_can_be_off(
+    point: SweepPoint, first: Attempt
+) -> None:
+    timed = tuple(replace(each, timed_by="west-0") for each in first.faults)
+    attempts = [replace(first, faults=timed)]
+    history = FaultHistory(point.faults, 6, attempts, timed, setting(point, 2.0), None, finished=False)
+    # The clock of the west, where rank 1 was killed, has gained 10 ms since the trial's start.
+    machine_of = {"east-0": "one", "west-0": "two"}
+    lines = {"one": ClockLine(EPOCH, 0.0, 0.0, 4_000), "two": ClockLine(EPOCH, 10e6, 0.0, 7_000)}
+    facts = history.facts(TimeLine(EPOCH, machine_of, lines, {"one": 0, "two": 0}))
+    (injected,) = facts["injected"]
+    assert injected["applied_ns"] == round((3.5 * S - 10e6) / 2)
+    assert injected["clock_error_ns"] == 3_500
+    (each,) = facts["disturbances"]
+    assert each["time_to_detect_ns"] == round((0.25 * S + 10e6) / 2)
+    assert "clock_error_ns" not in history.facts(None)["injected"][0]

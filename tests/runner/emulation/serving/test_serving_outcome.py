@@ -5,6 +5,8 @@ from typing import Any
 
 from runner.emulation.serving.serving_configs import ServingConfigs
 from runner.emulation.serving.serving_outcome import ServingOutcome, gather
+from testbed.rack.clocks.clock_line import ClockLine
+from testbed.rack.driver.time_line import TimeLine
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.inference.inference_work import InferenceWork
 from workloads.prefill.control.memory_ledger import GpuMemory
@@ -61,7 +63,11 @@ RECORDS = {"requests": [MOVED, REJECTED], "latest_arrival_ns": 12}
 
 
 def gathered(
-    folder: Path, files: dict[str, object], faults: tuple[str, ...] = (), service: ServiceConfig = SERVICE
+    folder: Path,
+    files: dict[str, object],
+    faults: tuple[str, ...] = (),
+    service: ServiceConfig = SERVICE,
+    line: TimeLine | None = None,
 ) -> ServingOutcome:
     for name, document in files.items():
         (folder / name).write_text(json.dumps(document))
@@ -81,11 +87,12 @@ def gathered(
         following=None,
         datacenters=1,
         counts="",
+        epoch_ns=0,
     )
     plans = ServingConfigs(
         {0: gpu}, (), {"east": folder / "records"}, {0: folder / "counts"}, {}, {"east-1": folder / "decode"}
     )
-    return gather(service, plans, 2.0, faults)
+    return gather(service, plans, 2.0, faults, line)
 
 
 def test_times_are_undilated_and_requests_are_in_order(tmp_path: Path) -> None:
@@ -95,6 +102,14 @@ def test_times_are_undilated_and_requests_are_in_order(tmp_path: Path) -> None:
     assert (second.arrival_ns, second.admitted_ns, second.promised_ns) == (50, 100, 450)
     assert (second.started_ns, second.prefilled_ns, second.kv_moved_ns) == (150, 300, 400)
     assert (second.output_tokens, second.kv_bytes) == (7, 20_480)
+
+
+def test_over_machines_times_of_a_controller_are_put_on_the_drivers_clock(tmp_path: Path) -> None:
+    files: dict[str, object] = {"records": RECORDS, "counts": COUNTS, "decode": {"kv_bytes": 30}}
+    # The controller's clock has gained 40 ns since the trial's start.
+    line = TimeLine(1000, {"east-0": "one"}, {"one": ClockLine(1000, 5040.0, 0.0, 3)}, {"one": 5000})
+    _, second = gathered(tmp_path, files, line=line).requests
+    assert (second.arrival_ns, second.kv_moved_ns) == (30, 380)
 
 
 def test_the_facts_sum_up_what_workers_and_decode_hosts_counted(tmp_path: Path) -> None:

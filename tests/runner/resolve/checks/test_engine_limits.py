@@ -25,20 +25,6 @@ DOCUMENT: dict[str, Any] = {
     ("changes", "refusal"),
     [
         ({"clock": "virtual"}, "clock: the machines of a rack keep real time: give clock: real, or engine: emulate"),
-        (
-            {
-                "prefill": {
-                    "trace": "poisson",
-                    "rate": "1/s",
-                    "prompt": 64,
-                    "model": "llama-8b",
-                    "depth": 1,
-                    "slo": "10s",
-                },
-                "variants": [{"name": "gpipe", "schedule": "gpipe", "prefill": "planned"}],
-            },
-            "variants.0.prefill: prefill runs on one machine only: give the variant prefill: none, or engine: emulate",
-        ),
     ],
 )
 def test_what_runs_on_one_machine_only_is_refused_on_a_rack(changes: dict[str, Any], refusal: str) -> None:

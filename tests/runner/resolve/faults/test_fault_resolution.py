@@ -113,10 +113,6 @@ def test_where_all_hosts_fail_none_is_left() -> None:
             "leave fail out, or give engine: emulate (clock: virtual)",
         ),
         (
-            {"fail": RANK_1, "engine": "rack"},
-            "fail: hosts on a rack do not fail as planned: leave fail out, or give engine: emulate",
-        ),
-        (
             {"recovery": "restart"},
             "recovery: nothing fails: give fail, like [{host: east-1, at: 20s}], or leave recovery out",
         ),

@@ -15,6 +15,8 @@ from testbed.rack.machine_handle import MachineLostError
 from testbed.rack.orders import LeaseFacts, Program
 from tests.support.until import until_within
 
+ENDED_NS = 40 * 10**9
+
 
 class Answers:
     """The handle of a machine whose processes end when a test says so; ``gone`` is whether it answers no more."""
@@ -48,6 +50,9 @@ class Answers:
         if not any(number in self.ended for number in numbers):
             time.sleep(0.01)
         return {number: self.ended[number] for number in numbers if number in self.ended}
+
+    def _ended_ns(self, number: int) -> int:
+        return ENDED_NS
 
     def _output(self, number: int, offset: int) -> bytes:
         return self.printed.get(number, b"")[offset:]
@@ -94,6 +99,14 @@ def test_what_belongs_to_the_end_is_done_before_anybody_learns_of_it(machine: Ra
     answers.ended[1] = 0
     assert process.wait(10) == 0
     assert seen == [None]
+
+
+def test_the_end_of_a_process_is_timed_by_its_machine(machine: RackMachine, answers: Answers) -> None:
+    machine.clock.ahead_ns = 7
+    process = start(machine)
+    answers.ended[1] = 0
+    process.wait(10)
+    assert process.ended_ns == ENDED_NS - 7
 
 
 def test_a_process_is_killed_once(machine: RackMachine, answers: Answers) -> None:

@@ -1,5 +1,6 @@
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,14 @@ def test_waiting_ends_with_the_first_end_or_in_time(processes: LeaseProcesses) -
     processes.kill(slow, 15)
     assert processes.wait([slow], 10) == {slow: -15}
     processes.kill(slow, 15)
+
+
+def test_the_end_of_a_process_is_timed_when_nobody_waits_for_it(processes: LeaseProcesses) -> None:
+    number = processes.start(shell("exit 0"))
+    ended_ns = processes.ended_ns(number)
+    assert ended_ns <= time.monotonic_ns()
+    assert processes.wait([number], 10) == {number: 0}
+    assert processes.ended_ns(number) == ended_ns
 
 
 def test_a_process_outlives_the_thread_that_asked_for_it(processes: LeaseProcesses) -> None:

@@ -141,6 +141,7 @@ def test_a_gpu_of_a_service_is_warmed_up_with_the_services_chunks(monkeypatch: p
             following=None,
             datacenters=1,
             counts="",
+            epoch_ns=0,
             inference=WORK,
         )
     )

@@ -11,16 +11,13 @@ from statistics import median
 import numpy as np
 
 from results.reading.run import load_run
-from testbed.network.goodput import tcp_goodput_bps
 from tests.support.runner.diloco_beside_torchft import CLOSED_FORM_BYTES, synchronised
-
-RATE_BPS = 60e6
 
 
 def main(paths: list[str]) -> None:
     """Print a row for each variant."""
     runs = [load_run(Path(path)) for path in paths]
-    least_s = CLOSED_FORM_BYTES * 8 / tcp_goodput_bps(RATE_BPS)
+    least_s = CLOSED_FORM_BYTES * 8 / runs[0].calibration["configured_goodput_bps"].min()
     print(f"closed form: {CLOSED_FORM_BYTES / 2**20:.2f} MiB, {least_s:.2f} s at least\n")
     print("| variant | largest difference of a loss | MiB a synchronisation | seconds: median, shortest to longest |")
     print("| --- | --- | --- | --- |")

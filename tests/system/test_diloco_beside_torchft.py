@@ -67,7 +67,7 @@ def test_both_have_the_same_losses_in_every_replica(run: Run) -> None:
 def test_a_replica_sends_the_closed_form_in_each_synchronisation(run: Run, variant: str) -> None:
     # Answers of TCP go the same way, and a segment that was lost goes twice.
     for sent_bytes in synchronised(run, variant).sent_bytes:
-        assert CLOSED_FORM_BYTES <= sent_bytes <= 1.02 * CLOSED_FORM_BYTES
+        assert CLOSED_FORM_BYTES <= sent_bytes <= 1.03 * CLOSED_FORM_BYTES
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -75,4 +75,4 @@ def test_no_synchronisation_is_shorter_than_the_link_allows(run: Run, variant: s
     least_s = CLOSED_FORM_BYTES * 8 / tcp_goodput_bps(60e6)
     durations_s = synchronised(run, variant).durations_s
     assert len(durations_s) == SYNCHRONISATIONS
-    assert min(durations_s) > 0.95 * least_s
+    assert min(durations_s) > 0.8 * least_s

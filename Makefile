@@ -36,8 +36,8 @@ which-training: root virtual compiled
 	./setup.sh test
 	$(ROOT) .venv/bin/python -m runner.which_training
 
-# A training program over an emulated WAN: PROGRAM is ddp, fsdp2, torchft-diloco, accelerate-tiny or deepspeed-zero. Its
-# exact versions are installed first; what they bring to .venv/bin is on the program's PATH.
+# A training program over an emulated WAN: PROGRAM is ddp, fsdp2, torchft-diloco, diloco-beside-torchft, accelerate-tiny or
+# deepspeed-zero. Its exact versions are installed first; what they bring to .venv/bin is on the program's PATH.
 program: root
 	./setup.sh program $(or $(PROGRAM),ddp)
 	$(ROOT) env "PATH=$(CURDIR)/.venv/bin:$$PATH" .venv/bin/wanbed run $(or $(PROGRAM),ddp)

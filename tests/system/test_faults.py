@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from results.reading.run import load_run
 from results.records.run_store import TRIAL_FACTS, read_json
 from runner.emulation.trial import TrialSpec, run_trial
 from runner.planner.experiment_file import parse_experiment
@@ -124,6 +125,51 @@ def test_losses_go_on_as_if_nothing_had_happened(substrate: str) -> None:
         # The next trial has every host again.
         again, _ = losses(testbed)
         assert again == undisturbed
+
+
+TORCH_REPLICAS = """
+topology:
+  datacenters: [{name: east, hosts: 1}, {name: central, hosts: 1}, {name: west, hosts: 1}]
+  wan: {latency: 5ms, rate: 100Mbit}
+model: {layers: 1, hidden: 32, context: 32, heads: 2, vocabulary: 256}
+compute: {kind: torch, device: cpu, checkpointing: false}
+training: {pipelines: 3, microbatches: 3, precision: fp32}
+dilation: 1
+variants:
+  - {name: diloco, schedule: diloco, options: {sync_every: 4, topology: star, quorum: 2}}
+fail: [{rank: 2, at: 300ms, for: 100ms}]
+sweep: {training.iterations: [40, 1000]}
+"""
+
+
+def test_a_replica_of_torch_that_fails_joins_again_if_there_is_time(tmp_path: Path, substrate: str) -> None:
+    """It loads torch first: by then 40 iterations are long over, and 1000 are not."""
+    file = tmp_path / "replicas.yaml"
+    file.write_text(TORCH_REPLICAS)
+    ended = subprocess.run(
+        [*WANBED, "run", str(file), "--json", "--substrate", substrate, "--runs", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # A link outside tolerance, which is status 1, keeps no replica from joining.
+    assert ended.returncode in {0, 1}, ended.stderr
+    too_late, joined = json.loads(ended.stdout)["summary"]
+    assert (too_late["outcome"], joined["outcome"]) == ("survived", "survived")
+    assert too_late["time_to_recover_s"] is None
+    assert joined["time_to_recover_s"] > 0.1
+    (run,) = tmp_path.glob("replicas-*")
+    losses = load_run(run).losses
+    learnt = {
+        (iterations, replica): own["iteration"].tolist()
+        for (iterations, replica), own in losses.groupby(["sweep_point", "pipeline"])
+    }
+    for point, iterations in enumerate((40, 1000)):
+        assert learnt[point, 0] == learnt[point, 1] == list(range(iterations))
+    assert max(learnt[0, 2]) < 39
+    missed = sorted(set(range(1000)) - set(learnt[1, 2]))
+    assert missed == list(range(missed[0], missed[-1] + 1))
+    assert learnt[1, 2][-1] == 999
 
 
 def test_a_gateway_guest_that_is_killed_costs_its_trial_alone(tmp_path: Path) -> None:

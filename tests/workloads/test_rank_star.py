@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from results.records.span_log import SpanLogContents, read_span_log
 from tests.support.until import until_within
 from tests.support.workloads.loopback_ranks import (
@@ -23,14 +25,17 @@ PART_BYTES, PATIENCE_S = 100_000, 60
 ITERATIONS, JOINED = 10, 400
 
 
-def configs(folder: Path, quorum: int | None) -> list[RankConfig]:
+def configs(folder: Path, quorum: int | None, *, fragments: int = 1, delay: int = 0) -> list[RankConfig]:
     costs = ReplayCosts(ReplayDurations(10 * MILLISECOND_NS, 10 * MILLISECOND_NS))
-    synchronization = Synchronization(2, topology=Topology.STAR, quorum=quorum)
-    star = StarConfig((0, 1, 2), (PART_BYTES,), synchronization.count(ITERATIONS), quorum, 3)
+    synchronization = Synchronization(
+        2 * fragments, fragments=fragments, delay=delay, topology=Topology.STAR, quorum=quorum
+    )
+    sizes_bytes = (PART_BYTES,) * fragments
+    star = StarConfig((0, 1, 2), sizes_bytes, synchronization.count(ITERATIONS), quorum, 3)
     found = []
     for plan in make_configs(folder, PipelineShape(1, 1), pipelines=3, iterations=ITERATIONS):
         peers = tuple(peer for peer in plan.links.peers if star.gatherer in {plan.rank, peer.rank})
-        compute = replace(plan.compute, costs=costs, synchronization=synchronization, fragments_bytes=(PART_BYTES,))
+        compute = replace(plan.compute, costs=costs, synchronization=synchronization, fragments_bytes=sizes_bytes)
         found.append(replace(plan, compute=compute, links=replace(plan.links, rings=(), peers=peers, star=star)))
     return found
 
@@ -83,10 +88,13 @@ def test_without_a_quorum_a_killed_replica_ends_the_others(tmp_path: Path, start
     assert [process.wait(PATIENCE_S) for process in processes[:2]] == [1, 1]
 
 
-def test_a_replica_that_is_killed_comes_back_and_counts_again(tmp_path: Path, start: Start) -> None:
+@pytest.mark.parametrize(("fragments", "delay"), [(1, 0), (2, 1)], ids=["diloco", "streaming"])
+def test_a_replica_that_is_killed_comes_back_and_counts_again(
+    tmp_path: Path, start: Start, fragments: int, delay: int
+) -> None:
     plans = [
         replace(plan, iterations=JOINED, links=replace(plan.links, iterations=JOINED, star=joined_star(plan)))
-        for plan in configs(tmp_path, 2)
+        for plan in configs(tmp_path, 2, fragments=fragments, delay=delay)
     ]
     processes = [start(plan) for plan in plans]
     until_within(PATIENCE_S, lambda: done(plans[0]) > 2)
@@ -111,4 +119,4 @@ def test_a_replica_that_is_killed_comes_back_and_counts_again(tmp_path: Path, st
 
 def joined_star(plan: RankConfig) -> StarConfig:
     assert plan.links.star is not None
-    return replace(plan.links.star, sums=JOINED // 2, state_bytes=2 * PART_BYTES)
+    return replace(plan.links.star, sums=JOINED // 2, state_bytes=2 * sum(plan.links.star.sizes_bytes))

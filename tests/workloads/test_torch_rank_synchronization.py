@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from results.records.span_log import read_span_log
@@ -14,6 +15,7 @@ from tests.support.workloads.synchronized_ranks import PATIENCE_S, REPLICAS, sta
 from workloads.evaluation.snapshots import SnapshotConfig
 from workloads.evaluation.snapshots import stage_file as snapshot_file
 from workloads.model.gpt_config import GptConfig
+from workloads.synchronization.fragments import cut_fragments
 from workloads.synchronization.synchronization import Synchronization, Topology
 
 ITERATIONS = 6
@@ -35,10 +37,19 @@ def test_ranks_learn_as_one_process(
         assert applied == [each for each in range(ITERATIONS) if synchronization.fragment_applied(each) is not None]
 
 
-def test_a_replica_that_comes_back_has_the_weights_of_the_others_to_the_bit(tmp_path: Path, start: Start) -> None:
-    iterations = 1000
-    synchronization = Synchronization(4, topology=Topology.STAR, quorum=2)
-    snapshots = SnapshotConfig(str(tmp_path / "weights"), iterations, iterations)
+@pytest.mark.parametrize(
+    "synchronization",
+    [
+        Synchronization(4, topology=Topology.STAR, quorum=2),
+        Synchronization(4, fragments=2, delay=1, topology=Topology.STAR, quorum=2),
+    ],
+    ids=["diloco", "streaming"],
+)
+def test_a_replica_that_comes_back_has_the_weights_of_the_others_to_the_bit(
+    tmp_path: Path, start: Start, synchronization: Synchronization
+) -> None:
+    iterations, every = 1000, 50
+    snapshots = SnapshotConfig(str(tmp_path / "weights"), every, iterations)
     plans = [
         replace(plan, snapshots=snapshots) for plan in star_configs(tmp_path, synchronization, iterations, 3, SMALL)
     ]
@@ -49,10 +60,22 @@ def test_a_replica_that_comes_back_has_the_weights_of_the_others_to_the_bit(tmp_
     assert [process.wait(PATIENCE_S) for process in (*processes[:2], again)] == [0, 0, 0]
     joined = read_span_log(Path(coming_back(plans[2], plans[0]).span_log)).joined
     assert joined is not None
-    assert 2 < joined.iteration < iterations
-    gatherer, back = (np.load(snapshot_file(tmp_path / "weights", iterations, rank, 0)) for rank in (0, 2))
-    assert gatherer.files == back.files
-    assert all(np.array_equal(gatherer[name], back[name]) for name in gatherer.files)
+    assert 2 < joined.iteration < iterations - every * synchronization.fragments
+    # Right after the average of a fragment its parameters are the global ones; the others have gone on alone since.
+    averaged = set()
+    for after in snapshots.after:
+        fragment = synchronization.fragment_applied(after - 1)
+        if after > joined.iteration and fragment is not None:
+            averaged.add(fragment)
+            part = slice(*cut_fragments(SMALL.parameters(0, 1), synchronization.fragments)[fragment])
+            first, *others = (flat_weights(tmp_path / "weights", after, replica)[part] for replica in range(3))
+            assert all(np.array_equal(first, other) for other in others)
+    assert averaged == set(range(synchronization.fragments))
+
+
+def flat_weights(folder: Path, after: int, replica: int) -> npt.NDArray[np.float32]:
+    with np.load(snapshot_file(folder, after, replica, 0)) as weights:
+        return np.concatenate([weights[name].ravel() for name in weights.files])
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,9 @@ def _attempt(
         returned.append(rejoining(plans[rank], plans, span_log))
         return returned[-1]
 
+    def has_joined(rank: int) -> bool:
+        return _log(next(plan for plan in reversed(returned) if plan.rank == rank)).joined is not None
+
     try:
         with start_gate(testbed, setting.start_gate, [plan.host for plan in plans], begin=begin) as gate:
             can_lose = trial.variant.goes_on_without
@@ -151,6 +154,7 @@ def _attempt(
                 faults=faults,
                 can_lose=can_lose,
                 successor=successor,
+                has_joined=has_joined,
             )
     except RanksFailedError as failure:
         if not unplanned and not any(each.ranks for each in faults.injected[before:]):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -76,18 +76,20 @@ def run_ranks(
     faults: FaultInjector | None = None,
     can_lose: Collection[int] = (),
     successor: Callable[[int], Plan] | None = None,
+    has_joined: Callable[[int], bool] = lambda rank: True,
 ) -> None:
     """Run the module ``program`` for every plan on its host until all have ended well.
 
     ``folder`` receives the plans and the ranks' output; ``meanwhile`` is called several times a second, in virtual
     time once. ``gate`` is opened when all have come to it, or one has failed; ``faults`` begin when it is opened. Of
     the ranks in ``can_lose`` those that ``faults`` have hit may fail, and the others go on. ``successor`` returns the
-    plan of a rank that comes back.
+    plan of a rank that comes back, ``has_joined`` whether it has joined the others: once these have all ended, one that
+    has not is ended too.
     Raises RanksFailedError with the first rank that failed, and how every rank has ended.
     """
     with ProcessGroup() as ranks:
+        running = _Ranks(testbed, program, ranks, folder, successor, has_joined)
         if faults is not None:
-            running = _Ranks(testbed, program, ranks, folder, successor)
             faults.attach(running, {plan.rank: plan.host for plan in plans})
 
         def look() -> None:
@@ -97,6 +99,7 @@ def run_ranks(
                 if gate is None or gate.is_open:
                     faults.begin(None if gate is None else gate.opened_ns)
                 faults.look()
+                running.end_too_late()
 
         def pause(most_s: float = _LOOK_VIRTUAL_S if in_virtual_time() else _LOOK_S) -> None:
             check_machines(testbed)
@@ -139,7 +142,8 @@ class _Ranks:
     processes: ProcessGroup
     folder: Path
     successor: Callable[[int], Plan] | None
-    _returned: int = 0
+    has_joined: Callable[[int], bool]
+    _returned: list[int] = field(default_factory=list)
 
     def kill(self, number: int) -> None:
         """Send SIGKILL to a rank, if it still runs."""
@@ -153,11 +157,24 @@ class _Ranks:
         """Start the successor of a rank."""
         assert self.successor is not None
         plan = self.successor(number)
-        self._returned += 1
-        path = self.folder / f"rank-{number}.back-{self._returned}.json"
+        self._returned.append(number)
+        path = self.folder / f"rank-{number}.back-{len(self._returned)}.json"
         plan.write(path)
         start = partial(self.testbed.start_module, plan.host, self.program, [str(path)], gpu=plan.gpu)
         self.processes.start_again(number, start, path.with_suffix(".words"))
+
+    def end_too_late(self) -> None:
+        """Kill the ranks that have come back and not joined, if all others have ended: nobody is left to join.
+
+        They would call until the limit of their rendezvous, and the trial would last as long.
+        """
+        if not self._returned:
+            return
+        running = {number for number, status in enumerate(self.processes.statuses()) if status is None}
+        if running.issubset(self._returned):
+            for number in running:
+                if not self.has_joined(number):
+                    self.kill(number)
 
 
 def check_machines(testbed: RunningTestbed) -> None:

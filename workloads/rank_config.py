@@ -164,6 +164,8 @@ class RankConfig:
             raise ValueError(
                 "links.synchronizations: give them with compute.synchronization, or links.star, or neither"
             )
+        if self.compute.swapping is not None and not (backend.swaps and synchronizes):
+            raise ValueError(f"compute.swapping: {backend.title} does not swap, or sums gradients: leave it out")
         if synchronizes and not backend.synchronizes:
             raise ValueError(f"compute.synchronization: {backend.title} sums gradients only, leave it out")
 

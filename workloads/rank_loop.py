@@ -15,6 +15,7 @@ from workloads.rank_config import RankConfig
 from workloads.replica_synchronization import ReplicaSynchronization
 from workloads.schedules.action import Action
 from workloads.schedules.schedule import Schedule, ScheduleError, create_schedule
+from workloads.schedules.virtual.group_by_group import group_by_group
 from workloads.schedules.virtual.virtual_stages import VirtualStages
 from workloads.serving.gpu.shared_gpu import SharedGpu
 from workloads.transport.event import (
@@ -104,7 +105,9 @@ class Rank:
             self._snapshots = Snapshots(config.snapshots, config.pipeline, config.stage, computation.save_weights)
         self._early: dict[int, list[tuple[Message, memoryview]]] = {}
         self._iteration = 0
-        self._reads_payloads = computation.reads_payloads
+        # What a group passes on to another stays on the device.
+        self._passes_payloads = computation.reads_payloads and computation.groups is None
+        self._groups, self._swapping = computation.groups, computation.swapping
         self._virtual: VirtualStages | None = None
         self._schedule: Schedule | None = None
         self._unsent = 0
@@ -176,13 +179,16 @@ class Rank:
         self._record_prefills()
         if self._device is not None:
             self._log.record_device(self._device.record())
+        if self._swapping is not None and (swapped := self._swapping()) is not None:
+            self._log.record_swapping(swapped)
         self._log.complete()
 
     def _begin_iteration(self) -> Schedule:
-        config = self._config
+        config, groups = self._config, self._groups
         self._compute.begin(self._iteration)
-        self._schedule = schedule = create_schedule(config.schedule, config.shape, config.schedule_options)
-        self._virtual = schedule.virtual if config.shape.virtual_stages > 1 else None
+        schedule = create_schedule(config.schedule, config.shape, config.schedule_options)
+        self._schedule = schedule = schedule if groups is None else group_by_group(groups, config.shape.microbatches)
+        self._virtual = schedule.virtual if schedule.shape.virtual_stages > 1 else None
         for message, payload in self._early.pop(self._iteration, ()):
             self._arrived(schedule, message, payload)
         return schedule
@@ -211,7 +217,7 @@ class Rank:
         if to_stage != stage:
             self._send(own)
             return
-        if self._reads_payloads:
+        if self._passes_payloads:
             made = self._compute.outgoing(own)
             payload = self._transport.take(made.nbytes)
             payload[:] = made

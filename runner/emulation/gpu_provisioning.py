@@ -64,7 +64,7 @@ def check_gpus(experiment: Experiment) -> None:
             check_memory_for_weights(variant.service for variant in point.variants if variant.service is not None)
             total_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
             machine = DeviceMemory("the CPU", total_bytes, total_bytes, context_bytes=0)
-            check_device_memory(point, lambda *_: _CPU, {_CPU: machine}, prefill=False)
+            check_device_memory(point, lambda *_: _CPU, {_CPU: machine}, on_cpu=True)
 
 
 def device_memory(uuid: str, memory: GpuMemory, machine: str | None = None) -> DeviceMemory:

@@ -203,6 +203,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             **learning_facts(point, variant, losses),
             **background_facts(point.background),
             **({"devices": devices} if (devices := device_facts(logs)) else {}),
+            **({"swapping": swapping} if (swapping := swapping_facts(logs)) else {}),
             # In virtual time nobody samples it.
             "machine_load": None,
             **samples.facts,
@@ -304,6 +305,15 @@ def device_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:
         {"rank": log.header.rank, "host": log.header.host, "gpu": log.header.gpu, **asdict(log.device)}
         for log in logs
         if log.device is not None
+    ]
+
+
+def swapping_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:
+    """Return what swapping took each rank that really swapped, and its place in the emulated network."""
+    return [
+        {"rank": log.header.rank, "host": log.header.host, "gpu": log.header.gpu, **asdict(log.swapping)}
+        for log in logs
+        if log.swapping is not None
     ]
 
 

@@ -1,7 +1,7 @@
 """Train one replica in this process, without connections: with its layers swapped through the device, or all there."""
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +13,7 @@ from workloads.compute.swapping.swapped_compute import SwappedCompute
 from workloads.compute.torch_compute import TorchCompute
 from workloads.compute.torch_work import TorchWork
 from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.virtual.group_by_group import GroupByGroup
+from workloads.schedules.virtual.group_by_group import group_by_group
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def train_alone(work: TorchWork, iterations: int, *, keeps_weights: bool = True)
         order = list(_whole(work.microbatches))
     else:
         compute = SwappedCompute(work)
-        order = list(_by_group(compute.groups, work.microbatches))
+        order = list(group_by_group(compute.groups, work.microbatches).order(0))
     losses, iterations_ns, optimizer_ns = [], [], []
     gradients: dict[str, Any] = {}
     for iteration in range(iterations):
@@ -105,10 +104,6 @@ def _whole(microbatches: int) -> Iterator[Action]:
     for microbatch in range(microbatches):
         yield Action(ActionKind.RECOMPUTE, microbatch)
         yield Action(ActionKind.BACKWARD, microbatch)
-
-
-def _by_group(groups: int, microbatches: int) -> Sequence[Action]:
-    return GroupByGroup(PipelineShape(1, microbatches, recompute=True, virtual_stages=groups)).order(0)
 
 
 def _begin_peak() -> None:

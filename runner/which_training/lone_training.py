@@ -75,19 +75,20 @@ def _train_alone(replica: TorchCompute, iteration: int, microbatches: int) -> No
 
 
 def _synchronise(replicas: Sequence[TorchCompute], synchronization: Synchronization, iteration: int) -> None:
+    steps = [each.synchronized for each in replicas if each.synchronized is not None]
     begun, applied = synchronization.fragment_begun(iteration), synchronization.fragment_applied(iteration)
     if begun is not None:
-        for each in replicas:
+        for each in steps:
             each.encode(begun)
-        first, *others = replicas
+        first, *others = steps
         total = first.encoded(begun)
         for other in others:
             first.add_encoded(total, other.encoded(begun))
         for other in others:
             other.encoded(begun)[:] = total
     if applied is not None and iteration >= synchronization.delay:
-        for each in replicas:
-            each.apply(applied, len(replicas))
+        for each in steps:
+            each.apply(applied, len(steps))
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from results.records.span_log import NO_MICROBATCH, DeviceRecord
-from workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, SynchronizedCompute, TrainingGpu
+from workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, TrainingGpu
 from workloads.compute.device.determinism import choose_kernels
 from workloads.compute.device.device_measurement import DeviceMeasurement
 from workloads.compute.device.staging import IncomingCopy, OutgoingCopy, create_staging
@@ -27,6 +27,7 @@ from workloads.model.split_linear import DeferredGradients, WeightGradient
 from workloads.model.tokens import TokenSource
 from workloads.schedules.action import Action, ActionKind
 from workloads.synchronization.outer.outer_optimizer import OuterOptimizer
+from workloads.synchronization.outer.outer_steps import OuterSteps
 from workloads.transport.ring.buckets import cut_buckets
 
 
@@ -64,10 +65,11 @@ class _DeferredWeights:
     payload: memoryview | None
 
 
-class TorchCompute(Compute, BucketCompute, SynchronizedCompute, MeasuredDevice):
+class TorchCompute(Compute, BucketCompute, MeasuredDevice):
     """Trains one stage as configured by ``work``, or all its virtual stages, each as a chunk of its own.
 
-    ``parameters`` are its weights, gradients and optimizer.
+    ``parameters`` are its weights, gradients and optimizer. ``synchronized`` takes the steps of its synchronisations;
+    None without any.
 
     The same inputs give the same bits on the CPU, and with ``work.deterministic`` on a GPU too.
 
@@ -101,11 +103,14 @@ class TorchCompute(Compute, BucketCompute, SynchronizedCompute, MeasuredDevice):
         self._tokens = TokenSource(work.config, work.seed, work.text, work.held_out)
         self._parts = [self._part(number) for number in work.parts]
         self.parameters = self._parameters = FlatParameters([part.module for part in self._parts], work.learning_rate)
-        self._outer: OuterOptimizer | None = None
+        self.synchronized: OuterSteps | None = None
         if work.synchronization is not None:
             parameters = self._parameters
-            self._outer = OuterOptimizer(
+            outer = OuterOptimizer(
                 parameters.exact, work.synchronization, work.pipelines, changed=parameters.exact_changed
+            )
+            self.synchronized = OuterSteps(
+                outer, lambda step: self._timed(step, "optimizer", NO_MICROBATCH), self._release
             )
         self._deferred = DeferredGradients()
         if work.split_backward:
@@ -228,37 +233,6 @@ class TorchCompute(Compute, BucketCompute, SynchronizedCompute, MeasuredDevice):
         """Take one step of AdamW over all weights of the stage. Return its start and end."""
         self._take_sum()
         return self._timed(self._parameters.update, "optimizer", NO_MICROBATCH)
-
-    def encode(self, fragment: int) -> tuple[int, int]:
-        """Encode the pseudo-gradient of a fragment in host memory. Return its start and end."""
-        outer = self._synchronized()
-        return self._timed(lambda: outer.encode(fragment), "optimizer", NO_MICROBATCH)
-
-    def encoded(self, fragment: int) -> memoryview:
-        """Return the encoded pseudo-gradient of a fragment."""
-        return self._synchronized().encoded(fragment)
-
-    def add_encoded(self, total: memoryview, part: memoryview) -> None:
-        """Add in fp32, and encode the sum."""
-        self._synchronized().add(total, part)
-
-    def apply(self, fragment: int, parts: int) -> tuple[int, int]:
-        """Take the outer step of a fragment. Return its start and end."""
-        outer = self._synchronized()
-        return self._timed(lambda: outer.apply(fragment, parts), "optimizer", NO_MICROBATCH)
-
-    def state(self, size_bytes: int) -> memoryview:
-        """Return the global parameters and the outer momentum, in fp32."""
-        return self._synchronized().state(size_bytes)
-
-    def take_state(self, state: memoryview) -> None:
-        """Take over global parameters and outer momentum, and begin with these parameters. AdamW begins anew."""
-        self._synchronized().take_state(state)
-        self._release(state)
-
-    def _synchronized(self) -> OuterOptimizer:
-        assert self._outer is not None, "replicas that sum gradients do not synchronise"
-        return self._outer
 
     def loss(self) -> float | None:
         """Return the mean loss of this replica's microbatches, before the update; None except at the last stage.

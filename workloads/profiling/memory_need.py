@@ -79,6 +79,27 @@ def training_memory(
     )
 
 
+def swapped_memory(
+    config: GptConfig, precision: str, *, microbatches: int, memory_bytes: int | None, on_cpu: bool
+) -> TrainingMemory:
+    """Return the memory for training a whole model whose groups of layers are swapped through a device.
+
+    ``memory_bytes`` is what the device has for the weights of two groups, None for no limit, and again for their
+    gradients. Each microbatch keeps at most the input of every layer. Everything else lies in host memory, which is the
+    device's own ``on_cpu``.
+    """
+    whole = training_memory(config, 0, 1, precision)
+    held = whole.weight_bytes if memory_bytes is None else min(whole.weight_bytes, memory_bytes)
+    kept = microbatches * config.layers * config.activation_bytes(precision)
+    copies = int(on_cpu)
+    return TrainingMemory(
+        weight_bytes=held + copies * whole.weight_bytes,
+        gradient_bytes=held + copies * whole.gradient_bytes,
+        optimizer_bytes=copies * whole.optimizer_bytes,
+        activation_bytes=whole.activation_bytes + kept,
+    )
+
+
 def stage_bytes(config: GptConfig, stage: int, stages: int, precision: str) -> int:
     """Return the bytes for training a stage with one microbatch in flight."""
     return training_memory(config, stage, stages, precision).total_bytes

@@ -20,6 +20,7 @@ from workloads.compute.backends.backend import ComputeConfig
 from workloads.evaluation.snapshots import SnapshotConfig
 from workloads.rank_config import RankConfig
 from workloads.serving.serving_configs import GpuServingConfig
+from workloads.swapping.swap_settings import SwapSettings
 from workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig, RingConfig
 from workloads.transport.peer import Peer
 from workloads.transport.socket_options import PEER_TIMEOUT_S
@@ -160,7 +161,19 @@ def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig,
         synchronization=variant.synchronization,
         fragments_bytes=variant.fragments_bytes(place.stage),
         held_out=held_out(spec.training),
+        swapping=_swapping(point, variant),
     )
+
+
+def _swapping(point: SweepPoint, variant: ResolvedVariant) -> SwapSettings | None:
+    """Return how ranks swap their layers, None where they do not, or where their times include that.
+
+    They measure their groups, unless the file names the profile whose times gave them.
+    """
+    grouping, compute = variant.grouping, point.spec.compute
+    if grouping is None or not compute.backend.swaps:
+        return None
+    return SwapSettings(None if compute.profile is None else grouping.sizes, grouping.model.memory_bytes)
 
 
 def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> LinksConfig:

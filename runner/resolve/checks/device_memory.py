@@ -15,7 +15,7 @@ from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config
 from workloads.baselines.baseline_config import TORCH_1F1B, TORCH_DDP, TORCH_GPIPE
 from workloads.prefill.prefill_settings import FillPolicy
-from workloads.profiling.memory_need import TrainingMemory, together, training_memory
+from workloads.profiling.memory_need import TrainingMemory, swapped_memory, together, training_memory
 from workloads.schedules.action import ActionKind
 from workloads.schedules.fixed_order import FixedOrder
 from workloads.schedules.schedule import create_schedule
@@ -54,21 +54,21 @@ def check_device_memory(
     device_of: Callable[[str, int], str],
     devices: Mapping[str, DeviceMemory],
     *,
-    prefill: bool = True,
+    on_cpu: bool = False,
 ) -> None:
     """Raise InputError for a variant whose processes need more of a device than it has free.
 
-    ``device_of`` gives the device of a host's GPU. A device that is not among ``devices`` is not checked. ``prefill``
-    is whether prefill's part counts: on the CPU its memory is that of GPUs that are not there.
+    ``device_of`` gives the device of a host's GPU. A device that is not among ``devices`` is not checked. ``on_cpu``:
+    the device is the CPU, where prefill's part does not count, because its memory is that of GPUs that are not there.
     """
     for position, variant in enumerate(point.variants):
         if variant.program is not None:
             # What a program takes is known to nobody.
             continue
         sharers: dict[str, list[ProcessNeed]] = defaultdict(list)
-        for need in process_needs(point, variant):
-            if prefill or need.training is not None:
-                counted = need if prefill else replace(need, prefill_bytes=0)
+        for need in process_needs(point, variant, on_cpu=on_cpu):
+            if not on_cpu or need.training is not None:
+                counted = replace(need, prefill_bytes=0) if on_cpu else need
                 sharers[device_of(need.host, need.gpu)].append(counted)
         for device, needs in sharers.items():
             memory = devices.get(device)
@@ -76,7 +76,7 @@ def check_device_memory(
                 raise InputError(f"variants.{position}: {_sum_text(needs, memory)}: {_remedy(needs)}")
 
 
-def process_needs(point: SweepPoint, variant: ResolvedVariant) -> Iterator[ProcessNeed]:
+def process_needs(point: SweepPoint, variant: ResolvedVariant, *, on_cpu: bool = False) -> Iterator[ProcessNeed]:
     """Yield the memory of every process of a variant that computes on a device, on the high side."""
     spec, prefill = point.spec, point.spec.prefill
     config, precision = model_config(spec, "torch"), spec.training.precision
@@ -86,6 +86,13 @@ def process_needs(point: SweepPoint, variant: ResolvedVariant) -> Iterator[Proce
     layout = variant.layout
     held = cache(lambda pipeline, stage, chunk: most_in_flight(variant, pipeline, stage, chunk))
     for place in variant.placement.places:
+        if variant.grouping is not None:
+            memory_bytes = variant.grouping.model.memory_bytes
+            need = swapped_memory(
+                config, precision, microbatches=variant.microbatches, memory_bytes=memory_bytes, on_cpu=on_cpu
+            )
+            yield ProcessNeed(place.host.name, place.gpu, need)
+            continue
         chunks = [
             training_memory(
                 config,

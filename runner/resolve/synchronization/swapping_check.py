@@ -12,10 +12,15 @@ WHOLE_MODEL_SCHEDULE: Final = "gpipe"
 def check_swapping(written: WrittenVariant) -> None:
     """Raise InputError for what swapping does not go with."""
     compute, training, field = written.spec.compute, written.variant.training, written.field
-    if not compute.backend.takes_known_times:
+    if not (compute.backend.takes_known_times or compute.backend.swaps):
         raise InputError(
-            f"{field}.schedule: atom swaps layers in replayed compute only, not with {compute.backend.title}: give "
-            "compute: {kind: replay}, or schedule: diloco"
+            f"{field}.schedule: {compute.backend.title} does not swap layers: give kind: replay or torch, or schedule: "
+            "diloco"
+        )
+    if compute.backend.swaps and compute.checkpointing is False:
+        raise InputError(
+            "compute.checkpointing: false, and a group of atom computes its forward again before its backward, because "
+            "its weights have left the device: leave checkpointing out, or the variant"
         )
     if training.stages not in {None, 1}:
         raise InputError(

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from results.records.span_log import DeviceRecord, Span, SpanLog, SpanLogHeader, read_span_log
+from results.records.span_log import (
+    DeviceRecord,
+    Span,
+    SpanLog,
+    SpanLogHeader,
+    SwappedGroup,
+    SwappingRecord,
+    read_span_log,
+)
 
 HEADER = SpanLogHeader(rank=1, host="east-1", datacenter="east", gpu=0, pipeline=0, stage=1)
 FORWARD = Span("forward", 0, 3, 1_000, 2_000)
@@ -107,3 +115,12 @@ def test_the_record_of_a_device_reads_back(tmp_path: Path) -> None:
     log.complete()
     assert read_span_log(tmp_path / "rank.spans").device == record
     assert read_span_log(tmp_path / "rank.spans").spans == (FORWARD,)
+
+
+def test_what_swapping_took_reads_back(tmp_path: Path) -> None:
+    groups = (SwappedGroup(1, 10, 2, 3, 4), SwappedGroup(2, 20, 3, 4, 5))
+    record = SwappingRecord(groups, 30, None, 12, 13, 2, 40, 7, 30, 6, 4, 1)
+    log = SpanLog(tmp_path / "rank.spans", HEADER)
+    log.record_swapping(record)
+    log.complete()
+    assert read_span_log(tmp_path / "rank.spans").swapping == record

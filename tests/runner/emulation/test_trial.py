@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from results.records.span_log import DeviceRecord, SpanLogContents, SpanLogHeader
-from runner.emulation.trial import device_facts
+from results.records.span_log import DeviceRecord, SpanLogContents, SpanLogHeader, SwappedGroup, SwappingRecord
+from runner.emulation.trial import device_facts, swapping_facts
 
 
 def log(rank: int, *losses: tuple[int, float]) -> SpanLogContents:
@@ -27,3 +27,11 @@ def test_a_trial_keeps_what_each_rank_that_computed_knows_of_its_device() -> Non
         "check_profiler_ns": 0,
         "deterministic": None,
     }
+
+
+def test_a_trial_keeps_what_swapping_took_each_rank_that_swapped() -> None:
+    record = SwappingRecord((SwappedGroup(3, 10, 2, 3, 4),), 10, None, 9, 9, 2, 20, 8, 20, 6, 4, 1)
+    (row,) = swapping_facts([log(0), replace(log(1), swapping=record)])
+    assert (row["rank"], row["host"], row["gpu"]) == (1, "east-0", 0)
+    assert row["groups"] == ({"layers": 3, "size_bytes": 10, "forward_ns": 2, "backward_ns": 3, "load_ns": 4},)
+    assert (row["loaded_bytes"], row["load_wait_ns"]) == (20, 4)

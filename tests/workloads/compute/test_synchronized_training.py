@@ -16,6 +16,7 @@ from workloads.compute.torch_work import TorchWork
 from workloads.model.gpt_stage import build_stage, language_loss
 from workloads.model.tokens import TokenSource
 from workloads.schedules.action import Action, ActionKind
+from workloads.synchronization.outer.outer_steps import OuterSteps
 from workloads.synchronization.synchronization import Synchronization
 from workloads.synchronization.wire.wire_format import WireFormat
 
@@ -31,6 +32,11 @@ def replicas_of(synchronization: Synchronization) -> list[TorchCompute]:
         for replica in range(REPLICAS)
     ]
     return [TorchCompute(replace(work, synchronization=synchronization), lambda _: None) for work in works]
+
+
+def steps_of(replica: TorchCompute) -> OuterSteps:
+    assert replica.synchronized is not None
+    return replica.synchronized
 
 
 def train(synchronization: Synchronization) -> tuple[list[float], list[Tensor]]:
@@ -50,17 +56,17 @@ def train(synchronization: Synchronization) -> tuple[list[float], list[Tensor]]:
             sum_up(replicas, begun)
         if applied is not None and iteration >= synchronization.delay:
             for each in replicas:
-                each.apply(applied, REPLICAS)
+                steps_of(each).apply(applied, REPLICAS)
         parameters.append(replicas[0].parameters.weights.clone())
     return losses, parameters
 
 
 def sum_up(replicas: list[TorchCompute], fragment: int) -> None:
     for each in replicas:
-        each.encode(fragment)
-    total, *others = (each.encoded(fragment) for each in replicas)
+        steps_of(each).encode(fragment)
+    total, *others = (steps_of(each).encoded(fragment) for each in replicas)
     for other in others:
-        replicas[0].add_encoded(total, other)
+        steps_of(replicas[0]).add_encoded(total, other)
     for other in others:
         other[:] = total
 

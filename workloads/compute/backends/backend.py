@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ground.class_path import create, load_subclass
+from results.records.span_log import SwappingRecord
 from workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, SynchronizedCompute, TrainingGpu
 from workloads.compute.replay import ReplayCosts
 from workloads.message import Message
@@ -14,6 +15,7 @@ from workloads.model.gpt_config import GptConfig
 from workloads.model.held_out import HeldOut
 from workloads.schedules.action import ActionKind
 from workloads.schedules.virtual.virtual_stages import VirtualStages
+from workloads.swapping.swap_settings import SwapSettings
 from workloads.synchronization.synchronization import Synchronization
 from workloads.transport.frames.buffer_pool import BufferPool
 
@@ -40,6 +42,7 @@ class ComputeConfig:
     - ``model``: None unless the back end trains one.
     - ``text``: the corpus or file that tokens are read from, None for synthetic tokens.
     - ``held_out``: what is not learnt from, None for nothing.
+    - ``swapping``: how the whole model is swapped through the device, None where it is not, or where ``costs`` have it.
     - ``device``, ``threads``, ``check_iteration``, ``deterministic``: as in the experiment file, None if it does not
       set them.
     """
@@ -66,6 +69,7 @@ class ComputeConfig:
     synchronization: Synchronization | None = None
     fragments_bytes: tuple[int, ...] = ()
     held_out: HeldOut | None = None
+    swapping: SwapSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,9 @@ class Computation:
       back end does not train.
     - ``in_buckets``: hands gradients over while it computes. None if the back end cannot.
     - ``synchronized``: exchanges pseudo-gradients. None without ``ComputeConfig.synchronization``.
+    - ``groups``: into how many groups of layers the model is cut that swaps them; each action then computes one of them
+      as its chunk, in the order of ``GroupByGroup``. None if the back end swaps none.
+    - ``swapping``: what swapping has taken so far, None with ``groups``.
     """
 
     compute: Compute
@@ -115,6 +122,8 @@ class Computation:
     save_state: Callable[[Path], None] | None = None
     load_state: Callable[[Sequence[Path]], None] | None = None
     save_weights: Callable[[Path], None] | None = None
+    groups: int | None = None
+    swapping: Callable[[], SwappingRecord | None] | None = None
 
 
 class ComputeBackend(ABC):
@@ -138,6 +147,8 @@ class ComputeBackend(ABC):
     - ``completes_buckets``: its ``Computation`` has ``in_buckets``, so that all-reduces may overlap with backwards.
     - ``synchronizes``: its ``Computation`` has ``synchronized``, so that replicas may train alone between
       synchronisations.
+    - ``swaps``: it swaps the layers of a whole model through a device, as ``ComputeConfig.swapping`` says. One that
+      takes known times need not: its times include the waits.
     - ``torch_schedules``: torch's own schedules (baselines) can train instead of it.
     - ``virtual_stages``: it computes stages that are divided into virtual stages. Messages then have the chunk of the
       stage that they come from or go to, as actions have.
@@ -155,6 +166,7 @@ class ComputeBackend(ABC):
     sums_on_device: ClassVar[bool] = False
     completes_buckets: ClassVar[bool] = False
     synchronizes: ClassVar[bool] = False
+    swaps: ClassVar[bool] = False
     torch_schedules: ClassVar[bool] = False
     virtual_stages: ClassVar[bool] = False
     computes_prefill: ClassVar[bool] = False

@@ -23,6 +23,7 @@ class TorchBackend(ComputeBackend):
     sums_on_device = True
     completes_buckets = True
     synchronizes = True
+    swaps = True
     torch_schedules = True
     virtual_stages = True
     computes_prefill = True
@@ -39,8 +40,23 @@ class TorchBackend(ComputeBackend):
         from workloads.compute.files.gradient_file import save_gradients  # noqa: PLC0415
         from workloads.compute.files.state_file import load_state, save_state  # noqa: PLC0415
         from workloads.compute.files.weights_file import save_weights  # noqa: PLC0415
+        from workloads.compute.swapping.swapped_compute import SwappedCompute  # noqa: PLC0415
         from workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
 
+        if config.swapping is not None:
+            swapped = SwappedCompute(torch_work(config, context.actions), context.pool.give_back)
+            return Computation(
+                swapped,
+                device=swapped,
+                element_bytes=bytes_per_element(config.precision),
+                save_gradients=lambda path: save_gradients(path, swapped.named_gradients()),
+                synchronized=swapped.synchronized,
+                save_state=lambda path: save_state(path, swapped.parameters),
+                load_state=lambda paths: load_state(paths, swapped.parameters),
+                save_weights=lambda path: save_weights(path, swapped.parameters),
+                groups=swapped.groups,
+                swapping=swapped.swapping_record,
+            )
         compute = TorchCompute(torch_work(config, context.actions), context.pool.give_back, context.gpu)
         context.pool.prefer(compute.receive_buffer)
         return Computation(
@@ -51,7 +67,7 @@ class TorchBackend(ComputeBackend):
             device_gradients=compute.device_gradients,
             begin_copy=compute.begin_copy if compute.overlaps_copies else None,
             in_buckets=compute,
-            synchronized=compute if config.synchronization is not None else None,
+            synchronized=compute.synchronized,
             save_state=lambda path: save_state(path, compute.parameters),
             load_state=lambda paths: load_state(paths, compute.parameters),
             save_weights=lambda path: save_weights(path, compute.parameters),
@@ -69,7 +85,7 @@ def torch_work(config: ComputeConfig, actions: tuple[ActionKind, ...]) -> TorchW
         pipelines=config.pipelines,
         pipeline=config.pipeline,
         microbatches=config.microbatches,
-        recompute=ActionKind.RECOMPUTE in actions,
+        recompute=ActionKind.RECOMPUTE in actions or config.swapping is not None,
         precision=config.precision,
         device=config.device or "auto",
         seed=config.seed,
@@ -82,4 +98,5 @@ def torch_work(config: ComputeConfig, actions: tuple[ActionKind, ...]) -> TorchW
         virtual=config.virtual,
         synchronization=config.synchronization,
         held_out=config.held_out,
+        swapping=config.swapping,
     )

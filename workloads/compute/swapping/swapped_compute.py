@@ -37,10 +37,11 @@ _TRIALS = 3
 class SwappedCompute(Compute, MeasuredDevice):
     """Trains the model as configured by ``work``, whose ``swapping`` it follows.
 
-    Weights, gradients and AdamW's state lie in host memory, in ``parameters``, and the optimizer works there: the CPU's
-    cores do, as many as ``work.threads``. An action's chunk is the group that it computes. The actions of an iteration
-    come in the order of ``GroupByGroup``, with ``groups`` groups. What a group passes on to its neighbour stays on the
-    device. Losses and gradients are those of ``TorchCompute``, bit by bit on the CPU.
+    Weights, gradients and AdamW's state lie in host memory, in ``parameters``, and the optimizer works there, on as
+    many of the CPU's cores as ``work.threads``. So do the steps of its synchronisations, ``synchronized``, None without
+    any; a state that has been taken over is given to ``release``. An action's chunk is the group that it computes. The
+    actions of an iteration come in the order of ``GroupByGroup``, with ``groups`` groups. What a group passes on to its
+    neighbour stays on the device. Losses and gradients are those of ``TorchCompute``, bit by bit on the CPU.
 
     Where no groups are given, each layer's times and the rate of loads are measured by passes of one layer a group,
     and the groups with the shortest iteration are taken.
@@ -49,7 +50,7 @@ class SwappedCompute(Compute, MeasuredDevice):
     that no groups fit into, OSError if the text cannot be read.
     """
 
-    def __init__(self, work: TorchWork) -> None:
+    def __init__(self, work: TorchWork, release: Callable[[memoryview], None] = lambda _: None) -> None:
         assert work.swapping is not None
         torch.set_num_threads(work.threads)
         choose_kernels(deterministic=work.deterministic)
@@ -60,6 +61,13 @@ class SwappedCompute(Compute, MeasuredDevice):
         self._tokens = TokenSource(work.config, work.seed, work.text, work.held_out)
         module = build_stage(work.config, 0, 1, work.seed, DTYPES[work.precision])
         self.parameters = FlatParameters(module, work.learning_rate, self._copies.host_memory)
+        self.synchronized: OuterSteps | None = None
+        if work.synchronization is not None:
+            parameters = self.parameters
+            outer = OuterOptimizer(
+                parameters.exact, work.synchronization, work.pipelines, changed=parameters.exact_changed
+            )
+            self.synchronized = OuterSteps(outer, self._stepped, release)
         self._iteration = 0
         self._began_ns = self._ended_ns = 0
         self._performed: list[Action | None] = []
@@ -81,20 +89,6 @@ class SwappedCompute(Compute, MeasuredDevice):
     def groups(self) -> int:
         """The number of groups."""
         return len(self._model.sizes)
-
-    def synchronized(self, release: Callable[[memoryview], None]) -> OuterSteps:
-        """Return the steps of this replica's synchronisations, on the parameters in host memory."""
-        assert self._work.synchronization is not None
-        parameters = self.parameters
-        outer = OuterOptimizer(
-            parameters.exact, self._work.synchronization, self._work.pipelines, changed=parameters.exact_changed
-        )
-
-        def timed(step: Callable[[], None]) -> tuple[int, int]:
-            self._performed.append(None)
-            return self._measurement.timed("optimizer", step)
-
-        return OuterSteps(outer, timed, release)
 
     def begin(self, iteration: int) -> None:
         """Begin ``iteration``, and the load of the first group."""
@@ -153,8 +147,7 @@ class SwappedCompute(Compute, MeasuredDevice):
     def update(self) -> tuple[int, int]:
         """Wait until all gradients are in host memory, and take one step of AdamW there. Return its start and end."""
         self._model.finish()
-        self._performed.append(None)
-        return self._measurement.timed("optimizer", self.parameters.update)
+        return self._stepped(self.parameters.update)
 
     def loss(self) -> float | None:
         """Return the mean loss of this replica's microbatches, before the update."""
@@ -198,6 +191,10 @@ class SwappedCompute(Compute, MeasuredDevice):
     def swapping_record(self) -> SwappingRecord | None:
         """Return what swapping took so far; None before the first iteration."""
         return self._swapping.record()
+
+    def _stepped(self, step: Callable[[], None]) -> tuple[int, int]:
+        self._performed.append(None)
+        return self._measurement.timed("optimizer", step)
 
     def _grouped(self, sizes: Sequence[int]) -> GroupedModel:
         work = self._work

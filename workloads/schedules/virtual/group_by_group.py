@@ -33,3 +33,8 @@ class GroupByGroup(FixedOrder):
             for action in self.backward(stage, microbatch, group)
         ]
         return forwards + backwards
+
+
+def group_by_group(groups: int, microbatches: int) -> GroupByGroup:
+    """Return the schedule of one iteration of a model whose groups compute their forwards again before backwards."""
+    return GroupByGroup(PipelineShape(1, microbatches, recompute=True, virtual_stages=groups))

@@ -22,6 +22,7 @@ from workloads.rank_config import RankConfig, read_rank_config
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.schedule import create_schedule
+from workloads.swapping.swap_settings import SwapSettings
 from workloads.transport.frames.frame import CHUNK_BYTES
 
 MS = 1_000_000
@@ -289,3 +290,23 @@ def test_over_a_relay_peers_have_the_addresses_at_which_they_are_reached_and_hol
         ["127.7.0.2", "127.7.1.3"],
         ["127.7.1.2"],
     ]
+
+
+@pytest.mark.parametrize("profile", [None, "cpu"])
+def test_ranks_that_swap_measure_their_groups_unless_a_profile_is_named(profile: str | None) -> None:
+    of = point(
+        topology={
+            "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+            "wan": {"latency": "10ms"},
+        },
+        model="gpt-tiny",
+        compute={"kind": "torch", **({} if profile is None else {"profile": profile})},
+        training={"pipelines": 2, "microbatches": 2, "iterations": 4, "warmup": 1},
+        variants=[{"name": "one", "schedule": "atom", "options": {"swap": "1GB/s", "memory": "1GB", "sync_every": 1}}],
+    )
+    (variant,) = of.variants
+    assert variant.grouping is not None
+    sizes = None if profile is None else variant.grouping.sizes
+    for plan in planned(of):
+        assert plan.compute.swapping == SwapSettings(sizes, 10**9)
+        assert plan.shape.virtual_stages == 1

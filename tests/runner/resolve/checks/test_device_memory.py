@@ -98,7 +98,27 @@ def test_prefill_counts_with_all_the_memory_that_it_may_reserve() -> None:
     assert 0 < decoding.prefill_bytes < GIB
     with pytest.raises(InputError, match=r"prefill 32\.\d, .*: give less prefill\.memory, or let fewer share it$"):
         one_device(of, 30 * GIB)
-    one_device(of, 3 * GIB, prefill=False)
+    one_device(of, 3 * GIB, on_cpu=True)
+
+
+def test_a_swapped_model_takes_what_two_groups_may_have_of_a_gpu() -> None:
+    options = {"swap": "12GB/s", "memory": "4GiB", "sync_every": 1}
+    of = point(
+        "atom",
+        model="gpt-a",
+        stages=1,
+        topology={
+            "datacenters": [{"name": name, "hosts": 1} for name in ("east", "west")],
+            "wan": {"latency": "10ms"},
+        },
+        training={"pipelines": 2, "microbatches": 4, "iterations": 4, "warmup": 1},
+        variants=[{"name": "only", "schedule": "atom", "options": options}],
+    )
+    on_gpu, on_cpu = (next(process_needs(of, of.variants[0], on_cpu=each)).training for each in (False, True))
+    assert on_gpu is not None
+    assert on_cpu is not None
+    assert (on_gpu.weight_bytes, on_gpu.gradient_bytes, on_gpu.optimizer_bytes) == (4 * GIB, 4 * GIB, 0)
+    assert on_cpu.optimizer_bytes > on_cpu.weight_bytes > 8 * GIB
 
 
 def test_a_device_of_unknown_memory_is_not_checked() -> None:

@@ -151,8 +151,8 @@ def test_the_document_has_the_groups() -> None:
         ),
         (
             OPTIONS,
-            {"compute": {"kind": "torch"}, "engine": "emulate"},
-            "variants.0.schedule: atom swaps layers in replayed compute only",
+            {"compute": {"kind": "torch", "checkpointing": False}, "engine": "emulate"},
+            "compute.checkpointing: false, and a group of atom computes its forward again",
         ),
     ],
 )

@@ -25,8 +25,7 @@ from workloads.model.tokens import TokenSource
 from workloads.prefill.bubbles.bubble_filler import Run
 from workloads.prefill.messages import Piece
 from workloads.schedules.action import ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.virtual.group_by_group import GroupByGroup
+from workloads.schedules.virtual.group_by_group import group_by_group
 from workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
 from workloads.transport.frames.buffer_pool import BufferPool
 
@@ -150,7 +149,7 @@ def swapping(
         loss=lambda output, microbatch: language_loss(output, batches[iteration][microbatch][1]) / microbatches,
     )
     gradients, losses = [], []
-    order = GroupByGroup(PipelineShape(1, microbatches, recompute=True, virtual_stages=len(sizes))).order(0)
+    order = group_by_group(len(sizes), microbatches).order(0)
     for iteration in range(iterations):
         model.begin()
         for action in order:

@@ -198,9 +198,7 @@ class RackTestbed:
         uuids: dict[str, dict[str, None]] = {}
         for seat in () if self.gpus is None else self.gpus.seats():
             uuids.setdefault(self.machine_of[seat.host], {})[seat.uuid] = None
-        return RackGpus(
-            [each.handle for each in self._machines.values()], {name: [*own] for name, own in uuids.items()}
-        )
+        return RackGpus([*self._machines.values()], {name: [*own] for name, own in uuids.items()})
 
     def check(self) -> None:
         """Raise MachineLostError if a machine has gone."""
@@ -295,7 +293,7 @@ class RackTestbed:
     def _call_all(self, method: str, *arguments: Any) -> list[Any]:
         """Call a method of every machine at the same time and return what each returned, in the machines' order."""
         self.check()
-        return ask_all([each.handle for each in self._machines.values()], method, *arguments)
+        return ask_all([*self._machines.values()], method, *arguments)
 
 
 def check_can_be_racked(topology: Topology) -> None:

@@ -9,10 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Self
 
 from ground.wanbed_error import WanbedError
 from testbed.rack.driver.rack_machine import RackMachine
+from testbed.rack.machine_handle import Pending
 
 _WAIT_S = 0.25
 _LEAD_NS = 50_000_000
@@ -79,13 +80,14 @@ class RackGate:
             return
         self.is_open = True
         at_ns = time.monotonic_ns() + lead_ns
-        for pending in [self._open_on(machine, at_ns if lead_ns else 0) for machine in self._machines]:
+        opening: list[Pending] = []
+        for machine in self._machines:
+            ahead_ns = machine.clock.ahead_ns if lead_ns else 0
+            with suppress(WanbedError):
+                opening.append(machine.start_call("open_gate", self._path, (at_ns if lead_ns else 0) + ahead_ns))
+        for pending in opening:
             with suppress(WanbedError):
                 pending.result()
-
-    def _open_on(self, machine: RackMachine, at_ns: int) -> Any:
-        ahead_ns = machine.clock.ahead_ns if at_ns else 0
-        return machine.handle.start_call("open_gate", self._path, at_ns + ahead_ns)
 
     def _await(self, machine: RackMachine) -> None:
         arrived = 0

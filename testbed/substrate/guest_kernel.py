@@ -24,6 +24,7 @@ from testbed.kernel.gateway_programming import link_index
 from testbed.kernel.link_counters import Counters, PortCounters
 from testbed.kernel.machine_load import process_tree, process_tree_cpu_s
 from testbed.kernel.namespace import open_netlink
+from testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
 from testbed.network.gateway_plan import GatewayPlan
 from testbed.network.host_interface import HOST_INTERFACE
 from testbed.substrate.guest_agent import PLAN_FILE
@@ -158,7 +159,15 @@ class GuestKernel:
         script.chmod(0o755)
         offload = "" if self._plan.exact_packets else ",gro=1"
         cards = [f"{self._device.card(number)},depth={_VECTOR_DEPTH}{offload}" for number in range(hosts)]
-        kernel = [program, "rootfstype=hostfs", "rootflags=/", "rw", f"mem={_MEMORY}", f"init={script}", "quiet"]
+        kernel = [
+            str(fitted_kernel(Path(program))),
+            "rootfstype=hostfs",
+            "rootflags=/",
+            "rw",
+            f"mem={_MEMORY}",
+            f"init={script}",
+            "quiet",
+        ]
         consoles = ["con=null", "con0=null,fd:2", "con1=fd:0,fd:1", f"uml_dir={self._folder}", "umid=guest"]
         # A shell is the namespace's process 1: there, the guest's kernel itself would miss signals.
         first = ["sh", "-c", f'{self._veth_pairs(hosts)}"$@"; true', "guest", *kernel, *consoles, *cards]
@@ -251,7 +260,8 @@ class GuestKernel:
 
     def _exit_text(self, what: str) -> str:
         log = (self._folder / "guest.log").read_text(errors="replace").strip().splitlines()
-        return f"the gateway guest {what}; its stderr tail: {log[-1] if log else 'empty'}"
+        panic = next((line for line in log if "Kernel panic" in line), None)
+        return f"the gateway guest {what}; its stderr tail: {panic or (log[-1] if log else 'empty')}"
 
 
 def _python_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from ground.wanbed_error import WanbedError
 from testbed.kernel.missing import MissingError
+from testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
 from testbed.virtual_time.guest_boot import (
     CONTROL,
     INIT,
@@ -195,7 +196,7 @@ class Guest:
             *("setpriv", "--pdeathsig", "KILL"),
             *("taskset", "--cpu-list", str(self._place.core)),
             *("unshare", *namespaces(), "sh", "-c", "\n".join(steps), "guest"),
-            *kernel_command(self._kernel.program, self._place.memory_bytes),
+            *kernel_command(fitted_kernel(self._kernel.program), self._place.memory_bytes),
         ]
 
     def open(self, name: str) -> BinaryIO:

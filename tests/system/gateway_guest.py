@@ -6,11 +6,13 @@ processor, and its clock is the real one.
 
 import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
 from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES, MODULES_ROOT
 
 MEMORY = "2G"
@@ -53,7 +55,8 @@ def run_in_gateway_guest(argv: Sequence[str], folder: Path, *, start_in: Path, l
         )
     )
     init.chmod(0o755)
-    kernel = [GUEST_PROGRAM, "rootfstype=hostfs", "rootflags=/", "rw", f"mem={MEMORY}", f"init={init}", "quiet"]
+    program = fitted_kernel(Path(shutil.which(GUEST_PROGRAM) or GUEST_PROGRAM))
+    kernel = [str(program), "rootfstype=hostfs", "rootflags=/", "rw", f"mem={MEMORY}", f"init={init}", "quiet"]
     consoles = ["con=null", "con0=null,fd:1", f"uml_dir={folder}", "umid=guest"]
     # As process 1 of its namespace the kernel would miss signals, hence the shell.
     first = ["sh", "-c", '"$@"; true', "guest", *kernel, *consoles]

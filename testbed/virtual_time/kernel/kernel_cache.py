@@ -17,11 +17,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from testbed.kernel.missing import MissingError
+from testbed.kernel.user_cache import user_cache
 from testbed.virtual_time.kernel.kernel_options import configuration_hash
 
 PROGRAM, RECORD = "linux", "kernel.json"
 REMEDY = "make virtual"
-_BELOW_CACHE = Path("wanbed") / "virtual-kernel"
+_NAME = "virtual-kernel"
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,7 @@ class VirtualKernel:
 
 def cache_folder() -> Path:
     """Return the folder for the folders of all kernels; it need not exist."""
-    root = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG Base Directory Specification ignores relative paths.
-    return (Path(root) if Path(root).is_absolute() else Path.home() / ".cache") / _BELOW_CACHE
+    return user_cache(_NAME)
 
 
 def _searched_folders() -> list[Path]:
@@ -55,7 +54,7 @@ def _searched_folders() -> list[Path]:
     caller = os.environ.get("SUDO_USER")
     if caller and os.geteuid() == 0:
         with suppress(KeyError):
-            folders.append(Path(pwd.getpwnam(caller).pw_dir) / ".cache" / _BELOW_CACHE)
+            folders.append(Path(pwd.getpwnam(caller).pw_dir) / ".cache/wanbed" / _NAME)
     return folders
 
 

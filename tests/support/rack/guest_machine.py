@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
 from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES_ROOT
 from testbed.virtual_time.guest_place import raise_map_count
 from tests.support.rack.guest_commands import GuestCommand, connect
@@ -142,7 +143,7 @@ class GuestMachine:
         script.chmod(0o700)
         mac = f"02:05:00:00:00:{self._number:02x}"
         kernel = [
-            program,
+            str(fitted_kernel(Path(program))),
             *("rootfstype=hostfs", "rootflags=/", "ro", f"init={script}", f"mem={self._memory_mib}M"),
             *("con=null", "con0=null,fd:1", "con1=null", "quiet"),
             *(f"uml_dir={self._folder}", "umid=machine"),

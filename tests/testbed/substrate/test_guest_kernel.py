@@ -50,6 +50,7 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
     guests = []
     monkeypatch.setattr(guest_kernel, "open_netlink", lambda _: Nothing())
     monkeypatch.setattr(guest_kernel, "guest_device", lambda: GuestDevice(None))
+    monkeypatch.setattr(guest_kernel, "fitted_kernel", lambda kernel: kernel)
     monkeypatch.setattr(os, "getpriority", lambda *_: 0)
     monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
 
@@ -139,7 +140,10 @@ def test_failed_gateways_are_reported_with_the_guests_error(booted: Boot) -> Non
         booted("""echo '{"error":"NetlinkError: (2, '"'No such file'"')"}'; exec sleep 60""")
 
 
-@pytest.mark.parametrize("script", ["echo Kernel panic >&2", f"{READY}echo Kernel panic >&2; exit 1"])
+@pytest.mark.parametrize(
+    "script",
+    ["echo Kernel panic >&2", f"{READY}echo Kernel panic >&2; exit 1", "echo Kernel panic >&2; echo Aborted >&2"],
+)
 def test_a_guest_that_ends_is_reported_with_its_stderr_tail(booted: Boot, script: str) -> None:
     with pytest.raises(SubstrateError, match=r"^the gateway guest ended; its stderr tail: Kernel panic$"):
         booted(script).read_qdiscs()
@@ -207,6 +211,7 @@ def started_with(plan: GatewayPlan, folder: Path, device: GuestDevice, patch: py
     patch.setattr(subprocess, "Popen", note)
     patch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")
     patch.setattr(guest_kernel, "guest_device", lambda: device)
+    patch.setattr(guest_kernel, "fitted_kernel", lambda kernel: kernel)
     folder.mkdir()
     with pytest.raises(StartedError):
         GuestKernel(plan, folder, "wb-1").start({})

@@ -16,6 +16,7 @@ from testbed.claims.registry import STATE_ROOT, claims
 from testbed.gpus.gpu_reader import GpuMemory, GpuReadings, gpu_memories
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.machine_load import CpuTimes, read_cpu_times
+from testbed.kernel.rdma_devices import rdma_sent_bytes
 from testbed.network.tcp_settings import TcpSettings
 from testbed.rack.lease.lease import Lease, check_unleased
 from testbed.rack.machine_facts import MachineFacts, read_machine_facts
@@ -222,6 +223,11 @@ class Machine:
         """Read the CPU times of this machine's cores."""
         with self._called():
             return read_cpu_times()
+
+    def rdma_sent_bytes(self) -> dict[str, int]:
+        """Return how many bytes each port of an RDMA device of this machine has sent since it came up."""
+        with self._called():
+            return dict(rdma_sent_bytes())
 
     def clock_ns(self) -> int:
         """Return the time of this machine's monotonic clock. Calling it keeps the lease."""

@@ -193,6 +193,11 @@ class RackTestbed:
         """Read the CPU times of every machine."""
         return dict(zip(self._machines, self._call_all("cpu_times"), strict=True))
 
+    def rdma_sent_bytes(self) -> dict[str, int]:
+        """Read how much each port of an RDMA device has sent since it came up, by ``machine device/port``."""
+        read = zip(self._machines, self._call_all("rdma_sent_bytes"), strict=True)
+        return {f"{name} {port}": sent for name, ports in read for port, sent in ports.items()}
+
     def gpu_reader(self) -> RackGpus:
         """Return a reader of the GPUs that hosts own, each on its machine."""
         uuids: dict[str, dict[str, None]] = {}

@@ -88,9 +88,8 @@ class RayHandle:
         return is_reachable(self._node, timeout_s)
 
     def check_there(self) -> None:
-        """Raise MachineLostError if the machine's kernel is silent: Ray itself takes a minute to notice a cut cable."""
-        if not self.is_reachable(_KERNEL_LIMIT_S):
-            raise MachineLostError(f"{self._name} has left the rack: it has not answered for {_KERNEL_LIMIT_S:.0f} s")
+        """Raise MachineLostError if the machine's kernel is silent."""
+        _check_there(self._node)
 
     def check_agent(self) -> None:
         """Raise MachineLostError if the agent is silent."""
@@ -133,15 +132,27 @@ class RayHandle:
         return True
 
     def _answer(self, reference: Any, limit_s: float = math.inf) -> Any:
-        """Return what the agent answers, while the machine is there. Raise TimeoutError after ``limit_s``."""
-        until_s = time.monotonic() + limit_s
-        while True:
-            try:
-                return answer_of(self._name, reference, _ASK_AFTER_S)
-            except TimeoutError:
-                if time.monotonic() > until_s:
-                    raise
-                self.check_there()
+        return answer_while_there(self._node, reference, limit_s)
+
+
+def answer_while_there(node: Node, reference: Any, limit_s: float = math.inf) -> Any:
+    """Return what an actor or task on a node's machine answers, as ``answer_of`` does.
+
+    Raise MachineLostError as soon as the machine's kernel is silent: Ray itself takes a minute to notice a cut cable.
+    """
+    until_s = time.monotonic() + limit_s
+    while True:
+        try:
+            return answer_of(node.name, reference, _ASK_AFTER_S)
+        except TimeoutError:
+            if time.monotonic() > until_s:
+                raise TimeoutError(f"{node.name} has not answered within {limit_s:g} s") from None
+            _check_there(node)
+
+
+def _check_there(node: Node) -> None:
+    if not is_reachable(node, _KERNEL_LIMIT_S):
+        raise MachineLostError(f"{node.name} has left the rack: it has not answered for {_KERNEL_LIMIT_S:.0f} s")
 
 
 def is_reachable(node: Node, timeout_s: float) -> bool:

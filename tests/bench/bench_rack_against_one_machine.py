@@ -43,7 +43,7 @@ DOCUMENT: dict[str, Any] = {
         "activation": "128KiB",
         "gradient": ["4864KiB", "3MiB", "3MiB", "3MiB", "3MiB", "4608KiB"],
     },
-    "training": {"stages": 6, "pipelines": 2, "microbatches": 4, "iterations": 3, "warmup": 1},
+    "training": {"stages": 6, "pipelines": 2, "microbatches": 4, "iterations": 2, "warmup": 1},
     "variants": [
         {"name": "gpipe", "schedule": "gpipe", "transport": ONE},
         {"name": "megatron", "schedule": "1f1b", "transport": ONE},
@@ -77,10 +77,13 @@ def trials_of(driver: "subprocess.Popen[str]", what: str) -> Trials:
         flush=True,
     )
     busy = {trial.id: trial.facts["machine_load"]["busy"] for trial in run.trials}
-    return {
+    found = {
         (row[LATENCY], row["variant"]): Measured(row["iteration_time_s"], busy[trial.id])
         for trial, row in zip(run.trials, run.summary.to_dict("records"), strict=True)
     }
+    for (latency, variant), each in found.items():
+        print(f"  {variant:<9} {latency:>5} {each.iteration_time_s:8.3f} s, cores {each.busy:.0%} busy", flush=True)
+    return found
 
 
 def on_one_machine(file: Path, what: str) -> Trials:

@@ -16,12 +16,12 @@ from testbed.claims.registry import STATE_ROOT, claims
 from testbed.gpus.gpu_reader import GpuMemory, GpuReadings, gpu_memories
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.machine_load import CpuTimes, read_cpu_times
-from testbed.kernel.rdma_devices import rdma_sent_bytes
 from testbed.network.tcp_settings import TcpSettings
 from testbed.rack.lease.lease import Lease, check_unleased
 from testbed.rack.machine_facts import MachineFacts, read_machine_facts
 from testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
 from testbed.rack.sent_files import NotSentError, digest_of
+from testbed.rack.survey.rdma_devices import rdma_sent_bytes
 from testbed.rack.tunnel.keys import make_key_pair
 
 LEASE_S = 12.0

@@ -13,7 +13,7 @@ from typing import Any
 from testbed.gpus.gpus import machine_gpus
 from testbed.hosts.host_programs import missing_programs
 from testbed.kernel.namespace import open_netlink
-from testbed.kernel.rdma_devices import rdma_ports
+from testbed.rack.survey.rdma_devices import rdma_ports
 from testbed.substrate.probe import probe_kernel
 from wanbed.own_modules import OWN_PACKAGES
 

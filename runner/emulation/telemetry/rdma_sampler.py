@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from runner.emulation.telemetry.sampling import Sampler
 from testbed.kernel.inside import in_virtual_time
-from testbed.kernel.rdma_devices import rdma_sent_bytes
+from testbed.rack.survey.rdma_devices import rdma_sent_bytes
 from testbed.running_testbed import RunningTestbed
 
 RDMA_FACT = "rdma_sent_bytes"

@@ -11,7 +11,7 @@ import pytest
 from runner.emulation.telemetry import rdma_sampler
 from runner.emulation.telemetry.rdma_sampler import RdmaSampler
 from runner.emulation.telemetry.sampling import sampling
-from testbed.kernel.rdma_devices import rdma_sent_bytes
+from testbed.rack.survey.rdma_devices import rdma_sent_bytes
 
 
 def counter(devices: Path, device: str) -> Path:

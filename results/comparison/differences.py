@@ -19,6 +19,7 @@ from results.reading.modelled_tcp import tcp_is_modelled
 from results.reading.not_modelled import of_links, simulated_without
 from results.reading.run import Run
 from results.reading.summaries.summary import calibrated_points
+from results.reading.summaries.ways_around import WaysAround
 from results.text.number_text import count_text, milliseconds_text, percent_text, rate_text
 
 CALIBRATION = "calibration"
@@ -187,6 +188,9 @@ def _calibration(a: Run, b: Run, pair: Pair) -> list[Difference]:
 
 def _calibration_text(run: Run, point: int) -> str:
     """Return how a sweep point's links failed calibration, "" if they did not; a simulation's links never fail."""
+    around = (WaysAround.of(trial.facts) for trial in run.trials if trial.point == point)
+    if (used := next((ways for ways in around if ways.used), None)) is not None:
+        return used.sentence
     if run.simulated or point in calibrated_points(run.calibration):
         return ""
     rows = run.calibration[run.calibration["sweep_point"] == point]

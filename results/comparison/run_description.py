@@ -22,6 +22,7 @@ from results.reading.stored_trial import swept_values
 from results.reading.summaries.headline import point_text
 from results.reading.summaries.saturation import MachineLoad
 from results.reading.summaries.summary import calibrated_points
+from results.reading.summaries.ways_around import WaysAround
 from results.text.number_text import count_text, list_text, size_text
 
 MAX_VALUES_LISTED = 12
@@ -153,6 +154,13 @@ def warnings(run: Run) -> list[str]:
         found.append(
             f"The links were not calibrated{_in_points(run, unmeasured)}: whether the network was as configured is "
             "unknown, and the figures must not be compared with others."
+        )
+    around = [(trial.variant, ways) for trial in run.trials if (ways := WaysAround.of(trial.facts)).used]
+    if around:
+        variant, ways = around[0]
+        found.append(
+            f"In {_of_trials(len(around), len(run.trials))}, first with {variant}, {ways.sentence}: the figures are "
+            "not of that network, and must not be compared with others."
         )
     loads = [(trial.variant, MachineLoad.of(trial.facts)) for trial in run.trials]
     saturated = [(variant, load) for variant, load in loads if load.saturated]

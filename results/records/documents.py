@@ -168,6 +168,12 @@ class _MachineLoad(_Facts):
     network: Number | None = None
 
 
+class _Carried(_Facts):
+    sent_bytes: Count
+    carried_bytes: Count
+    short: list[Annotated[tuple[str, str, Count, Count], Field(strict=False)]]
+
+
 class _Prefill(_Facts):
     policy: str | None = None
     pool_gpus: Int32 | None = None
@@ -237,6 +243,8 @@ class TrialFacts(_Settings):
     variant: str
     repeat: Int32
     machine_load: _MachineLoad | None = None
+    carried: _Carried | None = None
+    rdma_sent_bytes: dict[str, Count] | None = None
     bound: _Bound | None = None
     beside: _Beside | None = None
     synchronization: _Synchronization | None = None

@@ -5,6 +5,7 @@ from pathlib import Path
 from results.reading.known_misses import known_misses_of, known_misses_text
 from results.reading.run import Run
 from results.reading.summaries.saturation import MachineLoad
+from results.reading.summaries.ways_around import WaysAround
 from results.text.number_text import count_text, list_text
 
 _MOST_NAMED = 3
@@ -17,7 +18,7 @@ def ending(run: Run, report: Path) -> str | None:
     """
     if run.simulated:
         return _known_to_be_off(run, report)
-    facts = [fact for fact in (_links_outside(run), _saturated_trials(run)) if fact is not None]
+    facts = [fact for fact in (_links_outside(run), _around(run), _saturated_trials(run)) if fact is not None]
     if not facts:
         return None
     remedy = "run again on a machine that does nothing else, with lower rates, or with --clock virtual"
@@ -58,6 +59,11 @@ def _links_outside(run: Run) -> str | None:
     points = set(outside["sweep_point"])
     where = f" at {len(points)} of {len(measured)} sweep points" if len(measured) > 1 else ""
     return f"{len(outside)} of {count_text(len(rows), 'link')} outside tolerance{where} ({list_text(names)})"
+
+
+def _around(run: Run) -> str | None:
+    around = [ways for trial in run.trials if (ways := WaysAround.of(trial.facts)).used]
+    return f"in {len(around)} of {count_text(len(run.trials), 'trial')} {around[0].sentence}" if around else None
 
 
 def _saturated_trials(run: Run) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from results.reading.modelled_tcp import MODELLED
 from results.reading.summaries.saturation import MachineLoad
+from results.reading.summaries.ways_around import WaysAround
 from results.records.run_store import RunStore, TrialRecord
 from results.records.schema import CalibrationRow
 from results.records.trial_id import TrialId
@@ -103,6 +104,8 @@ def _remarks(trial: TrialSpec, record: TrialRecord) -> Iterator[str]:
     """Yield what the user should know of a trial: what ended or delayed it, and whether the machine kept up."""
     yield from record.facts.get("prefill", {}).get("faults", ())
     yield from fault_lines(record.facts.get("faults"))
+    if around := WaysAround.of(record.facts).sentence:
+        yield f"{around}: do not compare its figures; see docs/rack.md for the ways, and shut them"
     if saturated := MachineLoad.of(record.facts).sentence:
         backend = trial.point.spec.compute.backend
         remedy = f"{backend.title} wants more cores" if backend.real_time else "give a larger dilation"

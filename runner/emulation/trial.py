@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results.records.run_store import Rows, TrialRecord
+from results.records.schema import LinkSample
 from results.records.span_log import SpanLogContents, read_span_log
+from results.records.trial_columns import TrialCounters
 from results.records.trial_id import TrialId
 from results.records.trial_tables import (
     BACKGROUND_TABLE,
     CHANGES_TABLE,
+    LINK_TABLE,
     LOSSES_TABLE,
     PREFILL_TABLE,
     TrialTable,
@@ -37,6 +40,7 @@ from runner.emulation.serving.prefill_measurement import measured_profile
 from runner.emulation.serving.serving_configs import configure_serving
 from runner.emulation.serving.serving_outcome import gather, pool_logs
 from runner.emulation.serving.serving_processes import serving
+from runner.emulation.telemetry.carried_bytes import carried_facts
 from runner.emulation.telemetry.link_changes import link_changes
 from runner.emulation.telemetry.samplers import SAMPLERS
 from runner.emulation.telemetry.sampling import Samples, sampling
@@ -214,6 +218,8 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             **_assignment_facts(testbed.gpus),
             **({} if prefill is None else {"prefill": prefill.facts}),
             **({} if printed is None else printed.facts),
+            # What was on its way to a rank that failed need not have crossed a link.
+            **(_carried_facts(point, logs, samples) if faulted is None else {}),
             **({} if faulted is None or faulted.history is None else {"faults": faulted.history.facts(line)}),
         },
         outputs,
@@ -290,6 +296,14 @@ def _own_rows(samples: Samples, point: SweepPoint, variant: ResolvedVariant) -> 
         return samples.tables
     hosts = {place.host.name for place in variant.placement.places}
     return rows_of_job(samples.tables, hosts, point.topology, [flow.hosts for flow in point.background])
+
+
+def _carried_facts(point: SweepPoint, logs: Sequence[SpanLogContents], samples: Samples) -> Mapping[str, Any]:
+    """Return what was sent between datacenters, and what the links carried of it."""
+    homes = {host.name: host.datacenter for host in point.topology.hosts}
+    rows = samples.tables.get(LINK_TABLE, ())
+    assert not isinstance(rows, TrialCounters)
+    return carried_facts(logs, homes, (LinkSample(*row) for row in rows))
 
 
 def _keep_gradients(setting: SharedConfig, ranks: Iterable[int], folder: Path) -> None:

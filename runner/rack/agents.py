@@ -58,9 +58,10 @@ def agents_on(
             agents[node.name] = _started(
                 node, (holder, node.address, sent, machine), gpus=(gpus or {}).get(node.name, 0), queue=queue, log=log
             )
-        for node in nodes:
-            _check_started(node, agents[node.name])
-        yield {name: RayHandle(name, agent) for name, agent in agents.items()}
+        handles = {node.name: RayHandle(node, agents[node.name]) for node in nodes}
+        for handle in handles.values():
+            _check_started(handle)
+        yield handles
     finally:
         for agent in agents.values():
             ray.kill(agent)
@@ -128,14 +129,12 @@ def _started(node: Node, arguments: tuple[Any, ...], *, gpus: int, queue: bool, 
         time.sleep(_LOOK_INTERVAL_S)
 
 
-def _check_started(node: Node, agent: Any) -> None:
-    try:
-        answer_of(node.name, agent.holder.remote(), _START_LIMIT_S)
-    except TimeoutError:
+def _check_started(handle: RayHandle) -> None:
+    if not handle.has_started(_START_LIMIT_S):
         raise MissingError(
-            f"{node.name} has not started wanbed's agent within {_START_LIMIT_S:.0f} s: `ray status` shows whether "
+            f"{handle.name} has not started wanbed's agent within {_START_LIMIT_S:.0f} s: `ray status` shows whether "
             "something else holds its GPUs"
-        ) from None
+        )
 
 
 def _name(node: Node) -> str:

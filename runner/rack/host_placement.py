@@ -21,7 +21,10 @@ GATEWAY_LABEL = "wanbed.gateway"
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the rack as Ray knows it. ``cpus`` and ``gpus`` are what Ray accounts for there."""
+    """A machine of the rack as Ray knows it. ``cpus`` and ``gpus`` are what Ray accounts for there.
+
+    ``port`` is one at which Ray listens there, 0 if it is not known.
+    """
 
     name: str
     node_id: str
@@ -29,6 +32,7 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     cpus: float = 1
     gpus: float = 0
+    port: int = 0
 
     @property
     def datacenter(self) -> str | None:

@@ -32,6 +32,7 @@ def nodes_of(listed: Sequence[Mapping[str, Any]]) -> list[Node]:
                 labels=dict(entry.get("Labels") or {}),
                 cpus=float(entry.get("Resources", {}).get("CPU", 0)),
                 gpus=float(entry.get("Resources", {}).get("GPU", 0)),
+                port=int(entry.get("NodeManagerPort") or 0),
             )
             for name, entry in zip(names, alive, strict=True)
         ]

@@ -14,10 +14,11 @@ from runner.rack.agents import on_node
 from runner.rack.cluster import Cluster, connected
 from runner.rack.host_placement import Node
 from runner.rack.inventory import read_nodes
-from runner.rack.ray_handle import answer_of
+from runner.rack.ray_handle import answer_while_there
 from runner.runs.run_folder import Log
 from testbed.kernel.missing import MissingError
 from testbed.rack.machine_facts import sources_hash
+from testbed.rack.machine_handle import MachineLostError
 from wanbed.own_modules import OWN_PACKAGES
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -85,11 +86,15 @@ def copy_sources(folder: Path) -> None:
 def _differing(rack: Rack) -> list[str]:
     """Return the names of machines whose wanbed differs from this one.
 
-    Raise MissingError if it is the same and does not work on one of them, or wants a Python package that one lacks.
+    Raise MissingError if it is the same and does not work on one of them, or wants a Python package that one lacks, and
+    MachineLostError for a machine that does not answer.
     """
     ours = sources_hash()
-    asked = {node.name: on_node(on_machine.sources_here, node).remote(rack.sent) for node in rack.carrying}
-    found = {name: answer_of(name, reference, _PATIENCE_S) for name, reference in asked.items()}
+    asked = [(node, on_node(on_machine.sources_here, node).remote(rack.sent)) for node in rack.carrying]
+    try:
+        found = {node.name: answer_while_there(node, reference, _PATIENCE_S) for node, reference in asked}
+    except TimeoutError as silent:
+        raise MachineLostError(str(silent)) from silent
     faults = [
         f"{name} ({each['fault']})"
         for name, each in found.items()

@@ -1,7 +1,7 @@
 """One machine of a rack, as its driver calls it: it carries hosts for one run at a time, and ends with its driver.
 
-A machine takes itself down when its driver has been silent for ``lease_s``. If the process that holds it is killed, a
-supervisor does.
+A machine takes itself down when its driver has neither called nor asked for the clock for ``lease_s``. If the process
+that holds it is killed, a supervisor does.
 """
 
 import threading
@@ -22,8 +22,11 @@ from testbed.rack.lease.lease import Lease, check_unleased
 from testbed.rack.machine_facts import MachineFacts, read_machine_facts
 from testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
 from testbed.rack.sent_files import NotSentError, digest_of
+from testbed.rack.survey.rdma_devices import rdma_sent_bytes
 from testbed.rack.tunnel.keys import make_key_pair
 
+LEASE_S = 12.0
+"""How long a driver may be silent. It asks every second, twice."""
 _LOOKS = 10
 """How often within ``lease_s`` a machine looks whether its driver still calls."""
 
@@ -39,7 +42,7 @@ class Machine:
     ``root`` is the folder of this machine's claims.
     """
 
-    def __init__(self, address: str | None = None, *, lease_s: float = 20.0, root: Path = STATE_ROOT) -> None:
+    def __init__(self, address: str | None = None, *, lease_s: float = LEASE_S, root: Path = STATE_ROOT) -> None:
         self._address = address
         self._lease_s = lease_s
         self._root = root
@@ -90,7 +93,7 @@ class Machine:
                 raise NotSentError(f"the files {order.sent[:12]} of the run's programs were not sent here")
             sent = None if order.sent is None else self._archives[order.sent]
             private_key = self._private_keys.pop(order.plan.underlay.public_key, "")
-            self._lease = lease = Lease(order, self._root, sent, private_key)
+            self._lease = lease = Lease(order, self._root, sent, private_key, self._asked)
             try:
                 facts = lease.bring_up()
             except BaseException:
@@ -263,10 +266,18 @@ class Machine:
         with self._called():
             return read_cpu_times()
 
+    def rdma_sent_bytes(self) -> dict[str, int]:
+        """Return how many bytes each port of an RDMA device of this machine has sent since it came up."""
+        with self._called():
+            return dict(rdma_sent_bytes())
+
     def clock_ns(self) -> int:
         """Return the time of this machine's monotonic clock. Calling it keeps the lease."""
         with self._called():
             return time.monotonic_ns()
+
+    def _asked(self) -> None:
+        self._called_s = time.monotonic()
 
     @contextmanager
     def _called(self) -> Iterator[None]:

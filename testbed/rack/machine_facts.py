@@ -13,6 +13,7 @@ from typing import Any
 from testbed.gpus.gpus import machine_gpus
 from testbed.hosts.host_programs import missing_programs
 from testbed.kernel.namespace import open_netlink
+from testbed.rack.survey.rdma_devices import rdma_ports
 from testbed.substrate.probe import probe_kernel
 from wanbed.own_modules import OWN_PACKAGES
 
@@ -38,7 +39,8 @@ class Card:
 class MachineFacts:
     """What a machine is and has. ``missing`` has a line, with the remedy, for each thing that hosts need and it lacks.
 
-    ``sources`` is equal on two machines if and only if they have the same wanbed.
+    ``sources`` is equal on two machines if and only if they have the same wanbed. ``rdma`` has the ports of RDMA
+    devices.
     """
 
     hostname: str
@@ -54,10 +56,11 @@ class MachineFacts:
     card: Card | None
     gpus: tuple[dict[str, Any], ...]
     missing: tuple[str, ...]
+    rdma: tuple[dict[str, Any], ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return the facts in plain JSON types, as in manifests."""
-        return {**asdict(self), "load_average": [*self.load_average], "gpus": [*self.gpus], "missing": [*self.missing]}
+        return {name: [*fact] if isinstance(fact, tuple) else fact for name, fact in asdict(self).items()}
 
 
 def read_machine_facts(address: str | None) -> MachineFacts:
@@ -77,6 +80,7 @@ def read_machine_facts(address: str | None) -> MachineFacts:
         card=find_card(address),
         gpus=tuple(gpu.document() for gpu in machine_gpus()),
         missing=tuple(_missing()),
+        rdma=tuple(port.document() for port in rdma_ports()),
     )
 
 

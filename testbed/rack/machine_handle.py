@@ -21,8 +21,8 @@ class Pending(Protocol):
         """
 
 
-class MachineHandle(Protocol):
-    """One machine of the rack, from the driver's side. Several calls may be under way at the same time."""
+class CalledMachine(Protocol):
+    """A machine of the rack whose methods can be called. Several calls may be under way at the same time."""
 
     @property
     def name(self) -> str:
@@ -35,8 +35,15 @@ class MachineHandle(Protocol):
         itself, and MachineLostError if the machine has gone.
         """
 
+    def start_call(self, method: str, *arguments: Any) -> Pending:
+        """Send a call and return without waiting for it."""
+
+
+class MachineHandle(CalledMachine, Protocol):
+    """One machine of the rack, from the driver's side."""
+
     def datagram_socket(self) -> socket.socket | None:
         """Return a new UDP socket that reaches the machine's card, None if there is none."""
 
-    def start_call(self, method: str, *arguments: Any) -> Pending:
-        """Send a call and return without waiting for it."""
+    def is_reachable(self, timeout_s: float) -> bool:
+        """Return whether the machine's kernel answers within ``timeout_s``, however busy its processes are."""

@@ -169,14 +169,17 @@ class RackTestbed:
         """Read the CPU times of every machine."""
         return dict(zip(self._machines, self._call_all("cpu_times"), strict=True))
 
+    def rdma_sent_bytes(self) -> dict[str, int]:
+        """Read how much each port of an RDMA device has sent since it came up, by ``machine device/port``."""
+        read = zip(self._machines, self._call_all("rdma_sent_bytes"), strict=True)
+        return {f"{name} {port}": sent for name, ports in read for port, sent in ports.items()}
+
     def gpu_reader(self) -> RackGpus:
         """Return a reader of the GPUs that hosts own, each on its machine."""
         uuids: dict[str, dict[str, None]] = {}
         for seat in () if self.gpus is None else self.gpus.seats():
             uuids.setdefault(self.machine_of[seat.host], {})[seat.uuid] = None
-        return RackGpus(
-            [each.handle for each in self._machines.values()], {name: [*own] for name, own in uuids.items()}
-        )
+        return RackGpus([*self._machines.values()], {name: [*own] for name, own in uuids.items()})
 
     def check(self) -> None:
         """Raise MachineLostError if a machine has gone."""
@@ -295,7 +298,7 @@ class RackTestbed:
     def _call_all(self, method: str, *arguments: Any) -> list[Any]:
         """Call a method of every machine at the same time and return what each returned, in the machines' order."""
         self.check()
-        return ask_all([each.handle for each in self._machines.values()], method, *arguments)
+        return ask_all([*self._machines.values()], method, *arguments)
 
 
 @contextmanager

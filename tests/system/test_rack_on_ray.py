@@ -14,12 +14,13 @@ import pytest
 
 from runner.rack.cluster import WITHOUT_AUTH
 from testbed.claims.processes import MARKER, marked_processes
+from tests.support.ray.machine_remains import network_of, remains
 from tests.support.ray.ray_cluster import RayCluster, RayNode, ray_cluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
 from tests.support.until import until_within
 
 LEFT_S = 30
-"""How long something may be left of a driver that was killed: a machine's ``lease_s``, and its end."""
+"""How long something may be left of a run whose driver was killed, or a machine of which has lost its power."""
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENT = {
     "name": "two datacenters",
@@ -304,9 +305,11 @@ def test_a_cluster_that_lets_in_everybody_is_refused_in_one_line() -> None:
         ]
 
 
-def test_a_machine_that_leaves_ends_the_run_in_one_line(tmp_path: Path) -> None:
+def test_a_machine_whose_power_goes_ends_the_run_in_one_line_and_nothing_is_left_on_the_other(tmp_path: Path) -> None:
     longer = {**EXPERIMENT, "training": {"microbatches": 4, "iterations": 1000, "warmup": 1}}
     with ray_cluster(RayNode("east", {"wanbed.datacenter": "east"}), RayNode("west")) as cluster:
+        east = cluster.machines["east"]
+        plain = network_of(east)
         driver = cluster.start_driver(
             *RUN,
             cluster.address,
@@ -320,12 +323,15 @@ def test_a_machine_that_leaves_ends_the_run_in_one_line(tmp_path: Path) -> None:
             assert any(line.startswith("log: west to east: RTT") for line in driver.stdout)
             time.sleep(2)
             cluster.machines["west"].power_off()
+            until_within(LEFT_S, lambda: not remains(east, plain))
             _, errors = driver.communicate(timeout=60)
     assert driver.returncode == 4, errors
     last = [line for line in errors.splitlines() if line.startswith("wanbed: ")]
     assert len(last) == 1
     assert "west has left the rack" in last[0]
     assert "Traceback" not in errors
+    (run,) = tmp_path.iterdir()
+    assert not json.loads((run / "manifest.json").read_text())["complete"]
 
 
 def test_a_cluster_without_authentication_is_refused_unless_that_is_wanted(two_nodes: RayCluster) -> None:  # noqa: F811

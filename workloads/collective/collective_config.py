@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from workloads.collective.ways_around import nccl_ways
+
 NCCL, GLOO = "nccl", "gloo"
 BACKENDS = (NCCL, GLOO)
 
@@ -81,13 +83,8 @@ def nccl_environment(host: str, interface: str, *, apart: bool) -> dict[str, str
     than sockets are disabled, and sockets use one interface only. Ranks that are all on one emulated host may use any
     transport, as GPUs of one real host would.
     """
-    disabled = "1" if apart else "0"
     return {
-        "NCCL_HOSTID": host,
-        "NCCL_P2P_DISABLE": disabled,
-        "NCCL_SHM_DISABLE": disabled,
-        "NCCL_IB_DISABLE": "1",
-        "NCCL_NET": "Socket",
+        **nccl_ways(host, apart=apart),
         # Without the "=", NCCL takes any interface whose name begins with this one.
         "NCCL_SOCKET_IFNAME": f"={interface}",
         "NCCL_SOCKET_FAMILY": "AF_INET",

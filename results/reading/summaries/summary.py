@@ -13,6 +13,7 @@ from results.reading.summaries.counted_windows import counted_windows
 from results.reading.summaries.saturation import MachineLoad
 from results.reading.summaries.swept_columns import swept_columns
 from results.reading.summaries.trial_faults import TrialFaults
+from results.reading.summaries.ways_around import WaysAround
 from results.reading.trial_rows import rows_by_trial
 from results.records.documents import SIMULATE
 
@@ -101,7 +102,7 @@ def summarize(
                 "repeat": trial.repeat,
                 **figures,
                 "calibrated": (settings.get("engine") == SIMULATE and not of_links(without))
-                or trial.point in calibrated,
+                or (trial.point in calibrated and not WaysAround.of(trial.facts).used),
                 "saturated": load.saturated,
                 "cores_saturated_fraction": load.cores_saturated,
                 "network_core_busy_fraction": load.network_core_busy,

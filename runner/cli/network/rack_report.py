@@ -1,5 +1,6 @@
 """Print what ``wanbed doctor --rack`` has found."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -42,6 +43,12 @@ def print_rack(diagnosis: RackDiagnosis, name: str) -> None:
         console.print(line, markup=False)
 
 
+def _rdma_text(ports: Sequence[Mapping[str, Any]]) -> str:
+    """Return the ports of RDMA devices, whose traffic no emulated link sees."""
+    named = [f"{port['device']}/{port['port']}{f' at {rate}' if (rate := port['rate']) else ''}" for port in ports]
+    return f"RDMA {', '.join(named)}, which is kept unused"
+
+
 def _machine_lines(machine: MachineDiagnosis) -> list[str]:
     node, survey = machine.node, machine.survey
     words = [node.address, *(f"for {node.datacenter}" for _ in range(node.datacenter is not None))]
@@ -51,6 +58,7 @@ def _machine_lines(machine: MachineDiagnosis) -> list[str]:
         words += [f"{survey['cores']} x {survey['cpu']}", f"Linux {survey['kernel']}"]
         words += [f"{card['interface']}{speed}, MTU {card['mtu']}"] if card else []
         words += [f"{node.gpus:g} GPUs in Ray"] if node.gpus else []
+        words += [_rdma_text(survey["rdma"])] if survey["rdma"] else []
         words.append("can " + " ".join(text for ability, text in _ABILITIES.items() if survey["can"].get(ability)))
     lines = [f"{node.name:<13} {'; '.join(words)}"]
     lines += [f"  in use by   {machine.in_use_by}"] if machine.in_use_by is not None else []

@@ -11,6 +11,7 @@ from testbed.network.address_book import AddressBook
 from testbed.network.host_interface import HOST_INTERFACE
 from testbed.network.topology import Host
 from workloads.collective.collective_config import gloo_environment, nccl_environment
+from workloads.collective.ways_around import ucx_environment
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class ProgramPlaces:
         ours = {
             **gloo_environment(HOST_INTERFACE),
             **nccl_environment(host.name, HOST_INTERFACE, apart=len(self.hosts) > 1),
+            **ucx_environment(HOST_INTERFACE, apart=len(self.hosts) > 1),
             "PYTHONUNBUFFERED": "1",
             "PATH": self.homes[host.name].search_path,
         }

@@ -12,6 +12,7 @@ from ground.units import DurationNs, SizeBytes
 from results.records.span_log import MAX_ITERATIONS
 from runner.experiment.program.placeholders import OF_A_RANK, check_placeholders, placeholders_in
 from runner.experiment.quantities import PrintableName, Truth, whole_number
+from workloads.collective.ways_around import opened_way
 
 MAX_PROCESSES_PER_HOST = 256
 MAX_WORDS, MAX_WORD_LENGTH = 1000, 100_000
@@ -58,6 +59,8 @@ def _environment(written: object) -> dict[str, str]:
             values[name] = _word(value)
         except ValueError as refusal:
             raise ValueError(f"the value of {name}: {refusal}") from None
+        if (why := opened_way(name, values[name])) is not None:
+            raise ValueError(f"the value of {name}: {why}")
     return values
 
 

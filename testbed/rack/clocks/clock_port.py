@@ -1,7 +1,8 @@
 """Ask a machine for its clock by datagrams, whose round trip is a small part of that of a call.
 
-The machine answers at a UDP port of its card while it is leased, and only who knows the lease's key. A question is the
-key and a number, the answer the number and the machine's time, padded to the question's size.
+An answer is also a sign of life of the machine, and a question one of its driver. The machine answers at a UDP port of
+its card while it is leased, and only who knows the lease's key. A question is the key and a number, the answer the
+number and the machine's time, padded to the question's size.
 """
 
 import hmac
@@ -32,9 +33,13 @@ class ClockPlace:
 
 
 class ClockPort:
-    """Answer at the card's address with the time of this machine's monotonic clock, until ``close``."""
+    """Answer at the card's address with the time of this machine's monotonic clock, until ``close``.
 
-    def __init__(self, address: str) -> None:
+    ``asked`` is called at each question.
+    """
+
+    def __init__(self, address: str, asked: Callable[[], None] = lambda: None) -> None:
+        self._asked = asked
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind((address, 0))
         self._socket.settimeout(_LOOK_S)
@@ -61,29 +66,39 @@ class ClockPort:
                     continue
                 key, number = _QUESTION.unpack(question)
                 if hmac.compare_digest(key, self.place.key):
+                    self._asked()
                     self._socket.sendto(_ANSWER.pack(number, now_ns), asker)
 
 
 class ClockQuestions:
     """Ask a machine for its time, from any thread, one at a time.
 
-    ``call`` asks by a call, which takes longer. It is what is left if there is no ``place``, or if that does not
-    answer: a firewall may be between.
+    ``call`` asks by a call, which takes longer. It is what is left if there is no ``place``, or if that has never
+    answered: a firewall may be between.
     """
 
     def __init__(self, place: ClockPlace | None, datagrams: socket.socket | None, call: Callable[[], int]) -> None:
         self._place, self._datagrams, self._call = place, datagrams, call
         self._numbers = count()
-        if datagrams is not None:
-            datagrams.settimeout(_PATIENCE_S)
+        self._answered = False
 
     def clock_ns(self) -> int:
         """Return the machine's time. Raise what the call raises."""
         for _ in range(_TRIES):
-            if (answer := self._asked()) is not None:
+            if (answer := self._asked(_PATIENCE_S)) is not None:
                 return answer
-        self.close()
+        if not self._answered:
+            self.close()
         return self._call()
+
+    @property
+    def by_datagrams(self) -> bool:
+        """Whether it asks by datagrams."""
+        return self._place is not None and self._datagrams is not None
+
+    def is_answered(self, timeout_s: float) -> bool:
+        """Ask by a datagram, and return whether this question or an earlier one is answered within ``timeout_s``."""
+        return self._asked(timeout_s, or_earlier=True) is not None
 
     def close(self) -> None:
         """Ask by calls from now on."""
@@ -91,16 +106,18 @@ class ClockQuestions:
             self._datagrams.close()
             self._datagrams = None
 
-    def _asked(self) -> int | None:
+    def _asked(self, timeout_s: float, *, or_earlier: bool = False) -> int | None:
         if self._place is None or self._datagrams is None:
             return None
         number = next(self._numbers)
+        self._datagrams.settimeout(timeout_s)
         with suppress(OSError):
             self._datagrams.sendto(_QUESTION.pack(self._place.key, number), (self._place.address, self._place.port))
             while True:
                 answer, answerer = self._datagrams.recvfrom(_ANSWER.size + 1)
                 if len(answer) == _ANSWER.size and answerer == (self._place.address, self._place.port):
                     answered, machine_ns = _ANSWER.unpack(answer)
-                    if answered == number:
+                    if answered == number or (or_earlier and answered < number):
+                        self._answered = True
                         return int(machine_ns)
         return None

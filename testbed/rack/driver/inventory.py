@@ -10,7 +10,7 @@ from testbed.kernel.missing import MissingError
 from testbed.network.addressing import MAX_SLOTS
 from testbed.network.shared_rate import Timers
 from testbed.rack.machine_facts import MachineFacts, sources_hash
-from testbed.rack.machine_handle import MachineHandle
+from testbed.rack.machine_handle import CalledMachine, MachineHandle
 from testbed.rack.machine_plan import WIREGUARD, Underlay
 
 Log = Callable[[str], None]
@@ -30,7 +30,7 @@ def naming(machine: str) -> Iterator[None]:
         raise type(fault)(f"machine {machine}: {fault}") from None
 
 
-def ask_all(machines: Sequence[MachineHandle], method: str, *arguments: Any) -> list[Any]:
+def ask_all(machines: Sequence[CalledMachine], method: str, *arguments: Any) -> list[Any]:
     """Call a method of every machine at the same time and return what each returned. An error of one names it."""
     pending = [machine.start_call(method, *arguments) for machine in machines]
     found = []

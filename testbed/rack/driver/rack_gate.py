@@ -91,19 +91,19 @@ class RackGate:
         self._open(self._start.at_ns() if self.is_complete else 0)
 
     def _open(self, at_ns: int) -> None:
-        if not self.is_open:
-            self.is_open = True
-            self.opened_ns = at_ns or time.monotonic_ns()
-            self._opening = [self._open_on(machine, at_ns) for machine in self._machines]
+        if self.is_open:
+            return
+        self.is_open = True
+        self.opened_ns = at_ns or time.monotonic_ns()
+        for machine in self._machines:
+            ahead_ns = machine.clock.ahead_ns if at_ns else 0
+            with suppress(WanbedError):
+                self._opening.append(machine.start_call("open_gate", self._path, at_ns + ahead_ns))
 
     def _await_opening(self) -> None:
         for pending in self._opening:
             with suppress(WanbedError):
                 pending.result()
-
-    def _open_on(self, machine: RackMachine, at_ns: int) -> Pending:
-        ahead_ns = machine.clock.ahead_ns if at_ns else 0
-        return machine.handle.start_call("open_gate", self._path, at_ns + ahead_ns)
 
     def _await(self, machine: RackMachine) -> None:
         arrived = 0

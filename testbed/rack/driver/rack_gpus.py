@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from testbed.gpus.gpu_reader import GpuReadings
-from testbed.rack.machine_handle import MachineHandle
+from testbed.rack.machine_handle import CalledMachine
 
 
 class RackGpus:
@@ -12,7 +12,7 @@ class RackGpus:
     ``faults`` are why some of them are not read any more.
     """
 
-    def __init__(self, machines: Sequence[MachineHandle], uuids: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, machines: Sequence[CalledMachine], uuids: Mapping[str, Sequence[str]]) -> None:
         self._machines = [machine for machine in machines if uuids.get(machine.name)]
         self._uuids = uuids
         self._faults: dict[str, tuple[str, ...]] = {}

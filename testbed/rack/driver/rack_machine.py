@@ -2,42 +2,61 @@
 
 import signal
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from ground.wanbed_error import WanbedError
 from testbed.rack.clocks.clock_port import ClockQuestions
 from testbed.rack.driver.machine_clock import MachineClock
+from testbed.rack.driver.pulse import BEAT_S, Pulse
 from testbed.rack.driver.remote_process import Ending, RemoteProcess
 from testbed.rack.machine_handle import MachineHandle, MachineLostError, Pending
 from testbed.rack.orders import LeaseFacts, Program
 
-_HEARTBEAT_S = 1.0
+_CLOCK_INTERVAL_S = 1.0
 _WAIT_S = 0.25
 """How long one question for ended processes waits. A process that was started since is in the next one."""
+_LOOK_S = 0.25
+"""The time between two looks, of who waits for an answer, whether the machine is still there."""
+
+OnLoss = Callable[["RackMachine", MachineLostError], None]
+"""Called once with a machine that has gone, and why."""
 
 
 class RackMachine:
-    """A leased machine. Two threads follow it until ``close``: one its processes, the other its clock.
+    """A leased machine. Threads follow it until ``close``: its processes, its clock, and whether it is still there.
 
-    Whatever it fails to answer, its processes then count as killed, and ``check`` raises MachineLostError.
+    When it has gone, its processes count as killed, who waits for an answer gets none, ``check`` raises
+    MachineLostError, and ``on_loss`` is called.
     """
 
-    def __init__(self, handle: MachineHandle, lease: LeaseFacts) -> None:
+    def __init__(self, handle: MachineHandle, lease: LeaseFacts, on_loss: OnLoss = lambda machine, fault: None) -> None:
         self.name = handle.name
-        self.handle = handle
         self.lease = lease
+        self._handle = handle
+        self._on_loss = on_loss
+        self._pulse = Pulse(handle, lease.clock)
         self._questions = ClockQuestions(lease.clock, handle.datagram_socket(), self._call_for_clock)
         self.clock = MachineClock(self._questions.clock_ns)
         self.inputs: set[str] = set()
         """The driver's files that the machine has already."""
         self._lost: MachineLostError | None = None
+        self._has_gone = False
+        self._taking_down: Pending | None = None
+        self._losing = threading.Lock()
         self._running: dict[int, tuple[RemoteProcess, Ending]] = {}
-        self._closing, self._changed = threading.Event(), threading.Condition()
-        self._threads = [
-            threading.Thread(target=self._follow, args=(step,), name=f"{what} of {self.name}", daemon=True)
-            for what, step in (("processes", self._await_ends), ("clock", self._beat))
+        self._closing, self._pulse_closing, self._changed = threading.Event(), threading.Event(), threading.Condition()
+        self._pulse_thread, *self._threads = [
+            threading.Thread(target=self._follow, args=(step, end), name=f"{what} of {self.name}", daemon=True)
+            for what, step, end in (
+                ("pulse", self._beat, self._pulse_closing),
+                ("processes", self._await_ends, self._closing),
+                ("clock", self._follow_clock, self._closing),
+            )
         ]
-        for thread in self._threads:
+        for thread in (self._pulse_thread, *self._threads):
             thread.start()
 
     def close(self) -> None:
@@ -45,9 +64,30 @@ class RackMachine:
         self._closing.set()
         with self._changed:
             self._changed.notify_all()
+        # Without a pulse they would wait for a machine that has gone meanwhile.
         for thread in self._threads:
             thread.join()
+        self._pulse_closing.set()
+        self._pulse_thread.join()
         self._questions.close()
+        self._pulse.close()
+
+    def end_with(self, fault: MachineLostError) -> None:
+        """Begin to take the lease down, because another machine has gone: everything here fails with its ``fault``."""
+        with self._losing:
+            if self._lost is not None:
+                return
+            self._lost = fault
+        with suppress(WanbedError):
+            self._taking_down = self._handle.start_call("take_down")
+        self._end_all()
+
+    def take_down(self) -> None:
+        """Take the lease down, and wait for that. One that has gone has taken itself down, or does."""
+        if self._has_gone:
+            return
+        with suppress(MachineLostError):
+            (self._taking_down or self._handle.start_call("take_down")).result()
 
     def check(self) -> None:
         """Raise MachineLostError if the machine has gone."""
@@ -56,13 +96,12 @@ class RackMachine:
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the machine. Raise MachineLostError if it has gone."""
-        self.check()
-        return self.handle.call(method, *arguments)
+        return self.start_call(method, *arguments).result()
 
     def start_call(self, method: str, *arguments: Any) -> Pending:
         """Send a call and return without waiting for it. Raise MachineLostError if the machine has gone."""
         self.check()
-        return self.handle.start_call(method, *arguments)
+        return _Followed(self, self._handle.start_call(method, *arguments))
 
     def start(
         self, host: str, program: Program, made: Callable[[int], RemoteProcess], ending: Ending = lambda _: None
@@ -85,34 +124,37 @@ class RackMachine:
         """Send a signal to a process, if it still runs."""
         self.call("kill", number, signal_number)
 
-    def _follow(self, step: Callable[[], None]) -> None:
+    def _follow(self, step: Callable[[], None], closing: threading.Event) -> None:
         try:
-            while not self._closing.is_set() and self._lost is None:
+            while not closing.is_set() and self._lost is None:
                 step()
         except Exception as fault:
             # A process that nobody follows would seem to run for ever.
-            if not self._closing.is_set():
+            if not closing.is_set():
                 self._lose(fault)
 
     def _call_for_clock(self) -> int:
-        """Call for the machine's time, which keeps the lease."""
-        return int(self.handle.call("clock_ns"))
+        return int(self.call("clock_ns"))
+
+    def _follow_clock(self) -> None:
+        self.clock.meanwhile()
+        self._closing.wait(_CLOCK_INTERVAL_S)
 
     def _beat(self) -> None:
-        self._call_for_clock()
-        self.clock.meanwhile()
-        self._closing.wait(_HEARTBEAT_S)
+        begin_s = time.monotonic()
+        self._pulse.beat()
+        self._pulse_closing.wait(max(0.0, begin_s + BEAT_S - time.monotonic()))
 
     def _await_ends(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._running or self._closing.is_set(), _HEARTBEAT_S)
+            self._changed.wait_for(lambda: self._running or self._closing.is_set(), BEAT_S)
             numbers = [*self._running]
         if not numbers:
             return
-        for number, status in self.handle.call("wait", numbers, _WAIT_S).items():
+        for number, status in self.call("wait", numbers, _WAIT_S).items():
             with self._changed:
                 process, ending = self._running[number]
-            ended_ns = int(self.handle.call("ended_ns", number)) - self.clock.ahead_ns
+            ended_ns = int(self.call("ended_ns", number)) - self.clock.ahead_ns
             ending(status)
             with self._changed:
                 self._running.pop(number, None)
@@ -120,7 +162,12 @@ class RackMachine:
 
     def _lose(self, fault: Exception) -> None:
         named = fault if isinstance(fault, MachineLostError) else MachineLostError(f"machine {self.name}: {fault}")
-        self._lost = self._lost or named
+        with self._losing:
+            if self._lost is not None:
+                return
+            self._lost, self._has_gone = named, isinstance(fault, MachineLostError)
+        # The others end at once, whatever their driver is about to do.
+        self._on_loss(self, named)
         self._end_all()
 
     def _end_all(self) -> None:
@@ -128,3 +175,27 @@ class RackMachine:
             running, self._running = self._running, {}
         for process, _ in running.values():
             process.end(-signal.SIGKILL)
+
+
+class _Followed:
+    """A call whose result is waited for as long as the machine is there."""
+
+    def __init__(self, machine: RackMachine, pending: Pending) -> None:
+        self._machine = machine
+        self._pending = pending
+
+    def result(self, timeout_s: float | None = None) -> Any:
+        """Return the result; see ``testbed.rack.machine_handle.Pending``."""
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = _LOOK_S if until_s is None else min(_LOOK_S, max(0.0, until_s - time.monotonic()))
+            try:
+                return self._pending.result(left_s)
+            except TimeoutError:
+                self._machine.check()
+                if until_s is not None and time.monotonic() >= until_s:
+                    raise
+            except WanbedError:
+                # Of a machine that was taken down because another one has gone, that one is told.
+                self._machine.check()
+                raise

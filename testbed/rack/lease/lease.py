@@ -50,11 +50,19 @@ class Lease:
     """One machine's part of a run, from ``bring_up`` to ``take_down``; a supervisor ends it if this process dies.
 
     ``sent`` is the archive of the files that the order names, None without them. ``private_key`` is this machine's of
-    an encrypted overlay.
+    an encrypted overlay. ``asked`` is called whenever the driver asks for the clock by a datagram.
     """
 
-    def __init__(self, order: MachineOrder, root: Path, sent: bytes | None = None, private_key: str = "") -> None:
+    def __init__(
+        self,
+        order: MachineOrder,
+        root: Path,
+        sent: bytes | None = None,
+        private_key: str = "",
+        asked: Callable[[], None] = lambda: None,
+    ) -> None:
         self.order = order
+        self._asked = asked
         self._private_key = private_key
         self._sent = sent
         self._claim: Claim = claim(f"machine {order.plan.machine} for {order.run}", root, slot=order.slot)
@@ -116,7 +124,7 @@ class Lease:
         allow_congestion_control(TcpSettings().congestion)
         for port in order.plan.host_ports:
             attach_host(self._hosts[port.host].namespace, order.plan.gateway, port)
-        clock = ClockPort(order.plan.underlay.address)
+        clock = ClockPort(order.plan.underlay.address, self._asked)
         self._ending.callback(clock.close)
         return LeaseFacts(
             facts.kernel,

@@ -98,6 +98,10 @@ class ProcessHandle:
         with inside(self._wire):
             return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
+    def is_reachable(self, timeout_s: float) -> bool:
+        """Return False: nothing but its process plays the machine."""
+        return False
+
     def start_call(self, method: str, *arguments: Any) -> _PendingCall:
         return _PendingCall(self, method, arguments)
 

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from results import load
 from tests.support.rack.guest_cluster import GuestCluster
 from tests.support.rack.guest_machine import GuestMachine
 from tests.support.rack.remains import NOTHING
@@ -63,6 +64,19 @@ def remains_on(machine: GuestMachine) -> dict[str, list[str]]:
     """Return what runs have left on a machine, see ``remains``."""
     found: dict[str, list[str]] = json.loads(machine.check([sys.executable, "-m", "tests.support.rack.remains"]))
     return found
+
+
+def check_marked(folder: Path) -> int | None:
+    """Assert that the one run in a folder says that it is not complete. Return how many trials it has, None for none.
+
+    There is none if the machine was powered off before the run had looked at its machines.
+    """
+    found = [*folder.iterdir()] if folder.is_dir() else []
+    if not found:
+        return None
+    (run,) = found
+    assert not json.loads((run / "manifest.json").read_text())["complete"]
+    return len(load(run).trials)
 
 
 def power_on(rack: GuestCluster, node: RayNode) -> None:

@@ -1,4 +1,4 @@
-"""As a program: print what runs have left on this machine, as JSON: claims, marked processes, network namespaces."""
+"""As a program: print what runs have left on this machine, as JSON: claims, processes, network namespaces, agents."""
 
 import json
 import os
@@ -8,12 +8,16 @@ from pathlib import Path
 from testbed.claims.processes import MARKER
 from testbed.claims.registry import STATE_ROOT
 
-NOTHING: dict[str, list[str]] = {"claims": [], "processes": [], "namespaces": []}
+NOTHING: dict[str, list[str]] = {"claims": [], "processes": [], "namespaces": [], "agents": []}
+_AGENT = b"ray::MachineAgent"
 
 
 def remains() -> dict[str, list[str]]:
-    """Return the folders of claims, the processes of testbeds, and the network namespaces beside the machine's own."""
-    processes, namespaces = [], set()
+    """Return the folders of claims, the processes of testbeds, and the network namespaces beside the machine's own.
+
+    Agents are there from before a lease until after it.
+    """
+    processes, namespaces, agents = [], set(), []
     own = os.readlink("/proc/1/ns/net")
     for process in Path("/proc").glob("[0-9]*"):
         # One that is just ending is no remainder.
@@ -21,8 +25,15 @@ def remains() -> dict[str, list[str]]:
             namespaces.add(os.readlink(process / "ns/net"))
             if f"{MARKER}=".encode() in (process / "environ").read_bytes():
                 processes.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            elif (process / "cmdline").read_bytes().startswith(_AGENT):
+                agents.append(process.name)
     claims = [each.name for each in STATE_ROOT.iterdir() if each.name.isdigit()] if STATE_ROOT.is_dir() else []
-    return {"claims": claims, "processes": processes, "namespaces": sorted(namespaces - {own, ""})}
+    return {
+        "claims": claims,
+        "processes": processes,
+        "namespaces": sorted(namespaces - {own, ""}),
+        "agents": agents,
+    }
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ def test_every_host_is_a_machine_of_its_own_to_nccl_and_only_its_interface_leads
         "NCCL_SHM_DISABLE": "1",
         "NCCL_IB_DISABLE": "1",
         "NCCL_NET": "Socket",
+        "NCCL_MNNVL_ENABLE": "0",
         "NCCL_SOCKET_IFNAME": "=eth0",
         "NCCL_SOCKET_FAMILY": "AF_INET",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",

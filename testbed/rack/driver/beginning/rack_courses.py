@@ -37,7 +37,7 @@ class RackCourses:
     def hold(self, time_ns: int) -> None:
         """Put every link in the conditions that it has at a time since training began, and read them back."""
         self._check()
-        ask_all([each.handle for each in self._machines], "hold_links", time_ns)
+        ask_all(self._machines, "hold_links", time_ns)
 
     def begin(self) -> int:
         """Let every course begin, and return when: a moment to come, on this process's monotonic clock."""
@@ -62,7 +62,7 @@ class RackCourses:
         Its times are on this process's clock.
         """
         self._check()
-        records: list[CourseRecord] = ask_all([each.handle for each in self._machines], "end_links")
+        records: list[CourseRecord] = ask_all(self._machines, "end_links")
         lines = [machine.clock.line() for machine in self._machines]
         parts = [
             _Part(frozenset(self._directions[machine.name]), record, line)

@@ -50,6 +50,7 @@ def test_libraries_are_kept_on_the_emulated_network() -> None:
     environment = places().environment(places().hosts[0])
     assert environment["GLOO_SOCKET_IFNAME"] == "eth0"
     assert environment["NCCL_HOSTID"] == "east-0"
+    assert environment["UCX_NET_DEVICES"] == "eth0"
     assert environment["NCCL_P2P_DISABLE"] == environment["NCCL_SHM_DISABLE"] == environment["NCCL_IB_DISABLE"] == "1"
 
 

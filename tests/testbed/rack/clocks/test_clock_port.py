@@ -32,6 +32,23 @@ def test_the_answer_is_the_machines_time(port: ClockPort) -> None:
     driver.close()
 
 
+def test_each_question_is_a_sign_of_life_of_the_driver() -> None:
+    asked: list[int] = []
+    port = ClockPort("127.0.0.1", lambda: asked.append(1))
+    questions(port.place).clock_ns()
+    questions(replace(port.place, key=b"0" * 16)).clock_ns()
+    port.close()
+    assert asked == [1]
+
+
+def test_a_port_that_has_answered_once_is_asked_again_after_a_silence(port: ClockPort) -> None:
+    driver = questions(port.place)
+    assert driver.clock_ns() != CALLED_NS
+    port.close()
+    assert driver.clock_ns() == CALLED_NS
+    assert driver.by_datagrams
+
+
 def test_who_has_not_the_key_gets_no_answer(port: ClockPort) -> None:
     stranger = questions(replace(port.place, key=b"0" * 16))
     assert stranger.clock_ns() == CALLED_NS

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from testbed.rack.driver.leasing import leased
 from testbed.rack.driver.rack_machine import RackMachine
 from testbed.rack.driver.remote_process import RemoteProcess, RemoteProgram
 from testbed.rack.machine_handle import MachineLostError
@@ -18,12 +19,38 @@ from tests.support.until import until_within
 ENDED_NS = 40 * 10**9
 
 
+class Answered:
+    """A call that is answered at once, or never if ``answers`` are silent."""
+
+    def __init__(self, answers: "Answers", method: str, arguments: tuple[Any, ...]) -> None:
+        self._silent = answers.silent
+        self._fault: MachineLostError | None = None
+        if not self._silent:
+            try:
+                self._value = answers.call(method, *arguments)
+            except MachineLostError as fault:
+                self._fault = fault
+
+    def result(self, timeout_s: float | None = None) -> Any:
+        if self._silent:
+            assert timeout_s is not None
+            time.sleep(timeout_s)
+            raise TimeoutError
+        if self._fault is not None:
+            raise self._fault
+        return self._value
+
+
 class Answers:
-    """The handle of a machine whose processes end when a test says so; ``gone`` is whether it answers no more."""
+    """The handle of a machine whose processes end when a test says so.
 
-    name = "node0"
+    ``gone`` is whether it is known to answer no more, ``silent`` whether it does not answer.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "node0") -> None:
+        self.name = name
+        self.called: list[str] = []
+        self.silent = False
         self.started: list[tuple[str, Program]] = []
         self.printed: dict[int, bytes] = {}
         self.ended: dict[int, int] = {}
@@ -32,15 +59,25 @@ class Answers:
         self._changed = threading.Event()
 
     def call(self, method: str, *arguments: Any) -> Any:
+        self.called.append(method)
         if self.gone:
-            raise MachineLostError("machine node0 has gone")
+            raise MachineLostError(f"machine {self.name} has gone")
         return getattr(self, f"_{method}")(*arguments)
 
     def datagram_socket(self) -> None:
         return None
 
-    def start_call(self, method: str, *arguments: Any) -> Any:
-        raise NotImplementedError
+    def is_reachable(self, timeout_s: float) -> bool:
+        return not self.silent
+
+    def start_call(self, method: str, *arguments: Any) -> Answered:
+        return Answered(self, method, arguments)
+
+    def _bring_up(self, order: object) -> LeaseFacts:
+        return LeaseFacts("6.1", "/run/wanbed/1/files", 7)
+
+    def _take_down(self) -> None:
+        self.ended = dict.fromkeys(range(1, len(self.started) + 1), -9)
 
     def _start(self, host: str, program: Program) -> int:
         self.started.append((host, program))
@@ -148,9 +185,29 @@ def test_whatever_fails_in_following_a_machine_is_not_silent(machine: RackMachin
 
 
 def test_a_machine_with_nothing_to_do_is_called_to_keep_its_lease(answers: Answers) -> None:
-    calls: list[str] = []
-    asked = answers.call
-    answers.call = lambda method, *arguments: (calls.append(method), asked(method, *arguments))[1]  # type: ignore[method-assign]
     machine = RackMachine(answers, LeaseFacts("6.1", "", 7))
-    until_within(10, lambda: "clock_ns" in calls)
+    until_within(10, lambda: "clock_ns" in answers.called)
     machine.close()
+
+
+def test_who_waits_for_an_answer_of_a_machine_that_has_gone_is_told(machine: RackMachine, answers: Answers) -> None:
+    answers.silent = True
+    asked = machine.start_call("output", 1, 0)
+    with pytest.raises(TimeoutError):
+        asked.result(0.01)
+    threading.Timer(0.1, machine.end_with, [MachineLostError("machine node1 has gone")]).start()
+    with pytest.raises(MachineLostError, match=r"^machine node1 has gone$"):
+        asked.result()
+
+
+def test_when_a_machine_goes_the_others_are_taken_down_at_once_and_what_fails_there_is_its_fault() -> None:
+    one, other = Answers("node0"), Answers("node1")
+    with leased([one, other], {"node0": None, "node1": None}) as held:  # type: ignore[dict-item]
+        process = start(held["node1"])
+        one.gone = True
+        assert process.wait(10) == -9
+        until_within(10, lambda: "take_down" in other.called)
+        with pytest.raises(MachineLostError, match=r"^machine node0 has gone$"):
+            held["node1"].call("clock_ns")
+    assert other.called.count("take_down") == 1
+    assert "take_down" not in one.called

@@ -113,7 +113,9 @@ def test_a_replica_that_is_killed_comes_back_on_its_machine(
     two_nodes: RayCluster,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    document = json.dumps({**STAR, "fail": [{"rank": 2, "at": "400ms", "for": "400ms"}]})
+    # The others train for about fifteen seconds: a process that starts on a busy machine finds them training.
+    training = {**STAR["training"], "iterations": 200}
+    document = json.dumps({**STAR, "training": training, "fail": [{"rank": 2, "at": "400ms", "for": "400ms"}]})
     run = (*UNSHAPED_RUN, two_nodes.address, str(tmp_path), document, "hosts_per_machine=2")
     done = two_nodes.run_driver(*run, timeout_s=240)
     assert done.returncode == 0, done.stderr
@@ -122,7 +124,7 @@ def test_a_replica_that_is_killed_comes_back_on_its_machine(
     assert row["outcome"] == "survived"
     assert 0 < row["time_to_detect_s"] < row["time_to_recover_s"]
     spans = stored.spans
-    assert spans.groupby("rank")["iteration"].max().tolist() == [19, 19, 19]
+    assert spans.groupby("rank")["iteration"].max().tolist() == [199, 199, 199]
     (trial,) = stored.trials
     (injected,) = trial.facts["faults"]["injected"]
     # Both have this machine's clock.

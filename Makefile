@@ -6,10 +6,10 @@ PYTEST := .venv/bin/python -m pytest
 # Tests of one file stay together: they share what is dear to make. Many wait for a real clock, and none that runs side by
 # side minds what else the machine does: so there are twice as many as a small machine has cores. Files begin in the order
 # of tests/conftest.py, not by how many tests they have: those that take longest have few, and are listed at the end.
-SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 10
+SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 # $(call tested,how,which): a reading that something else on the machine disturbed is taken once more, with nothing beside
 # it; what is wrong fails again. Status 1 means that tests failed, any other that they could not be run: no second try.
-tested = $(ROOT) $(PYTEST) $(1) $(2) || { [ $$? -eq 1 ] && echo "make: the tests that failed, once more and alone:" && \
+tested = $(ROOT) $(PYTEST) --durations 40 --durations-min 10 $(1) $(2) || { [ $$? -eq 1 ] && echo "make: the tests that failed, once more and alone:" && \
   $(ROOT) $(PYTEST) --last-failed --last-failed-no-failures=none $(2); }
 
 .PHONY: demo paper bad-days which-training program test test-pure compiled virtual gpu-kit lint bench root clean

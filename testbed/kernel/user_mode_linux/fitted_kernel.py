@@ -4,9 +4,9 @@ A User-Mode Linux before Linux 6.13 was compiled for 2,696 bytes of extended reg
 much of each of its processes through ptrace. To read a part is allowed. To write a part is not: on a processor with
 more, such as any with AMX, the machine's kernel refuses (EFAULT), the first process inside ends, and with it the guest.
 
-So the size that is written is set in a copy of the kernel, the only change in it. The bytes behind the first 2,696 are
-those of registers that a process without a permission for AMX never has in use, and its state says so (XSTATE_BV): the
-machine's kernel ignores them, whatever they are.
+So the size that is written is set in a copy of the kernel, wherever it is written: the only change. The bytes behind
+the first 2,696 are those of registers that a process without a permission for AMX never has in use, and its state says
+so (XSTATE_BV): the machine's kernel ignores them, whatever they are.
 """
 
 import hashlib
@@ -58,9 +58,9 @@ def fitted_kernel(kernel: Path) -> Path:
 
 
 def with_written_size(image: bytes, size: int) -> bytes | None:
-    """Return a kernel's program that writes ``size`` bytes of register state, None if it has no single place for it."""
-    places = [found.start() for found in _WRITTEN_SIZE.finditer(image)]
-    if len(places) != 1:
-        return None
-    (place,) = places
-    return image[:place] + _SIZE.pack(size) + image[place + _SIZE.size :]
+    """Return a kernel's program that writes ``size`` bytes of register state, None if it has no place for the size.
+
+    A compiler may have made one place of it, or one for each function that writes.
+    """
+    fitted, places = _WRITTEN_SIZE.subn(lambda _: _SIZE.pack(size), image)
+    return fitted if places else None

@@ -12,6 +12,7 @@ from testbed.kernel.missing import MissingError
 from testbed.kernel.user_mode_linux import fitted_kernel as module
 from testbed.kernel.user_mode_linux.fitted_kernel import COMPILED_FOR_BYTES, fitted_kernel, with_written_size
 from testbed.substrate.guest_kernel import GUEST_PROGRAM
+from testbed.virtual_time.kernel.kernel_cache import built_kernels
 
 AMX_BYTES = 11_008
 READS = struct.pack("<I", COMPILED_FOR_BYTES) + b"\xbf" + struct.pack("<I", 0x4204)
@@ -32,14 +33,17 @@ OTHER_CODE = st.lists(st.sampled_from(bytes(set(range(256)) - {0x88, 0x42})), ma
 """Bytes that hold neither the size nor the request."""
 
 
-@given(OTHER_CODE, st.integers(24, 60), OTHER_CODE, st.integers(COMPILED_FOR_BYTES + 1, 2**16))
-def test_only_the_size_that_is_written_changes(before: bytes, apart: int, after: bytes, size: int) -> None:
-    start, end = before + READS + bytes(apart), WRITES[4:] + after
-    assert with_written_size(start + WRITES[:4] + end, size) == start + struct.pack("<I", size) + end
+@given(OTHER_CODE, st.integers(1, 3), st.integers(24, 60), OTHER_CODE, st.integers(COMPILED_FOR_BYTES + 1, 2**16))
+def test_only_the_sizes_that_are_written_change(
+    before: bytes, writes: int, apart: int, after: bytes, size: int
+) -> None:
+    pieces = [before + READS, *[WRITES] * writes, after]
+    changed = [piece.replace(WRITES, struct.pack("<I", size) + WRITES[4:]) for piece in pieces]
+    assert with_written_size(bytes(apart).join(pieces), size) == bytes(apart).join(changed)
 
 
-@pytest.mark.parametrize("image", [b"", READS, WRITES + bytes(30) + WRITES, WRITES[:4] + bytes(30) + WRITES[-4:]])
-def test_a_program_without_a_single_place_is_left_alone(image: bytes) -> None:
+@pytest.mark.parametrize("image", [b"", READS, WRITES[:4] + bytes(30) + WRITES[-4:]])
+def test_a_program_without_a_place_for_the_size_is_left_alone(image: bytes) -> None:
     assert with_written_size(image, AMX_BYTES) is None
 
 
@@ -74,12 +78,13 @@ def test_a_cache_that_cannot_be_written_is_named(kernel: Path, tmp_path: Path) -
         fitted_kernel(kernel)
 
 
-def test_the_kernel_that_is_installed_has_one_place() -> None:
+def test_the_kernels_of_this_machine_have_places_for_the_size() -> None:
     installed = shutil.which(GUEST_PROGRAM)
     assert installed is not None
-    image = Path(installed).read_bytes()
-    changed = with_written_size(image, AMX_BYTES)
-    assert changed is not None
-    assert len(changed) == len(image)
-    assert changed != image
-    assert with_written_size(changed, AMX_BYTES) is None
+    for program in (Path(installed), *(kernel.program for kernel in built_kernels())):
+        image = program.read_bytes()
+        changed = with_written_size(image, AMX_BYTES)
+        assert changed is not None
+        assert len(changed) == len(image)
+        assert changed != image
+        assert with_written_size(changed, AMX_BYTES) is None

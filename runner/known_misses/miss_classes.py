@@ -17,6 +17,8 @@ NEAR_THE_LINE = (0.9, 1.5)
 """From where to where the window of a single connection is about what the line holds."""
 SHORT_TRANSFERS = (0.1, 1.0)
 """From where to where transfers are so short, against what the line holds, that windows open over several of them."""
+FEW_LINES, LONG_TRANSFERS = 5.0, 3.0
+"""Up to how many times what the line holds a window is short of both directions, and from when transfers are long."""
 DEEP_QUEUES = 50
 """How many times what the line holds the windows of rings are far beyond it."""
 
@@ -48,6 +50,11 @@ def _opens_over_several_transfers(traffic: WanTraffic) -> bool:
 def _window_near_the_line(traffic: WanTraffic) -> bool:
     least, most = NEAR_THE_LINE
     return traffic.connections == 1 and least <= traffic.window_over_line < most
+
+
+def _long_transfers_both_ways(traffic: WanTraffic) -> bool:
+    is_long = any(ratio >= LONG_TRANSFERS for ratio in traffic.transfer_over_line)
+    return traffic.connections == 1 and NEAR_THE_LINE[1] <= traffic.window_over_line < FEW_LINES and is_long
 
 
 def _rings_over_deep_queues(traffic: WanTraffic) -> bool:
@@ -85,6 +92,15 @@ MISS_CLASSES: tuple[MissClass, ...] = (
         "Whether the window or the line is the limit is then decided by how a window grows after slow start and after "
         "a pause, which the simulator has as a twentieth a round.",
         _window_near_the_line,
+    ),
+    MissClass(
+        KnownMiss(
+            "long-transfers-both-ways", "a window of a few times the line carries long transfers", -0.12, 0.0, 23
+        ),
+        "Both directions are full, and acknowledgements wait behind the other direction's bytes: a window that is "
+        "enough for the line alone is not for the line and that wait. How long they wait depends on which direction "
+        "is ahead; packets settle that otherwise than the simulator's windows do.",
+        _long_transfers_both_ways,
     ),
     MissClass(
         KnownMiss("full-trunk", "node pairs together fill a trunk", -0.18, 0.25, 88),

@@ -19,6 +19,7 @@ EXPERIMENT: dict[str, Any] = with_background(
     wan={"latency": "100us", "rate": "80Mbit", "events": [{"at": "300ms", "rate": "60Mbit"}]},
     training={"stages": 2, "microbatches": 4, "iterations": 4, "warmup": 1},
     engine="rack",
+    dilation=1,
 )
 
 

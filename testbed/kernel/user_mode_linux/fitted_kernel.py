@@ -13,8 +13,8 @@ import hashlib
 import re
 import struct
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from ground.atomic_write import written_whole
 from testbed.kernel.missing import MissingError
 from testbed.kernel.user_cache import user_cache
 from testbed.kernel.user_mode_linux.register_state import register_state_bytes
@@ -47,9 +47,12 @@ def fitted_kernel(kernel: Path) -> Path:
     if not copy.is_file():
         try:
             copy.parent.mkdir(parents=True, exist_ok=True)
-            with written_whole(copy) as partial:
-                partial.write_bytes(fitted)
-                partial.chmod(0o755)
+            # Several processes may make it at the same time: each in a folder of its own, and any may be the last.
+            with TemporaryDirectory(dir=copy.parent) as work:
+                made = Path(work) / kernel.name
+                made.write_bytes(fitted)
+                made.chmod(0o755)
+                made.replace(copy)
         except OSError as fault:
             raise MissingError(
                 f"{copy}: {fault.strerror}: name a folder that can be written in XDG_CACHE_HOME"

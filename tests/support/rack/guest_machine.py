@@ -71,7 +71,10 @@ class GuestMachine:
                 start_new_session=True,
             )
             starting.callback(self.power_off)
-            self._wire.plug_in(self._tap, self._process, self._mtu_bytes)
+            try:
+                self._wire.plug_in(self._tap, self._process, self._mtu_bytes)
+            except RuntimeError as fault:
+                raise RuntimeError(f"{fault}: {self.console()[-2000:]}") from fault
             self._stack = starting.pop_all()
         return self
 

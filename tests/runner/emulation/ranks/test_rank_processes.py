@@ -40,7 +40,7 @@ class KilledAndBack:
     def attach(self, ranks: Any, hosts: dict[int, str]) -> None:
         self.ranks = ranks
 
-    def begin(self) -> None:
+    def begin(self, at_ns: int | None) -> None:
         pass
 
     def look(self) -> None:

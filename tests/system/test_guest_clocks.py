@@ -83,7 +83,7 @@ def follow(clocks: list[MachineClock]) -> list[ClockLine]:
         time.sleep(HEARTBEAT_S)
         for clock in clocks:
             clock.meanwhile()
-    return [clock.end() for clock in clocks]
+    return [clock.line() for clock in clocks]
 
 
 def test_clocks_that_drift_apart_are_known_within_the_stated_error_and_a_fifth_of_a_millisecond() -> None:

@@ -131,7 +131,7 @@ class SwappedGroup:
 
 @dataclass(frozen=True)
 class SwappingRecord:
-    """What a rank reports that swaps a whole model through its device, at its end. Durations are machine time.
+    """Report, at its end, what a rank swapped that takes a whole model through its device. Durations are machine time.
 
     ``memory_bytes`` is what the device had for the weights of two groups. Both passes, from the begin of the first load
     to the end of the last backward, took ``both_passes_ns`` (a median), and take ``formula_ns`` by the formula of the

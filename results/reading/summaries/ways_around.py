@@ -10,7 +10,7 @@ RDMA_TOLERANCE_BYTES = 2**20
 
 @dataclass(frozen=True)
 class WaysAround:
-    """What a trial recorded: the links that carried less than was sent over them, and what RDMA devices have sent.
+    """Hold what a trial recorded: links that carried less than was sent over them, and what RDMA devices have sent.
 
     ``short`` has source, destination, bytes sent and bytes carried.
     """
@@ -26,12 +26,12 @@ class WaysAround:
 
     @property
     def used(self) -> bool:
-        """Whether bytes went around the network."""
+        """Return whether bytes went around the network."""
         return bool(self.short) or self.rdma_bytes > RDMA_TOLERANCE_BYTES
 
     @property
     def sentence(self) -> str:
-        """What went around, as a sentence without its full stop; "" if nothing did."""
+        """Return what went around, as a sentence without its full stop; "" if nothing did."""
         parts = [
             f"{source} to {destination} carried {carried / 1e6:.1f} MB of {sent / 1e6:.1f} MB that were sent"
             for source, destination, sent, carried in self.short[:1]

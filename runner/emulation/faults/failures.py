@@ -32,7 +32,7 @@ class Applied(NamedTuple):
 
 
 class Failures(Protocol):
-    """What lets hosts and ranks fail."""
+    """Let hosts and ranks fail."""
 
     @property
     def lead_ns(self) -> int:

@@ -15,6 +15,7 @@ from tests.support.ray.ray_cluster import RayNode
 from tests.support.until import until_within
 
 _ATTEMPTS, _JOIN_S = 3, 90.0
+_CONSOLE_CHARACTERS = 2000
 _PORTS = [
     f"--{name}-port={port}"
     for port, name in enumerate(
@@ -47,7 +48,7 @@ class GuestCluster(ClusterHead):
         """Start Ray on the machines of these nodes, one after the other, and wait until the cluster knows all."""
         for node in nodes:
             self._joining[node.name] = self._joined(node)
-        self.wait_for(1 + len(self._joining), self._lacks_a_machine, self._logs)
+        self.wait_for(1 + len(self._joining), self._lacks_a_machine, self.logs)
 
     def _joined(self, node: RayNode) -> GuestCommand:
         """Start Ray on a machine. On a busy computer it may miss the 30 s that Ray gives it at a time."""
@@ -65,11 +66,15 @@ class GuestCluster(ClusterHead):
         self.machines[name].power_off()
         del self._joining[name]
 
+    def logs(self) -> str:
+        """Return what each machine's Ray and the end of what its kernel have printed."""
+        return "\n".join(
+            f"{name}:\n{command.output()}\n{self.machines[name].console()[-_CONSOLE_CHARACTERS:]}"
+            for name, command in self._joining.items()
+        )
+
     def _lacks_a_machine(self) -> bool:
         return any(command.ended for command in self._joining.values())
-
-    def _logs(self) -> str:
-        return "\n".join(f"{name}:\n{command.output()}" for name, command in self._joining.items())
 
 
 @contextmanager

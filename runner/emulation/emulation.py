@@ -206,7 +206,8 @@ def _remember(store: RunStore, point: SweepPoint, testbed: RunningTestbed) -> No
     rack: dict[str, Any] = {}
     if testbed.rack is not None:
         rack = {"rack": testbed.rack.document()}
-        read_back |= {"rack_hosts": testbed.rack.hosts_by_machine(), "trunk_split": testbed.rack.trunk_split()}
+        split = {f"{each.source} to {each.destination}": each.machines for each in testbed.rack.trunk_splits()}
+        read_back |= {"rack_hosts": testbed.rack.hosts_by_machine(), "trunk_split": split}
     store.update_manifest({"substrate": substrate, "rights": rights, **rack, **_by_point(store, point, read_back)})
 
 

@@ -111,11 +111,6 @@ class MachineAgent(Wanted):
         """Call a method of the machine. Return how it ended, see ``RETURNED``, so that errors travel as they are."""
         return self._ended(getattr(self._machine, method), *arguments)
 
-    def measure_capacity(self, demand_bps: int) -> tuple[Any, ...]:
-        """Measure what this machine's kernel carries at that load, in bit/s. Return as ``call`` does."""
-        measure = import_module("testbed.measurement.capacity").measure_capacity_bps
-        return self._ended(measure, "kernel", demand_bps)
-
     def _ended(self, function: Any, *arguments: Any) -> tuple[Any, ...]:
         try:
             return RETURNED, function(*arguments)

@@ -1,7 +1,7 @@
 """Emulate an experiment over the machines of a Ray cluster, into a run's folder."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TextIO
 
@@ -10,7 +10,7 @@ from results.text.number_text import count_text, list_text
 from runner.emulation.emulation import BringUp
 from runner.emulation.trials import run_trials
 from runner.rack.agents import agents_on, holder_text
-from runner.rack.dilation.rack_dilation import decide_rack_dilation
+from runner.rack.dilation.rack_dilation import UpOverRack, decide_rack_dilation
 from runner.rack.point_placement import (
     PointPlacement,
     carrying_machines,
@@ -30,9 +30,10 @@ from runner.runs.continuable import check_same_substrate
 from runner.runs.resuming import kept_trials, resumed
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 from runner.runs.told_beforehand import tell_beforehand
+from testbed.network.topology import Topology
 from testbed.rack.driver.inventory import check_lacks_nothing, read_facts
 from testbed.rack.machine_plan import HEADER_BYTES, VXLAN, unknown_overlay
-from testbed.rack.rack_testbed import RACK, rack_testbed
+from testbed.rack.rack_testbed import RACK, RackTestbed, rack_testbed
 from testbed.rack.sent_files import SentFiles
 from testbed.running_testbed import RunningTestbed
 
@@ -85,13 +86,12 @@ def rack_run(
             _check_machines(placements.values(), handles, shaped=shaped)
             if sent is not None:
                 _send(sent, needs, [handles[name] for name in carrying_machines(placements.values())], log)
+            up = _up_over(handles, source, overlay, log, modules=modules.archive, sent=sent, shaped=shaped)
             if store is None:
-                dilation = decide_rack_dilation(placements.values(), handles, log, shaped=shaped)
+                dilation = decide_rack_dilation(placements.values(), handles, up, log, shaped=shaped)
                 facts = {**dilation.facts(), "cluster": rack.document()}
                 store = begin_run(experiment, runs, facts)
-            bring_up = _bring_up(
-                placements, handles, source, overlay, log, modules=modules.archive, sent=sent, shaped=shaped
-            )
+            bring_up = _bring_up(placements, up)
             with kept_trials(experiment, store), exclusively(store.path):
                 run_trials(experiment, store, bring_up=bring_up, log=log, keep_gradients=keep_gradients, stream=stream)
     return store.path
@@ -125,8 +125,16 @@ def _send(sent: SentFiles, needs: ProgramNeeds, machines: Sequence[RayHandle], l
     )
 
 
-def _bring_up(
-    placements: Mapping[int, PointPlacement],
+def _bring_up(placements: Mapping[int, PointPlacement], up: UpOverRack) -> BringUp:
+    """Return what brings a sweep point up over the rack's machines."""
+
+    def point_up(point: SweepPoint, dilation: float) -> AbstractContextManager[RunningTestbed]:
+        return up(placements[point.index], point.topology.dilated(dilation))
+
+    return point_up
+
+
+def _up_over(
     handles: Mapping[str, RayHandle],
     source: str,
     overlay: str,
@@ -135,16 +143,14 @@ def _bring_up(
     modules: bytes,
     sent: SentFiles | None,
     shaped: bool,
-) -> BringUp:
-    """Return what brings a sweep point up over the rack's machines."""
+) -> UpOverRack:
+    """Return what brings a network up over the machines of a placement."""
 
-    @contextmanager
-    def up(point: SweepPoint, dilation: float) -> Iterator[RunningTestbed]:
-        placed = placements[point.index]
+    def up(placed: PointPlacement, topology: Topology) -> AbstractContextManager[RackTestbed]:
         gpus = gpus_of(placed, handles)
-        check_collective_gpus(point.variants, gpus)
-        with rack_testbed(
-            point.topology.dilated(dilation),
+        check_collective_gpus(placed.point.variants, gpus)
+        return rack_testbed(
+            topology,
             list(handles.values()),
             placed.machine_of,
             source=source,
@@ -155,7 +161,6 @@ def _bring_up(
             gpus=gpus,
             shaped=shaped,
             log=log,
-        ) as testbed:
-            yield testbed
+        )
 
     return up

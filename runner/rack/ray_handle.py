@@ -100,10 +100,6 @@ class RayHandle:
                 f"{self._name} has left the rack: its agent has not answered for {_SILENCE_LIMIT_S:.0f} s"
             ) from None
 
-    def start_measuring_capacity(self, demand_bps: int) -> RayPending:
-        """Have the machine measure what its kernel carries at that load, in bit/s, and return without waiting."""
-        return RayPending(self, self._agent.measure_capacity.remote(demand_bps))
-
     def check_programs(self, needs: ProgramNeeds) -> None:
         """Raise MissingError if the machine lacks something for users' programs."""
         lacking = self._answer(self._agent.lacking_program.remote(needs))

@@ -18,17 +18,19 @@ from testbed.testbed import bring_up
 HEADROOM = 1.6
 """Offered load over demand, so that a machine with reserve shows it."""
 
-_LATENCY_S = 0.005
-_CONNECTIONS = 8
+LATENCY_NS = 5_000_000
+CONNECTIONS = 8
+ACKNOWLEDGED_SHARE = 0.97
+"""Share of the rate for data: with traffic in both directions, acknowledgements take a few percent of each."""
+SETTLING_ROUND_S = 0.2
+"""RTT assumed for settling: two directions that carry each other's acknowledgements leave slow start early and take
+seconds to fill the path."""
+
+_RTT_S = 2 * LATENCY_NS / 1e9
 _LEAST_RATE_BPS = 10_000_000
 _WINDOW_MIN_BYTES = 512 * 1024
 _WINDOW_OVER_DELAY_PRODUCT = 3
-_ACKNOWLEDGED_SHARE = 0.97
-"""Share of the rate for data: with traffic in both directions, acknowledgements take a few percent of each."""
 _SECONDS = 3
-_SETTLING_ROUND_S = 0.2
-"""RTT assumed for settling: two directions that carry each other's acknowledgements leave slow start early and take
-seconds to fill the path."""
 
 
 def measure_capacity_bps(substrate: str, demand_bps: int) -> int:
@@ -43,28 +45,32 @@ def measure_capacity_bps(substrate: str, demand_bps: int) -> int:
     spec = TopologySpec.model_validate(
         {
             "datacenters": [{"name": "one", "hosts": 1}, {"name": "other", "hosts": 1}],
-            "wan": {"latency": f"{_LATENCY_S}s", "rate": format_rate(rate_bps)},
+            "wan": {"latency": f"{LATENCY_NS}ns", "rate": format_rate(rate_bps)},
         }
     )
-    rtt_s = 2 * _LATENCY_S
-    window_bytes = math.ceil(_WINDOW_OVER_DELAY_PRODUCT * rate_bps * rtt_s / 8 / _CONNECTIONS)
     with bring_up(resolve_topology(spec), substrate=substrate, source="capacity measurement") as testbed:
-        testbed.use_tcp(TcpSettings(window_bytes=max(_WINDOW_MIN_BYTES, window_bytes), slow_start_after_idle=False))
+        testbed.use_tcp(capacity_settings(rate_bps, CONNECTIONS))
         directions = [("one-0", "other-0"), ("other-0", "one-0")]
         if testbed.stacks.modelled:
-            goodputs = _modelled_goodputs_bps([Ends(testbed, *each) for each in directions], rate_bps, rtt_s)
+            goodputs = _modelled_goodputs_bps([Ends(testbed, *each) for each in directions], rate_bps)
         else:
-            flows = [Flow(*each, _CONNECTIONS) for each in directions]
-            goodputs = measure_goodput(testbed, flows, rtt_s=_SETTLING_ROUND_S, seconds=_SECONDS)
-    return round(sum(goodputs) / tcp_goodput_bps(_ACKNOWLEDGED_SHARE))
+            flows = [Flow(*each, CONNECTIONS) for each in directions]
+            goodputs = measure_goodput(testbed, flows, rtt_s=SETTLING_ROUND_S, seconds=_SECONDS)
+    return round(sum(goodputs) / tcp_goodput_bps(ACKNOWLEDGED_SHARE))
 
 
-def _modelled_goodputs_bps(directions: Sequence[Ends], rate_bps: int, rtt_s: float) -> list[float]:
+def capacity_settings(rate_bps: int, connections: int) -> TcpSettings:
+    """Return TCP settings with which so many connections fill a node pair of a rate, at ``LATENCY_NS`` each way."""
+    window_bytes = math.ceil(_WINDOW_OVER_DELAY_PRODUCT * rate_bps * _RTT_S / 8 / connections)
+    return TcpSettings(window_bytes=max(_WINDOW_MIN_BYTES, window_bytes), slow_start_after_idle=False)
+
+
+def _modelled_goodputs_bps(directions: Sequence[Ends], rate_bps: int) -> list[float]:
     """Return the goodput in each direction, measured at once. iperf3 does not bind hosts' addresses by itself."""
     try:
         with ThreadPoolExecutor(len(directions)) as threads:
             measured = [
-                threads.submit(bounded_goodput_bps, ends, _CONNECTIONS, rate_bps=rate_bps, rtt_s=rtt_s, longer=True)
+                threads.submit(bounded_goodput_bps, ends, CONNECTIONS, rate_bps=rate_bps, rtt_s=_RTT_S, longer=True)
                 for ends in directions
             ]
             return [each.result() for each in measured]

@@ -3,6 +3,7 @@
 import json
 import math
 import subprocess
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from testbed.running_testbed import RunningTestbed
 
 IPERF3_PORT = 5201
+"""Of the first flow to a host; each further one has the next port."""
 UDP_PAYLOAD_BYTES = 1448
 """Of a datagram that fits into an Ethernet frame."""
 
@@ -55,17 +57,19 @@ def settling_s(rtt_s: float) -> int:
 def measure_goodput(testbed: "RunningTestbed", flows: Sequence[Flow], *, rtt_s: float, seconds: int = 2) -> list[float]:
     """Run the flows at the same time and return each receiver's goodput in bit/s, without the settling time.
 
-    No two flows may share a destination host. Raise MeasurementError if iperf3 fails.
+    Raise MeasurementError if iperf3 fails.
     """
     settling = settling_s(rtt_s)
     patience = settling + seconds + 20 * rtt_s + PATIENCE_S
+    ports = _ports(flows)
     with ExitStack() as running:
-        for flow in flows:
-            argv = ["iperf3", "--server", "--one-off", "--forceflush", "--port", str(IPERF3_PORT)]
+        for flow, port in zip(flows, ports, strict=True):
+            argv = ["iperf3", "--server", "--one-off", "--forceflush", "--port", str(port)]
             server = start(running, testbed.spawn, flow.destination, argv)
             _await_listening(server, flow)
         clients = [
-            start(running, testbed.spawn, flow.source, _client(testbed, flow, settling, seconds)) for flow in flows
+            start(running, testbed.spawn, flow.source, _client(testbed, flow, port, settling, seconds))
+            for flow, port in zip(flows, ports, strict=True)
         ]
         goodputs = []
         for flow, client in zip(flows, clients, strict=True):
@@ -81,6 +85,16 @@ def measure_goodput(testbed: "RunningTestbed", flows: Sequence[Flow], *, rtt_s: 
         return goodputs
 
 
+def _ports(flows: Sequence[Flow]) -> list[int]:
+    """Return the port of each flow's server: a server takes one client, so that those on one host have ports apart."""
+    earlier: Counter[str] = Counter()
+    ports = []
+    for flow in flows:
+        ports.append(IPERF3_PORT + earlier[flow.destination])
+        earlier[flow.destination] += 1
+    return ports
+
+
 def _await_listening(server: PrintingProgram, flow: Flow) -> None:
     assert server.stdout is not None
     output = ""
@@ -91,9 +105,9 @@ def _await_listening(server: PrintingProgram, flow: Flow) -> None:
     raise MeasurementError(with_stderr_tail(f"{flow.destination}: iperf3 does not listen", output))
 
 
-def _client(testbed: "RunningTestbed", flow: Flow, settling: int, seconds: int) -> list[str]:
+def _client(testbed: "RunningTestbed", flow: Flow, port: int, settling: int, seconds: int) -> list[str]:
     address = testbed.addresses.address(testbed.topology.host(flow.destination))
-    argv = ["iperf3", "--client", address, "--port", str(IPERF3_PORT), "--json"]
+    argv = ["iperf3", "--client", address, "--port", str(port), "--json"]
     argv += ["--omit", str(settling), "--time", str(seconds), "--parallel", str(flow.connections)]
     if flow.udp_offered_bps is not None:
         argv += ["--udp", "--bitrate", str(flow.udp_offered_bps), "--length", str(flow.udp_payload_bytes)]

@@ -51,6 +51,7 @@ from testbed.rack.machine_handle import MachineHandle
 from testbed.rack.machine_plan import VXLAN, MachinePlan, first_vni, plan_machines
 from testbed.rack.orders import LeaseFacts, MachineOrder, Program
 from testbed.rack.sent_files import SentFiles, path_on_machine
+from testbed.rack.trunk_split import TrunkSplit
 from testbed.substrate.substrate import SubstrateFacts
 from testbed.testbed import measured_trim_ns
 
@@ -268,13 +269,9 @@ class RackTestbed:
         """Return the hosts of every machine."""
         return {name: [*plan.hosts] for name, plan in self._plans.items()}
 
-    def trunk_split(self) -> dict[str, int]:
-        """Return how many machines each divided trunk is divided among, by ``source to destination``."""
-        return {
-            f"{split.source} to {split.destination}": split.machines
-            for plan in self._plans.values()
-            for split in plan.trunk_splits
-        }
+    def trunk_splits(self) -> list[TrunkSplit]:
+        """Return how each trunk is divided that several machines send into, each once."""
+        return [*dict.fromkeys(split for plan in self._plans.values() for split in plan.trunk_splits)]
 
     def settle_wan(self) -> None:
         """Reduce the WAN delays by what the idle path itself adds one-way: forwarding, late timers, and the cards."""

@@ -15,12 +15,15 @@ from runner.emulation.emulation import BringUp
 from runner.emulation.one_machine import on_this_machine
 from runner.emulation.trials import run_trials
 from runner.planner.experiment_file import parse_experiment
+from runner.rack.dilation.rack_dilation import decide_rack_dilation
+from runner.rack.point_placement import PointPlacement
 from runner.resolve.experiment import SweepPoint
 from runner.runs.run_folder import begin_run
 from testbed.hosts.ping import PingResult
+from testbed.measurement.calibration import calibrate
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
-from testbed.rack.rack_testbed import rack_testbed
+from testbed.rack.rack_testbed import RackTestbed, rack_testbed
 from testbed.running_testbed import RunningTestbed
 from testbed.substrate.offer import GUEST
 from testbed.substrate.probe import probe_guest
@@ -124,3 +127,23 @@ def test_a_run_over_machines_takes_as_long_as_on_one(machines: list[RackMachine]
     assert all(0 < clock["error_ns"] < 20e6 for clock in trial.facts["clocks"].values())
     assert len(rack.link_samples) > 10
     assert set(rack.tcp_samples.source) == {"east-0", "west-0"}
+
+
+@pytest.mark.measures
+def test_auto_dilates_until_the_machines_carry_the_links(machines: list[RackMachine], tmp_path: Path) -> None:
+    wan = {"latency": "20ms", "rate": "400Mbit"}
+    document = {**EXPERIMENT, "topology": {**EXPERIMENT["topology"], "wan": wan}, "engine": "rack"}
+    (point,) = parse_experiment(document, "test", Path()).points()
+    handles = {machine.handle.name: machine.handle for machine in machines}
+
+    def up(placed: PointPlacement, topology: Topology) -> AbstractContextManager[RackTestbed]:
+        return rack_testbed(topology, [*handles.values()], placed.machine_of, root=tmp_path, log=print)
+
+    placed = PointPlacement(point, MACHINE_OF, None)
+    decided = decide_rack_dilation([placed], handles, up, print, shaped=True)
+    # What guests that share two cores carry is far below two directions of 400 Mbit/s.
+    assert decided.factor > 1
+    assert set(decided.machines) == {"node0", "node1"}
+    with up(placed, point.topology.dilated(decided.factor)) as rack:
+        links = calibrate(rack, print)
+    assert [link.within_tolerance for link in links] == [True, True], links

@@ -1,34 +1,35 @@
 """Choose the dilation of a run over a rack: what each machine has to carry, against what it can.
 
-Machines are measured as a single one is, each by itself: two hosts in two datacenters on it, both directions at once,
-at the load that the experiment puts on this machine. A card that states its speed bounds that. The largest factor that
-a machine needs is the run's.
+It is measured through the network that the experiment makes of the machines, with all of them busy. The largest factor
+that a machine needs is the run's.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from results.text.number_text import count_text, rate_text
 from runner.experiment.quantities import AUTO
+from runner.rack.dilation.machine_traffic import Carriers
+from runner.rack.dilation.network_capacity import measure_capacities_bps
 from runner.rack.point_placement import PointPlacement
 from runner.resolve.demand import NetworkDemand
 from runner.resolve.dilation import choose_dilation
 from runner.runs.run_folder import Log
 from testbed.network.topology import Topology
-from testbed.rack.driver.inventory import naming
-from testbed.rack.machine_facts import MachineFacts
-from testbed.rack.machine_handle import MachineHandle, Pending
+from testbed.rack.machine_handle import MachineHandle
+from testbed.rack.rack_testbed import RackTestbed
 
-_DIRECTIONS = 2
+_MOST_ROUNDS = 5
 
 
-class MeasuredMachine(MachineHandle, Protocol):
-    """A machine that measures what it carries."""
+class UpOverRack(Protocol):
+    """Brings a network up over the machines of a placement, for the duration of a ``with`` block."""
 
-    def start_measuring_capacity(self, demand_bps: int) -> Pending:
-        """Have it measure what its kernel carries at that load, in bit/s, and return without waiting."""
+    def __call__(self, placed: PointPlacement, topology: Topology) -> AbstractContextManager[RackTestbed]:
+        """Return the network that is up inside the block."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class MachineLoad:
     capacity_bps: int
     cores: int
     hosts: int
+
+    @property
+    def strain(self) -> float:
+        """What it has to carry over what it can."""
+        return self.demand_bps / self.capacity_bps
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class RackDilation:
         """The machine that decides, None if none was measured."""
         return max(
             self.machines,
-            key=lambda each: self.machines[each].demand_bps / self.machines[each].capacity_bps,
+            key=lambda each: self.machines[each].strain,
             default=None,
         )
 
@@ -71,32 +77,69 @@ class RackDilation:
 
 
 def decide_rack_dilation(
-    placements: Collection[PointPlacement], handles: Mapping[str, MeasuredMachine], log: Log, *, shaped: bool
+    placements: Collection[PointPlacement],
+    handles: Mapping[str, MachineHandle],
+    up: UpOverRack,
+    log: Log,
+    *,
+    shaped: bool,
 ) -> RackDilation:
-    """Return the configured factor, or have machines measured and derive it.
+    """Return the configured factor, or measure what the machines carry and derive it.
 
-    Machines that carry no rate are not measured; nor is any if the network is not ``shaped``. Raise CapacityError if a
-    machine cannot carry what it has to, and what measuring raises, with the machine's name.
+    Nothing is measured if no link in use has a rate, or if the network is not ``shaped``. Raise CapacityError if a
+    machine cannot carry what it has to, and what bringing a network up and measuring it raises.
     """
     points = [placed.point for placed in placements]
     configured = points[0].spec.dilation
     if configured != AUTO:
         return RackDilation(choose_dilation(0, 1, configured), {})
-    demands = {name: bps for name, bps in _demands_bps(placements).items() if bps} if shaped else {}
-    if demands:
-        log("measuring what each machine carries, for dilation: auto")
-    pending = {name: handles[name].start_measuring_capacity(bps) for name, bps in demands.items()}
-    loads = {}
-    for name, each in pending.items():
-        with naming(name):
-            loads[name] = _load(
-                demands[name], int(each.result()), handles[name].call("facts"), _hosts(placements, name)
-            )
-    real_time = any(point.real_time for point in points)
-    decided = RackDilation(derived_factor(loads, real_time=real_time), loads)
+    heaviest = heaviest_demands(placements) if shaped else []
+    if not heaviest:
+        return RackDilation(1.0, {})
+
+    def measured(dilation: float) -> dict[str, MachineLoad]:
+        log(f"measuring what the machines carry when all links are busy, at dilation {dilation:g}, for dilation: auto")
+        return _measured(heaviest, handles, up, dilation)
+
+    decided = settled_dilation(measured, real_time=any(point.real_time for point in points))
     if decided.tightest is not None:
         log(_reason(decided, decided.tightest))
     return decided
+
+
+def settled_dilation(measured: Callable[[float], Mapping[str, MachineLoad]], *, real_time: bool) -> RackDilation:
+    """Return the first factor that suffices for what the machines carry at it, as ``measured`` returns it.
+
+    Slower links are sent to in smaller pieces, which cost a machine more for each byte: what it carries at a factor may
+    ask for a larger one. ``machines`` of what is returned are the loads that asked for the factor. After
+    ``_MOST_ROUNDS`` the last factor is taken as it is. Raise CapacityError as ``derived_factor`` does.
+    """
+    decided, factor = RackDilation(1.0, {}), 1.0
+    for _ in range(_MOST_ROUNDS):
+        loads = measured(factor)
+        needed = derived_factor(loads, real_time=real_time)
+        if needed > factor or not decided.machines:
+            decided = RackDilation(needed, loads)
+        if needed <= factor:
+            break
+        factor = needed
+    return decided
+
+
+def _measured(
+    demands: Iterable[tuple[PointPlacement, NetworkDemand]],
+    handles: Mapping[str, MachineHandle],
+    up: UpOverRack,
+    dilation: float,
+) -> dict[str, MachineLoad]:
+    loads: dict[str, MachineLoad] = {}
+    for placed, demand in demands:
+        carriers = carriers_of(placed)
+        measured = measure_capacities_bps(demand, carriers, partial(up, placed), dilation)
+        for name, (demand_bps, capacity_bps) in measured.items():
+            load = MachineLoad(demand_bps, capacity_bps, handles[name].call("facts").cores, carriers.hosts_on(name))
+            loads[name] = max(loads.get(name, load), load, key=lambda each: each.strain)
+    return loads
 
 
 def derived_factor(loads: Mapping[str, MachineLoad], *, real_time: bool) -> float:
@@ -110,54 +153,27 @@ def derived_factor(loads: Mapping[str, MachineLoad], *, real_time: bool) -> floa
     )
 
 
-def machine_demands_bps(
-    topology: Topology, demand: NetworkDemand, machine_of: Mapping[str, str], gateways: Mapping[str, str]
-) -> dict[str, int]:
-    """Return what each machine has to carry when all node pairs of ``demand`` send at once, in both directions.
+def heaviest_demands(placements: Iterable[PointPlacement]) -> list[tuple[PointPlacement, NetworkDemand]]:
+    """Return demands of variants such that each machine has the heaviest that it ever has in one of them.
 
-    That is what its hosts send to other datacenters and receive from them, of each link not more than its trunk, and
-    the highest rate of its hosts inside their datacenter. A gateway machine has everything that its datacenter sends,
-    once in and once out.
+    There are as few of them as the order of the placements allows: one, where one is the heaviest for all machines.
     """
-    carried: dict[str, dict[tuple[str, str], int]] = defaultdict(lambda: defaultdict(int))
-    forwarded: dict[str, dict[tuple[str, str], int]] = defaultdict(lambda: defaultdict(int))
-    for pair in demand.wan_pairs:
-        link = topology.host(pair.source).datacenter, topology.host(pair.destination).datacenter
-        for host in (pair.source, pair.destination):
-            carried[machine_of[host]][link] += pair.rate_bps or 0
-        if link[0] in gateways:
-            forwarded[gateways[link[0]]][link] += pair.rate_bps or 0
-    inside: dict[str, int] = defaultdict(int)
-    for pair in demand.intra_pairs:
-        for host in (pair.source, pair.destination):
-            inside[machine_of[host]] = max(inside[machine_of[host]], pair.rate_bps or 0)
-
-    def of_links(rates_bps: Mapping[tuple[str, str], int]) -> int:
-        trunks = {link: topology.conditions(*link).rate_bps for link in rates_bps}
-        return sum(min(bps, bps if (trunk := trunks[link]) is None else trunk) for link, bps in rates_bps.items())
-
-    machines = dict.fromkeys([*machine_of.values(), *gateways.values()])
-    return {name: of_links(carried[name]) + _DIRECTIONS * of_links(forwarded[name]) + inside[name] for name in machines}
+    every = [(placed, demand) for placed in placements for demand in placed.point.demands]
+    by_machine = [carriers_of(placed).demands_bps(demand) for placed, demand in every]
+    machines = dict.fromkeys(name for demands in by_machine for name, bps in demands.items() if bps)
+    totals = [sum(demands.values()) for demands in by_machine]
+    chosen: dict[int, None] = {}
+    for name in machines:
+        heaviest = max(demands.get(name, 0) for demands in by_machine)
+        candidates = [at for at, demands in enumerate(by_machine) if demands.get(name, 0) == heaviest]
+        if not chosen.keys() & {*candidates}:
+            chosen[max(candidates, key=lambda at: totals[at])] = None
+    return [every[at] for at in chosen]
 
 
-def _demands_bps(placements: Collection[PointPlacement]) -> dict[str, int]:
-    found: dict[str, int] = defaultdict(int)
-    for placed in placements:
-        for demand in placed.point.demands:
-            own = machine_demands_bps(placed.point.topology, demand, placed.machine_of, placed.gateways)
-            for name, bps in own.items():
-                found[name] = max(found[name], bps)
-    return found
-
-
-def _load(demand_bps: int, measured_bps: int, facts: MachineFacts, hosts: int) -> MachineLoad:
-    speed_bps = None if facts.card is None else facts.card.speed_bps
-    capacity_bps = measured_bps if speed_bps is None else min(measured_bps, _DIRECTIONS * speed_bps)
-    return MachineLoad(demand_bps, capacity_bps, facts.cores, hosts)
-
-
-def _hosts(placements: Collection[PointPlacement], machine: str) -> int:
-    return max(list(placed.machine_of.values()).count(machine) for placed in placements)
+def carriers_of(placed: PointPlacement) -> Carriers:
+    """Return which machines carry what of a placement."""
+    return Carriers(placed.point.topology, placed.machine_of, placed.gateways)
 
 
 def _reason(decided: RackDilation, tightest: str) -> str:

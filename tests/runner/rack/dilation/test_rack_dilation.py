@@ -1,48 +1,32 @@
 """The dilation of a run over a rack: the smallest with which every machine carries its part."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ground.strict_model import parse_model
-from runner.rack.dilation.rack_dilation import MachineLoad, RackDilation, derived_factor, machine_demands_bps
-from runner.resolve.demand import network_demand
+from runner.planner.experiment_file import parse_experiment
+from runner.rack.dilation.rack_dilation import (
+    MachineLoad,
+    RackDilation,
+    derived_factor,
+    heaviest_demands,
+    settled_dilation,
+)
+from runner.rack.host_placement import Node
+from runner.rack.point_placement import PointPlacement, place_point
 from runner.resolve.dilation import CapacityError
-from runner.resolve.placement import place_stages
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from tests.support.runner.background import with_background
 
 MBIT = 10**6
-MACHINE_OF = {"east-0": "one", "east-1": "two", "west-0": "three", "west-1": "three"}
+RACK = [Node(name, f"id-of-{name}", "10.0.0.1") for name in ("one", "two")]
 
 
-def topology(**wan: Any) -> Topology:
-    document = {
-        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
-        "wan": {"latency": "5ms", "rate": "1Gbit", **wan},
-        "intra": {"rate": "300Mbit", "latency": "50us"},
-    }
-    return resolve_topology(parse_model(TopologySpec, document, "test"))
-
-
-def demands(network: Topology, **gateways: str) -> dict[str, int]:
-    demand = network_demand(network, place_stages(network, 4).boundaries)
-    return machine_demands_bps(network, demand, MACHINE_OF, gateways)
-
-
-def test_a_machine_carries_what_its_own_hosts_send_and_receive() -> None:
-    # A pipeline of east-0, east-1, west-0, west-1: only east-1 and west-0 use the WAN, both ways.
-    assert demands(topology(node_pair_rate="200Mbit")) == {
-        "one": 300 * MBIT,
-        "two": 300 * MBIT + 2 * 200 * MBIT,
-        "three": 300 * MBIT + 2 * 200 * MBIT,
-    }
-
-
-def test_a_gateway_machine_carries_what_its_datacenter_sends_in_and_out() -> None:
-    found = demands(topology(node_pair_rate="200Mbit"), east="gate")
-    assert found["gate"] == 2 * 200 * MBIT
-    assert found["two"] == 300 * MBIT + 2 * 200 * MBIT
+def placements(**sweep: list[str]) -> list[PointPlacement]:
+    """Return where the hosts of one pipeline over two datacenters are, for every rate of a sweep."""
+    document: dict[str, Any] = {**with_background(engine="rack"), "sweep": {"topology.wan.rate": sweep["rate"]}}
+    return [place_point(point, RACK, 1) for point in parse_experiment(document, "file", Path()).points()]
 
 
 def test_the_machine_that_has_least_to_spare_decides_and_is_recorded() -> None:
@@ -71,3 +55,50 @@ def test_a_machine_that_cannot_carry_its_part_is_named() -> None:
         CapacityError, match=r"ask for 400Mbit at once and machine two carries 250Mbit, and what really"
     ):
         derived_factor(loads, real_time=True)
+
+
+def carrying(*capacities_bps: int, asked: list[float]) -> Callable[[float], dict[str, MachineLoad]]:
+    """What is measured in turn of a machine that has 800 Mbit/s to carry; ``asked`` gets the dilations."""
+    left = iter(capacities_bps)
+
+    def measured(dilation: float) -> dict[str, MachineLoad]:
+        asked.append(dilation)
+        return {"one": MachineLoad(800 * MBIT, next(left), 2, 1)}
+
+    return measured
+
+
+def test_what_machines_carry_is_measured_again_at_the_factor_that_it_asks_for() -> None:
+    asked: list[float] = []
+    decided = settled_dilation(carrying(500 * MBIT, 320 * MBIT, 400 * MBIT, asked=asked), real_time=False)
+    assert asked == [1.0, 2.0, 3.2]
+    # At 3.2 the machine carries 400 Mbit/s, and has 250 to carry.
+    assert decided.factor == 3.2
+    assert decided.machines["one"].capacity_bps == 320 * MBIT
+
+
+def test_a_machine_that_carries_all_at_once_is_measured_once() -> None:
+    asked: list[float] = []
+    decided = settled_dilation(carrying(1200 * MBIT, asked=asked), real_time=True)
+    assert (asked, decided.factor) == ([1.0], 1.0)
+    assert decided.tightest == "one"
+
+
+def test_machines_that_carry_ever_less_are_not_measured_for_ever() -> None:
+    asked: list[float] = []
+    decided = settled_dilation(
+        carrying(900 * MBIT, 700 * MBIT, 600 * MBIT, 500 * MBIT, 400 * MBIT, asked=asked), real_time=False
+    )
+    assert len(asked) == 5
+    assert decided.factor == 2.5
+
+
+def test_what_is_heaviest_for_every_machine_is_measured_alone() -> None:
+    every = placements(rate=["20Mbit", "80Mbit", "40Mbit"])
+    ((placed, demand),) = heaviest_demands(every)
+    assert placed is every[1]
+    assert demand.wan_bps == 2 * 80 * MBIT
+
+
+def test_nothing_is_measured_where_no_link_has_a_rate() -> None:
+    assert heaviest_demands([]) == []

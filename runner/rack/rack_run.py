@@ -49,15 +49,17 @@ def rack_run(
     queue: bool = False,
     resume: bool,
     keep_gradients: bool,
+    keep_going: bool = False,
     log: Log,
     stream: TextIO | None = None,
     shaped: bool = True,
 ) -> Path:
     """Run the missing trials of an experiment's run over the cluster at ``address``, and return its folder.
 
-    ``source`` names the experiment to people. With ``queue`` machines that another run uses are waited for. ``log``
-    gets lines on what happens, ``stream`` (default: standard error) the progress. If ``shaped`` is false, no link has a
-    delay, a loss or a rate.
+    ``source`` names the experiment to people. With ``queue`` machines that another run uses are waited for. With
+    ``keep_going`` a trial that fails is kept, marked, and the others run; a machine that leaves ends the run in any
+    case. ``log`` gets lines on what happens, ``stream`` (default: standard error) the progress. If ``shaped`` is false,
+    no link has a delay, a loss or a rate.
 
     Raise InputError for hosts that do not fit on the machines, MissingError for what the
     cluster or a machine lacks, MachineLostError for a machine that leaves, and what ``emulate`` raises.
@@ -93,7 +95,15 @@ def rack_run(
                 store = begin_run(experiment, runs, facts)
             bring_up = _bring_up(placements, up)
             with kept_trials(experiment, store), exclusively(store.path):
-                run_trials(experiment, store, bring_up=bring_up, log=log, keep_gradients=keep_gradients, stream=stream)
+                run_trials(
+                    experiment,
+                    store,
+                    bring_up=bring_up,
+                    log=log,
+                    keep_gradients=keep_gradients,
+                    keep_going=keep_going,
+                    stream=stream,
+                )
     return store.path
 
 

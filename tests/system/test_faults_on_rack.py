@@ -1,6 +1,8 @@
 """Ranks, hosts and gateways fail on the machines of a rack, which processes in namespaces of this one play."""
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -163,12 +165,48 @@ def test_of_a_driver_that_is_killed_amid_failures_nothing_is_left_on_any_machine
     assert [each["cleaned"] for each in json.loads(done.stdout)["machines"]] == [[], []]
 
 
-def marks_of_ranks(machine: NamespaceMachine) -> list[str]:
-    """The testbed of each rank that runs on a machine."""
-    found = []
+def test_a_trial_that_fails_is_marked_and_the_next_runs_on_machines_that_are_brought_up_anew(
+    two_nodes: RayCluster,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    document = {
+        "name": "going on",
+        "topology": TOPOLOGY,
+        "compute": {"forward": "2ms", "backward": "4ms", "activation": "64KiB"},
+        "training": {"microbatches": 4, "iterations": 40, "warmup": 1},
+        "variants": [{"name": "first", "schedule": "1f1b"}, {"name": "second", "schedule": "gpipe"}],
+        "engine": "rack",
+        "dilation": 1,
+    }
+    run = (*UNSHAPED_RUN, two_nodes.address, str(tmp_path), json.dumps(document), "hosts_per_machine=2", "keep-going")
+    with two_nodes.start_driver(*run, stdout=subprocess.PIPE) as driver:
+        west = two_nodes.machines["west"]
+        until_within(240, lambda: any(ranks_on(west)))
+        for pid in ranks_on(west):
+            os.kill(pid, signal.SIGKILL)
+        output, _ = driver.communicate(timeout=240)
+    assert driver.returncode == 0, output
+    stored = load(Path(output.splitlines()[-1]))
+    first, second = stored.summary.to_dict("records")
+    assert (first["variant"], first["outcome"]) == ("first", "failed")
+    assert second["variant"] == "second"
+    assert second["iteration_time_s"] > 0
+    assert stored.manifest["complete"]
+
+
+def ranks_on(machine: NamespaceMachine) -> Iterator[int]:
+    """Yield the processes of ranks on a machine."""
     for pid in processes_on(machine):
         with suppress(OSError):
             if "workloads.rank" in command_of(pid):
-                variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-                found += [text.partition("=")[2] for text in variables if text.startswith(f"{MARKER}=")]
+                yield pid
+
+
+def marks_of_ranks(machine: NamespaceMachine) -> list[str]:
+    """The testbed of each rank that runs on a machine."""
+    found = []
+    for pid in ranks_on(machine):
+        with suppress(OSError):
+            variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+            found += [text.partition("=")[2] for text in variables if text.startswith(f"{MARKER}=")]
     return found

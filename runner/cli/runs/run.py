@@ -98,6 +98,7 @@ def run(
                 queue=queue,
                 resume=resume,
                 keep_gradients=keep_gradients,
+                keep_going=keep_going,
                 log=log,
             )
         else:
@@ -129,7 +130,5 @@ def _check_options(engine: str, emulated_only: Mapping[str, bool], jobs: int | N
     for option, given in emulated_only.items():
         if given and engine == "simulate":
             raise InputError(f"{option}: a simulation has none: leave it out, or give engine: emulate")
-    if emulated_only["--keep-going"] and engine == RACK:
-        raise InputError("--keep-going: a rack ends with the trial that fails: leave it out, or give engine: emulate")
     if engine != "simulate" and jobs is not None:
         raise InputError("--jobs: an emulation runs one trial at a time: leave it out, or give engine: simulate")

@@ -1,8 +1,8 @@
 """Run an experiment over a cluster without shaping, for machines without netem, as ``wanbed run --rack`` does.
 
-``unshaped_run ADDRESS RUNS EXPERIMENT [queue] [resume] [trunks] [hosts_per_machine=N]``: EXPERIMENT is the file's
-content as JSON; with ``trunks`` those are shaped, still without netem. It prints the run's folder, and what it logs
-after ``log:``; it ends as the command does.
+``unshaped_run ADDRESS RUNS EXPERIMENT [queue] [resume] [keep-going] [trunks] [hosts_per_machine=N]``: EXPERIMENT is the
+file's content as JSON; with ``trunks`` those are shaped, still without netem. It prints the run's folder, and what it
+logs after ``log:``; it ends as the command does.
 """
 
 import json
@@ -37,6 +37,7 @@ def main(address: str, folder: str, document: str, *options: str) -> None:
             address=address,
             resume="resume" in options,
             keep_gradients=False,
+            keep_going="keep-going" in options,
             log=lambda line: print("log:", line, flush=True),
             shaped="trunks" in options,
             queue="queue" in options,

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from ground.regular_file import regular_file
+from ground.files.regular_file import regular_file
 from ground.shown_text import MAX_DIGITS, one_line, shown
 from ground.strict_model import InputError, prefixed
 

@@ -9,14 +9,13 @@
 """
 
 import os
-import pwd
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from ground.compiled_core.core_modules import CORE_MODULES, present_key
+from ground.files.user_cache import searched_caches, user_cache
 
 PURE = "WANBED_PURE"
 """The environment variable that has the sources run, unless it is empty or 0."""
@@ -24,7 +23,7 @@ PURE = "WANBED_PURE"
 REMEDY = "wanbed compile"
 RECORD = "core.json"
 GROUP_SUFFIX = f"__mypyc{EXTENSION_SUFFIXES[0]}"
-_BELOW_CACHE = Path("wanbed") / "compiled-core"
+_NAME = "compiled-core"
 
 
 @dataclass(frozen=True)
@@ -45,21 +44,7 @@ class Core:
 
 def cache_folder() -> Path:
     """Return the folder for the folders of all cores; it need not exist."""
-    root = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG Base Directory Specification ignores relative paths.
-    return (Path(root) if Path(root).is_absolute() else Path.home() / ".cache") / _BELOW_CACHE
-
-
-def _searched_folders() -> list[Path]:
-    """Return the folders to search: the cache and, under sudo, then the calling user's cache."""
-    folders = []
-    with suppress(RuntimeError):  # No home can be determined.
-        folders.append(cache_folder())
-    caller = os.environ.get("SUDO_USER")
-    if caller and os.geteuid() == 0:
-        with suppress(KeyError):
-            folders.append(Path(pwd.getpwnam(caller).pw_dir) / ".cache" / _BELOW_CACHE)
-    return folders
+    return user_cache(_NAME)
 
 
 @cache
@@ -67,7 +52,7 @@ def present_core() -> Core:
     """Return what runs the simulator in this process, by the sources, the cache and ``WANBED_PURE``."""
     if os.environ.get(PURE, "0") not in {"", "0"}:
         return Core(None, f"{PURE} is set")
-    return find_core(present_key(), _searched_folders())
+    return find_core(present_key(), searched_caches(_NAME))
 
 
 def find_core(key: str | None, folders: list[Path]) -> Core:

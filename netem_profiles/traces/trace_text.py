@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ground.regular_file import regular_file
+from ground.files.regular_file import regular_file
 from ground.shown_text import one_line
 from ground.strict_model import LocatedError
 

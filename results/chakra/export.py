@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.atomic_write import written_whole
+from ground.files.atomic_write import written_whole
 from ground.strict_model import InputError
 from results.chakra.node import NodeType
 from results.chakra.rank_file import rank_bytes

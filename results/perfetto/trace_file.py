@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 
-from ground.atomic_write import written_whole
+from ground.files.atomic_write import written_whole
 from results.perfetto.contention import contention_of
 from results.perfetto.counters import background_steps, gpu_steps, link_steps, tcp_steps
 from results.perfetto.flows import Flows, match_transfers

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ground.atomic_write import PARTIAL
+from ground.files.atomic_write import PARTIAL
 from results.reading.manifest_check import check_manifest, check_trial_facts
 from results.reading.stored_trial import StoredTrial
 from results.records.documents import SIMULATE

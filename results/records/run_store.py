@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ground.atomic_write import PARTIAL, write_whole, written_whole
-from ground.regular_file import regular_file
+from ground.files.atomic_write import PARTIAL, write_whole, written_whole
+from ground.files.regular_file import regular_file
 from ground.wanbed_error import WanbedError
 from results.records.documents import Manifest, TrialFacts
 from results.records.schema import CALIBRATION, SPANS, SPANS_OF_VIRTUAL_STAGES, CalibrationRow

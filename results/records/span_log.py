@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from ground.atomic_write import written_whole
+from ground.files.atomic_write import written_whole
 
 SPAN_LOG_VERSION = 2
 

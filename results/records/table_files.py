@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ground.atomic_write import naming
-from ground.regular_file import regular_file
+from ground.files.atomic_write import naming
+from ground.files.regular_file import regular_file
 from results.records.schema import (
     LATER_COLUMNS,
     SCHEMA_VERSION,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ground.regular_file import regular_file
+from ground.files.regular_file import regular_file
 from results.records.losses.loss_columns import SPLITS
 from results.records.run_store import RunError, point_path
 from results.records.schema import CALIBRATION, IMPAIRMENT_COLUMNS, CalibrationRow

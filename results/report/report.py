@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from results.comparison.manifest_differences import ManifestDifference, ReportedDifferences, reported_differences
 from results.comparison.manifest_fields import trace_text
 from results.comparison.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run

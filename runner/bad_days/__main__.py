@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 import yaml
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from results import load
 from results.text.number_text import count_text
 from runner.bad_days.day import Day, days

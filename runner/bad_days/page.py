@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from results.text.markdown_text import markdown_text, table_line
 from results.text.number_text import list_text, seconds_text
 from runner.bad_days.day import Day

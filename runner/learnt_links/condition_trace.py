@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from ground.units import MAX_RATE_BPS, format_duration, format_fraction, format_rate
 from runner.learnt_links.fit.cross_traffic import CrossTraffic
 from runner.learnt_links.fit.fitted_link import FittedLink

@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from results.comparison.run_description import facts, warnings, what_was_run
 from results.reading.run import Run
 from results.reading.summaries.headline import HeadlineRow, by_point, headline

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ground.atomic_write import PARTIAL
+from ground.files.atomic_write import PARTIAL
 from ground.strict_model import InputError
 from results.reading.run_documents import read_manifest
 from results.records.run_store import MANIFEST, SUMMARY_FILE, TRIAL_FACTS, RunError

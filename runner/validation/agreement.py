@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from ground.shown_text import one_line
 from ground.strict_model import InputError
 from results.records.run_store import read_json

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-from ground.atomic_write import naming
+from ground.files.atomic_write import naming
 from results.report.charts.drawing.colours import variant_styles
 from runner.validation.comparison import Comparison
 from runner.validation.validation import POINT_LIMIT

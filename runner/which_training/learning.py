@@ -11,7 +11,7 @@ from math import ceil
 from pathlib import Path
 from statistics import median
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from runner.which_training.lone_training import LoneTraining, held_out_losses
 from runner.which_training.setting import DATACENTERS, GPUS_EACH, SYNC_EVERY, Method
 from workloads.synchronization.synchronization import Synchronization

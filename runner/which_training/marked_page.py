@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 
 BEGIN = "<!-- written by make which-training: {part} -->\n"
 END = "<!-- end of {part} -->\n"

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from runner.planner.experiment_file import parse_experiment
 from runner.planner.pricing import wan_bytes_per_iteration
 from runner.simulator.variant_simulation import simulate_variant

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Unpack
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from ground.strict_model import InputError
 from testbed.claims.cleaning import end_processes
 from testbed.claims.processes import MARKER

@@ -8,7 +8,7 @@ from typing import Any, Literal, Required, Self, TypedDict, Unpack
 
 import yaml
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from ground.shown_text import one_line
 from ground.strict_model import parse_model, prefixed
 from results.text.number_text import count_text

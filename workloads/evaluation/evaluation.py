@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from workloads.configured_process import run_configured
 from workloads.evaluation.evaluation_config import EvaluationConfig, ReplicaLoss, read_evaluation_config
 from workloads.evaluation.snapshots import stage_file

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from ground.regular_file import regular_file
+from ground.files.regular_file import regular_file
 from ground.shown_text import MAX_DIGITS
 from ground.strict_model import InputError, StrictModel, parse_model
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ground.atomic_write import naming
+from ground.files.atomic_write import naming
 from workloads.programs.stderr_tail import TAIL_BYTES, telling_line
 
 

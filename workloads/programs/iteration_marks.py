@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from ground.atomic_write import naming
+from ground.files.atomic_write import naming
 from results.records.span_log import ITERATION, NO_MICROBATCH, Span, SpanLog, SpanLogHeader
 
 _MAX_LINE_BYTES = 16 * 2**10

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from workloads.programs.hook_environment import with_hook
 from workloads.programs.program_config import ProgramConfig
 from workloads.programs.read_only_folder import make_read_only

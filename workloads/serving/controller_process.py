@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from workloads.compute.timer_slack import wake_precisely
 from workloads.config_file import read_config
 from workloads.configured_process import print_line, run_configured

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from ground.atomic_write import written_whole
+from ground.files.atomic_write import written_whole
 from results.reading.run import Run
 from results.reading.summaries.summary import FIELDS
 from results.records.run_store import SUMMARY_FILE

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ground.atomic_write import written_whole
+from ground.files.atomic_write import written_whole
 from ground.shown_text import shortened
 from ground.strict_model import InputError
 from results.records.run_store import slug

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ground.atomic_write import PARTIAL, check_place, write_whole
+from ground.files.atomic_write import PARTIAL, check_place, write_whole
 from ground.strict_model import InputError
 from runner.cli.arguments import STANDARD_OUTPUT, AsJson, path_of
 from runner.cli.exit_status import fail, one_line_errors

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from ground.strict_model import InputError
 from results import load
 from runner.cli.arguments import AsJson, RunsFolder, path_of

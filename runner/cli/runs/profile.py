@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from ground.strict_model import InputError
 from results.text.number_text import count_text, list_text, percent_text, seconds_text, size_text, three_digits
 from runner.cli.arguments import AsJson, path_of

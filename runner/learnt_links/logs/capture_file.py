@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ground.regular_file import regular_file
+from ground.files.regular_file import regular_file
 from ground.strict_model import InputError
 
 _PCAP = {

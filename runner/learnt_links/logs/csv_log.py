@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from ground.regular_file import regular_file
+from ground.files.regular_file import regular_file
 from ground.shown_text import shown
 from ground.strict_model import InputError
 from runner.learnt_links.logs.packet_log import LOST_NS, Integers, PacketFaultError, PacketLog, from_first

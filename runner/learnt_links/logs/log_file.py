@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ground.regular_file import regular_file
+from ground.files.regular_file import regular_file
 from ground.strict_model import InputError
 from runner.learnt_links.logs.capture_file import is_capture
 from runner.learnt_links.logs.capture_log import read_both_captures, read_probe_capture

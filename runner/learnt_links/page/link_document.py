@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from results.text.number_text import count_text, percent_text, rate_text, seconds_text, size_text
 from runner.learnt_links.held_out import TRACE, LearntLink
 from runner.learnt_links.page.link_charts import LOG

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from results.report.page_templates import page_environment
 from results.text import number_text
 from results.text.text_direction import isolated

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from ground.regular_file import regular_file
+from ground.files.regular_file import regular_file
 from ground.shown_text import one_line, shown
 from ground.strict_model import InputError
 from results.chakra.node import ChakraNode

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from ground.shown_text import one_line
 from results.records.run_store import RunStore
 from runner.planner.experiment_file import load_experiment

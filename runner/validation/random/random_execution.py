@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from ground.shown_text import one_line
 from ground.strict_model import InputError
 from results import load

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from ground.atomic_write import write_whole, written_whole
+from ground.files.atomic_write import write_whole, written_whole
 from ground.strict_model import InputError
 from runner.planner.experiment_file import load_experiment
 from runner.resolve.experiment import Experiment

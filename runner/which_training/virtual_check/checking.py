@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from ground.atomic_write import write_whole
+from ground.files.atomic_write import write_whole
 from results import load
 from results.metrics import iteration_windows
 from results.reading.known_misses import known_misses_of

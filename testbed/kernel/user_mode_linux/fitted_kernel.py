@@ -15,8 +15,8 @@ import struct
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ground.files.user_cache import user_cache
 from testbed.kernel.missing import MissingError
-from testbed.kernel.user_cache import user_cache
 from testbed.kernel.user_mode_linux.register_state import register_state_bytes
 
 COMPILED_FOR_BYTES = 2696

@@ -9,15 +9,13 @@
 
 import json
 import os
-import pwd
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from ground.files.user_cache import searched_caches, user_cache
 from testbed.kernel.missing import MissingError
-from testbed.kernel.user_cache import user_cache
 from testbed.virtual_time.kernel.kernel_options import configuration_hash
 
 PROGRAM, RECORD = "linux", "kernel.json"
@@ -48,16 +46,6 @@ def cache_folder() -> Path:
     return user_cache(_NAME)
 
 
-def _searched_folders() -> list[Path]:
-    """Return the folders to search: the cache and, under sudo, then the calling user's cache."""
-    folders = [cache_folder()]
-    caller = os.environ.get("SUDO_USER")
-    if caller and os.geteuid() == 0:
-        with suppress(KeyError):
-            folders.append(Path(pwd.getpwnam(caller).pw_dir) / ".cache/wanbed" / _NAME)
-    return folders
-
-
 def kernel_folder(source: str, root: Path) -> Path:
     """Return the folder of the kernel with this version's options, built from that source."""
     key = sha256(f"{configuration_hash()} {source}".encode()).hexdigest()[:16]
@@ -67,7 +55,7 @@ def kernel_folder(source: str, root: Path) -> Path:
 def built_kernels(folders: Sequence[Path] | None = None) -> list[VirtualKernel]:
     """Return all kernels in the cache that have this version's options, the latest release last."""
     found = []
-    for folder in _searched_folders() if folders is None else folders:
+    for folder in searched_caches(_NAME) if folders is None else folders:
         for record in folder.glob(f"*/{RECORD}"):
             try:
                 kernel = VirtualKernel(record.with_name(PROGRAM), KernelRecord(**json.loads(record.read_text())))
@@ -82,7 +70,7 @@ def virtual_kernel(folders: Sequence[Path] | None = None) -> VirtualKernel:
     """Return the kernel to boot. Raise MissingError if none is built."""
     kernels = built_kernels(folders)
     if not kernels:
-        places = " or ".join(map(str, _searched_folders() if folders is None else folders))
+        places = " or ".join(map(str, searched_caches(_NAME) if folders is None else folders))
         raise MissingError(f"no virtual-time kernel of this version in {places}: {REMEDY}")
     return kernels[-1]
 

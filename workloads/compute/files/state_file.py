@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ground.atomic_write import written_whole
+from ground.files.atomic_write import written_whole
 from workloads.compute.flat_parameters import FlatParameters
 
 _STEPS = "steps"

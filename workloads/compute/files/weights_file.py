@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ground.atomic_write import written_whole
+from ground.files.atomic_write import written_whole
 from workloads.compute.flat_parameters import FlatParameters
 
 

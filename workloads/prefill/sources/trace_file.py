@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ground.regular_file import regular_file
+from ground.files.regular_file import regular_file
 from ground.strict_model import LocatedError
 from workloads.prefill.request import Request
 from workloads.prefill.sources.named_columns import TraceColumns

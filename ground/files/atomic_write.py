@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ground.regular_file import NotRegularFileError, special_kind
+from ground.files.regular_file import NotRegularFileError, special_kind
 
 PARTIAL = ".partial"
 """Suffix of a file that is being written. A killed process leaves such a file; the next write replaces it."""

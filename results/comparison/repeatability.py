@@ -7,7 +7,8 @@ from ground.impairments import IMPAIRMENTS
 from results.reading.run import Run
 
 IN_VIRTUAL_TIME = 0.001
-"""The largest relative difference of two runs in virtual time; ``tests/system/test_virtual_time.py`` checks it."""
+"""The largest relative difference of two runs in virtual time, which ``tests/system/virtual_time/test_virtual_time.py``
+checks."""
 
 
 def repeatable_within(run: Run, point: int) -> float | None:

@@ -183,7 +183,7 @@ def _semantics() -> Claim:
         "unchanged",
         "losses and gradients of every schedule and transport equal plain torch's within 1e-5",
         None,
-        "shown with real computation by tests/system/test_training_semantics.py, not in virtual time",
+        "shown with real computation by tests/system/training/test_training_semantics.py, not in virtual time",
     )
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 USER = 1000
 UNPRIVILEGED = ("--no-new-privs", "--bounding-set", "-all", "--inh-caps", "-all")
 ORDINARY = ("--reuid", str(USER), "--regid", str(USER), "--clear-groups", *UNPRIVILEGED)

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from testbed.network.shared_rate import FRAME_BYTES, SUPER_PACKET_NS
-from tests.system.inside_virtual_time import kernel_or_skip, printed_inside
-from tests.system.transfers import PAUSES_S, RATE_BPS, SIZES, Told, transfers
+from tests.system.transport.transfers import PAUSES_S, RATE_BPS, SIZES, Told, transfers
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip, printed_inside
 
 SUPER_PACKET_S = max(SUPER_PACKET_NS / 1e9, 8 * 2 * FRAME_BYTES / RATE_BPS)
 
@@ -14,7 +14,7 @@ SUPER_PACKET_S = max(SUPER_PACKET_NS / 1e9, 8 * 2 * FRAME_BYTES / RATE_BPS)
 @pytest.fixture(scope="module")
 def in_virtual_time() -> list[Told]:
     """By the number of node pairs at once, from 1."""
-    lines: list[Told] = json.loads(printed_inside("tests.system.transfers", kernel_or_skip()))
+    lines: list[Told] = json.loads(printed_inside("tests.system.transport.transfers", kernel_or_skip()))
     return lines
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from results.reading.run import Run, load_run
-from tests.system.inside_virtual_time import kernel_or_skip
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 REPLICAS, STEPS, SYNC_EVERY = 3, 4, 2
 PARAMETERS = 3 * 2**20

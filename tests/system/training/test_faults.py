@@ -23,7 +23,7 @@ from testbed.substrate.probe import probe_guest
 from testbed.testbed import Testbed, bring_up
 from tests.support.testbed.command_line import command_line
 from tests.support.until import until_within
-from tests.system.inside_virtual_time import kernel_or_skip
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 TOPOLOGY: dict[str, Any] = {

@@ -11,9 +11,9 @@ import yaml
 from results import load
 from results.chakra.node import ChakraNode, NodeType
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
-from tests.system.inside_virtual_time import kernel_or_skip
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
 MIB = 2**20
 

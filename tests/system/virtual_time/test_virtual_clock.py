@@ -21,7 +21,7 @@ from testbed.virtual_time.guest import GuestError, run_inside
 from testbed.virtual_time.guest_place import choose_place
 from testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
 from testbed.virtual_time.watchdog import Patience
-from tests.system.inside_virtual_time import kernel_or_skip
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 

@@ -15,9 +15,9 @@ from runner.cli.results.validate_random import DEFAULT_SEED
 from runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT
 from runner.validation.random.explanations import read_explanations
 from runner.validation.random.random_agreement import EXPLAINED_LIMIT
-from tests.system.inside_virtual_time import kernel_or_skip
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PUBLISHED = ROOT / "results" / "reference" / "random"
 FEW = 4
 

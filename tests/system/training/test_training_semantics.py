@@ -27,7 +27,7 @@ from results.records.span_log import COMPUTE_KINDS
 from tests.support.workloads.reference_training import ReferenceTraining, relative_error, train_reference
 from workloads.model.gpt_config import GptConfig
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CONFIG = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
 STAGES, PIPELINES, MICROBATCHES, ITERATIONS, SEED, LEARNING_RATE = 4, 2, 4, 5, 7, 3e-4
 TOLERANCE = 1e-5
@@ -94,7 +94,15 @@ EXPERIMENT: dict[str, Any] = {
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("semantics")
     (folder / "semantics.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    command = [sys.executable, "-m", "tests.system.forked_ranks", "run", "semantics.yaml", "--keep-gradients", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.system.training.forked_ranks",
+        "run",
+        "semantics.yaml",
+        "--keep-gradients",
+        "--json",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500, check=False

@@ -24,7 +24,7 @@ from workloads.transport.peer import Peer
 
 pytestmark = pytest.mark.measures
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PORT = 29_500
 RUNS_AHEAD_NS = 300_000_000
 

@@ -43,7 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         cwd=folder,
         env={
             **os.environ,
-            "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+            "PYTHONPATH": str(Path(__file__).resolve().parents[3]),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         },
         capture_output=True,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from testbed.testbed import bring_up
-from tests.system.changing_links import BURST, END_NS, MS, PHASES, S, network, probed, rtt_ms
-from tests.system.inside_virtual_time import kernel_or_skip, printed_inside
+from tests.system.links.changing_links import BURST, END_NS, MS, PHASES, S, network, probed, rtt_ms
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip, printed_inside
 
 SEEN_NS = 8_000
 """A small frame takes 5 us at 100 Mbit/s and 12 us at 40 Mbit/s: so much later or earlier it meets other conditions."""
@@ -22,7 +22,7 @@ EVERYTHING_UP = DOWN + S
 
 @pytest.fixture(scope="module")
 def found() -> Any:
-    return json.loads(printed_inside("tests.system.changing_links", kernel_or_skip()))
+    return json.loads(printed_inside("tests.system.links.changing_links", kernel_or_skip()))
 
 
 def changes_due_ns() -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from results import load
 from results.metrics.iterations import iteration_windows
-from tests.system.inside_virtual_time import kernel_or_skip
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 OUTAGE_S, ITERATIONS = 15, 5

@@ -8,7 +8,7 @@ import pytest
 
 from results.reading.run import Run, load_run
 from runner.planner.experiment_file import load_experiment
-from tests.system.inside_virtual_time import kernel_or_skip
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 from workloads.model.gpt_config import GptConfig
 
 FAILING, ITERATIONS = 2, 12

@@ -12,7 +12,7 @@ from results.reading.run import load_run
 from runner.planner.experiment_file import parse_experiment
 from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.background import with_background
-from tests.system.inside_virtual_time import kernel_or_skip
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 PAYLOAD_SHARE = {"backup": 1448 / 1514, "stream": 1472 / 1514}

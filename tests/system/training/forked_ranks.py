@@ -1,7 +1,7 @@
 """``wanbed`` whose ranks are forked from one process that has loaded torch, as they are in virtual time.
 
-``python -m tests.system.forked_ranks ARGUMENT...`` is ``wanbed ARGUMENT...``. A rank that loads torch itself takes two
-seconds of a processor to do so. It is on its host and does the same, whichever process started it.
+``python -m tests.system.training.forked_ranks ARGUMENT...`` is ``wanbed ARGUMENT...``. A rank that loads torch itself
+takes two seconds of a processor to do so. It is on its host and does the same, whichever process started it.
 """
 
 import os
@@ -16,7 +16,7 @@ from testbed.virtual_time.processes.fork_server import NAMESPACE_FLAGS
 from testbed.virtual_time.processes.forked_process import ForkedProcess, ForkServer
 from wanbed.command import main as wanbed
 
-LOADED = "tests.system.loaded_torch"
+LOADED = "tests.system.training.loaded_torch"
 
 
 @cache
@@ -41,7 +41,7 @@ def start_module(
 
 
 def main() -> None:
-    os.environ |= {"PYTHONPATH": str(Path(__file__).parents[2]), "TORCH_CPP_LOG_LEVEL": "FATAL"}
+    os.environ |= {"PYTHONPATH": str(Path(__file__).parents[3]), "TORCH_CPP_LOG_LEVEL": "FATAL"}
     EmulatedHost.start_module = start_module
     EmulatedNetwork.module_parent = property(lambda network: server_of(network.hosts[0]._marker).pid)
     wanbed()

@@ -13,7 +13,7 @@ import yaml
 import results
 from results.reading.losses.loss_trials import loss_trials
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ITERATIONS, SEED = 5, 3
 EXPERIMENT: dict[str, Any] = {
     "name": "losses",

@@ -24,7 +24,7 @@ from testbed.substrate.probe import probe_guest
 from tests.support.testbed.command_line import command_line
 from tests.support.until import until_within
 from tests.support.workloads.reference_training import train_reference
-from tests.system.ordinary_user import DEVICES, ROOT, UNPRIVILEGED, USER, as_ordinary_user
+from tests.system.hosts.ordinary_user import DEVICES, ROOT, UNPRIVILEGED, USER, as_ordinary_user
 from workloads.model.gpt_config import GptConfig
 
 WANBED = (sys.executable, "-m", "wanbed")

@@ -21,7 +21,7 @@ from tests.support.until import until_within
 
 LEFT_S = 30
 """How long something may be left of a run whose driver was killed, or a machine of which has lost its power."""
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 EXPERIMENT = {
     "name": "two datacenters",
     # The machines may lack netem: nearly nothing is to be emulated.

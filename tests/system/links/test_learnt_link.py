@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from testbed.network.gateway_layout import SHORT_PACKETS_MIN
-from tests.system.inside_virtual_time import kernel_or_skip
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 WANBED = f"{sys.executable} -m runner.cli.command_line"
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SECONDS, FRAME_BYTES = 12, 80
 
 EXPERIMENT = """

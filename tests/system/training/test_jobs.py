@@ -11,7 +11,7 @@ import yaml
 from runner.planner.experiment_file import parse_experiment
 from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.two_jobs import two_jobs
-from tests.system.inside_virtual_time import kernel_or_skip
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 

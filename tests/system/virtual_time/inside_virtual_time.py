@@ -12,7 +12,7 @@ from testbed.virtual_time.guest import run_inside
 from testbed.virtual_time.guest_place import choose_place
 from testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def kernel_or_skip() -> VirtualKernel:

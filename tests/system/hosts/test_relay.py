@@ -22,7 +22,7 @@ from testbed.claims.registry import state_root
 from testbed.relay.relay_config import RelayConfig
 from tests.support.until import until_within
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WITHOUT_RIGHTS = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
 USERS = {0: WITHOUT_RIGHTS, 1000: [*WITHOUT_RIGHTS, "--reuid=1000", "--regid=1000", "--clear-groups"]}
 PATIENCE_S = 240

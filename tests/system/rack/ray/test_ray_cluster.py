@@ -63,7 +63,7 @@ def test_nothing_is_left_of_it_when_the_test_process_is_killed() -> None:
 
 
 def _ours() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[4])}
 
 
 def _processes_of(address: str) -> list[str]:

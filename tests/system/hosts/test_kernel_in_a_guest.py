@@ -13,10 +13,10 @@ import pytest
 
 from testbed.substrate.offer import KERNEL
 from testbed.substrate.probe import probe_kernel
-from tests.system.gateway_guest import run_in_gateway_guest
-from tests.system.inside_virtual_time import kernel_or_skip, printed_inside
+from tests.system.hosts.gateway_guest import run_in_gateway_guest
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip, printed_inside
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LIMIT_S = 300
 
 
@@ -38,9 +38,9 @@ def check_passed(said: str) -> None:
 
 
 def test_the_kernel_substrate_works_on_the_real_clock(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "pytest", *arguments("test_testbed.py", "test_tcp_state.py")]
+    argv = [sys.executable, "-m", "pytest", *arguments("hosts/test_testbed.py", "hosts/test_tcp_state.py")]
     check_passed(run_in_gateway_guest(argv, tmp_path, start_in=ROOT, limit_s=LIMIT_S))
 
 
 def test_calibration_of_the_kernel_substrate_is_within_tolerance_in_virtual_time() -> None:
-    check_passed(printed_inside("pytest", kernel_or_skip(), *arguments("test_calibration.py")))
+    check_passed(printed_inside("pytest", kernel_or_skip(), *arguments("links/test_calibration.py")))

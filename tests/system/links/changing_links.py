@@ -21,7 +21,7 @@ from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 from testbed.running_testbed import RunningTestbed
 from testbed.testbed import bring_up
-from tests.system.numbered_datagrams import DatagramFlow, Sent, send_at
+from tests.system.links.numbered_datagrams import DatagramFlow, Sent, send_at
 
 MS, S = 10**6, 10**9
 FIRST = LinkConditions(40 * MS, parse_rate_bps("1Gbit"), parse_rate_bps("100Mbit"))

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
-from tests.system.inside_virtual_time import kernel_or_skip, printed_inside
-from tests.system.links_in_virtual_time import LATENCIES_MS, MANY
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip, printed_inside
+from tests.system.virtual_time.links_in_virtual_time import LATENCIES_MS, MANY
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 LAW_MBPS = {10: 1220, 20: 600, 30: 396, 40: 293}
 """What one connection with 6 MiB of receive buffer reached in steady state, as first measured in virtual time."""
@@ -48,7 +48,7 @@ def kernel() -> VirtualKernel:
 
 @pytest.fixture(scope="module")
 def links(kernel: VirtualKernel) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(printed_inside("tests.system.links_in_virtual_time", kernel))
+    document: dict[str, Any] = json.loads(printed_inside("tests.system.virtual_time.links_in_virtual_time", kernel))
     return document
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from results.records.span_log import SwappingRecord
+from runner.emulation.learning.losses import largest_error
 from workloads.compute.swapping.swapped_compute import SwappedCompute
 from workloads.compute.torch_compute import TorchCompute
 from workloads.compute.torch_work import TorchWork
@@ -35,8 +36,7 @@ class LoneTraining:
 
     def loss_error(self, other: "LoneTraining") -> float:
         """Return the largest relative difference of two losses of one iteration, nan if one is nan."""
-        pairs = zip(self.losses, other.losses, strict=True)
-        return float(np.max([abs(one / reference - 1) for one, reference in pairs]))
+        return largest_error(self.losses, other.losses)
 
     def same_bits(self, other: "LoneTraining") -> bool:
         """Return whether losses, gradients and weights are equal, bit by bit."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from results.records.span_log import SpanLogContents, read_span_log
-from runner.emulation.learning.losses import loss_rows, mean_losses
+from runner.emulation.learning.losses import largest_error, loss_rows, mean_losses
 from runner.emulation.ranks.baseline_configs import configure_baseline
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.emulation.ranks.rank_processes import RANK
@@ -52,9 +52,8 @@ class Training:
     devices: tuple[str, ...]
 
     def loss_error(self, other: "Training") -> float:
-        """Return the largest relative difference of two losses of one iteration."""
-        pairs = zip(self.losses, other.losses, strict=True)
-        return max(abs(one / reference - 1) for one, reference in pairs)
+        """Return the largest relative difference of two losses of one iteration, nan if one is nan."""
+        return largest_error(self.losses, other.losses)
 
     def same_bits(self, other: "Training") -> bool:
         """Return whether losses and gradients are equal, bit by bit."""

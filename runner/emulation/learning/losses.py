@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from math import fsum, isfinite
 from typing import Any
 
+import numpy as np
+
 from results.records.losses.loss_columns import HELD_OUT, TRAINING, ReplicaLossRow
 from results.records.span_log import SpanLogContents
 from runner.resolve.experiment import SweepPoint
@@ -30,6 +32,14 @@ def mean_losses(rows: Iterable[ReplicaLossRow]) -> list[float]:
         if row.split == TRAINING:
             losses[row.iteration].append(row.loss)
     return [fsum(losses[iteration]) / len(losses[iteration]) for iteration in sorted(losses)]
+
+
+def largest_error(losses: Iterable[float], expected: Iterable[float]) -> float:
+    """Return the largest relative difference of two trainings' losses of one iteration, nan if one is nan.
+
+    Raise ValueError if one has more iterations.
+    """
+    return float(np.max([abs(one / reference - 1) for one, reference in zip(losses, expected, strict=True)]))
 
 
 def learning_facts(point: SweepPoint, variant: ResolvedVariant, rows: Iterable[ReplicaLossRow]) -> dict[str, Any]:

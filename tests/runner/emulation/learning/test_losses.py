@@ -7,7 +7,7 @@ import pytest
 
 from results.records.losses.loss_columns import HELD_OUT, TRAINING, ReplicaLossRow
 from results.records.span_log import SpanLogContents, SpanLogHeader
-from runner.emulation.learning.losses import learning_facts, loss_rows, mean_losses
+from runner.emulation.learning.losses import largest_error, learning_facts, loss_rows, mean_losses
 from runner.planner.experiment_file import parse_experiment
 from workloads.evaluation.evaluation_config import ReplicaLoss
 from workloads.model.corpora import digest
@@ -61,3 +61,11 @@ def test_a_trial_records_its_seed_and_its_text_and_no_number_that_json_lacks() -
         "text": {"name": "python-topics", "sha256": digest("python-topics")},
     }
     assert learning_facts(point, variant, ()) == {"losses": []}
+
+
+def test_a_later_nan_is_not_hidden_by_losses_that_agree() -> None:
+    assert largest_error([2.0, 1.01], [2.0, 1.0]) == pytest.approx(0.01)
+    assert math.isnan(largest_error([2.0, math.nan], [2.0, 1.0]))
+    assert math.isnan(largest_error([math.nan, 1.0], [2.0, 1.0]))
+    with pytest.raises(ValueError, match="zip"):
+        largest_error([2.0], [2.0, 1.0])

@@ -1,6 +1,6 @@
 """torchft's DiLoCo beside wanbed's: losses, bytes and the time of a synchronisation, from runs of the experiment.
 
-``python tests/bench/bench_diloco_beside_torchft.py RUN...`` prints the table of docs/local-updates.md from runs that
+``python -m tests.bench.bench_diloco_beside_torchft RUN...`` prints the table of docs/local-updates.md from runs that
 ``wanbed run diloco-beside-torchft`` left. With several runs the times are of all of them.
 """
 

@@ -1,6 +1,6 @@
 """What follows when a rank, a host, a gateway or the guest fails at random moments, for its trial and for the others.
 
-``python tests/bench/bench_faults.py [MOMENTS [rank] [host] [gateway] [guest]]``, as root, with the kernel of virtual
+``python -m tests.bench.bench_faults [MOMENTS [rank] [host] [gateway] [guest]]``, as root, with the kernel of virtual
 time. The moments are drawn from a seed. Ranks, hosts and gateways fail in virtual time, once with ``recovery: none``
 and once with ``restart``; the guest is killed on the real clock. What does not follow as it should is told, and the
 exit status is 1 then. Twenty moments of each of the three in virtual time take 10 to 15 minutes.

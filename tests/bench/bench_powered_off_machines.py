@@ -1,6 +1,6 @@
 """Power a machine of a rack off at random moments of a run, start it again, and continue the run each time.
 
-``python tests/bench/bench_powered_off_machines.py [MOMENTS] [SEED]``, as root: by default 10 moments of seed 1. Three
+``python -m tests.bench.bench_powered_off_machines [MOMENTS] [SEED]``, as root: by default 10 moments of seed 1. Three
 User-Mode Linux guests with a Ray node each play the machines. A moment is up to as long after the driver's start as the
 first, unhurt run took, and hits any of them. It fails if something is left on the other machines after 30 s, if the run
 is not marked as incomplete, or if it cannot be continued in the end. Ten moments take about 20 minutes.

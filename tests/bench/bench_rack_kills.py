@@ -1,6 +1,6 @@
 """How long something is left of a run over a rack whose driver, agent, raylet or rank is killed at random moments.
 
-``python tests/bench/bench_rack_kills.py [MOMENTS [VICTIM...]]``, as root. Machines are played by namespaces. Ten
+``python -m tests.bench.bench_rack_kills [MOMENTS [VICTIM...]]``, as root. Machines are played by namespaces. Ten
 moments of each of the four take 25 to 45 minutes. A kill after which something has to follow and does not is told, and
 the exit status is 1 then.
 """

@@ -1,6 +1,6 @@
 """How long 1,000 small sweep points take on a rack of two machines, of one, and on processes of this machine.
 
-``python tests/bench/bench_rack_simulations.py``, as root. Each machine has one CPU and is played by a namespace: all of
+``python -m tests.bench.bench_rack_simulations``, as root. Each machine has one CPU and is played by a namespace: all of
 them share this machine's cores with the process that resolves the file, stores what comes back and writes the report.
 The sweep is that of ``bench_simulated_sweep``. The trials' time is the one that the command tells.
 """

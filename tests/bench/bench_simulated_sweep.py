@@ -1,6 +1,6 @@
 """How long a sweep of 1,000 small sweep points takes from the file to the report, and where the time goes.
 
-``python tests/bench/bench_simulated_sweep.py [--jobs N]``. A sweep point is 4 GPUs in 2 datacenters, 4 stages, 8
+``python -m tests.bench.bench_simulated_sweep [--jobs N]``. A sweep point is 4 GPUs in 2 datacenters, 4 stages, 8
 microbatches and 3 iterations of one variant; 40 latencies are swept with 25 rates. Afterwards the whole command is
 timed as a user types it.
 """

@@ -1,6 +1,6 @@
 """Loopback throughput of the transport against iperf3's, side by side in one run.
 
-``python tests/bench/bench_transport.py`` prints, for 1, 4 and 16 connections, the goodput in GB/s and the CPU time of
+``python -m tests.bench.bench_transport`` prints, for 1, 4 and 16 connections, the goodput in GB/s and the CPU time of
 both ends in seconds per GB. The two programs take turns, so that both see the same machine; each figure is the median
 of its rounds, with the lowest and the highest beside it. Loopback has no window to wait for: this is what the
 programs themselves cost, not what a WAN gives.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ground.files.marked_text import with_marked_text
 from ground.impairments import IMPAIRMENTS
 from results.records.run_store import SUMMARY_FILE
 from results.records.schema import CALIBRATION, SUMMARY
@@ -68,11 +69,7 @@ def _columns(schema: pa.Schema) -> str:
 
 def with_tables(page: str) -> str:
     """Return the page with the schema's tables between its two marks. Raise ValueError if a mark is missing."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"the page lacks {BEGIN!r} or {END!r}")
-    return f"{before}{BEGIN}\n{schema_tables()}\n{END}{after}"
+    return with_marked_text(page, BEGIN, END, schema_tables())
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ground.files.atomic_write import write_whole
+from ground.files.marked_text import with_marked_text
 from results.text.markdown_text import markdown_text, table_line
 from results.text.number_text import list_text, seconds_text
 from runner.bad_days.day import Day
@@ -32,11 +33,7 @@ class DayResult:
 
 def write_page(page: Path, results: Sequence[DayResult], picture: str) -> None:
     """Replace what lies between the page's two marks. Raise ValueError if a mark is missing."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"{page} lacks {BEGIN!r} or {END!r}")
-    write_whole(page, f"{before}{BEGIN}\n{page_text(results, picture)}\n{END}{after}")
+    write_whole(page, with_marked_text(page.read_text(encoding="utf-8"), BEGIN, END, page_text(results, picture)))
 
 
 def page_text(results: Sequence[DayResult], picture: str) -> str:

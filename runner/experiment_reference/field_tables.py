@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from ground.files.marked_text import with_marked_text
 from netem_profiles.preset import load_preset_spec, preset_names
 from runner.experiment_reference.json_schema import DEFINITIONS, experiment_schema
 
@@ -22,11 +23,7 @@ Schema = Mapping[str, Any]
 
 def with_fields(page: str) -> str:
     """Return the page with the tables of all fields between its two marks. Raise ValueError if a mark is missing."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"the page lacks {BEGIN!r} or {END!r}")
-    return f"{before}{BEGIN}\n{field_tables()}\n{preset_table()}\n{END}{after}"
+    return with_marked_text(page, BEGIN, END, f"{field_tables()}\n{preset_table()}")
 
 
 def preset_table() -> str:

@@ -1,8 +1,9 @@
-"""Replace what lies between two marks of a page, and leave the rest of it alone."""
+"""The parts of the page that are written: each lies between marks that name it."""
 
 from pathlib import Path
 
 from ground.files.atomic_write import write_whole
+from ground.files.marked_text import with_marked_text
 
 BEGIN = "<!-- written by make which-training: {part} -->\n"
 END = "<!-- end of {part} -->\n"
@@ -10,9 +11,5 @@ END = "<!-- end of {part} -->\n"
 
 def write_part(page: Path, part: str, text: str) -> None:
     """Replace a part of the page. Raise ValueError if one of its marks is missing."""
-    begin, end = BEGIN.format(part=part), END.format(part=part)
-    before, begun, rest = page.read_text(encoding="utf-8").partition(begin)
-    _, ended, after = rest.partition(end)
-    if not (begun and ended):
-        raise ValueError(f"{page} lacks {begin!r} or {end!r}")
-    write_whole(page, f"{before}{begin}\n{text.strip()}\n\n{end}{after}")
+    marks = BEGIN.format(part=part), END.format(part=part)
+    write_whole(page, with_marked_text(page.read_text(encoding="utf-8"), *marks, text))

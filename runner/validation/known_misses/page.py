@@ -1,5 +1,6 @@
 """Write the kinds of known misses as a table with a reason for each, for the page on them."""
 
+from ground.files.marked_text import with_marked_text
 from results.text.number_text import count_text
 from runner.known_misses.miss_classes import MISS_CLASSES
 from runner.validation.page_text import table
@@ -23,8 +24,4 @@ def kinds() -> str:
 
 def with_kinds(page: str) -> str:
     """Return the page with the kinds as they are. Raise ValueError if it has no place for them."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"the page lacks {BEGIN!r} or {END!r}")
-    return f"{before}{BEGIN}\n{kinds()}\n{END}{after}"
+    return with_marked_text(page, BEGIN, END, kinds())

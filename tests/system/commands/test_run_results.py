@@ -38,7 +38,11 @@ def wanbed(*arguments: str | Path) -> str:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     (folder / "experiment.yaml").write_text(EXPERIMENT, encoding="utf-8")
-    return Path(json.loads(wanbed("run", folder / "experiment.yaml", "--runs", folder, "--json"))["run"])
+    argv = [*WANBED, "run", str(folder / "experiment.yaml"), "--runs", str(folder), "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
+    # A link outside tolerance, which is status 1, makes the figures no less the same everywhere.
+    assert done.returncode in {0, 1}, done.stderr
+    return Path(json.loads(done.stdout)["run"])
 
 
 def test_the_trace_keeps_every_rule_and_perfetto_finds_nothing_to_complain_of(run: Path, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class Measured:
 
     @property
     def load_text(self) -> str:
-        """How busy the cores were."""
+        """Say how busy the cores were."""
         return f"{self.busy:.0%}{'!' if self.saturated else ''}"
 
 

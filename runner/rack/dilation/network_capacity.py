@@ -30,15 +30,15 @@ _SECONDS = 5
 def with_headroom(topology: Topology) -> Topology:
     """Return the network with ``HEADROOM`` times its rates, links of ``LATENCY_NS`` that lose and change nothing."""
 
-    def faster(conditions: LinkConditions) -> LinkConditions:
-        rates = LinkConditions(0, conditions.rate_bps, conditions.node_pair_rate_bps).dilated(1 / HEADROOM)
-        return replace(rates, latency_ns=LATENCY_NS)
+    def plain(conditions: LinkConditions) -> LinkConditions:
+        return LinkConditions(LATENCY_NS, conditions.rate_bps, conditions.node_pair_rate_bps)
 
+    faster = topology.dilated(1 / HEADROOM)
     links = []
-    for link in topology.wan:
+    for link in faster.wan:
         (_, there), (_, back) = link.directions
-        links.append(link_of(link.between, faster(there), faster(back)))
-    return replace(topology.dilated(1 / HEADROOM), wan=tuple(links), intra_latency_ns=topology.intra_latency_ns)
+        links.append(link_of(link.between, plain(there), plain(back)))
+    return replace(faster, wan=tuple(links), intra_latency_ns=topology.intra_latency_ns)
 
 
 def flows_of(demand: NetworkDemand, carriers: Carriers) -> list[NodePairDemand]:

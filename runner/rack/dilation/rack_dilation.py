@@ -43,7 +43,7 @@ class MachineLoad:
 
     @property
     def strain(self) -> float:
-        """What it has to carry over what it can."""
+        """Return what it has to carry over what it can."""
         return self.demand_bps / self.capacity_bps
 
 

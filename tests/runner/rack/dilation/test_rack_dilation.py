@@ -58,7 +58,7 @@ def test_a_machine_that_cannot_carry_its_part_is_named() -> None:
 
 
 def carrying(*capacities_bps: int, asked: list[float]) -> Callable[[float], dict[str, MachineLoad]]:
-    """What is measured in turn of a machine that has 800 Mbit/s to carry; ``asked`` gets the dilations."""
+    """Return what is measured in turn of a machine that has 800 Mbit/s to carry; ``asked`` gets the dilations."""
     left = iter(capacities_bps)
 
     def measured(dilation: float) -> dict[str, MachineLoad]:

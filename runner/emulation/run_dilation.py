@@ -1,9 +1,11 @@
 """Choose the dilation of a run: one factor for all its sweep points, so that they can be compared."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.resolve.dilation import choose_dilation
+from runner.experiment.quantities import AUTO
+from runner.resolve.dilation import choose_dilation, settled_dilation
 from runner.resolve.experiment import SweepPoint
 from testbed.measurement.capacity import measure_capacity_bps
 
@@ -19,15 +21,20 @@ class RunDilation:
 def decide_dilation(points: Sequence[SweepPoint], substrate: str) -> RunDilation:
     """Return the configured factor, or measure the machine's capacity and derive it from the highest demand.
 
-    In virtual time the factor is 1. Raise CapacityError if the machine cannot carry the demand, and the errors of
+    It is measured with both directions busy at once, and again at the load that the run has at the factor found. In
+    virtual time the factor is 1. Raise CapacityError if the machine cannot carry the demand, and the errors of
     ``measure_capacity_bps``.
     """
     if points[0].spec.clock == "virtual":
         return RunDilation(1.0, None)
     factor = points[0].spec.dilation
     demand_bps = max(point.demand.total_bps for point in points)
-    if factor != "auto":
+    if factor != AUTO:
         return RunDilation(choose_dilation(demand_bps, 1, factor), None)
-    capacity_bps = measure_capacity_bps(substrate, demand_bps)
     real_time = any(point.real_time for point in points)
-    return RunDilation(choose_dilation(demand_bps, capacity_bps, factor, real_time=real_time), capacity_bps)
+
+    def at(dilation: float) -> RunDilation:
+        capacity_bps = measure_capacity_bps(substrate, math.ceil(demand_bps / dilation))
+        return RunDilation(choose_dilation(demand_bps, capacity_bps, AUTO, real_time=real_time), capacity_bps)
+
+    return settled_dilation(at)

@@ -5,7 +5,8 @@ TCP's own timers (minimum retransmission timeout, delayed acknowledgements) are 
 small.
 """
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, Protocol, TypeVar
 
 from ground.units import format_rate
 from ground.wanbed_error import WanbedError
@@ -13,6 +14,7 @@ from results.records.span_log import Span
 
 MAX_AUTO_DILATION = 10
 USABLE_PERCENT = 80
+_MOST_ROUNDS = 5
 
 
 class CapacityError(WanbedError):
@@ -57,6 +59,35 @@ def choose_dilation(
             "number in dilation"
         )
     return max(tenths, 10) / 10
+
+
+class Decided(Protocol):
+    """A dilation, with whatever it was derived from."""
+
+    @property
+    def factor(self) -> float:
+        """The factor k."""
+
+
+D = TypeVar("D", bound=Decided)
+
+
+def settled_dilation(decide: Callable[[float], D]) -> D:
+    """Return the first decision that suffices for what is carried at its own factor.
+
+    ``decide`` measures at a factor what can be carried, and derives a factor from it. Slower links are sent to in
+    smaller pieces, which cost a machine more for each byte: what it carries at a factor may ask for a larger one. After
+    ``_MOST_ROUNDS`` the last decision is taken as it is. Raise what ``decide`` raises.
+    """
+    decided, tried = decide(1.0), 1.0
+    for _ in range(_MOST_ROUNDS - 1):
+        if decided.factor <= tried:
+            break
+        tried = decided.factor
+        again = decide(tried)
+        if again.factor > tried:
+            decided = again
+    return decided
 
 
 def _rounded(rate_bps: int) -> str:

@@ -4,7 +4,7 @@ It is measured through the network that the experiment makes of the machines, wi
 that a machine needs is the run's.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -16,13 +16,11 @@ from runner.rack.dilation.machine_traffic import Carriers
 from runner.rack.dilation.network_capacity import measure_capacities_bps
 from runner.rack.point_placement import PointPlacement
 from runner.resolve.demand import NetworkDemand
-from runner.resolve.dilation import choose_dilation
+from runner.resolve.dilation import choose_dilation, settled_dilation
 from runner.runs.run_folder import Log
 from testbed.network.topology import Topology
 from testbed.rack.machine_handle import MachineHandle
 from testbed.rack.rack_testbed import RackTestbed
-
-_MOST_ROUNDS = 5
 
 
 class UpOverRack(Protocol):
@@ -97,32 +95,16 @@ def decide_rack_dilation(
     if not heaviest:
         return RackDilation(1.0, {})
 
-    def measured(dilation: float) -> dict[str, MachineLoad]:
-        log(f"measuring what the machines carry when all links are busy, at dilation {dilation:g}, for dilation: auto")
-        return _measured(heaviest, handles, up, dilation)
+    real_time = any(point.real_time for point in points)
 
-    decided = settled_dilation(measured, real_time=any(point.real_time for point in points))
+    def at(dilation: float) -> RackDilation:
+        log(f"measuring what the machines carry when all links are busy, at dilation {dilation:g}, for dilation: auto")
+        loads = _measured(heaviest, handles, up, dilation)
+        return RackDilation(derived_factor(loads, real_time=real_time), loads)
+
+    decided = settled_dilation(at)
     if decided.tightest is not None:
         log(_reason(decided, decided.tightest))
-    return decided
-
-
-def settled_dilation(measured: Callable[[float], Mapping[str, MachineLoad]], *, real_time: bool) -> RackDilation:
-    """Return the first factor that suffices for what the machines carry at it, as ``measured`` returns it.
-
-    Slower links are sent to in smaller pieces, which cost a machine more for each byte: what it carries at a factor may
-    ask for a larger one. ``machines`` of what is returned are the loads that asked for the factor. After
-    ``_MOST_ROUNDS`` the last factor is taken as it is. Raise CapacityError as ``derived_factor`` does.
-    """
-    decided, factor = RackDilation(1.0, {}), 1.0
-    for _ in range(_MOST_ROUNDS):
-        loads = measured(factor)
-        needed = derived_factor(loads, real_time=real_time)
-        if needed > factor or not decided.machines:
-            decided = RackDilation(needed, loads)
-        if needed <= factor:
-            break
-        factor = needed
     return decided
 
 

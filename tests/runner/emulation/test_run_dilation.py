@@ -23,15 +23,15 @@ def points(**changes: Any) -> tuple[SweepPoint, ...]:
 
 
 class Machine:
-    """Measures a capacity, and notes for what."""
+    """Measures a capacity, and notes for what: that of its last measurement again, once all are done."""
 
-    def __init__(self, capacity_bps: int) -> None:
-        self.capacity_bps = capacity_bps
+    def __init__(self, *capacities_bps: int) -> None:
+        self.capacities_bps = [*capacities_bps]
         self.asked: list[tuple[str, int]] = []
 
     def measure(self, substrate: str, demand_bps: int) -> int:
         self.asked.append((substrate, demand_bps))
-        return self.capacity_bps
+        return self.capacities_bps[min(len(self.asked), len(self.capacities_bps)) - 1]
 
 
 @pytest.fixture
@@ -49,22 +49,29 @@ def test_a_configured_factor_is_used_without_measuring(machine: Machine) -> None
 def test_auto_measures_the_machine_at_the_demand(machine: Machine) -> None:
     # 1 Gbit/s each way, of which 80 % of 1 Gbit/s can be carried.
     assert decide_dilation(points(), "guest") == RunDilation(2.5, 1_000_000_000)
-    assert machine.asked == [("guest", 2_000_000_000)]
+    assert machine.asked == [("guest", 2_000_000_000), ("guest", 800_000_000)]
+
+
+def test_a_machine_that_carries_less_of_slower_links_is_dilated_by_what_it_carries_of_them(machine: Machine) -> None:
+    machine.capacities_bps = [1_000_000_000, 500_000_000, 600_000_000]
+    assert decide_dilation(points(), "guest") == RunDilation(5.0, 500_000_000)
+    assert [demand_bps for _, demand_bps in machine.asked] == [2_000_000_000, 800_000_000, 400_000_000]
 
 
 def test_a_machine_that_carries_it_needs_no_dilation(machine: Machine) -> None:
-    machine.capacity_bps = 10_000_000_000
+    machine.capacities_bps = [10_000_000_000]
     assert decide_dilation(points(), "kernel").factor == 1.0
+    assert len(machine.asked) == 1
 
 
 def test_one_factor_serves_the_sweep_point_that_asks_for_most(machine: Machine) -> None:
     swept = points(sweep={"topology.wan.rate": ["1Mbit", "2Gbit", "100Mbit"]})
     assert decide_dilation(swept, "guest").factor == 5.0
-    assert machine.asked == [("guest", 4_000_000_000)]
+    assert machine.asked[0] == ("guest", 4_000_000_000)
 
 
 def test_a_demand_far_beyond_the_machine_is_refused(machine: Machine) -> None:
-    machine.capacity_bps = 10_000_000
+    machine.capacities_bps = [10_000_000]
     with pytest.raises(CapacityError, match=r"^dilation: the links in use ask for 2Gbit at once and this machine"):
         decide_dilation(points(), "guest")
 
@@ -77,6 +84,6 @@ def test_dilation_is_one_for_a_whole_run_and_not_swept() -> None:
 
 
 def test_virtual_time_is_never_dilated_and_nothing_is_measured(machine: Machine) -> None:
-    machine.capacity_bps = 1
+    machine.capacities_bps = [1]
     assert decide_dilation(points(clock="virtual"), "kernel") == RunDilation(1.0, None)
     assert machine.asked == []

@@ -1,11 +1,20 @@
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from results.records.span_log import Span
-from runner.resolve.dilation import CapacityError, choose_dilation, dilated_ns, undilated_ns, undilated_span
+from runner.resolve.dilation import (
+    CapacityError,
+    choose_dilation,
+    dilated_ns,
+    settled_dilation,
+    undilated_ns,
+    undilated_span,
+)
 
 GBIT = 10**9
 
@@ -59,6 +68,41 @@ def test_auto_raises_capacity_error_above_its_largest_dilation() -> None:
 def test_capacity_not_above_zero_raises_value_error(capacity_bps: int) -> None:
     with pytest.raises(ValueError, match="no measurement"):
         choose_dilation(1, capacity_bps, "auto")
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A factor, and the one at which it was derived."""
+
+    factor: float
+    at: float
+
+
+def deriving(*factors: float) -> Callable[[float], Derived]:
+    """Return what asks for these factors in turn, and fails when it is asked once more."""
+    left = iter(factors)
+    return lambda at: Derived(next(left), at)
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "settled"),
+    [
+        ([1.0], Derived(1.0, at=1.0)),
+        ([2.0, 1.7], Derived(2.0, at=1.0)),
+        ([2.0, 2.0], Derived(2.0, at=1.0)),
+        ([2.0, 3.2, 2.5], Derived(3.2, at=2.0)),
+    ],
+    ids=["enough at once", "enough with it", "just enough with it", "not enough with it"],
+)
+def test_the_first_dilation_that_suffices_at_itself_is_taken(asked_for: list[float], settled: Derived) -> None:
+    decide = deriving(*asked_for)
+    assert settled_dilation(decide) == settled
+    with pytest.raises(StopIteration):
+        decide(settled.factor)
+
+
+def test_what_carries_ever_less_is_not_measured_for_ever() -> None:
+    assert settled_dilation(deriving(1.1, 1.3, 1.7, 2.0, 2.5)) == Derived(2.5, at=2.0)
 
 
 @given(st.integers(0, 10**15), st.sampled_from([1.0, 1.1, 2.5, 10.0, 100.0]))

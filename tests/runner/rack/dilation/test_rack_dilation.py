@@ -1,19 +1,12 @@
 """The dilation of a run over a rack: the smallest with which every machine carries its part."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner.planner.experiment_file import parse_experiment
-from runner.rack.dilation.rack_dilation import (
-    MachineLoad,
-    RackDilation,
-    derived_factor,
-    heaviest_demands,
-    settled_dilation,
-)
+from runner.rack.dilation.rack_dilation import MachineLoad, RackDilation, derived_factor, heaviest_demands
 from runner.rack.host_placement import Node
 from runner.rack.point_placement import PointPlacement, place_point
 from runner.resolve.dilation import CapacityError
@@ -55,42 +48,6 @@ def test_a_machine_that_cannot_carry_its_part_is_named() -> None:
         CapacityError, match=r"ask for 400Mbit at once and machine two carries 250Mbit, and what really"
     ):
         derived_factor(loads, real_time=True)
-
-
-def carrying(*capacities_bps: int, asked: list[float]) -> Callable[[float], dict[str, MachineLoad]]:
-    """Return what is measured in turn of a machine that has 800 Mbit/s to carry; ``asked`` gets the dilations."""
-    left = iter(capacities_bps)
-
-    def measured(dilation: float) -> dict[str, MachineLoad]:
-        asked.append(dilation)
-        return {"one": MachineLoad(800 * MBIT, next(left), 2, 1)}
-
-    return measured
-
-
-def test_what_machines_carry_is_measured_again_at_the_factor_that_it_asks_for() -> None:
-    asked: list[float] = []
-    decided = settled_dilation(carrying(500 * MBIT, 320 * MBIT, 400 * MBIT, asked=asked), real_time=False)
-    assert asked == [1.0, 2.0, 3.2]
-    # At 3.2 the machine carries 400 Mbit/s, and has 250 to carry.
-    assert decided.factor == 3.2
-    assert decided.machines["one"].capacity_bps == 320 * MBIT
-
-
-def test_a_machine_that_carries_all_at_once_is_measured_once() -> None:
-    asked: list[float] = []
-    decided = settled_dilation(carrying(1200 * MBIT, asked=asked), real_time=True)
-    assert (asked, decided.factor) == ([1.0], 1.0)
-    assert decided.tightest == "one"
-
-
-def test_machines_that_carry_ever_less_are_not_measured_for_ever() -> None:
-    asked: list[float] = []
-    decided = settled_dilation(
-        carrying(900 * MBIT, 700 * MBIT, 600 * MBIT, 500 * MBIT, 400 * MBIT, asked=asked), real_time=False
-    )
-    assert len(asked) == 5
-    assert decided.factor == 2.5
 
 
 def test_what_is_heaviest_for_every_machine_is_measured_alone() -> None:

@@ -23,6 +23,7 @@ from testbed.hosts.ping import PingResult
 from testbed.measurement.calibration import calibrate
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
+from testbed.rack.machine_plan import MACVLAN
 from testbed.rack.rack_testbed import RackTestbed, rack_testbed
 from testbed.running_testbed import RunningTestbed
 from testbed.substrate.offer import GUEST
@@ -129,6 +130,22 @@ def test_a_run_over_machines_takes_as_long_as_on_one(machines: list[RackMachine]
     assert set(rack.tcp_samples.source) == {"east-0", "west-0"}
 
 
+def goodputs(rack: RackTestbed) -> list[float]:
+    """The goodput of each link over that which is configured."""
+    links = calibrate(rack, print)
+    return [(link.measured_goodput_bps or 0) / (link.configured_goodput_bps or 1) for link in links]
+
+
+@pytest.mark.measures
+def test_windows_over_a_bare_card_hold_what_they_say(machines: list[RackMachine], tmp_path: Path) -> None:
+    """They held about half of it where the card received every packet into a buffer of 64 KiB."""
+    wan = {"latency": "20ms", "rate": "100Mbit"}
+    topology = resolve_topology(parse_model(TopologySpec, {**EXPERIMENT["topology"], "wan": wan}, "test"))
+    handles = [machine.handle for machine in machines]
+    with rack_testbed(topology, handles, MACHINE_OF, overlay=MACVLAN, root=tmp_path) as rack:
+        assert min(goodputs(rack)) > 0.9
+
+
 @pytest.mark.measures
 def test_auto_dilates_until_the_machines_carry_the_links(machines: list[RackMachine], tmp_path: Path) -> None:
     wan = {"latency": "20ms", "rate": "400Mbit"}
@@ -145,5 +162,5 @@ def test_auto_dilates_until_the_machines_carry_the_links(machines: list[RackMach
     assert decided.factor > 1
     assert set(decided.machines) == {"node0", "node1"}
     with up(placed, point.topology.dilated(decided.factor)) as rack:
-        links = calibrate(rack, print)
-    assert [link.within_tolerance for link in links] == [True, True], links
+        # Within tolerance on a quiet machine. While a busy one was measured, it may have had more to spare.
+        assert min(goodputs(rack)) > 0.9

@@ -44,7 +44,7 @@ COMPUTED: dict[str, Any] = {
     "topology": TOPOLOGY,
     "model": "gpt-tiny",
     "compute": {"kind": "torch", "device": "cpu", "checkpointing": False},
-    "training": {"stages": 2, "microbatches": 2, "iterations": 6, "warmup": 2, "precision": "fp32"},
+    "training": {"stages": 2, "microbatches": 2, "iterations": 120, "warmup": 2, "precision": "fp32"},
     "prefill": {**PREFILLED, "model": "llama-tiny", "output": 4, "profile": "measured", "warmup": 2},
     "variants": [{"name": "planned", "schedule": "gpipe", "prefill": "planned"}],
     "dilation": 1,
@@ -112,4 +112,5 @@ def test_a_profile_is_measured_on_its_machine_and_tokens_come_back(machines: lis
     assert facts["faults"] == []
     assert facts["profile"]["measured"]
     assert facts["kv_bytes"] > 0
+    assert facts["tokens"]
     assert all(len(tokens) == 4 for tokens in facts["tokens"].values())

@@ -26,6 +26,7 @@ from runner.planner.search import search_better, search_exhaustively, search_gre
 from runner.tcp.effects import effects_of
 from tests.bench.bench_simulator import document as large
 from tests.support.runner.planner_instances import random_task
+from tests.support.runner.wanbed_command import WANBED
 
 INSTANCES = 200
 _COUNT = """
@@ -74,7 +75,7 @@ def test_the_better_search_is_exact_where_the_greedy_walk_is_not() -> None:
 def test_a_large_plan_is_proven_or_says_its_gap(tmp_path: Path, gpus: int) -> None:
     file = tmp_path / "large.yaml"
     file.write_text(yaml.safe_dump(large(gpus, trunk="unlimited", gpus_per_host=1)), encoding="utf-8")
-    argv = [sys.executable, "-m", "runner.cli.command_line", "plan", str(file), "--json"]
+    argv = [*WANBED, "plan", str(file), "--json"]
     before, begin = os.times(), perf_counter()
     # A process between them counts this command's memory alone.
     counted = [sys.executable, "-c", _COUNT, *argv]

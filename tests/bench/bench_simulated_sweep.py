@@ -8,7 +8,6 @@ timed as a user types it.
 import argparse
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +23,7 @@ from runner.runs.progress import Progress
 from runner.runs.run_folder import begin_run
 from runner.simulated_runs.process_pool import ProcessPool
 from runner.simulated_runs.simulated_sweep import simulate_sweep
+from tests.support.runner.wanbed_command import WANBED
 
 POINTS = 1000
 DOCUMENT: dict[str, Any] = {
@@ -68,7 +68,7 @@ def breakdown(file: Path, jobs: int) -> int:
 
 def whole_command(file: Path, jobs: int) -> None:
     """Run ``wanbed simulate`` on the file, as a process of its own."""
-    command = [sys.executable, "-m", "runner.cli.command_line", "simulate", str(file), "--jobs", str(jobs), "--json"]
+    command = [*WANBED, "simulate", str(file), "--jobs", str(jobs), "--json"]
     subprocess.run([*command, "--runs", str(file.parent / "runs")], check=True, capture_output=True)
 
 

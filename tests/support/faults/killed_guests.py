@@ -16,7 +16,8 @@ from results.metrics.iterations import iteration_windows
 from results.records.run_store import TRIAL_FACTS, read_json
 from testbed.claims.processes import marked_processes, process_start_ticks
 from testbed.claims.registry import claims
-from tests.support.faults.random_moments import ENDED_S, WANBED
+from tests.support.faults.random_moments import ENDED_S
+from tests.support.runner.wanbed_command import WANBED
 from tests.support.testbed.command_line import command_line
 from tests.support.until import until_within
 

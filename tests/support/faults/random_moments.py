@@ -9,7 +9,6 @@ import os
 import random
 import secrets
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,8 @@ from results.metrics.iterations import iteration_windows
 from results.reading.run import Run
 from testbed.claims.processes import marked_processes
 from testbed.claims.registry import claims
+from tests.support.runner.wanbed_command import WANBED
 
-WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 KINDS = ("rank", "host", "gateway")
 ENDED_S = 15.0
 """How long after a failure its trial may go on, at most."""

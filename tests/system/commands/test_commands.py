@@ -7,15 +7,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import results
 from testbed.claims.processes import marked_processes
 from testbed.claims.registry import claims
-
-WANBED = [sys.executable, "-m", "runner.cli.command_line"]
+from tests.support.runner.wanbed_command import BUSY_OR_NOT, WANBED, wanbed
 
 EXPERIMENT = """
 name: small
@@ -36,15 +34,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "small.yaml"
     path.write_text(EXPERIMENT)
     return path
-
-
-def wanbed(*arguments: str | Path, status: int | None = 0, **options: Any) -> "subprocess.CompletedProcess[str]":
-    """Run a command. None as ``status`` allows 1 as well: that the machine was too busy for its links."""
-    done = subprocess.run(
-        [*WANBED, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, **options
-    )
-    assert done.returncode in ({0, 1} if status is None else {status}), done.stderr
-    return done
 
 
 def identifiers_of(pid: int) -> list[str]:
@@ -205,11 +194,11 @@ def test_a_run_that_was_cut_off_is_resumed_without_repeating_what_finished(
     finished = list(tmp_path.glob("runs/*/trials/*/*/repeat-?/trial.json"))
     wanbed("clean")
     written = {path: path.stat().st_mtime_ns for path in finished}
-    document = json.loads(wanbed(*arguments, "--resume", "--json", status=None).stdout)
+    document = json.loads(wanbed(*arguments, "--resume", "--json", status=BUSY_OR_NOT).stdout)
     assert len(list((tmp_path / "runs").iterdir())) == 1
     assert len(document["summary"]) == 6
     assert {path: path.stat().st_mtime_ns for path in finished} == written
-    again = wanbed(*arguments, "--resume", "--json", status=None)
+    again = wanbed(*arguments, "--resume", "--json", status=BUSY_OR_NOT)
     assert "complete already" in again.stderr
 
 

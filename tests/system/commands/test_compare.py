@@ -5,17 +5,15 @@ The GPUs' work takes 360 of each iteration's 412 ms and the links are slow, so t
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.measures
+from tests.support.runner.wanbed_command import printed, stored
 
-WANBED = [sys.executable, "-m", "runner.cli.command_line"]
+pytestmark = pytest.mark.measures
 
 EXPERIMENT = """
 name: gate
@@ -34,20 +32,13 @@ BEYOND_ANY_MACHINE = {"topology.wan.rate": "200Gbit", "topology.wan.latency": "1
 RunOf = Callable[..., Path]
 
 
-def wanbed(*arguments: str | Path | int) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*WANBED, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
-
-
 @pytest.fixture(scope="module")
 def run_of(tmp_path_factory: pytest.TempPathFactory) -> RunOf:
     """``run_of(*options, status=0)`` runs the experiment with those options and returns the run's folder."""
     folder = tmp_path_factory.mktemp("gate")
-    (folder / "gate.yaml").write_text(EXPERIMENT, encoding="utf-8")
 
     def run(*options: str, status: int = 0) -> Path:
-        done = wanbed("run", folder / "gate.yaml", "--runs", folder / "runs", "--json", *options)
-        assert done.returncode == status, done.stderr
-        return Path(json.loads(done.stdout)["run"])
+        return stored("run", EXPERIMENT, folder, *options, status=status)
 
     return run
 
@@ -63,10 +54,7 @@ def slower(run_of: RunOf) -> Path:
 
 
 def compared(*arguments: str | Path | int, status: int = 0) -> dict[str, Any]:
-    done = wanbed("compare", *arguments, "--json")
-    assert done.returncode == status, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
+    return printed("compare", *arguments, status=status)
 
 
 def test_5_percent_slower_is_caught_with_5_repeats(baseline: Path, slower: Path) -> None:

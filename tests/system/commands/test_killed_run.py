@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -20,13 +19,13 @@ from testbed.claims.supervisor import SUPERVISED
 from testbed.hosts.ping import ping
 from testbed.network.topology import Topology
 from testbed.testbed import Testbed, bring_up
+from tests.support.runner.wanbed_command import WANBED
 from tests.support.testbed.command_line import command_line
 from tests.support.until import until_within
 
 # The kernel numbers namespaces anew with the numbers of those that have gone: other tests' would look like the killed.
 pytestmark = pytest.mark.measures
 
-WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 
 EXPERIMENT = """
 topology:

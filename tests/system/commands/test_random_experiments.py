@@ -3,9 +3,6 @@
 No test here minds what else the machine does: virtual time does not.
 """
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ from runner.cli.results.validate_random import DEFAULT_SEED
 from runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT
 from runner.validation.random.explanations import read_explanations
 from runner.validation.random.random_agreement import EXPLAINED_LIMIT
+from tests.support.runner.wanbed_command import printed
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,11 +23,8 @@ FEW = 4
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     kernel_or_skip()
-    command = [sys.executable, "-m", "runner.cli.command_line", "validate", "--json"]
-    drawn = ["--random", str(FEW), "--seed", str(DEFAULT_SEED), "--runs", str(tmp_path_factory.mktemp("runs"))]
-    done = subprocess.run([*command, *drawn], capture_output=True, text=True, timeout=1800, check=False, cwd=ROOT)
-    assert done.returncode in {0, 1}, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)["random"]
+    drawn = ("--random", FEW, "--seed", DEFAULT_SEED, "--runs", tmp_path_factory.mktemp("runs"))
+    document: dict[str, Any] = printed("validate", *drawn, status={0, 1}, timeout_s=1800, cwd=ROOT)["random"]
     return document
 
 

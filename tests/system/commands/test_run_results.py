@@ -1,9 +1,6 @@
 """What an emulated run leaves: a trace that keeps every rule, and one set of figures wherever it is asked."""
 
 import csv
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,8 +10,7 @@ import results
 from results import metrics
 from tests.support.results.perfetto_engine import Engine
 from tests.support.results.trace_rules import load_trace, problems
-
-WANBED = [sys.executable, "-m", "runner.cli.command_line"]
+from tests.support.runner.wanbed_command import BUSY_OR_NOT, printed, stored, wanbed
 
 EXPERIMENT = """
 topology:
@@ -29,24 +25,13 @@ dilation: 2
 """
 
 
-def wanbed(*arguments: str | Path) -> str:
-    argv = [*WANBED, *map(str, arguments)]
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=600).stdout
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("results")
-    (folder / "experiment.yaml").write_text(EXPERIMENT, encoding="utf-8")
-    argv = [*WANBED, "run", str(folder / "experiment.yaml"), "--runs", str(folder), "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
-    # A link outside tolerance, which is status 1, makes the figures no less the same everywhere.
-    assert done.returncode in {0, 1}, done.stderr
-    return Path(json.loads(done.stdout)["run"])
+    return stored("run", EXPERIMENT, tmp_path_factory.mktemp("results"), status=BUSY_OR_NOT)
 
 
 def test_the_trace_keeps_every_rule_and_perfetto_finds_nothing_to_complain_of(run: Path, tmp_path: Path) -> None:
-    counts = json.loads(wanbed("trace", run, "--output", tmp_path / "trace.json", "--json"))
+    counts = printed("trace", run, "--output", tmp_path / "trace.json")
     assert problems(load_trace(tmp_path / "trace.json")) == []
     spans = results.load(run).spans
     sends = int((spans["kind"] == "send").sum())
@@ -69,7 +54,7 @@ def test_the_trace_keeps_every_rule_and_perfetto_finds_nothing_to_complain_of(ru
 def test_report_summary_and_traces_tell_the_same(run: Path) -> None:
     loaded = results.load(run)
     written = pq.read_table(run / "summary.parquet").to_pylist()
-    reported = list(csv.DictReader(wanbed("report", run, "--format", "csv").splitlines()))
+    reported = list(csv.DictReader(wanbed("report", run, "--format", "csv").stdout.splitlines()))
     assert [row["variant"] for row in reported] == ["one connection", "atlas"]
     for row, summary, trial in zip(reported, written, loaded.trials, strict=True):
         spans = loaded.spans[loaded.spans["variant"] == trial.variant]

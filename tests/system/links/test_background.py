@@ -1,8 +1,5 @@
 """Flows in the background share an emulated WAN with training, in virtual time."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,9 +9,9 @@ from results.reading.run import load_run
 from runner.planner.experiment_file import parse_experiment
 from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.background import with_background
+from tests.support.runner.wanbed_command import printed
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
-WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 PAYLOAD_SHARE = {"backup": 1448 / 1514, "stream": 1472 / 1514}
 
 
@@ -28,13 +25,9 @@ def test_a_bulk_flow_shares_the_trunk_and_all_that_it_sends_is_counted(tmp_path:
     )
     file = tmp_path / "experiment.yaml"
     file.write_text(yaml.safe_dump({**document, "clock": "virtual"}))
-    ended = subprocess.run(
-        [*WANBED, "run", str(file), "--json", "--runs", str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    (row,) = json.loads(ended.stdout)["summary"]
-    (path,) = [each for each in tmp_path.iterdir() if (each / "manifest.json").is_file()]
-    run = load_run(path)
+    ended = printed("run", file, "--runs", tmp_path)
+    (row,) = ended["summary"]
+    run = load_run(Path(ended["run"]))
     counters = run.link_samples[run.link_samples["scope"] == "background"]
     received = run.background_samples
     for name, share in PAYLOAD_SHARE.items():
@@ -80,12 +73,7 @@ def test_flows_run_beside_failures_and_prefill_until_the_end(tmp_path: Path, sec
             datacenter["serving_hosts"] = 1
     file = tmp_path / "experiment.yaml"
     file.write_text(yaml.safe_dump(document))
-    ended = subprocess.run(
-        [*WANBED, "run", str(file), "--json", "--runs", str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    printed = json.loads(ended.stdout)
-    run = load_run(Path(printed["run"]))
+    run = load_run(Path(printed("run", file, "--runs", tmp_path)["run"]))
     assert run.summary["outcome"].tolist() == (["recovered"] if section == "fail" else [None])
     assert bool(len(run.prefill_requests)) == (section == "prefill")
     received = run.background_samples

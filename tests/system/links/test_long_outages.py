@@ -1,15 +1,12 @@
 """A link that is down for longer than a lost peer's silence: training waits for it, as it was told beforehand."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 from results import load
 from results.metrics.iterations import iteration_windows
+from tests.support.runner.wanbed_command import stored
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
-WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 OUTAGE_S, ITERATIONS = 15, 5
 EXPERIMENT = f"""
 topology:
@@ -25,13 +22,7 @@ clock: virtual
 
 def test_an_outage_that_is_configured_is_outwaited(tmp_path: Path) -> None:
     kernel_or_skip()
-    file = tmp_path / "experiment.yaml"
-    file.write_text(EXPERIMENT)
-    ended = subprocess.run(
-        [*WANBED, "run", str(file), "--json", "--runs", str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    run = load(Path(json.loads(ended.stdout)["run"]))
+    run = load(stored("run", EXPERIMENT, tmp_path))
     (trial,) = run.trials
     assert "faults" not in trial.facts
     windows = iteration_windows(run.spans)

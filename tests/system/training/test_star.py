@@ -1,13 +1,12 @@
 """Replicas that swap a whole model and average over a star, in virtual time: their time, and one lost or back again."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from results.reading.run import Run, load_run
 from runner.planner.experiment_file import load_experiment
+from tests.support.runner.wanbed_command import stored
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 from workloads.model.gpt_config import GptConfig
 
@@ -28,25 +27,10 @@ sweep:
 """
 
 
-def ran(command: str, folder: Path, *more: str) -> Run:
-    file = folder / "star.yaml"
-    file.write_text(EXPERIMENT)
-    done = subprocess.run(
-        [sys.executable, "-m", "runner.cli.command_line", command, str(file), "--runs", str(folder / command), *more],
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (folder,) = (folder / command).iterdir()
-    return load_run(folder)
-
-
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
     kernel_or_skip()
-    return ran("run", tmp_path_factory.mktemp("emulated"))
+    return load_run(stored("run", EXPERIMENT, tmp_path_factory.mktemp("emulated")))
 
 
 def test_both_passes_take_the_time_of_the_groups(emulated: Run, tmp_path: Path) -> None:
@@ -62,7 +46,8 @@ def test_both_passes_take_the_time_of_the_groups(emulated: Run, tmp_path: Path) 
 
 def test_the_simulator_agrees(emulated: Run, tmp_path: Path) -> None:
     simulated, measured = (
-        each.sort_values("sweep_point") for each in (ran("simulate", tmp_path).summary, emulated.summary)
+        each.sort_values("sweep_point")
+        for each in (load_run(stored("simulate", EXPERIMENT, tmp_path)).summary, emulated.summary)
     )
     assert simulated["iteration_time_s"].tolist() == pytest.approx(measured["iteration_time_s"].tolist(), rel=0.05)
     assert simulated["outcome"].tolist() == measured["outcome"].tolist()

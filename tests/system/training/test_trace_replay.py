@@ -1,8 +1,5 @@
 """A Chakra trace made by hand, emulated in virtual time: as long as its simulation, whatever the load."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +8,9 @@ import yaml
 from results import load
 from results.chakra.node import ChakraNode, NodeType
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
+from tests.support.runner.wanbed_command import stored
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
-ROOT = Path(__file__).resolve().parents[3]
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
 MIB = 2**20
 
@@ -33,16 +30,6 @@ RANKS: dict[int, list[ChakraNode]] = {
 TOLERANCE = 0.03
 
 
-def wanbed(command: str, folder: Path) -> Path:
-    """Run or simulate the experiment of ``folder``, and return the run's folder."""
-    arguments = [command, str(folder / "exp.yaml"), "--runs", str(folder / command), "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "wanbed", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return Path(json.loads(done.stdout)["run"])
-
-
 def test_an_emulated_replay_takes_as_long_as_its_simulation(tmp_path: Path) -> None:
     kernel_or_skip()
     write_trace(tmp_path / "t", RANKS)
@@ -56,8 +43,8 @@ def test_an_emulated_replay_takes_as_long_as_its_simulation(tmp_path: Path) -> N
         "variants": [{"name": "t"}],
         "clock": "virtual",
     }
-    (tmp_path / "exp.yaml").write_text(yaml.safe_dump(experiment), encoding="utf-8")
-    emulated, simulated = (load(wanbed(command, tmp_path)) for command in ("run", "simulate"))
+    text = yaml.safe_dump(experiment)
+    emulated, simulated = (load(stored(command, text, tmp_path)) for command in ("run", "simulate"))
     for run in (emulated, simulated):
         kinds = run.spans.groupby("kind").size().to_dict()
         assert kinds == {"forward": 15, "send": 6, "receive": 6, "all_reduce": 12}

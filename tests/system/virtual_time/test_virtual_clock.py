@@ -21,9 +21,8 @@ from testbed.virtual_time.guest import GuestError, run_inside
 from testbed.virtual_time.guest_place import choose_place
 from testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
 from testbed.virtual_time.watchdog import Patience
+from tests.support.runner.wanbed_command import WANBED, wanbed
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
-
-WANBED = [sys.executable, "-m", "runner.cli.command_line"]
 
 EXPERIMENT = """
 topology:
@@ -46,14 +45,6 @@ def file(kernel: VirtualKernel, tmp_path: Path) -> Path:
     path = tmp_path / "small.yaml"
     path.write_text(EXPERIMENT)
     return path
-
-
-def wanbed(*arguments: str | Path, status: int = 0, **options: Any) -> "subprocess.CompletedProcess[str]":
-    done = subprocess.run(
-        [*WANBED, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, **options
-    )
-    assert done.returncode == status, done.stderr
-    return done
 
 
 def guests(marker: str) -> list[int]:

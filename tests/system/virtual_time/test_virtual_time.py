@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
+from tests.support.runner.wanbed_command import printed
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip, printed_inside
 from tests.system.virtual_time.links_in_virtual_time import LATENCIES_MS, MANY
 
@@ -99,15 +100,7 @@ def every_core_busy() -> Iterator[None]:
 
 
 def run(file: Path, runs: Path) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "runner.cli.command_line", "run", str(file), "--runs", str(runs), "--json"],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    rows: list[dict[str, Any]] = json.loads(done.stdout)["summary"]
+    rows: list[dict[str, Any]] = printed("run", file, "--runs", runs, timeout_s=900)["summary"]
     return rows
 
 

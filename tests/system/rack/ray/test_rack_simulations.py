@@ -178,7 +178,7 @@ def test_a_machine_that_leaves_costs_time_and_nothing_else(file: Path) -> None:
                 time.sleep(0.01)
             simulated = len(list(over.rglob("trial.json")))
             cluster.machines["west"].power_off()
-            output, errors = driver.communicate(timeout=120)
+            output, errors = driver.communicate(timeout=400)
         assert driver.returncode == 0, errors
         assert 0 < simulated < 9
         assert len(json.loads(output)["summary"]) == 12

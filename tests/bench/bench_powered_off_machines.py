@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.support.rack.guest_cluster import GuestCluster, guest_cluster, nodes_of
-from tests.support.rack.power_off import check_marked, power_off, power_on, start_run
+from tests.support.rack.guests.guest_cluster import GuestCluster, guest_cluster, nodes_of
+from tests.support.rack.guests.power_off import check_marked, power_off, power_on, start_run
 
 DATACENTERS = ("east", "central", "west")
 DOCUMENT = {

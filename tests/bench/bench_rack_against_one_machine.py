@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from results import load
-from tests.support.rack.guest_cluster import GuestCluster, guest_cluster, nodes_of
+from tests.support.rack.guests.guest_cluster import GuestCluster, guest_cluster, nodes_of
 
 DILATION = 12.0
 AGREEMENT, TOLERANCE = 0.02, 0.05

@@ -12,7 +12,7 @@ from results.records.schema_page import BEGIN, END, main, unit_of, with_tables
 from runner.planner.experiment_file import parse_experiment
 from runner.runs.recorded.manifest import gather_manifest
 from runner.simulated_runs.simulated_trial import TrialSpec, simulated_record
-from tests.support.runner.simulation_on_paper import simulate_on_paper
+from tests.support.simulator.simulation_on_paper import simulate_on_paper
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "results.md"
 BuildRun = Callable[..., Path]

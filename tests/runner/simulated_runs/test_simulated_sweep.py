@@ -24,7 +24,7 @@ from runner.simulated_runs.process_pool import ProcessPool
 from runner.simulated_runs.simulated_sweep import simulate_sweep
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import Simulation
-from tests.support.runner.simulation_on_paper import DEADLOCKING, simulate_on_paper
+from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on_paper
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -14,7 +14,7 @@ from runner.resolve.experiment import SweepPoint
 from runner.simulated_runs import simulated_trial
 from runner.simulated_runs.simulated_trial import TrialSpec, link_counters, simulated_record
 from runner.simulator.simulation import Simulation, WanTraffic
-from tests.support.runner.simulation_on_paper import simulate_on_paper
+from tests.support.simulator.simulation_on_paper import simulate_on_paper
 
 MS = 1_000_000
 NO_SPANS = SpanColumns.of_training(np.zeros((0, 8), np.int64))

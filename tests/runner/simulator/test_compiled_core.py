@@ -25,7 +25,7 @@ def _core() -> None:
 
 def simulated(pure: str) -> list[str]:
     """The lines of ``simulated_bytes`` from a process of its own."""
-    argv = [sys.executable, "-m", "tests.support.runner.simulated_bytes", str(DRAWN)]
+    argv = [sys.executable, "-m", "tests.support.simulator.simulated_bytes", str(DRAWN)]
     environment = {**os.environ, "WANBED_PURE": pure}
     done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ from runner.simulator.simulation import KIND_CODES, Simulation
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import IDEAL
 from tests.runner.simulator.variants import sweep_point
-from tests.support.runner.fluid_training import FluidTraining, Limits, SpanEnd
+from tests.support.simulator.fluid_training import FluidTraining, Limits, SpanEnd
 
 CASES, BATCH = 300, 30
 MOST_DEVIATION_NS = 1000

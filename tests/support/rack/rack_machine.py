@@ -7,8 +7,8 @@ from pathlib import Path
 
 from testbed.kernel.congestion_control import allow_congestion_control
 from testbed.network.tcp_settings import TcpSettings
-from tests.support.rack.guest_machine import GuestMachine
-from tests.support.rack.guest_wire import GuestWire
+from tests.support.rack.guests.guest_machine import GuestMachine
+from tests.support.rack.guests.guest_wire import GuestWire
 from tests.support.rack.machine_process import ProcessHandle
 from tests.support.rack.machines import LocalCommand, NamespaceMachine, PlayedMachine
 from tests.support.until import until_within

@@ -14,7 +14,7 @@ from testbed.claims.registry import claims
 from testbed.kernel.changes.course_run import AppliedChange
 from testbed.rack.rack_testbed import RackTestbed, rack_testbed
 from tests.support.rack.changing_driver import MACHINE_OF, RATES_MBIT, changing_topology
-from tests.support.rack.guest_machine import ROOT
+from tests.support.rack.guests.guest_machine import ROOT
 from tests.support.rack.rack_machine import RackMachine, namespace_machines
 from tests.support.until import until_within
 from wanbed.own_modules import module_command

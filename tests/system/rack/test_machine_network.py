@@ -24,8 +24,8 @@ from testbed.rack.machine_plan import MACVLAN, VXLAN, WIREGUARD, Underlay, first
 from testbed.rack.tunnel.keys import make_key_pair
 from testbed.rack.tunnel.wireguard_tunnel import TUNNEL_PORT
 from tests.support.rack.emulated_part import EmulatedPart
-from tests.support.rack.guest_machine import CARD
-from tests.support.rack.guest_wire import GuestWire
+from tests.support.rack.guests.guest_machine import CARD
+from tests.support.rack.guests.guest_wire import GuestWire
 from tests.support.rack.machines import LocalCommand, NamespaceMachine
 from tests.support.rack.one_machine import OFFLOADS
 from tests.support.until import until_within

@@ -27,7 +27,7 @@ from testbed.rack.rack_testbed import rack_testbed
 from testbed.running_testbed import RunningTestbed
 from testbed.testbed import bring_up
 from tests.support.rack.driving import MACHINE_OF, two_hosts
-from tests.support.rack.guest_machine import ROOT
+from tests.support.rack.guests.guest_machine import ROOT
 from tests.support.rack.rack_machine import RackMachine, namespace_machines
 from tests.support.until import until_within
 from wanbed.own_modules import module_command

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import results
 from runner.cli.command_line import app
 from runner.simulated_runs import simulated_sweep
-from tests.support.runner.simulation_on_paper import DEADLOCKING, simulate_on_paper
+from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on_paper
 
 SMALL: dict[str, Any] = {
     "topology": {

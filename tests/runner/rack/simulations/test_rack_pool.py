@@ -15,8 +15,8 @@ from runner.simulated_runs.process_pool import ProcessPool
 from runner.simulated_runs.simulated_sweep import Pool, simulate_sweep
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import Simulation
-from tests.support.runner.simulation_on_paper import simulate_on_paper
 from tests.support.runner.tasks_at_hand import TasksAtHand
+from tests.support.simulator.simulation_on_paper import simulate_on_paper
 
 POINTS = 40
 

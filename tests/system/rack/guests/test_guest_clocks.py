@@ -17,10 +17,10 @@ from testbed.rack.clocks.clock_line import ClockLine
 from testbed.rack.clocks.clock_port import ClockPlace, ClockQuestions
 from testbed.rack.driver.machine_clock import MachineClock
 from testbed.substrate.probe import probe_guest
-from tests.support.rack.guest_commands import GuestCommand
-from tests.support.rack.guest_machine import GuestMachine
-from tests.support.rack.guest_wire import GuestWire
-from tests.support.rack.processor_time import ProcessorTime, Reading, clock_ns_at
+from tests.support.rack.guests.guest_commands import GuestCommand
+from tests.support.rack.guests.guest_machine import GuestMachine
+from tests.support.rack.guests.guest_wire import GuestWire
+from tests.support.rack.guests.processor_time import ProcessorTime, Reading, clock_ns_at
 from tests.support.until import until_within
 
 pytestmark = pytest.mark.measures
@@ -94,7 +94,7 @@ def test_clocks_that_drift_apart_are_known_within_the_stated_error_and_a_fifth_o
         steered = []
         for machine, drift_ppm in zip(machines, DRIFTS_PPM, strict=True):
             up.enter_context(machine)
-            argv = [sys.executable, "-m", "tests.support.rack.processor_time", str(drift_ppm), str(STEP_MS)]
+            argv = [sys.executable, "-m", "tests.support.rack.guests.processor_time", str(drift_ppm), str(STEP_MS)]
             steered.append(up.enter_context(machine.start(argv, has_input=True)))
         clocks = [up.enter_context(followed(wire, machine)) for machine in machines]
         before, own_before = processor.read(), [reading_of(each) for each in steered]

@@ -20,8 +20,8 @@ from testbed.rack.machine_plan import MACVLAN, VXLAN, Underlay, first_vni, plan_
 from testbed.substrate.probe import probe_guest
 from testbed.testbed import wan_delay_trim_ns
 from tests.support.rack.emulated_part import EmulatedPart
-from tests.support.rack.guest_machine import CARD, GuestMachine
-from tests.support.rack.guest_wire import GuestWire
+from tests.support.rack.guests.guest_machine import CARD, GuestMachine
+from tests.support.rack.guests.guest_wire import GuestWire
 from tests.support.rack.one_machine import COUNTERS, QDISCS, SETTLE
 
 pytestmark = pytest.mark.measures

@@ -13,7 +13,7 @@ import pytest
 
 from testbed.rack.machine_handle import MachineLostError
 from tests.support.rack.driving_program import faults_of
-from tests.support.rack.guest_machine import ROOT
+from tests.support.rack.guests.guest_machine import ROOT
 from tests.support.rack.rack_machine import RackMachine, namespace_machines
 from tests.support.until import until_within
 from wanbed.own_modules import module_command

@@ -169,7 +169,7 @@ def test_jobs_and_a_rack_exclude_each_other(two_nodes: RayCluster, file: Path) -
 
 def test_a_machine_that_leaves_costs_time_and_nothing_else(file: Path) -> None:
     here, over = file.parent / "here", file.parent / "over"
-    many = ("--set", "training.iterations=400")
+    many = ("--set", "training.iterations=200")
     with ray_cluster(RayNode("east"), RayNode("west")) as cluster:
         words = ["simulate", str(file), *many, "--runs", str(over), "--rack", cluster.address, "--json"]
         piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

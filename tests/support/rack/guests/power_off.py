@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from results import load
-from tests.support.rack.guest_cluster import GuestCluster
-from tests.support.rack.guest_machine import GuestMachine
+from tests.support.rack.guests.guest_cluster import GuestCluster
+from tests.support.rack.guests.guest_machine import GuestMachine
 from tests.support.rack.remains import NOTHING
 from tests.support.ray.ray_cluster import RayNode
 from tests.support.until import until_within

@@ -1,6 +1,6 @@
 """Print the bytes of many simulations as hashes, and the errors of schedules that fail: once compiled, once not.
 
-``python -m tests.support.runner.simulated_bytes NUMBER`` draws that many experiments, the same ones each time.
+``python -m tests.support.simulator.simulated_bytes NUMBER`` draws that many experiments, the same ones each time.
 """
 
 import hashlib

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from runner.resolve.placement import Pair
 from runner.resolve.resolved_variant import ResolvedVariant
-from tests.support.runner.fluid_network import FluidNetwork, Resource
+from tests.support.simulator.fluid_network import FluidNetwork, Resource
 from workloads.transport.ring.ring_round import ring_chunk_bytes
 
 SpanEnd = tuple[str, int, int]

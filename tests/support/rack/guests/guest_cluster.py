@@ -7,9 +7,9 @@ root, takes about 40 seconds to start on two cores and 2 GiB a guest, and ends w
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from tests.support.rack.guest_commands import GuestCommand
-from tests.support.rack.guest_machine import GuestMachine
-from tests.support.rack.guest_wire import OUTSIDE_ADDRESS, GuestWire
+from tests.support.rack.guests.guest_commands import GuestCommand
+from tests.support.rack.guests.guest_machine import GuestMachine
+from tests.support.rack.guests.guest_wire import OUTSIDE_ADDRESS, GuestWire
 from tests.support.ray.cluster_head import ClusterHead, cluster_head, ray_start
 from tests.support.ray.ray_cluster import RayNode
 from tests.support.until import until_within

@@ -23,10 +23,10 @@ from typing import Self
 from testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
 from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES_ROOT
 from testbed.virtual_time.guest_place import raise_map_count
-from tests.support.rack.guest_commands import GuestCommand, connect
-from tests.support.rack.guest_wire import OUTSIDE_ADDRESS, PREFIX, GuestWire
+from tests.support.rack.guests.guest_commands import GuestCommand, connect
+from tests.support.rack.guests.guest_wire import OUTSIDE_ADDRESS, PREFIX, GuestWire
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 CARD = "eth0"
 _FIRST_OCTET = 10
 _BOOT_DEADLINE_S = 90.0
@@ -166,7 +166,7 @@ class GuestMachine:
         """Return the script of the machine's first process, which ends as the server of its commands."""
         own_modprobe = f"{_OWN_MODULES}/modprobe"
         refused = "".join(f'case "$*" in *{each.replace("_", "[-_]")}*) exit 1;; esac\n' for each in self._lacking)
-        server = [sys.executable, "-m", "tests.support.rack.guest_commands"]
+        server = [sys.executable, "-m", "tests.support.rack.guests.guest_commands"]
         return "\n".join(
             [
                 "#!/bin/sh",

@@ -26,7 +26,6 @@ from tests.support.until import until_within
 # The kernel numbers namespaces anew with the numbers of those that have gone: other tests' would look like the killed.
 pytestmark = pytest.mark.measures
 
-
 EXPERIMENT = """
 topology:
   datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}]

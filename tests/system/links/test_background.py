@@ -9,7 +9,7 @@ from results.reading.run import load_run
 from runner.planner.experiment_file import parse_experiment
 from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.background import with_background
-from tests.support.runner.wanbed_command import printed
+from tests.support.runner.wanbed_command import stored
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 PAYLOAD_SHARE = {"backup": 1448 / 1514, "stream": 1472 / 1514}
@@ -23,11 +23,8 @@ def test_a_bulk_flow_shares_the_trunk_and_all_that_it_sends_is_counted(tmp_path:
         variants=[{"name": "gpipe", "schedule": "gpipe", "transport": {"connections": "auto"}}],
         compute={"forward": "10ms", "backward": "10ms", "activation": "1MiB"},
     )
-    file = tmp_path / "experiment.yaml"
-    file.write_text(yaml.safe_dump({**document, "clock": "virtual"}))
-    ended = printed("run", file, "--runs", tmp_path)
-    (row,) = ended["summary"]
-    run = load_run(Path(ended["run"]))
+    run = load_run(stored("run", yaml.safe_dump({**document, "clock": "virtual"}), tmp_path))
+    (time_s,) = run.summary["iteration_time_s"]
     counters = run.link_samples[run.link_samples["scope"] == "background"]
     received = run.background_samples
     for name, share in PAYLOAD_SHARE.items():
@@ -38,7 +35,7 @@ def test_a_bulk_flow_shares_the_trunk_and_all_that_it_sends_is_counted(tmp_path:
     (point,) = parse_experiment({"engine": "simulate", **document}, "file", tmp_path).points()
     (variant,) = point.variants
     simulation = simulate_variant(point.topology, variant, point.iterations(variant))
-    assert row["iteration_time_s"] == pytest.approx(simulation.iteration_time_ns(1) / 1e9, rel=0.05)
+    assert time_s == pytest.approx(simulation.iteration_time_ns(1) / 1e9, rel=0.05)
 
 
 BESIDE = {
@@ -71,9 +68,7 @@ def test_flows_run_beside_failures_and_prefill_until_the_end(tmp_path: Path, sec
     if section == "prefill":
         for datacenter in document["topology"]["datacenters"]:
             datacenter["serving_hosts"] = 1
-    file = tmp_path / "experiment.yaml"
-    file.write_text(yaml.safe_dump(document))
-    run = load_run(Path(printed("run", file, "--runs", tmp_path)["run"]))
+    run = load_run(stored("run", yaml.safe_dump(document), tmp_path))
     assert run.summary["outcome"].tolist() == (["recovered"] if section == "fail" else [None])
     assert bool(len(run.prefill_requests)) == (section == "prefill")
     received = run.background_samples

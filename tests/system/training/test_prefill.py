@@ -135,7 +135,7 @@ def test_every_request_has_one_outcome_and_they_add_up(run: Run) -> None:
     rejected = sum(count for name, count in text.items() if name.startswith("rejected_"))
     assert sum(outcomes.values()) + rejected == len(rows) == rows["request"].nunique()
     assert rows["request"].tolist() == list(range(len(rows)))
-    assert (rows["outcome"] == "admitted").sum() == text["admitted"] > 0
+    assert (rows["outcome"] == "admitted").sum() == text["admitted"] > 20
     spans = run.spans[(run.spans["variant"] == SERVED) & (run.spans["kind"] == PREFILL)]
     assert set(spans["request"]) <= set(rows.loc[rows["outcome"] == "admitted", "request"])
 

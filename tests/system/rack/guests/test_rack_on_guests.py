@@ -132,8 +132,12 @@ def test_a_run_over_machines_takes_as_long_as_on_one(machines: list[RackMachine]
 
 def goodputs(rack: RackTestbed) -> list[float]:
     """The goodput of each link over that which is configured."""
-    links = calibrate(rack, print)
-    return [(link.measured_goodput_bps or 0) / (link.configured_goodput_bps or 1) for link in links]
+    shares = []
+    for link in calibrate(rack, print):
+        assert link.measured_goodput_bps is not None
+        assert link.configured_goodput_bps is not None
+        shares.append(link.measured_goodput_bps / link.configured_goodput_bps)
+    return shares
 
 
 @pytest.mark.measures

@@ -2,17 +2,8 @@
 # Each sets the machine up first.
 SHELL := /bin/bash
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
-PYTEST := .venv/bin/python -m pytest
-# Tests of one file stay together: they share what is dear to make. Many wait for a real clock, and none that runs side by
-# side minds what else the machine does: so there are twice as many as a small machine has cores. Files begin in the order
-# of tests/conftest.py, not by how many tests they have: those that take longest have few, and are listed at the end.
-SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
-# $(call tested,how,which): a reading that something else on the machine disturbed is taken once more, with nothing beside
-# it; what is wrong fails again. Status 1 means that tests failed, any other that they could not be run: no second try.
-tested = $(ROOT) $(PYTEST) --durations 40 --durations-min 10 $(1) $(2) || { [ $$? -eq 1 ] && echo "make: the tests that failed, once more and alone:" && \
-  $(ROOT) $(PYTEST) --last-failed --last-failed-no-failures=none $(2); }
-
-.PHONY: demo paper bad-days which-training program test test-pure compiled virtual gpu-kit lint bench root clean
+PROOF := .venv/bin/python -m tests.proof
+.PHONY: demo paper bad-days which-training program test test-pure test-times soak soak-due compiled virtual gpu-kit lint bench root clean
 
 # If links or machine were not as they should be, wanbed's last line says so, and make adds its own "Error 1" below it.
 demo: root
@@ -44,19 +35,33 @@ program: root
 	$(ROOT) env "PATH=$(CURDIR)/.venv/bin:$$PATH" .venv/bin/wanbed run $(or $(PROGRAM),ddp)
 
 # Tests start wanbed and its ranks by the hundred: where Python may not keep what it compiled, each would compile it anew.
-test test-pure: export PYTHONDONTWRITEBYTECODE :=
+test test-pure test-times soak soak-due: export PYTHONDONTWRITEBYTECODE :=
 
 test: root
 	./setup.sh test
 	$(MAKE) lint
-	$(call tested,$(SIDE_BY_SIDE),-m "not measures" tests)
-	$(call tested,,-m measures tests/system)
+	$(ROOT) $(PROOF) test
 
 # Without root: everything but the tests that build namespaces.
 test-pure:
 	./setup.sh test
 	$(MAKE) lint
-	$(PYTEST) $(SIDE_BY_SIDE) --ignore=tests/system
+	$(PROOF) pure
+
+# The processor time of each test file, children and guests included: TESTS=tests/workloads for some of them only.
+test-times: root
+	./setup.sh test
+	$(ROOT) .venv/bin/python -m pytest -q -n 2 --dist loadfile -p tests.support.processor_times $(or $(TESTS),tests)
+
+# What is too dear for every landing, in eight parts: PART="links ray" for some of them. The ledger that this writes is
+# committed: by it soak-due knows which parts have changed since they passed, and which one ran least recently.
+soak: root
+	./setup.sh test
+	$(ROOT) $(PROOF) soak $(PART)
+
+soak-due: root
+	./setup.sh test
+	$(ROOT) $(PROOF) due
 
 # The simulator's hot modules, into the cache of whoever calls it: simulations take less time, and give the same bytes.
 compiled:
@@ -80,7 +85,7 @@ lint:
 
 bench: root
 	./setup.sh test
-	$(ROOT) $(PYTEST) -s tests/bench/*.py
+	$(ROOT) .venv/bin/python -m pytest -s --timeout 0 tests/bench/*.py
 
 root:
 	@[ "$$(id -u)" -eq 0 ] || command -v sudo >/dev/null || \

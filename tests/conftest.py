@@ -1,20 +1,25 @@
 """How tests run: property tests with the same examples each time, so that a landing owes nothing to luck.
 
-Since they are the same, many of them find a defect once, when it is written: ``WANBED_SEARCH=1 make test`` draws more,
-anew each time, and prints what draws a failing one again.
+``WANBED_SEARCH=1`` draws more of them, anew each time or as ``--hypothesis-seed`` says; so does the soak.
 """
 
 import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+
+from tests.proof.skips import pytest_make_collect_report, pytest_runtest_makereport
+
+__all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
 
 # The sources are tested, whatever is compiled; tests of the compiled core ask for it. Before any import of them.
 os.environ.setdefault("WANBED_PURE", "1")
 
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
-settings.register_profile("search", deadline=None, print_blob=True)
+# A busy machine is slow: that is no finding.
+_ANY_PACE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("repeatable", derandomize=True, max_examples=40, **_ANY_PACE)
+settings.register_profile("search", print_blob=True, **_ANY_PACE)
 settings.load_profile("search" if os.environ.get("WANBED_SEARCH") else "repeatable")
 
 # Tests run side by side, and torch is loaded later. If it took all cores for itself, here and in the programs that

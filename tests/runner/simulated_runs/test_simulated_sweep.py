@@ -25,8 +25,11 @@ from runner.simulated_runs.simulated_sweep import simulate_sweep
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.simulation import Simulation
 from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on_paper
+from tests.support.until import until_within
 
 ROOT = Path(__file__).resolve().parents[3]
+
+until = partial(until_within, 60)
 
 
 def experiment(points: int = 6, variant: str = "gpipe") -> Experiment:
@@ -192,8 +195,7 @@ def test_however_a_sweep_is_ended_its_processes_end_and_what_had_finished_stays(
     of = experiment(60)
     store = begun(of, tmp_path)
     with sweeping(store) as process:
-        while process.poll() is None and not any(store.has_trial(*trial) for trial in of.trials()):
-            time.sleep(0.05)
+        until(lambda: process.poll() is not None or any(store.has_trial(*trial) for trial in of.trials()))
         if ending is signal.SIGINT:
             # As a terminal does: the whole group hears of it.
             os.killpg(process.pid, ending)
@@ -201,10 +203,7 @@ def test_however_a_sweep_is_ended_its_processes_end_and_what_had_finished_stays(
             process.kill()
         assert process.stderr is not None
         text = process.stderr.read()
-    deadline_s = time.monotonic() + 20
-    while group_of(process.pid) and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    assert group_of(process.pid) == []
+    until(lambda: group_of(process.pid) == [])
     assert text.count("Traceback") == (1 if ending is signal.SIGINT else 0)
     assert 1 <= len(results.load(store.path).trials) < 60
     swept(of, store, 2, partial(slow, seconds=0.0))

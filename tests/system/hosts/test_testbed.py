@@ -1,7 +1,6 @@
 """Testbeds come up beside each other, hosts are hosts, and nothing stays behind."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from testbed.hosts.ping import ping
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology
 from testbed.testbed import Testbed, bring_up
-from tests.support.ray.machine_namespaces import LINK
+from tests.support.testbed.links_outside import links_outside
 
 Resolve = Callable[[dict[str, Any]], Topology]
 
@@ -33,11 +32,6 @@ def testbed(substrate: str, resolved: Resolve) -> Iterator[Testbed]:
     """One for all tests that only look at it, or leave it as it was."""
     with bring_up(resolved(network()), substrate=substrate) as testbed:
         yield testbed
-
-
-def links_outside() -> set[str]:
-    """The machine's links, without those of clusters that other tests have meanwhile."""
-    return {name for name in os.listdir("/sys/class/net") if not name.startswith(LINK)}
 
 
 def said_by(testbed: Testbed, host: str, *argv: str) -> str:

@@ -103,7 +103,7 @@ def test_a_run_over_the_relay_is_calibrated_and_says_that_its_tcp_is_modelled(ui
     assert carried["east", "west"] >= 3 * 4 * 262_144
 
 
-@pytest.mark.parametrize("program", [pytest.param("relay_process", marks=pytest.mark.soak), "workloads.rank"])
+@pytest.mark.parametrize("program", ["relay_process", pytest.param("workloads.rank", marks=pytest.mark.soak)])
 def test_nothing_is_left_of_a_killed_run(uid: int, home: Path, program: str) -> None:
     options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     argv = command(uid, home, "run", "experiment.yaml", "--substrate", "relay", "--set", "training.iterations=400")

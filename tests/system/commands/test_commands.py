@@ -22,7 +22,7 @@ EXPERIMENT = """
 name: small
 topology:
   datacenters: [{name: east, hosts: 2}, {name: west, hosts: 1}]
-  wan: {latency: 50ms, rate: 100Mbit}
+  wan: {latency: 20ms, rate: 100Mbit}
   intra: {rate: 1Gbit}
 compute: {forward: 10ms, backward: 20ms, activation: 512KiB}
 training: {microbatches: 4, iterations: 3}
@@ -68,9 +68,9 @@ def test_exec_passes_output_and_exit_status_through(file: Path, substrate: str) 
 def test_exec_without_a_wan_reaches_hosts_that_nothing_delays_and_says_so(file: Path) -> None:
     done = wanbed("exec", file, "east-1", "--no-wan", "--", "ping", "-c", "5", "-i", "0.05", "-q", "west-0")
     assert "5 received" in done.stdout
-    # The file asks for 50 ms each way.
+    # The file asks for 20 ms each way.
     shortest_ms = float(done.stdout.rpartition(" = ")[2].split("/")[0])
-    assert shortest_ms < 25
+    assert shortest_ms < 20
     assert done.stderr.startswith("wanbed: NO WAN: ")
 
 
@@ -161,16 +161,16 @@ def test_calibrate_prints_asked_against_measured(file: Path, substrate: str) -> 
     ends = [(link["from"], link["to"]) for link in document["links"]]
     assert ends == [("east", "west"), ("west", "east"), ("east", "east")]
     wan = document["links"][0]
-    assert wan["configured"]["rtt_ms"] == 100
+    assert wan["configured"]["rtt_ms"] == 40
     # What else the machine does makes RTTs longer and goodputs less.
-    assert wan["measured"]["rtt_ms"] >= 98
+    assert wan["measured"]["rtt_ms"] >= 39
     assert 0 < wan["measured"]["goodput_bps"] <= 1.03 * wan["configured"]["goodput_bps"]
 
 
 @pytest.mark.measures
 def test_run_writes_a_run_that_loads_and_a_report(file: Path, substrate: str, tmp_path: Path) -> None:
-    done = wanbed("run", file, "--substrate", substrate, "--runs", tmp_path / "runs", "--json")
-    document = json.loads(done.stdout)
+    one_each = ("--set", "topology.datacenters.0.hosts=1")
+    document = printed("run", file, "--substrate", substrate, "--runs", tmp_path / "runs", *one_each)
     run = results.load(document["run"])
     assert run.complete
     assert (Path(document["run"]) / "report.html").read_text().startswith("<!DOCTYPE html>")
@@ -179,7 +179,7 @@ def test_run_writes_a_run_that_loads_and_a_report(file: Path, substrate: str, tm
     for row in rows.values():
         assert row["calibrated"] is True
         # Computing alone takes 4 x 30 ms a GPU; the pipeline's fill and the WAN come on top.
-        assert row["iteration_time_s"] > 0.12 + 2 * 0.05
+        assert row["iteration_time_s"] > 0.12 + 2 * 0.02
         assert 0 < row["gpu_utilization"] < 1
         # Each iteration sends 4 activations east to west and 4 gradients back, and headers.
         payload = 3 * 8 * 512 * 1024
@@ -193,8 +193,7 @@ def test_run_writes_a_run_that_loads_and_a_report(file: Path, substrate: str, tm
     gaps_ns = samples.groupby(["variant", "source", "destination"]).time_ns.diff().dropna()
     assert gaps_ns.median() <= 100_000_000, "links are sampled at 10 Hz or faster"
     received = run.spans[run.spans.kind == "receive"].groupby("variant").size_bytes.sum()
-    # Two boundaries, one of them inside a datacenter.
-    assert set(received) == {2 * 3 * 8 * 512 * 1024}
+    assert set(received) == {3 * 8 * 512 * 1024}
 
 
 def test_a_run_that_was_cut_off_is_resumed_without_repeating_what_finished(

@@ -1,8 +1,7 @@
 """The gate on emulated runs: the same thing twice passes, 5 % slower does not, and a network that was not as asked is
 refused.
 
-The GPUs' work takes 360 of each iteration's 412 ms and the links are slow, so that a busy machine changes little of
-what is measured on the real clock. Virtual time has no noise at all.
+The GPUs' work takes 360 of each iteration's 412 ms and the links are slow, so that a busy machine changes little.
 """
 
 import json
@@ -13,7 +12,9 @@ from typing import Any
 import pytest
 
 from tests.support.runner.wanbed_command import printed, stored
-from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
+
+# The gate reads folders of runs; tests/runner/cli/results has it on folders with iteration times of the test's choice.
+pytestmark = [pytest.mark.measures, pytest.mark.soak]
 
 EXPERIMENT = """
 name: gate
@@ -32,18 +33,13 @@ BEYOND_ANY_MACHINE = {"topology.wan.rate": "200Gbit", "topology.wan.latency": "1
 RunOf = Callable[..., Path]
 
 
-ON_THE_REAL_CLOCK = pytest.param("real", marks=[pytest.mark.measures, pytest.mark.soak])
-
-
-@pytest.fixture(scope="module", params=["virtual", ON_THE_REAL_CLOCK])
-def run_of(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunOf:
+@pytest.fixture(scope="module")
+def run_of(tmp_path_factory: pytest.TempPathFactory) -> RunOf:
     """``run_of(*options, status=0)`` runs the experiment with those options and returns the run's folder."""
-    if request.param == "virtual":
-        kernel_or_skip()
     folder = tmp_path_factory.mktemp("gate")
 
     def run(*options: str, status: int = 0) -> Path:
-        return stored("run", EXPERIMENT, folder, "--clock", request.param, *options, status=status)
+        return stored("run", EXPERIMENT, folder, *options, status=status)
 
     return run
 
@@ -89,7 +85,6 @@ def test_the_same_thing_run_twice_passes_and_is_the_noise_of_this_machine(
     assert (point["repeats"], point["iterations"]) == ({"a": 5, "b": 5}, {"a": 10, "b": 10})
 
 
-@pytest.mark.parametrize("run_of", [ON_THE_REAL_CLOCK], indirect=True)
 def test_a_link_that_no_machine_holds_fails_calibration_and_is_refused(baseline: Path, run_of: RunOf) -> None:
     settings = [word for path, value in BEYOND_ANY_MACHINE.items() for word in ("--set", f"{path}={value}")]
     failed = run_of(*settings, status=1)

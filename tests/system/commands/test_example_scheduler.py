@@ -6,7 +6,7 @@ import pytest
 
 from tests.docs.example_scheduler import commands, copied, run
 
-# Simulated the same package passes the gate in test_validating_a_scheduler.py; test_compare.py compares emulated runs.
+# Simulated, the same package passes the gate in test_validating_a_scheduler.py.
 pytestmark = [pytest.mark.measures, pytest.mark.soak]
 
 FEWER = " --set repeats=3"

@@ -30,14 +30,14 @@ from workloads.model.gpt_config import GptConfig
 WANBED = (sys.executable, "-m", "wanbed")
 PATIENCE_S = 150
 
-# 100 Mbit/s at 20 ms one way, 1 Gbit/s at 40 ms the other.
+# 100 Mbit/s at 10 ms one way, 1 Gbit/s at 20 ms the other.
 LINK = """
 name: link
 topology:
   datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}]
   links:
-    - {from: east, to: west, latency: 20ms, rate: 100Mbit}
-    - {from: west, to: east, latency: 40ms, rate: 1Gbit}
+    - {from: east, to: west, latency: 10ms, rate: 100Mbit}
+    - {from: west, to: east, latency: 20ms, rate: 1Gbit}
 compute: {forward: 10ms, backward: 20ms, activation: 512KiB}
 variants: [{name: gpipe, schedule: gpipe}]
 dilation: 1

@@ -115,7 +115,11 @@ def children_cpu_s() -> float:
 
 
 def transport_goodput(
-    testbed: Testbed, folder: Path, connections: int = CONNECTIONS, window_bytes: int | None = None
+    testbed: Testbed,
+    folder: Path,
+    connections: int = CONNECTIONS,
+    window_bytes: int | None = None,
+    seconds: int = SECONDS,
 ) -> tuple[float, float]:
     """Goodput in bit/s, settling left out as with iperf3, and CPU seconds a gigabyte of both ends.
 
@@ -125,7 +129,7 @@ def transport_goodput(
     rate_bps = GOODPUT_RATE_BPS
     if window_bytes is not None:
         rate_bps = round(connections * window_bytes * 8 / (2 * GOODPUT_ONE_WAY_S))
-    microbatches = int((settling + SECONDS) * rate_bps / 8 / ACTIVATION_BYTES)
+    microbatches = int((settling + seconds) * rate_bps / 8 / ACTIVATION_BYTES)
     hosts = ["east-0", "west-0"]
     peers = [
         Peer(rank, host, testbed.addresses.address(testbed.topology.host(host)), PORT, connections)
@@ -190,7 +194,7 @@ def test_connections_move_the_window_that_they_were_given_once_in_a_round_trip(
     """A window of little more than a super-packet too, which the kernel by itself fills as it gets round to it."""
     window_bytes = 68_812
     pair.use_tcp(TcpSettings())
-    goodput_bps, _ = transport_goodput(pair, tmp_path, connections, window_bytes)
+    goodput_bps, _ = transport_goodput(pair, tmp_path, connections, window_bytes, seconds=4)
     window_bps = connections * window_bytes * 8 / (2 * GOODPUT_ONE_WAY_S)
     print(f"{connections} connections: {goodput_bps / 1e6:.1f} of {window_bps / 1e6:.1f} Mbit/s")
     assert goodput_bps == pytest.approx(window_bps, rel=0.05)

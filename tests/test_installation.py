@@ -125,7 +125,9 @@ def test_a_wheel_simulates_a_shipped_experiment_by_name(tmp_path: Path, wanbed: 
     assert [path.parent.parent for path in tmp_path.glob("runs/*/report.html")] == [tmp_path / "runs"]
 
 
-@pytest.mark.parametrize("name", ["fig5-tcp-bandwidth", "bubbletea", "reference"])
+@pytest.mark.parametrize(
+    "name", ["fig5-tcp-bandwidth", *(pytest.param(each, marks=pytest.mark.soak) for each in ("bubbletea", "reference"))]
+)
 def test_a_copy_of_a_shipped_experiment_lists_the_same_trials(
     tmp_path: Path, wanbed: Callable[..., str], name: str
 ) -> None:

@@ -60,6 +60,8 @@ def test_the_first_experiment_is_two_datacenters_of_one_host() -> None:
     assert point.variants[0].placement.stages == 2
 
 
+# test_prefill_simulation.py has the rules on small examples.
+@pytest.mark.soak
 def test_at_saturation_planned_prefill_fills_the_bubbles_and_training_does_not_notice() -> None:
     point = load_experiment(FOLDER / "bubbletea.yaml", ["sweep={}"], engine="simulate").points()[0]
     iterations, warmup = point.spec.training.iterations, point.spec.training.warmup

@@ -95,8 +95,8 @@ class Accounting:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         time = self._times.setdefault(report.nodeid, TestTime())
-        # Reports of one test share a list of properties: the last one is this phase's.
-        spent = [value for name, value in report.user_properties if name == _PROPERTY]
+        # Reports of one test share a list of properties: the last one is this phase's. A worker that crashed has none.
+        spent = [value for name, value in report.user_properties if name == _PROPERTY] or [0.0]
         time.processor_s += float(spent[-1])  # type: ignore[arg-type]
         time.wall_s += report.duration
 

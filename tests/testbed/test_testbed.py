@@ -1,7 +1,6 @@
 """Bring-up and shutdown of a testbed without root: its parts only record their calls."""
 
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 from testbed.substrate.offer import KERNEL, Offer
 from testbed.testbed import MAX_TRIM_NS, Testbed, bring_up, wan_delay_trim_ns
+from tests.support.until import until_within
 
 DOCUMENT = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {"latency": "1ms"}}
 
@@ -132,10 +132,7 @@ def test_a_shutdown_that_fails_is_left_to_the_supervisor(
         bring_up(topology, root=tmp_path) as testbed,
     ):
         assert [each.record.identifier for each in claims(tmp_path)] == [testbed.identifier]
-    deadline = time.monotonic() + 30
-    while claims(tmp_path):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until_within(60, lambda: claims(tmp_path) == [])
 
 
 @pytest.mark.parametrize("stuck", ["substrate", "network"])

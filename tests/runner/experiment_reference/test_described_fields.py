@@ -1,11 +1,10 @@
 """Every field of the experiment file is described, with examples that the reader takes."""
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args
 
-import pytest
-from pydantic import BaseModel, TypeAdapter
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from runner.experiment.experiment_spec import ExperimentSpec
 
@@ -29,22 +28,29 @@ FIELDS = {
     for model in models_below(ExperimentSpec)
     for name, field in model.model_fields.items()
 }
-EXAMPLES = [(name, example) for name, field in FIELDS.items() for example in field.examples or ()]
 
 
 def test_every_section_is_looked_at() -> None:
     assert {name.partition(".")[0] for name in FIELDS} >= {"ExperimentSpec", "LinkSpec", "TokensSpec", "TransportSpec"}
 
 
-@pytest.mark.parametrize("field", FIELDS.values(), ids=FIELDS)
-def test_a_field_has_a_description_in_sentences_and_an_example(field: FieldInfo) -> None:
-    description = field.description or ""
-    assert description[:1].isupper() or description.startswith("`")
-    assert description.endswith(".")
-    assert field.examples
+def test_every_field_has_a_description_in_sentences() -> None:
+    text = {name: field.description or "" for name, field in FIELDS.items()}
+    sentences = re.compile(r"[`A-Z].*\.", re.DOTALL)
+    assert {name: said for name, said in text.items() if not sentences.fullmatch(said)} == {}
 
 
-@pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[f"{name}={example}" for name, example in EXAMPLES])
-def test_an_example_is_read(name: str, example: object) -> None:
-    field = FIELDS[name]
-    TypeAdapter(Annotated[field.annotation, name, *field.metadata]).validate_python(example)
+def test_every_field_has_an_example() -> None:
+    assert [name for name, field in FIELDS.items() if not field.examples] == []
+
+
+def test_every_example_is_read() -> None:
+    refused = {}
+    for name, field in FIELDS.items():
+        reader: TypeAdapter[Any] = TypeAdapter(Annotated[field.annotation, name, *field.metadata])
+        for example in field.examples or ():
+            try:
+                reader.validate_python(example)
+            except ValidationError as refusal:
+                refused[name, str(example)] = str(refusal)
+    assert refused == {}

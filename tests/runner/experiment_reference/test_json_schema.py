@@ -209,7 +209,7 @@ def reader_and_schema(section: str, field: str) -> tuple[TypeAdapter[Any], Draft
 
 @pytest.mark.parametrize(("section", "field"), FIELDS)
 @given(value=values)
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_what_a_field_reads_agrees_with_its_schema(section: str, field: str, value: object) -> None:
     reader, schema = reader_and_schema(section, field)
     try:
@@ -229,7 +229,7 @@ PARSERS = {
 
 @pytest.mark.parametrize("quantity", PARSERS)
 @given(text=quantities)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_quantity_agrees_if_it_is_read(quantity: str, text: str) -> None:
     parse, schema = PARSERS[quantity]
     try:

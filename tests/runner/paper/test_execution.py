@@ -3,9 +3,8 @@
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,10 @@ from runner.planner.experiment_file import load_experiment
 from runner.resolve.experiment import Experiment
 from runner.runs.recorded.manifest import gather_manifest
 from runner.runs.run_folder import latest_run
+from tests.support.until import until_within
 from wanbed.own_modules import module_command
+
+until = partial(until_within, 60)
 
 SMALL, LARGE = (Part(name, name, (), ()) for name in ("fig4-timeline", "fig3-pp-latency"))
 
@@ -113,16 +115,9 @@ run_jobs([job], "emulate", Path({str(tmp_path)!r}), lambda _: None)
     process = subprocess.Popen([sys.executable, "-c", script])
     log = tmp_path / "part.log"
     try:
-        _wait_until(lambda: log.exists() and log.read_text().strip() != "")
+        until(lambda: log.exists() and log.read_text().strip() != "")
         child = int(log.read_text())
     finally:
         process.kill()
         process.wait()
-    _wait_until(lambda: not Path(f"/proc/{child}").exists())
-
-
-def _wait_until(holds: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
+    until(lambda: not Path(f"/proc/{child}").exists())

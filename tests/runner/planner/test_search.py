@@ -47,7 +47,7 @@ def counted(pricing: Pricing, asked: list[Candidate]) -> Callable[[Candidate], P
     return price
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(st.integers(0, 10_000))
 def test_better_search_finds_the_exhaustive_answer_and_prices_no_more(seed: int) -> None:
     """On 200 instances of up to 8 GPUs: ``tests/bench/bench_planner.py``."""
@@ -63,7 +63,7 @@ def test_better_search_finds_the_exhaustive_answer_and_prices_no_more(seed: int)
     assert greedy.simulations <= better.simulations <= oracle.simulations
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.integers(0, 10_000), st.integers(1, 4))
 def test_no_candidate_exceeds_what_a_search_says_is_possible(seed: int, simulations: int) -> None:
     task = random_task(seed, most_gpus=4)

@@ -12,6 +12,8 @@ import pytest
 from ground.compiled_core.core_build import CompilerError, build_core
 from ground.compiled_core.core_modules import ROOT
 
+pytestmark = pytest.mark.soak
+
 DRAWN = 60
 
 

@@ -219,7 +219,7 @@ def test_an_iteration_takes_as_long_as_its_busiest_gpu_and_its_longest_path_at_l
 
 
 @given(documents(), effects_of)
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_one_of_several_equal_parts_stands_for_all_to_the_byte(
     document: Mapping[str, Any], effects: TcpEffects
 ) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from tests.support.runner.wanbed_command import printed, stored
 
-pytestmark = pytest.mark.measures
+# The gate reads folders of runs; tests/runner/cli/results has it on folders with iteration times of the test's choice.
+pytestmark = [pytest.mark.measures, pytest.mark.soak]
 
 EXPERIMENT = """
 name: gate

@@ -17,7 +17,7 @@ from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 ROOT = Path(__file__).resolve().parents[3]
 PUBLISHED = ROOT / "results" / "reference" / "random"
-FEW = 4
+FEW = 2
 
 
 @pytest.fixture(scope="module")

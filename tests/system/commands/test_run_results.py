@@ -10,7 +10,8 @@ import results
 from results import metrics
 from tests.support.results.perfetto_engine import Engine
 from tests.support.results.trace_rules import load_trace, problems
-from tests.support.runner.wanbed_command import BUSY_OR_NOT, printed, stored, wanbed
+from tests.support.runner.wanbed_command import printed, stored, wanbed
+from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 EXPERIMENT = """
 topology:
@@ -21,13 +22,14 @@ training: {stages: 2, pipelines: 2, microbatches: 4, iterations: 3, warmup: 1}
 variants:
   - {name: one connection, schedule: 1f1b, transport: {window: 64KiB}}
   - {name: atlas, schedule: atlas, transport: {connections: auto, window: 64KiB, sharing: temporal}}
-dilation: 2
+clock: virtual
 """
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return stored("run", EXPERIMENT, tmp_path_factory.mktemp("results"), status=BUSY_OR_NOT)
+    kernel_or_skip()
+    return stored("run", EXPERIMENT, tmp_path_factory.mktemp("results"))
 
 
 def test_the_trace_keeps_every_rule_and_perfetto_finds_nothing_to_complain_of(run: Path, tmp_path: Path) -> None:

@@ -39,7 +39,10 @@ dilation: 1
 """
 
 
-@pytest.fixture(params=USERS, ids=lambda uid: "root without capabilities" if uid == 0 else f"uid {uid}")
+# Both have no right that the relay could use.
+@pytest.fixture(
+    params=[pytest.param(0, id="root without capabilities", marks=pytest.mark.soak), pytest.param(1000, id="uid 1000")]
+)
 def uid(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
@@ -100,7 +103,7 @@ def test_a_run_over_the_relay_is_calibrated_and_says_that_its_tcp_is_modelled(ui
     assert carried["east", "west"] >= 3 * 4 * 262_144
 
 
-@pytest.mark.parametrize("program", ["relay_process", "workloads.rank"])
+@pytest.mark.parametrize("program", ["relay_process", pytest.param("workloads.rank", marks=pytest.mark.soak)])
 def test_nothing_is_left_of_a_killed_run(uid: int, home: Path, program: str) -> None:
     options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     argv = command(uid, home, "run", "experiment.yaml", "--substrate", "relay", "--set", "training.iterations=400")

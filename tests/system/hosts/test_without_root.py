@@ -28,29 +28,29 @@ from tests.system.hosts.ordinary_user import DEVICES, ROOT, UNPRIVILEGED, USER, 
 from workloads.model.gpt_config import GptConfig
 
 WANBED = (sys.executable, "-m", "wanbed")
-PATIENCE_S = 30
+PATIENCE_S = 150
 
-# 100 Mbit/s at 20 ms one way, 1 Gbit/s at 40 ms the other.
+# 100 Mbit/s at 10 ms one way, 1 Gbit/s at 20 ms the other.
 LINK = """
 name: link
 topology:
   datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}]
   links:
-    - {from: east, to: west, latency: 20ms, rate: 100Mbit}
-    - {from: west, to: east, latency: 40ms, rate: 1Gbit}
+    - {from: east, to: west, latency: 10ms, rate: 100Mbit}
+    - {from: west, to: east, latency: 20ms, rate: 1Gbit}
 compute: {forward: 10ms, backward: 20ms, activation: 512KiB}
 variants: [{name: gpipe, schedule: gpipe}]
 dilation: 1
 """
-CONFIG = GptConfig(layers=3, hidden=64, context=32, heads=4, vocabulary=256)
-TRAINING = {"stages": 3, "microbatches": 2, "iterations": 3, "precision": "fp32", "learning_rate": 3e-4}
+CONFIG = GptConfig(layers=2, hidden=64, context=32, heads=4, vocabulary=256)
+TRAINING = {"stages": 2, "microbatches": 2, "iterations": 3, "precision": "fp32", "learning_rate": 3e-4}
 TRAINED = {
     "name": "trained",
     "topology": {
-        "datacenters": [{"name": name, "hosts": 1} for name in ("east", "central", "west")],
-        "wan": {"latency": "20ms"},
+        "datacenters": [{"name": name, "hosts": 1} for name in ("east", "west")],
+        "wan": {"latency": "20ms", "rate": "100Mbit"},
     },
-    "model": {"layers": 3, "hidden": 64, "context": 32, "heads": 4, "vocabulary": 256},
+    "model": {"layers": 2, "hidden": 64, "context": 32, "heads": 4, "vocabulary": 256},
     "compute": {"kind": "torch", "device": "cpu", "checkpointing": False},
     "training": TRAINING,
     "variants": [{"name": "1f1b", "schedule": "1f1b"}],
@@ -99,6 +99,7 @@ def test_doctor_names_the_tier_and_what_one_more_right_would_bring(device: str, 
 
 
 @pytest.mark.measures
+@pytest.mark.parametrize("device", [pytest.param("tap", marks=pytest.mark.soak), "raw veth"], indirect=True)
 def test_links_are_within_tolerance(device: str, home: Path) -> None:
     done = wanbed("calibrate", "link.yaml", "--json", device=device, home=home)
     document = json.loads(done.stdout)
@@ -108,7 +109,7 @@ def test_links_are_within_tolerance(device: str, home: Path) -> None:
     assert done.stderr.startswith("wanbed: not root: the network is made in a user namespace of your own")
 
 
-def test_training_over_three_datacenters_is_that_of_one_process(home: Path) -> None:
+def test_training_over_two_datacenters_is_that_of_one_process(home: Path) -> None:
     """Where there is no TAP device, and the run says by what its network was made."""
     argv = as_ordinary_user([*WANBED, "run", "trained.yaml", "--json"], device="raw veth", home=home)
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
@@ -128,6 +129,7 @@ def test_training_over_three_datacenters_is_that_of_one_process(home: Path) -> N
     assert {path.stat().st_uid for path in (home / "runs").rglob("*")} == {USER}
 
 
+@pytest.mark.parametrize("device", ["tap", pytest.param("raw veth", marks=pytest.mark.soak)], indirect=True)
 def test_programs_join_from_outside_and_nothing_is_left_after_a_kill(device: str, home: Path) -> None:
     argv = as_ordinary_user([*WANBED, "shell", "link.yaml"], device=device, home=home)
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as shell:
@@ -154,14 +156,15 @@ def test_programs_join_from_outside_and_nothing_is_left_after_a_kill(device: str
     until(lambda: not namespaces_of(every_process()) & ours)
     until(lambda: not marked_processes(record["identifier"]))
     until(lambda: not _records_of(shell.pid))
-    # The user's other testbeds, if any, are left alone.
-    assert "removed" not in wanbed("clean", device=device, home=home).stdout
+    assert record["identifier"] not in wanbed("clean", device=device, home=home).stdout
 
 
-@pytest.mark.parametrize("command", [["calibrate", "link.yaml"], ["run", "link.yaml"], ["shell", "link.yaml"]])
-def test_root_without_capabilities_is_told_at_once_what_it_lacks(command: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command", ["run", *(pytest.param(each, marks=pytest.mark.soak) for each in ("calibrate", "shell"))]
+)
+def test_root_without_capabilities_is_told_what_it_lacks_before_anything_begins(command: str, tmp_path: Path) -> None:
     (tmp_path / "link.yaml").write_text(LINK)
-    argv = ["setpriv", *UNPRIVILEGED, *WANBED, *command]
+    argv = ["setpriv", *UNPRIVILEGED, *WANBED, command, "link.yaml"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False

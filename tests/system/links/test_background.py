@@ -56,7 +56,7 @@ BESIDE = {
 }
 
 
-@pytest.mark.parametrize("section", BESIDE)
+@pytest.mark.parametrize("section", ["fail", pytest.param("prefill", marks=pytest.mark.soak)])
 def test_flows_run_beside_failures_and_prefill_until_the_end(tmp_path: Path, section: str) -> None:
     kernel_or_skip()
     document = with_background(

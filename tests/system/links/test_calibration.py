@@ -28,7 +28,9 @@ def _told(link: LinkMeasurement) -> str:
     )
 
 
+# Virtual time has every link exact, and a run's own links are within tolerance in test_commands.py.
 @pytest.mark.measures
+@pytest.mark.soak
 def test_every_link_of_a_mixed_wan_is_within_tolerance(substrate: str, resolved: Resolve) -> None:
     topology = resolved(
         {
@@ -49,7 +51,9 @@ def test_every_link_of_a_mixed_wan_is_within_tolerance(substrate: str, resolved:
     assert not outside
 
 
+# test_kernel_in_a_guest.py has the same in virtual time.
 @pytest.mark.measures
+@pytest.mark.soak
 def test_jitter_and_loss_are_measured(substrate: str, resolved: Resolve) -> None:
     topology = resolved(
         {

@@ -15,7 +15,8 @@ from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology
 from testbed.testbed import bring_up
 
-pytestmark = pytest.mark.measures
+# Virtual time holds the law exactly, and test_transport.py sees on the real clock that many carry what one does not.
+pytestmark = [pytest.mark.measures, pytest.mark.soak]
 
 DILATION = 2
 NEAR_RTT_S, FAR_RTT_S = 2 * DILATION * 0.010, 2 * DILATION * 0.040

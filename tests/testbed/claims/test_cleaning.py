@@ -2,8 +2,8 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,9 @@ from testbed.claims.cleaning import Cleaned, CleaningError, Leftover, clean, cle
 from testbed.claims.processes import MARKER, marked_processes
 from testbed.claims.registry import Claim, claim, claims
 from testbed.claims.supervisor import SUPERVISED
+from tests.support.until import until_within
+
+until = partial(until_within, 60)
 
 FORK = multiprocessing.get_context("fork")
 
@@ -76,8 +79,7 @@ def test_the_name_of_a_program_does_not_matter(tmp_path: Path, started: list["su
 def test_processes_started_by_a_dying_process_are_killed_too(started: list["subprocess.Popen[bytes]"]) -> None:
     identifier = "wb-test-breeding"
     started.append(marked(identifier, "sh", "-c", "while :; do setsid sleep 60 & sleep 0.02; done"))
-    while len(marked_processes(identifier)) < 3:
-        time.sleep(0.01)
+    until(lambda: len(marked_processes(identifier)) >= 3)
     assert end_processes(identifier) >= 3
     assert marked_processes(identifier) == []
 
@@ -143,8 +145,7 @@ def test_leftovers_are_what_a_killed_owner_left_and_nothing_of_a_living_one(
     claim("ours", tmp_path)
     left = left_behind(tmp_path)
     started += [marked(left.record.identifier) for _ in range(2)]
-    while len(marked_processes(left.record.identifier)) < 2:
-        time.sleep(0.001)
+    until(lambda: len(marked_processes(left.record.identifier)) == 2)
     assert leftovers(tmp_path) == [Leftover(left.record.identifier, "exp.yaml", processes=2, namespaces=0)]
     assert leftovers(tmp_path / "nowhere") == []
 
@@ -155,6 +156,5 @@ def test_what_a_supervisor_is_ending_is_not_a_leftover(
     left = left_behind(tmp_path)
     supervisor = subprocess.Popen(["sleep", "60"], env={**os.environ, SUPERVISED: left.record.identifier})
     started.append(supervisor)
-    while not marked_processes(left.record.identifier, SUPERVISED):
-        time.sleep(0.001)
+    until(lambda: marked_processes(left.record.identifier, SUPERVISED) != [])
     assert leftovers(tmp_path) == []

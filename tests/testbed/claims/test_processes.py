@@ -1,6 +1,5 @@
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from testbed.claims import processes
 from testbed.claims.processes import MARKER, marked_processes, processes_of
+from tests.support.until import until_within
 
 
 @pytest.fixture
@@ -16,11 +16,11 @@ def asleep() -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
     started = []
 
     def start(**environment: str) -> "subprocess.Popen[bytes]":
-        started.append(subprocess.Popen(["sleep", "60"], env={**os.environ, **environment}))
+        process = subprocess.Popen(["sleep", "60"], env={**os.environ, **environment})
+        started.append(process)
         # For a moment of its start a process shows no environment.
-        while not Path(f"/proc/{started[-1].pid}/environ").read_bytes():
-            time.sleep(0.001)
-        return started[-1]
+        until_within(60, lambda: Path(f"/proc/{process.pid}/environ").read_bytes() != b"")
+        return process
 
     yield start
     for process in started:

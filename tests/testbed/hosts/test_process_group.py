@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from testbed.hosts.host_process import Program
 from testbed.hosts.process_group import ProcessGroup, Start
+from tests.support.until import until_within
 
 FOREVER = "import time; print('begun', flush=True); time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('begun', flush=True); time.sleep(60)"
@@ -28,8 +28,7 @@ def started(group: ProcessGroup, folder: Path, *texts: str) -> ProcessGroup:
 
 
 def begun(folder: Path, number: int) -> None:
-    while "begun" not in (folder / str(number)).read_text():
-        time.sleep(0.01)
+    until_within(60, lambda: "begun" in (folder / str(number)).read_text())
 
 
 def test_the_first_that_fails_is_found_while_others_run(tmp_path: Path) -> None:
@@ -57,15 +56,18 @@ def test_none_has_failed_where_all_end_well(tmp_path: Path) -> None:
 
 
 def test_between_two_looks_there_is_a_pause(tmp_path: Path) -> None:
-    pauses: list[float] = []
-    with started(ProcessGroup(), tmp_path, "import time; time.sleep(0.2)") as group:
+    pauses = 0
+    with started(ProcessGroup(), tmp_path, FOREVER) as group:
 
         def pause() -> None:
-            pauses.append(time.monotonic())
-            group.wait_for_any(0.05)
+            nonlocal pauses
+            pauses += 1
+            if pauses == 3:
+                group.terminate()
+                assert group.wait_for_all(60)
 
-        assert group.first_failure(pause) is None
-    assert len(pauses) >= 3
+        assert group.first_failure(pause) == 0
+    assert pauses == 3
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import fcntl
 import resource
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -35,10 +36,12 @@ def made(sender: socket.socket, receiver: socket.socket) -> Connection:
 
 
 def test_a_transfer_ends_with_its_last_byte(connection: Connection) -> None:
-    (first_s,) = transfers_s([connection], 2**20, RATE_BPS)
-    (second_s,) = transfers_s([connection], 10, RATE_BPS)
-    assert first_s > 0
-    assert second_s > 0
+    for size_bytes in (2**20, 10):
+        before_s = time.monotonic()
+        (took_s,) = transfers_s([connection], size_bytes, RATE_BPS)
+        assert 0 < took_s <= time.monotonic() - before_s
+        with pytest.raises(BlockingIOError):
+            connection.receiver.recv(1)
 
 
 def test_descriptors_may_have_any_number(connection: Connection) -> None:

@@ -201,7 +201,7 @@ changes_of_everything = st.fixed_dictionaries(
 
 
 @given(changes_of_everything)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_accepted_trials_stay_within_the_limits(changes: dict[str, Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runner.resolve.checks.trial_extent.MAX_WINDOWS", 10_000)

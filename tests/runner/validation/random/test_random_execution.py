@@ -21,6 +21,7 @@ from testbed.kernel.missing import MissingError
 from testbed.virtual_time.guest import GuestError
 from testbed.virtual_time.kernel.kernel_cache import KernelRecord, VirtualKernel
 from tests.support.runner.emulated_run import constant
+from tests.support.until import until_within
 
 S = 10**9
 KERNEL = VirtualKernel(Path("linux"), KernelRecord("6.1", "source", "hash", 0))
@@ -190,8 +191,7 @@ def test_an_interrupt_ends_the_guests_and_keeps_what_has_finished(
                 ended.append(folder)
 
     def interrupted(_: object) -> None:
-        while not all(random_execution.is_complete(store) for store in opened(drawn)):
-            time.sleep(0.01)
+        until_within(60, lambda: all(random_execution.is_complete(store) for store in opened(drawn)))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(random_execution, "as_completed", interrupted)

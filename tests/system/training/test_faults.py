@@ -5,6 +5,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,11 @@ training: {microbatches: 4, iterations: 8}
 clock: virtual
 recovery: restart
 sweep:
-  fail: [[{rank: 3, at: 1500ms}], [{host: east-1, at: 1500ms}], [{gateway: west, at: 1500ms}]]
+  fail:
+    - [{rank: 3, at: 1500ms}]
+    - [{host: east-1, at: 1500ms}]
+    - [{gateway: west, at: 1500ms}]
+    - [{host: east-1, at: 4055ms}]
 """
 
 LONG = """
@@ -55,11 +60,26 @@ repeats: 2
 """
 
 
-def test_training_begins_again_on_the_hosts_that_are_left(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Failed:
+    """The trials of a sweep over failures: a row of the summary and the recorded facts of each."""
+
+    rows: list[dict[str, Any]]
+    facts: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     kernel_or_skip()
-    file = tmp_path / "experiment.yaml"
+    folder = tmp_path_factory.mktemp("failed")
+    file = folder / "experiment.yaml"
     file.write_text(IN_VIRTUAL_TIME)
-    rank, host, gateway = printed("run", file, "--runs", tmp_path)["summary"]
+    rows = printed("run", file, "--runs", folder)["summary"]
+    return Failed(rows, [read_json(path)["faults"] for path in sorted(folder.glob(f"*/trials/*/*/*/{TRIAL_FACTS}"))])
+
+
+def test_training_begins_again_on_the_hosts_that_are_left(failed: Failed) -> None:
+    rank, host, gateway, _ = failed.rows
     for row in (rank, host, gateway):
         assert row["outcome"] == "recovered"
         assert row["iterations_lost"] <= 1
@@ -67,26 +87,18 @@ def test_training_begins_again_on_the_hosts_that_are_left(tmp_path: Path) -> Non
     assert rank["time_to_detect_s"] < 0.5
     assert 7.5 < host["time_to_detect_s"] < 11
     assert 7.5 < gateway["time_to_detect_s"] < 11
-    left = [
-        read_json(path)["faults"]["placements"][-1] for path in sorted(tmp_path.glob(f"*/trials/*/*/*/{TRIAL_FACTS}"))
-    ]
-    assert [[name for name, _ in places] for places in left] == [
+    assert [[name for name, _ in facts["placements"][-1]] for facts in failed.facts[:3]] == [
         ["east-0", "east-1", "west-0", "west-1"],
         ["east-0", "west-0", "west-1"],
         ["east-0", "east-1"],
     ]
 
 
-def test_a_failure_after_the_last_iteration_was_computed_leaves_nothing_to_train(tmp_path: Path) -> None:
+def test_a_failure_after_the_last_iteration_was_computed_leaves_nothing_to_train(failed: Failed) -> None:
     """Its gradients are on the way: the ranks that wait for them fail, when every one has all iterations."""
-    kernel_or_skip()
-    file = tmp_path / "experiment.yaml"
-    document = IN_VIRTUAL_TIME[: IN_VIRTUAL_TIME.index("sweep:")]
-    file.write_text(f"{document}fail: [{{host: east-1, at: 4055ms}}]\n")
-    (row,) = printed("run", file, "--runs", tmp_path)["summary"]
+    row = failed.rows[-1]
     assert (row["outcome"], row["iterations_lost"], row["time_to_recover_s"]) == ("recovered", 0, None)
-    (path,) = tmp_path.glob(f"*/trials/*/*/*/{TRIAL_FACTS}")
-    assert read_json(path)["faults"]["iterations_completed"] == 8
+    assert failed.facts[-1]["iterations_completed"] == 8
 
 
 def trained(testbed: Testbed, document: Mapping[str, Any]) -> TrialRecord:

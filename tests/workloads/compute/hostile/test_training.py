@@ -21,7 +21,7 @@ from workloads.compute.torch_work import TorchWork
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 _one_thread = pytest.fixture(autouse=True)(one_thread)

@@ -22,7 +22,7 @@ from workloads.schedules.action import Action, ActionKind
 from workloads.serving.gpu.computed_gpu import ComputedGpu
 from workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 ITERATIONS = 2
 REQUESTS = 2
 ALONE = replace(WORK, stages=1, pipelines=1, split_backward=False)

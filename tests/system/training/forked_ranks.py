@@ -1,8 +1,9 @@
 """``wanbed`` whose ranks are forked from one process that has loaded torch, as they are in virtual time.
 
-``python -m tests.system.training.forked_ranks ARGUMENT...`` is ``wanbed ARGUMENT...``, and ``fork_ranks`` does the same
-to testbeds of this process. A rank that loads torch itself takes two seconds of a processor to do so. It is on its host
-and does the same, whichever process started it. Ranks that load it themselves are those of ``test_without_root.py``.
+``python -m tests.system.training.forked_ranks ARGUMENT...`` is ``wanbed ARGUMENT...``, but that it does not measure the
+links, on which nothing depends that ranks compute; ``fork_ranks`` forks those of the testbeds of this process. A rank
+that loads torch itself takes two seconds of a processor to do so. It is on its host and does the same, whichever
+process started it. Ranks that load it themselves are those of ``test_without_root.py``.
 """
 
 import json
@@ -19,7 +20,9 @@ import yaml
 
 import results
 from results.reading.run import Run
+from runner.emulation import emulation
 from testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
+from testbed.measurement.calibration import calibrate
 from testbed.virtual_time.processes.fork_server import NAMESPACE_FLAGS
 from testbed.virtual_time.processes.forked_process import ForkedProcess, ForkServer
 from tests.support.runner.wanbed_command import BUSY_OR_NOT
@@ -62,10 +65,7 @@ def fork_ranks(replace: Callable[[type, str, object], None] = setattr) -> None:
 
 
 def trained(experiment: Mapping[str, Any], folder: Path, *options: str) -> Run:
-    """Run an experiment in a process of its own and load what it stored.
-
-    A link outside tolerance, which is status 1, changes nothing that ranks compute.
-    """
+    """Run an experiment in a process of its own and load what it stored."""
     file = folder / "experiment.yaml"
     file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
     command = [sys.executable, "-m", __spec__.name, "run", str(file), "--runs", str(folder), "--json", *options]
@@ -77,6 +77,8 @@ def trained(experiment: Mapping[str, Any], folder: Path, *options: str) -> Run:
 def main() -> None:
     os.environ |= ENVIRONMENT
     fork_ranks()
+    assert emulation.calibrate is calibrate
+    emulation.calibrate = lambda *_: []
     wanbed()
 
 

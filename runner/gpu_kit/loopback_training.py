@@ -122,12 +122,17 @@ def _point(schedule: str, precision: str) -> SweepPoint:
     return point
 
 
+def start_rank(program: str, config: Path) -> "subprocess.Popen[str]":
+    """Start a rank in a process of its own, which keeps what it prints as errors."""
+    return subprocess.Popen(module_command(program, str(config)), stderr=subprocess.PIPE, text=True)
+
+
 def _run(program: str, configs: Sequence[_RankFile], folder: Path) -> None:
     ranks = []
     for rank, config in enumerate(configs):
         path = folder / f"rank-{rank}.json"
         config.write(path)
-        ranks.append(subprocess.Popen(module_command(program, str(path)), stderr=subprocess.PIPE, text=True))
+        ranks.append(start_rank(program, path))
     try:
         errors = [rank.communicate(timeout=PATIENCE_S)[1].strip() for rank in ranks]
     except subprocess.TimeoutExpired:

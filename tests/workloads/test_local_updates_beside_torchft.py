@@ -29,25 +29,19 @@ def lighthouse() -> Iterator[str]:
 
 def by_torchft(lighthouse: str, iterations: int) -> list[float]:
     environment = {**os.environ, "TORCHFT_LIGHTHOUSE": lighthouse, "PYTHONPATH": str(ROOT)}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.workloads.torchft_replica"]
-            + [str(each) for each in (replica, REPLICAS, iterations, SYNC_EVERY)],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for replica in range(REPLICAS)
-    ]
-    try:
-        printed = [process.communicate(timeout=PATIENCE_S) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * REPLICAS, printed
-    losses = [json.loads(text.splitlines()[-1]) for text, _ in printed]
+    arguments = [str(each) for each in (REPLICAS, iterations, SYNC_EVERY)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.workloads.torchft_replicas", *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    losses = json.loads(done.stdout.splitlines()[-1])
+    assert len(losses) == REPLICAS
     return [sum(each) / REPLICAS for each in zip(*losses, strict=True)]
 
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from results.records.span_log import COMPUTE_KINDS, read_span_log
-from tests.support.until import until_within
-from tests.support.workloads.loopback_ranks import Start, coming_back, done
+from tests.support.workloads.loopback_ranks import Start
 from tests.support.workloads.reference_local_updates import train_tiny_replicas
-from tests.support.workloads.synchronized_ranks import PATIENCE_S, mean_losses, star_configs
+from tests.support.workloads.synchronized_ranks import PATIENCE_S, lose_and_start_again, mean_losses, star_configs
 from tests.support.workloads.torch_configs import MICROBATCHES, TINY
 from workloads.evaluation.snapshots import SnapshotConfig
 from workloads.evaluation.snapshots import stage_file as snapshot_file
@@ -52,22 +51,14 @@ def test_replicas_of_a_star_that_swap_learn_as_one_process(tmp_path: Path, start
 def test_a_replica_that_swaps_and_comes_back_has_the_weights_of_the_others_to_the_bit(
     tmp_path: Path, start: Start
 ) -> None:
-    iterations = 600
+    iterations = 60
     synchronization = Synchronization(4, topology=Topology.STAR, quorum=2)
     snapshots = SnapshotConfig(str(tmp_path / "weights"), iterations, iterations)
     plans = [
         swapping(replace(plan, snapshots=snapshots), SwapSettings((1, 1)))
         for plan in star_configs(tmp_path, synchronization, iterations, 3, SMALL)
     ]
-    processes = [start(plan) for plan in plans]
-    until_within(PATIENCE_S, lambda: done(plans[0]) > 2)
-    processes[2].kill()
-    back = coming_back(plans[2], plans[0])
-    again = start(back)
-    assert [process.wait(PATIENCE_S) for process in (*processes[:2], again)] == [0, 0, 0]
-    joined = read_span_log(Path(back.span_log)).joined
-    assert joined is not None
-    assert 2 < joined.iteration < iterations
+    assert lose_and_start_again(plans, start) < iterations
     gatherer, returned = (np.load(snapshot_file(tmp_path / "weights", iterations, rank, 0)) for rank in (0, 2))
     assert gatherer.files == returned.files
     assert all(np.array_equal(gatherer[name], returned[name]) for name in gatherer.files)

@@ -7,11 +7,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from results.records.span_log import read_span_log
-from tests.support.until import until_within
-from tests.support.workloads.loopback_ranks import Start, coming_back, done
+from tests.support.workloads.loopback_ranks import Start
 from tests.support.workloads.reference_local_updates import train_tiny_replicas
-from tests.support.workloads.synchronized_ranks import PATIENCE_S, REPLICAS, star_configs, train_synchronized
+from tests.support.workloads.synchronized_ranks import (
+    REPLICAS,
+    lose_and_start_again,
+    star_configs,
+    train_synchronized,
+)
 from workloads.evaluation.snapshots import SnapshotConfig
 from workloads.evaluation.snapshots import stage_file as snapshot_file
 from workloads.model.gpt_config import GptConfig
@@ -48,24 +51,18 @@ def test_ranks_learn_as_one_process(
 def test_a_replica_that_comes_back_has_the_weights_of_the_others_to_the_bit(
     tmp_path: Path, start: Start, synchronization: Synchronization
 ) -> None:
-    iterations, every = 1000, 50
+    iterations, every = 60, 10
     snapshots = SnapshotConfig(str(tmp_path / "weights"), every, iterations)
     plans = [
         replace(plan, snapshots=snapshots) for plan in star_configs(tmp_path, synchronization, iterations, 3, SMALL)
     ]
-    processes = [start(plan) for plan in plans]
-    until_within(PATIENCE_S, lambda: done(plans[0]) > 2)
-    processes[2].kill()
-    again = start(coming_back(plans[2], plans[0]))
-    assert [process.wait(PATIENCE_S) for process in (*processes[:2], again)] == [0, 0, 0]
-    joined = read_span_log(Path(coming_back(plans[2], plans[0]).span_log)).joined
-    assert joined is not None
-    assert 2 < joined.iteration < iterations - every * synchronization.fragments
+    joined = lose_and_start_again(plans, start)
+    assert joined < iterations - 2 * every
     # Right after the average of a fragment its parameters are the global ones; the others have gone on alone since.
     averaged = set()
     for after in snapshots.after:
         fragment = synchronization.fragment_applied(after - 1)
-        if after > joined.iteration and fragment is not None:
+        if after > joined and fragment is not None:
             averaged.add(fragment)
             part = slice(*cut_fragments(SMALL.parameters(0, 1), synchronization.fragments)[fragment])
             first, *others = (flat_weights(tmp_path / "weights", after, replica)[part] for replica in range(3))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runner.gpu_kit.check_swapping import check, judged, main, measure, memory_of
+from runner.gpu_kit.check_swapping import Result, check, judged, main, measure, memory_of
 from runner.gpu_kit.lone_training import LoneTraining
 from tests.support.workloads.hostile_gpu.gpu import MIB
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import on_hostile_gpu
@@ -21,15 +21,20 @@ TRAINED = LoneTraining((2.0, 1.0), {"w": np.ones(3)}, {"w": np.ones(3)}, (5, 5),
 _one_thread = pytest.fixture(autouse=True)(one_thread)
 
 
-def test_swapping_on_the_cpu_gives_the_bits_without_it() -> None:
-    for result in check("cpu", TINY):
+@pytest.fixture(scope="module")
+def checked() -> list[Result]:
+    return list(check("cpu", TINY))
+
+
+def test_swapping_on_the_cpu_gives_the_bits_without_it(checked: list[Result]) -> None:
+    for result in checked:
         assert result.passed
         assert "the same bits as those without swapping" in result.text
 
 
 def test_a_hostile_gpu_is_measured_too() -> None:
-    with on_hostile_gpu(Order.RANDOM, memory_bytes=64 * MIB):
-        results = list(measure("auto", TINY, 2))
+    with on_hostile_gpu(Order.RANDOM, memory_bytes=8 * MIB):
+        results = list(measure("auto", replace(TINY, layers=3), 1))
     assert [result.passed for result in results if result.passed is not None] == [True]
     assert sum(result.text.startswith("group ") for result in results) > 1
 
@@ -66,10 +71,10 @@ def test_two_layers_fit_into_what_the_device_may_have() -> None:
 
 
 def test_the_figures_are_written_as_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, checked: list[Result]
 ) -> None:
     monkeypatch.setattr("runner.gpu_kit.check_swapping.LARGE", {"cpu": TINY})
-    monkeypatch.setattr("runner.gpu_kit.check_swapping.check", lambda _: check("cpu", TINY))
+    monkeypatch.setattr("runner.gpu_kit.check_swapping.check", lambda _: iter(checked))
     assert main(["cpu", "--microbatches", "2", "--output", str(tmp_path / "figures.json")]) == 0
     written = json.loads((tmp_path / "figures.json").read_text())
     assert len(capsys.readouterr().out.splitlines()) == len(written) + 1

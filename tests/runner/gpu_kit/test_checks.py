@@ -1,25 +1,42 @@
 """The checks of the first hour, on the CPU."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from runner.gpu_kit import loopback_training
 from runner.gpu_kit.check_collective import run_pair
 from runner.gpu_kit.check_training import check, judged
 from runner.gpu_kit.loopback_training import Training, TrainingError, train_over_loopback
+from tests.support.workloads.forked_rank import ForkedRank
 from tests.support.workloads.loopback_ranks import free_ports
 
 TRAINED = Training((2.0, 1.0), {"w": np.ones(3)}, ("cpu (cpu)",) * 2)
 
 
-def test_training_on_the_cpu_is_that_on_the_cpu(tmp_path: Path) -> None:
+def forked(program: str, config: Path) -> ForkedRank:
+    """A rank that need not load torch. Its parent is the process that has."""
+    config.write_text(json.dumps({**json.loads(config.read_text()), "parent_pid": None}))
+    return ForkedRank(program, config)
+
+
+def test_training_on_the_cpu_is_that_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback_training, "start_rank", forked)
     (verdict,) = check("cpu", tmp_path, (("torch-1f1b", "fp32"),))
     assert verdict.passed
     assert (
         verdict.text == "torch-1f1b fp32: losses off by 0.0e+00 of 1e-04, the same bits the second time, on cpu (cpu)"
     )
+
+
+# Twelve ranks that load torch. The next test starts ranks too, and the one above lets them train.
+@pytest.mark.soak
+def test_ranks_that_load_torch_train_on_the_cpu_twice_alike(tmp_path: Path) -> None:
+    (verdict,) = check("cpu", tmp_path, (("zb-h1", "fp32"),))
+    assert verdict.passed, verdict.text
 
 
 def test_a_device_that_is_not_there_is_reported_in_one_line(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from runner.profiling.device_at_hand import CpuAtHand
 from runner.profiling.measuring import Measurement
 from runner.profiling.task import PromptsTask, profile_task
 from tests.runner.profiling.test_measuring import PACE, stages_task
-from tests.support.workloads.hostile_gpu.on_hostile_gpu import ORDERS, on_hostile_gpu
+from tests.support.workloads.hostile_gpu.on_hostile_gpu import EACH_ORDER, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
 from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_llama import SEED, TINY
@@ -54,7 +54,7 @@ def prefilled(device: TorchDevice) -> tuple[int, bytes]:
     return greedy_token(stage.prefill_chunk(cache, prompt[12:], 12)), bytes(cache.to_bytes())
 
 
-@pytest.mark.parametrize(("order", "seed"), ORDERS)
+@pytest.mark.parametrize(("order", "seed"), EACH_ORDER)
 def test_the_layers_that_are_measured_compute_as_on_the_cpu(order: Order, seed: int) -> None:
     expected = prefilled(CpuDevice())
     with on_hostile_gpu(order, seed) as gpu:

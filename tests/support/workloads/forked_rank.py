@@ -6,8 +6,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
-_LOADED = ["workloads.baselines.training", "tests.support.workloads.torch_rank_on_hostile_gpu"]
+_LOADED = [
+    "workloads.rank",
+    "workloads.baselines.training",
+    "tests.support.workloads.torch_rank_on_hostile_gpu",
+    "tests.support.workloads.hostile_gpu.hostile_backend",
+    # An optimizer's first step loads it.
+    "torch._dynamo",
+    # Each fork imports the main module of the process that asked for it.
+    "pytest",
+]
 
 
 class ForkedRank:
@@ -19,7 +29,9 @@ class ForkedRank:
         context.set_forkserver_preload(_LOADED)
         self._errors = config.with_suffix(".errors")
         self._process = context.Process(target=_become, args=(module, str(config), str(self._errors)))
-        self._process.start()
+        # Set by a rank itself before it loads torch; the process that has loaded it begins with the first start.
+        with mock.patch.dict(os.environ, TORCH_CPP_LOG_LEVEL="FATAL"):
+            self._process.start()
 
     @property
     def returncode(self) -> int | None:
@@ -35,6 +47,12 @@ class ForkedRank:
         if self.returncode is None:
             raise subprocess.TimeoutExpired(str(self._process), timeout or 0.0)
         return "", self._errors.read_text(encoding="utf-8")
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the exit status. Raise subprocess.TimeoutExpired if it has not ended by then."""
+        self.communicate(timeout)
+        assert self.returncode is not None
+        return self.returncode
 
     def poll(self) -> int | None:
         """Return the exit status, None while it runs."""

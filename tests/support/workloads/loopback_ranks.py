@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from results.records.span_log import read_span_log
+from tests.support.workloads.forked_rank import ForkedRank
 from workloads.compute.backends.backend import ComputeConfig
 from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
 from workloads.rank_config import RankConfig
@@ -21,7 +22,7 @@ LOOPBACK = "127.0.0.1"
 GPIPE = "workloads.schedules.gpipe:GPipe"
 REPLAY = "workloads.compute.backends.replay_backend:ReplayBackend"
 ONE_FORWARD_ONE_BACKWARD = "workloads.schedules.one_forward_one_backward:OneForwardOneBackward"
-PATIENCE_S = 10
+PATIENCE_S = 60
 MILLISECOND_NS = 1_000_000
 
 
@@ -34,6 +35,13 @@ def free_ports(count: int) -> list[int]:
     for probe in probes:
         probe.close()
     return ports
+
+
+def connections_at(port: int) -> int:
+    """Return how many connections whoever listens at a port of the loopback address has accepted or will."""
+    sockets = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
+    address = f"{int.from_bytes(socket.inet_aton(LOOPBACK), 'little'):08X}:{port:04X}"
+    return sum(local == address and state == "01" for _, local, _, state, *_ in sockets)
 
 
 def boundary_bytes(boundary: int) -> int:
@@ -137,10 +145,10 @@ def done(plan: RankConfig) -> int:
     return max((span.iteration for span in read_span_log(path).spans), default=-1) if path.exists() else -1
 
 
-Start = Callable[[RankConfig], "subprocess.Popen[str]"]
+Start = Callable[[RankConfig], "subprocess.Popen[str] | ForkedRank"]
 
 
-def outcome(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    """Exit status and standard error, within 10 s."""
+def outcome(process: "subprocess.Popen[str] | ForkedRank") -> tuple[int | None, str]:
+    """Exit status and standard error."""
     _, errors = process.communicate(timeout=PATIENCE_S)
     return process.returncode, errors

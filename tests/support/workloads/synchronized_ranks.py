@@ -1,11 +1,13 @@
 """Replicas of a small GPT that train alone and synchronise seldom, as processes over loopback."""
 
+import signal
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
 from results.records.span_log import Span, read_span_log
-from tests.support.workloads.loopback_ranks import Start
+from tests.support.until import until_within
+from tests.support.workloads.loopback_ranks import Start, coming_back, connections_at, done
 from tests.support.workloads.torch_configs import TINY, make_torch_configs
 from workloads.model.gpt_config import GptConfig
 from workloads.rank_config import RankConfig
@@ -58,6 +60,30 @@ def star_configs(
         compute = replace(plan.compute, synchronization=synchronization)
         plans.append(replace(plan, compute=compute, links=replace(plan.links, rings=(), peers=peers, star=star)))
     return plans
+
+
+def lose_and_start_again(plans: list[RankConfig], start: Start) -> int:
+    """Train with the replicas of a star to the end. Kill the last one while they do, and start it again.
+
+    Return the iteration that it joins. The others stand still until it has come to their door, however long it takes to
+    load what it needs.
+    """
+    processes = [start(plan) for plan in plans]
+    until_within(PATIENCE_S, lambda: done(plans[0]) > 2)
+    *others, lost = processes
+    lost.kill()
+    for process in others:
+        process.send_signal(signal.SIGSTOP)
+    back = coming_back(plans[-1], plans[0])
+    again = start(back)
+    until_within(PATIENCE_S, lambda: connections_at(plans[0].listen_port) > 0)
+    for process in others:
+        process.send_signal(signal.SIGCONT)
+    assert [process.wait(PATIENCE_S) for process in (*others, again)] == [0] * len(plans)
+    joined = read_span_log(Path(back.span_log)).joined
+    assert joined is not None
+    assert joined.iteration > 2
+    return joined.iteration
 
 
 def mean_losses(plans: list[RankConfig], iterations: int) -> list[float]:

@@ -90,6 +90,8 @@ def test_each_rank_of_ddp_sends_two_thirds_of_the_gradients_twice(run: Run) -> N
     assert 0.95 * least_ns < np.median(steps.durations_ns[1:]) < 2 * least_ns
 
 
+# A program of torch on measured links is above; this one runs twice.
+@pytest.mark.soak
 def test_latency_counts_once_or_twice_in_each_hop_of_a_short_all_reduce(run: Run) -> None:
     near, far = (run("ddp", "ddp-small", latency, 14) for latency in ("5ms", "40ms"))
     for steps in (near, far):
@@ -101,6 +103,8 @@ def test_latency_counts_once_or_twice_in_each_hop_of_a_short_all_reduce(run: Run
 torchft = pytest.mark.skipif(find_spec("torchft") is None, reason="torchft is not installed; it has wheels for x86_64")
 
 
+# That programs of torchft run at all is shown by tests/workloads/test_local_updates_beside_torchft.py.
+@pytest.mark.soak
 @torchft
 def test_diloco_of_torchft_sends_the_model_every_eighth_step_and_nothing_between(run: Run) -> None:
     sent = run("torchft-diloco", "diloco", "5ms", 17).payload("east-0", "west-0")
@@ -110,6 +114,7 @@ def test_diloco_of_torchft_sends_the_model_every_eighth_step_and_nothing_between
     assert between.max() < 0.01 * 16 * MIB
 
 
+@pytest.mark.soak
 @torchft
 def test_streaming_diloco_of_torchft_sends_a_quarter_of_the_model_every_second_step(run: Run) -> None:
     sent = run("torchft-diloco", "streaming", "5ms", 17).payload("east-0", "west-0")

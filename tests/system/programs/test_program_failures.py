@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,11 +115,10 @@ def test_a_rendezvous_that_nobody_leaves_ends_with_the_timeout(bed: Bed) -> None
 
 
 def test_a_program_that_ignores_sigterm_is_killed_once_it_has_done_enough(bed: Bed) -> None:
-    began_s = time.monotonic()
+    # Nobody else would end its fourth step.
     bed.run(
-        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + STEPS + "    time.sleep(60 * (step > 2))"
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + STEPS + "    time.sleep(600 * (step > 2))"
     )
-    assert time.monotonic() - began_s < 50, "not one minute, and far from the 97 that it asked for"
 
 
 def test_a_program_that_prints_without_end_is_ended(bed: Bed) -> None:

@@ -11,8 +11,6 @@ import yaml
 
 from tests.docs.pages import DOCS, blocks
 
-pytestmark = pytest.mark.measures
-
 PAGE = DOCS / "your-own-program.md"
 
 
@@ -53,6 +51,9 @@ def test_the_page_s_experiment_is_the_one_that_comes_with_wanbed(tmp_path: Path)
     assert shown == {name: shipped[name] for name in shown}
 
 
+# Four runs of torch by real time. Each command has its own tests, and the gate those of `wanbed compare`.
+@pytest.mark.measures
+@pytest.mark.soak
 def test_the_page_leads_from_one_script_to_a_gate_that_a_slower_program_fails(tmp_path: Path) -> None:
     *steps, compare = commands()
     assert compare[:2] == ["wanbed", "compare"]

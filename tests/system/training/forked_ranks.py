@@ -1,19 +1,31 @@
 """``wanbed`` whose ranks are forked from one process that has loaded torch, as they are in virtual time.
 
-``python -m tests.system.training.forked_ranks ARGUMENT...`` is ``wanbed ARGUMENT...``. A rank that loads torch itself
-takes two seconds of a processor to do so. It is on its host and does the same, whichever process started it.
+``python -m tests.system.training.forked_ranks ARGUMENT...`` is ``wanbed ARGUMENT...``, but that it does not measure the
+links, on which nothing depends that ranks compute; ``fork_ranks`` forks those of the testbeds of this process. A rank
+that loads torch itself takes two seconds of a processor to do so. It is on its host and does the same, whichever
+process started it. Ranks that load it themselves are those of ``test_without_root.py``.
 """
 
+import json
 import os
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+import results
+from results.reading.run import Run
+from runner.emulation import emulation
 from testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
+from testbed.measurement.calibration import calibrate
 from testbed.virtual_time.processes.fork_server import NAMESPACE_FLAGS
 from testbed.virtual_time.processes.forked_process import ForkedProcess, ForkServer
+from tests.support.runner.wanbed_command import BUSY_OR_NOT
 from wanbed.command import main as wanbed
 
 LOADED = "tests.system.training.loaded_torch"
@@ -40,10 +52,33 @@ def start_module(
         return server_of(host._marker).start(module, arguments, output, namespaces)
 
 
+ROOT = Path(__file__).parents[3]
+ENVIRONMENT = {"PYTHONPATH": str(ROOT), "TORCH_CPP_LOG_LEVEL": "FATAL"}
+"""What the process that is forked needs: to find these tests, and what ranks set before they load torch."""
+
+
+def fork_ranks(replace: Callable[[type, str, object], None] = setattr) -> None:
+    """Fork what any testbed of this process starts on its hosts."""
+    replace(EmulatedHost, "start_module", start_module)
+    parent = property(lambda network: server_of(network.hosts[0]._marker).pid)
+    replace(EmulatedNetwork, "module_parent", parent)
+
+
+def trained(experiment: Mapping[str, Any], folder: Path, *options: str) -> Run:
+    """Run an experiment in a process of its own and load what it stored."""
+    file = folder / "experiment.yaml"
+    file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+    command = [sys.executable, "-m", __spec__.name, "run", str(file), "--runs", str(folder), "--json", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode in BUSY_OR_NOT, done.stderr
+    return results.load(json.loads(done.stdout)["run"])
+
+
 def main() -> None:
-    os.environ |= {"PYTHONPATH": str(Path(__file__).parents[3]), "TORCH_CPP_LOG_LEVEL": "FATAL"}
-    EmulatedHost.start_module = start_module
-    EmulatedNetwork.module_parent = property(lambda network: server_of(network.hosts[0]._marker).pid)
+    os.environ |= ENVIRONMENT
+    fork_ranks()
+    assert emulation.calibrate is calibrate
+    emulation.calibrate = lambda *_: []
     wanbed()
 
 

@@ -6,8 +6,19 @@ from torch.nn.parallel import DistributedDataParallel
 
 from workloads.baselines import training
 from workloads.compute import torch_compute
+from workloads.evaluation import evaluation
+from workloads.serving import decode_process, layer_measurement
 
-LOADED = (torch.optim, torch.distributed.pipelining, DistributedDataParallel, training, torch_compute)
+LOADED = (
+    torch.optim,
+    torch.distributed.pipelining,
+    DistributedDataParallel,
+    training,
+    torch_compute,
+    evaluation,
+    decode_process,
+    layer_measurement,
+)
 
 
 def main(arguments: list[str]) -> int:

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
-import results
 from results.reading.run import Run
 from results.records.span_log import COMPUTE_KINDS, PREFILL
-from tests.support.runner.wanbed_command import BUSY_OR_NOT, stored
 from tests.support.workloads.one_thread import one_thread
+from tests.system.training.forked_ranks import trained
 from workloads.compute.device.torch_device import CpuDevice
 from workloads.inference.decode import decode, greedy_token
 from workloads.inference.inference_model import INFERENCE_MODELS
@@ -57,8 +55,7 @@ EXPERIMENT: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("computed-prefill")
-    return results.load(stored("run", yaml.safe_dump(EXPERIMENT), folder, status=BUSY_OR_NOT))
+    return trained(EXPERIMENT, tmp_path_factory.mktemp("computed-prefill"))
 
 
 _one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)

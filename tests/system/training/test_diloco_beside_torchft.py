@@ -20,8 +20,10 @@ from tests.support.runner.diloco_beside_torchft import (
 )
 from tests.support.runner.wanbed_command import BUSY_OR_NOT, wanbed
 
+# That the losses are the same, tests/workloads/test_local_updates_beside_torchft.py shows.
 pytestmark = [
     pytest.mark.measures,
+    pytest.mark.soak,
     pytest.mark.skipif(find_spec("torchft") is None, reason="torchft is not installed; it has wheels for x86_64"),
 ]
 VARIANTS = ("wanbed", "torchft")

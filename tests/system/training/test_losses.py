@@ -1,19 +1,13 @@
 """Real training on real text is evaluated on what it never saw, whoever schedules it."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-import results
 from results.reading.losses.loss_trials import loss_trials
+from tests.system.training.forked_ranks import trained
 
-ROOT = Path(__file__).resolve().parents[3]
 ITERATIONS, SEED = 5, 3
 EXPERIMENT: dict[str, Any] = {
     "name": "losses",
@@ -42,15 +36,7 @@ EXPERIMENT: dict[str, Any] = {
 
 
 def test_what_is_learnt_is_recorded_over_time_and_evaluated_alike(tmp_path: Path) -> None:
-    (tmp_path / "losses.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    done = subprocess.run(
-        [sys.executable, "-m", "wanbed", "run", "losses.yaml", "--json"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=400,
-        check=False,
-    )  # fmt: skip
-    # A link outside tolerance, which is status 1, changes no loss.
-    assert done.returncode in {0, 1}, done.stderr
-    run = results.load(tmp_path / json.loads(done.stdout)["run"])
+    run = trained(EXPERIMENT, tmp_path)
     ours, peers = loss_trials(run)
     for trial in (ours, peers):
         assert trial.seed == SEED

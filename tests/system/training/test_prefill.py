@@ -24,7 +24,9 @@ from results.reading.run import Run
 from results.records.span_log import COMPUTE_KINDS, PREFILL
 from tests.support.runner.wanbed_command import BUSY_OR_NOT, WANBED
 
-pytestmark = pytest.mark.measures
+# What it shows over two datacenters, test_computed_prefill.py shows over one, and tests/workloads/serving/
+# test_processes.py of a controller that is killed.
+pytestmark = [pytest.mark.measures, pytest.mark.soak]
 
 ITERATIONS, STAGES, MICROBATCHES = 12, 4, 4
 SERVED, ORPHANED = "served", "orphaned"

@@ -1,35 +1,28 @@
 """Whatever schedules it and however it is sent, training is the training that one process would do.
 
-A tiny GPT in fp32, 2 pipelines of 4 stages over 3 emulated datacenters, 5 iterations: losses and gradients are compared
+A tiny GPT in fp32, 2 pipelines of 4 stages over 3 emulated datacenters, 3 iterations: losses and gradients are compared
 with those of the whole model trained by plain torch, whose relative error may be 1e-5. Each variant is a trial of one
 run, started as a user would, but that its ranks are forked from a process that has loaded torch: a hundred of them load
-it in minutes. Ranks that load it themselves are those of ``test_without_root.py`` and ``test_computed_prefill.py``.
+it in minutes.
 """
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
-import results
 from results.metrics import gpu_busy, iteration_windows, measured_window
 from results.reading.run import Run
 from results.records.run_store import slug
 from results.records.span_log import COMPUTE_KINDS
 from tests.support.workloads.reference_training import ReferenceTraining, relative_error, train_reference
+from tests.system.training.forked_ranks import trained
 from workloads.model.gpt_config import GptConfig
 
-ROOT = Path(__file__).resolve().parents[3]
 CONFIG = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
-STAGES, PIPELINES, MICROBATCHES, ITERATIONS, SEED, LEARNING_RATE = 4, 2, 4, 5, 7, 3e-4
+STAGES, PIPELINES, MICROBATCHES, ITERATIONS, SEED, LEARNING_RATE = 4, 2, 4, 3, 7, 3e-4
 TOLERANCE = 1e-5
 WHOLE = {"stages": 1, "pipelines": 8, "microbatches": 1}
 HALVES: dict[str, Any] = {
@@ -92,24 +85,7 @@ EXPERIMENT: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("semantics")
-    (folder / "semantics.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    command = [
-        sys.executable,
-        "-m",
-        "tests.system.training.forked_ranks",
-        "run",
-        "semantics.yaml",
-        "--keep-gradients",
-        "--json",
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500, check=False
-    )
-    # A link outside tolerance, which is status 1, changes no loss; what is measured here is not the network.
-    assert done.returncode in {0, 1}, done.stderr
-    return results.load(folder / json.loads(done.stdout)["run"])
+    return trained(EXPERIMENT, tmp_path_factory.mktemp("semantics"), "--keep-gradients")
 
 
 @pytest.fixture(scope="module")

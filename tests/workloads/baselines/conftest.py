@@ -21,7 +21,7 @@ def run_alone(program: str, config: Path) -> "subprocess.Popen[str]":
 
 @pytest.fixture
 def start_world(tmp_path: Path) -> Iterator[StartWorld]:
-    """``start_world(schedule, stages, pipelines, ...)`` starts ranks; ``loaded`` ones are forked."""
+    """``start_world(schedule, stages, pipelines, ...)`` forks ranks that have loaded torch; those ``alone`` load it."""
     started: list[subprocess.Popen[str] | ForkedRank] = []
 
     def start(
@@ -30,7 +30,7 @@ def start_world(tmp_path: Path) -> Iterator[StartWorld]:
         pipelines: int,
         absent: Collection[int] = (),
         *,
-        loaded: bool = False,
+        alone: Collection[int] = (),
         **changes: Any,
     ) -> World:
         port, epoch_ns = free_port(), time.monotonic_ns()
@@ -70,7 +70,7 @@ def start_world(tmp_path: Path) -> Iterator[StartWorld]:
             if rank not in absent:
                 program = HOSTILE_GPU_RANK if plan.device == "cuda" else "workloads.baselines.torch_rank"
                 config = folder / f"{rank}.json"
-                processes[rank] = ForkedRank(program, config) if loaded else run_alone(program, config)
+                processes[rank] = run_alone(program, config) if rank in alone else ForkedRank(program, config)
                 started.append(processes[rank])
         return World(plans, processes)
 

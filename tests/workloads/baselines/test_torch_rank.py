@@ -45,7 +45,7 @@ def test_losses_and_gradients_are_those_of_single_process_training(
     start_world: StartWorld, schedule: str, stages: int, pipelines: int, device: str
 ) -> None:
     # Where the device is cuda, the CPU plays a GPU.
-    world = start_world(schedule, stages, pipelines, device=device, loaded=True)
+    world = start_world(schedule, stages, pipelines, device=device)
     reference = train_reference(CONFIG, pipelines=pipelines, microbatches=4, iterations=5, seed=3, learning_rate=1e-3)
     assert [world.outcome(plan.rank) for plan in world.plans] == [(0, "")] * (stages * pipelines)
     logs = [world.log(plan.rank) for plan in world.plans]
@@ -67,7 +67,7 @@ def test_losses_and_gradients_are_those_of_single_process_training(
 
 
 def test_what_stages_exchange_is_staged_and_counted(start_world: StartWorld) -> None:
-    world = start_world("torch-1f1b", 2, 1, device="cuda", loaded=True)
+    world = start_world("torch-1f1b", 2, 1, device="cuda")
     assert [world.outcome(rank) for rank in (0, 1)] == [(0, "")] * 2
     first, last = (world.log(rank).device for rank in (0, 1))
     assert first is not None
@@ -85,7 +85,8 @@ def test_what_stages_exchange_is_staged_and_counted(start_world: StartWorld) -> 
 def test_when_a_rank_is_killed_every_other_fails_with_one_line(
     start_world: StartWorld, schedule: str, stages: int, pipelines: int, victim: int
 ) -> None:
-    world = start_world(schedule, stages, pipelines, iterations=1_000_000)
+    # Rank 1 as wanbed starts it.
+    world = start_world(schedule, stages, pipelines, iterations=1_000_000, alone={1})
     world.await_first_iteration()
     world.processes[victim].kill()
     for rank in world.processes:
@@ -112,7 +113,7 @@ def test_a_rank_that_is_not_started_is_reported(start_world: StartWorld) -> None
 
 
 def test_a_rank_that_finds_no_store_says_so(start_world: StartWorld) -> None:
-    world = start_world("torch-ddp", 1, 2, absent={0}, rendezvous_timeout_ns=1_000_000_000)
+    world = start_world("torch-ddp", 1, 2, absent={0}, alone={1}, rendezvous_timeout_ns=1_000_000_000)
     status, errors = world.outcome(1)
     assert status == 1
     assert errors.startswith("wanbed torch rank 1 (host-1): ")

@@ -12,7 +12,7 @@ from workloads.transport.event import Closed, Failed, Received, Sent
 from workloads.transport.frames.cutting import Cutting
 from workloads.transport.frames.frame import CHUNK_BYTES, HEADER_BYTES, SHUTDOWN, FrameHeader, FrameKind, decode_header
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 MARKS = [1, 20_000, CHUNK_BYTES]
 SIZES = [1, 30_000, CHUNK_BYTES, 3 * CHUNK_BYTES + 4321]
 

@@ -26,7 +26,7 @@ from workloads.transport.frames.frame import (
 )
 from workloads.transport.peer import TransportError
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 ACTIVATION, GRADIENT = MessageKind.ACTIVATION, MessageKind.GRADIENT
 
 

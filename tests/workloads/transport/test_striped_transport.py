@@ -15,7 +15,7 @@ from workloads.transport.links_config import LinksConfig
 from workloads.transport.peer import TransportError
 from workloads.transport.striped_transport import StripedTransport
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 def activation(microbatch: int) -> Message:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest import mock
 
+import pytest
+
 from runner.profiling import measuring
 from tests.support.workloads.hostile_gpu.gpu import MIB, HostileGpu, hostile_device
 from tests.support.workloads.hostile_gpu.streams import Order
@@ -14,6 +16,9 @@ from workloads.serving.gpu import prefill_compute
 
 ORDERS = [(order, seed) for order in Order for seed in range(3 if order is Order.RANDOM else 1)]
 """Every order, the random one from several seeds."""
+
+EACH_ORDER = [pytest.param(*each, marks=[pytest.mark.soak] if each[1] else []) for each in ORDERS]
+"""They for tests, which need the random one again only now and then."""
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from workloads.compute.device.copy_thread import CopyThread
 from workloads.message import Message, MessageKind
 
 MESSAGES = [Message(MessageKind.ACTIVATION, microbatch) for microbatch in range(3)]
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 def payload_of(message: Message) -> memoryview:

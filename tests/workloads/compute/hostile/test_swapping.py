@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from runner.gpu_kit.lone_training import LoneTraining, train_alone, without_swapping
-from tests.support.workloads.hostile_gpu.on_hostile_gpu import ORDERS, on_hostile_gpu
+from tests.support.workloads.hostile_gpu.on_hostile_gpu import EACH_ORDER, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
 from tests.support.workloads.one_thread import one_thread
 from tests.workloads.compute.hostile.programs import WORK, swapping
@@ -30,7 +30,7 @@ def of_groups(precision: str, sizes: tuple[int, ...] | None) -> TorchWork:
     return replace(WHOLE, precision=precision, swapping=SwapSettings(sizes))
 
 
-@pytest.mark.parametrize(("order", "seed"), ORDERS)
+@pytest.mark.parametrize(("order", "seed"), EACH_ORDER)
 def test_a_swapped_model_trains_bit_by_bit_as_on_the_cpu(order: Order, seed: int) -> None:
     with on_hostile_gpu(order, seed):
         found = train_alone(of_groups("fp32", (1, 2, 1)), ITERATIONS)
@@ -46,7 +46,7 @@ def test_every_grouping_gives_the_same_bits(sizes: tuple[int, ...] | None) -> No
     assert sizes in {None, tuple(group.layers for group in found.swapping.groups)}
 
 
-@pytest.mark.parametrize(("order", "seed"), ORDERS)
+@pytest.mark.parametrize(("order", "seed"), EACH_ORDER)
 def test_groups_are_swapped_right_without_any_wait_for_kernels(order: Order, seed: int) -> None:
     sizes = (1, 2, 1, 1)
     expected = swapping(None, sizes)

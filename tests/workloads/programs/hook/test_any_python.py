@@ -32,6 +32,29 @@ def test_calls_mark_iterations_of_a_program_without_torch(tmp_path: Path) -> Non
     assert (program.log.complete, program.log.device) == (True, None)
 
 
+ENDING = """
+import os, sys
+sys.path.insert(0, {root!r})
+import wanbed
+wanbed.mark_iteration()
+wanbed.mark_iteration()
+if sys.argv[1] == "killed":
+    os.kill(os.getpid(), 9)
+if sys.argv[1] == "raised":
+    raise RuntimeError("lost")
+"""
+
+
+@pytest.mark.parametrize(("end", "status"), [("killed", -9), ("raised", 1), ("ended early but well", 0)])
+def test_the_iterations_before_any_end_are_kept_and_complete_after_a_good_one(
+    tmp_path: Path, end: str, status: int
+) -> None:
+    program = start_program(tmp_path, ENDING.format(root=str(ROOT)), end, marked_by="call")
+    assert program.wait()[0] == status
+    assert [span.iteration for span in spans_of(program.log, "iteration")] == [0, 1]
+    assert program.log.complete is (status == 0)
+
+
 def test_calls_do_nothing_where_the_optimizer_marks(tmp_path: Path) -> None:
     program, errors = run_program(tmp_path, CALLS.format(root=str(ROOT)), marked_by="optimizer")
     assert errors == ""

@@ -234,6 +234,8 @@ raise RuntimeError("lost")
 )
 
 
+# That a log keeps what it has, and is complete only after a good end, test_any_python.py shows without torch.
+@pytest.mark.soak
 @pytest.mark.parametrize(("end", "status"), [("killed", -9), ("raised", 1)])
 def test_a_program_that_dies_keeps_the_iterations_before(tmp_path: Path, end: str, status: int) -> None:
     program = start_program(tmp_path, DYING, end)
@@ -242,6 +244,7 @@ def test_a_program_that_dies_keeps_the_iterations_before(tmp_path: Path, end: st
     assert not program.log.complete
 
 
+@pytest.mark.soak
 def test_a_program_that_ends_early_but_well_is_complete(tmp_path: Path) -> None:
     program, _ = run_program(tmp_path, TRAINING + "step(); step()")
     assert [span.kind for span in program.log.spans] == ["iteration", "optimizer"] * 2

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.until import until_within
 from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_llama import SEED, TINY, one_shot
 from workloads.inference.inference_work import InferenceWork
@@ -25,7 +26,7 @@ from workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
 from workloads.serving.gpu.shared_gpu import PrefillSpan
 
 MS = 1_000_000
-PATIENCE_S = 10
+PATIENCE_S = 60
 PROFILE = PrefillProfile(0.0, 1e4, 0.0, "test", measured=False)
 WORK = InferenceWork(TINY, SEED, "cpu")
 PIECE = Piece(request=7, stage=0, chunk=0, tokens=100, prior_tokens=0, layers=4, last=True, prompt_tokens=100)
@@ -101,8 +102,7 @@ def test_training_waits_for_the_layer_under_way_and_for_no_other(
     assert layers.begun.acquire(timeout=PATIENCE_S)
     clock.now_ns = 3 * MS
     training = beside(threads, gpu.claim)
-    while not gpu._claimed:
-        training.join(0.001)
+    until_within(PATIENCE_S, lambda: gpu._claimed)
     clock.now_ns = 8 * MS
     layers.may_end.release()
     worker.join(PATIENCE_S)

@@ -15,7 +15,7 @@ from workloads.transport.ring.bucket_ring import BucketRing
 from workloads.transport.ring.buckets import bucket_count, complete_ns, cut_buckets
 from workloads.transport.ring.ring import RingAllReduce
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 @given(st.integers(0, 10**6), st.integers(1, 8), st.integers(4096, 10**6))

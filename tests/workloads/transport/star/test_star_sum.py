@@ -1,6 +1,7 @@
 """Replicas that sum over a star: all of them, a quorum of them, and those that are left."""
 
 import socket
+from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Event as Flag
 from threading import Thread
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.until import until_within
 from tests.workloads.transport.conftest import LOOPBACK, hang_up
 from workloads.transport.event import (
     Closed,
@@ -33,7 +35,7 @@ from workloads.transport.star.star_end import StarEnd
 from workloads.transport.star.star_sum import StarSums
 from workloads.transport.striped_transport import StripedTransport
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 def add(total: memoryview, part: memoryview) -> None:
@@ -113,6 +115,11 @@ class Star:
                     self.pairs[one].setdefault(other, []).append(made)
         self.replicas = [Replica(config, rank, self.pairs[rank], blank=blank) for rank in config.ranks]
 
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Wait until a condition holds, or a replica has failed."""
+        until_within(PATIENCE_S, lambda: reached() or any(one.error is not None for one in self.replicas))
+        assert [one.error for one in self.replicas] == [None] * len(self.replicas)
+
     def __enter__(self) -> "Star":
         return self
 
@@ -169,12 +176,10 @@ def test_a_late_replica_keeps_nobody_waiting_and_counts_in_the_next_sum() -> Non
         ]
         for thread in threads:
             thread.start()
-        while not parts[0] or not parts[1]:
-            assert all(one.error is None for one in star.replicas)
+        star.until(lambda: all(parts[:2]))
         late.set()
         # The late one has the first sum at once, and with its next part the second sum has its quorum.
-        while len(parts[0]) < 2:
-            assert all(one.error is None for one in star.replicas)
+        star.until(lambda: len(parts[0]) == 2)
         second.set()
         for thread in threads:
             thread.join(PATIENCE_S)
@@ -244,8 +249,7 @@ def test_a_replica_that_is_connected_again_gets_a_state_and_every_later_sum_once
         ]
         for thread in threads:
             thread.start()
-        while not parts[0] or not parts[1]:
-            assert (gatherer.error, other.error) == (None, None)
+        star.until(lambda: all(parts))
         ours, theirs = socket.socketpair()
         for made in (ours, theirs):
             made.setblocking(False)
@@ -256,8 +260,7 @@ def test_a_replica_that_is_connected_again_gets_a_state_and_every_later_sum_once
         back = StripedTransport(links, {0: [theirs]}, BufferPool(), events.put)
         back.start()
         second.set()
-        while len(parts[0]) < 2 or len(parts[1]) < 2:
-            assert (gatherer.error, other.error) == (None, None)
+        star.until(lambda: [len(each) for each in parts] == [2, 2])
         assert gatherer.gathering is not None
         # The own replica has applied one sum; the second one is complete, and not in the state.
         gatherer.gathering.admit(2, 4, 1, memoryview(b"weights!"))

@@ -1,9 +1,11 @@
-"""A program: one replica of the tests' small GPT trained with torchft's DiLoCo. It prints its losses as JSON.
+"""A program: replicas of the tests' small GPT trained with torchft's DiLoCo, each in a process forked from this one.
 
-Arguments: replica, replicas, iterations, sync_every. TORCHFT_LIGHTHOUSE is the URL of a torchft_lighthouse.
+It prints the losses of each as JSON. Arguments: replicas, iterations, sync_every. TORCHFT_LIGHTHOUSE is the URL of
+a torchft_lighthouse.
 """
 
 import json
+import multiprocessing
 import sys
 from datetime import timedelta
 
@@ -19,8 +21,8 @@ from workloads.model.tokens import TokenSource
 LOOPBACK = "127.0.0.1"
 
 
-def main(replica: int, replicas: int, iterations: int, sync_every: int) -> None:
-    """Train, and print the mean loss of each iteration before its update."""
+def train(replica: int, replicas: int, iterations: int, sync_every: int) -> list[float]:
+    """Train one replica, and return the mean loss of each iteration before its update."""
     torch.set_num_threads(1)
     model, tokens = build_stage(TINY, 0, 1, SEED, torch.float32), TokenSource(TINY, SEED)
     inner = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
@@ -48,8 +50,15 @@ def main(replica: int, replicas: int, iterations: int, sync_every: int) -> None:
             loss.backward()
             inner.step()
             losses.append(loss.item())
-    print(json.dumps(losses), flush=True)
     manager.shutdown()
+    return losses
+
+
+def main(replicas: int, iterations: int, sync_every: int) -> None:
+    """Train the replicas."""
+    with multiprocessing.get_context("fork").Pool(replicas) as processes:
+        trainings = [(each, replicas, iterations, sync_every) for each in range(replicas)]
+        print(json.dumps(processes.starmap(train, trainings, chunksize=1)), flush=True)
 
 
 if __name__ == "__main__":

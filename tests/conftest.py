@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from markupsafe import Markup, escape
 
 from tests.proof.skips import pytest_make_collect_report, pytest_runtest_makereport
 
@@ -25,6 +26,20 @@ settings.load_profile("search" if os.environ.get("WANBED_SEARCH") else "repeatab
 # Tests run side by side, and torch is loaded later. If it took all cores for itself, here and in the programs that
 # tests start, its threads would mostly wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture
+def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the pictures of reports empty, for tests that read its text: painting takes longer than all the rest.
+
+    That pictures are painted, and what is in them, is tested in ``tests/results``; commands draw in ``tests/system``.
+    """
+
+    def empty(_paint: object, description: str, _salt: str, _width_px: int) -> Markup:
+        return Markup(f'<svg role="img" aria-label="{escape(description)}"></svg>')  # noqa: S704 - escaped
+
+    monkeypatch.setattr("results.report.charts.chart.svg", empty)
+
 
 SYSTEM = Path(__file__).parent / "system"
 

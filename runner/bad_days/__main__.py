@@ -16,7 +16,7 @@ from runner.bad_days.lost_time import Loss, losses
 from runner.bad_days.page import DayResult, write_page
 from runner.bad_days.picture import draw
 from runner.cli.exit_status import fail, one_line_errors
-from runner.cli.outcome import log
+from runner.cli.log_line import log
 from runner.planner.experiment_file import load_experiment
 from runner.runs.faults import NO_DATA
 from runner.runs.run_folder import latest_run

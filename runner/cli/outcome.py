@@ -17,16 +17,12 @@ from results.reading.summaries.saturation import MachineLoad
 from results.reading.summaries.trial_faults import TrialFaults
 from results.text.number_text import count_text
 from runner.cli.link_listing import link_documents, print_links
+from runner.cli.log_line import log
 from runner.resolve.experiment import Experiment
 from runner.runs.faults import TrialError
 
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
-
-
-def log(line: str) -> None:
-    """Print a line that is no result to standard error."""
-    print(f"wanbed: {line}", file=sys.stderr, flush=True)
 
 
 def list_trials(experiment: Experiment, as_json: bool) -> None:

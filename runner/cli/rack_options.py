@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from ground.strict_model import InputError
-from runner.experiment.sweep_points import read_experiment
 
 RACK = "rack"
 """The engine that emulates over the machines of a rack."""
@@ -37,6 +36,8 @@ def with_engine(
     ``others`` are the options given that only a rack has. Raise InputError for an engine that needs an address, and for
     options that do not go together.
     """
+    from runner.experiment.sweep_points import read_experiment  # noqa: PLC0415 - these options are in the help too
+
     engine = read_experiment(file, overrides)[0].get("engine", "emulate")
     if rack is None:
         if engine == RACK and not dry_run:

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from runner.cli.log_line import log
 from runner.cli.network.leftovers import report_leftovers
-from runner.cli.outcome import log
 from runner.experiment.sweep_points import read_experiment
 from testbed.kernel.inside import in_virtual_time
 from testbed.rights.hosts_allowed import ENTER, hosts_allowed

@@ -9,7 +9,7 @@ from ground.strict_model import InputError
 from results import load
 from results.reading.run import Run
 from runner.cli.exit_status import fail, one_line_errors
-from runner.cli.outcome import log
+from runner.cli.log_line import log
 from runner.paper.execution import jobs_left, run_jobs
 from runner.paper.part import Part, parts_named
 from runner.paper.reference import PartResult, write_reference

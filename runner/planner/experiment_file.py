@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runner.experiment.sweep_points import read_experiment
-from runner.planner.planning_task import planned_places
-from runner.resolve.experiment import Experiment, resolve_experiment
+
+if TYPE_CHECKING:
+    from runner.resolve.experiment import Experiment
+    from runner.resolve.resolved_variant import PlannedPlacement
+    from runner.resolve.written_variant import WrittenVariant
 
 
 def load_experiment(
     path: Path, overrides: Sequence[str] = (), *, engine: str | None = None, trains: bool = True
-) -> Experiment:
+) -> "Experiment":
     """Read an experiment's file, apply ``overrides`` (each a ``path=value``) and resolve every sweep point.
 
     ``engine`` replaces the file's engine unless it is None. Paths of topologies and profiles are relative to the
@@ -26,6 +29,15 @@ def load_experiment(
     return parse_experiment(document, source, path.parent, trains=trains)
 
 
-def parse_experiment(document: Mapping[str, Any], source: str, directory: Path, *, trains: bool = True) -> Experiment:
+def parse_experiment(document: Mapping[str, Any], source: str, directory: Path, *, trains: bool = True) -> "Experiment":
     """Resolve an experiment's document (see ``resolve_experiment``) with the planner for places that are ``auto``."""
-    return resolve_experiment(document, source, directory, planned_places, trains=trains)
+    from runner.resolve.experiment import resolve_experiment  # noqa: PLC0415 - spared by a file that cannot be read
+
+    return resolve_experiment(document, source, directory, _planned_places, trains=trains)
+
+
+def _planned_places(written: "WrittenVariant", pipelines: int) -> "PlannedPlacement":
+    # The simulator comes with the planner, and most files say where stages are.
+    from runner.planner.planning_task import planned_places  # noqa: PLC0415
+
+    return planned_places(written, pipelines)

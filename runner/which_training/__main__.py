@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from runner.cli.exit_status import one_line_errors
-from runner.cli.outcome import log
+from runner.cli.log_line import log
 from runner.which_training.candidates import candidates
 from runner.which_training.grid import Grid
 from runner.which_training.grid_tables import example_text, map_text

@@ -13,6 +13,8 @@ from runner.experiments.shipped_experiments import shipped_experiment
 from tests.docs.pages import DOCS, blocks
 from tests.results.losses_on_paper import linear, losing_run
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 PAGE = DOCS / "loss-against-time.md"
 
 

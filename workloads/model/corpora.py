@@ -10,11 +10,11 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-Bytes = npt.NDArray[np.uint8]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,13 @@ CORPORA: Mapping[str, Corpus] = MappingProxyType(
 """The corpora by name. A file of the same name is meant by ``./`` before it."""
 
 
-def text_bytes(text: str) -> Bytes:
+def text_bytes(text: str) -> "npt.NDArray[np.uint8]":
     """Return the bytes of a text: the name of one of ``CORPORA``, or the path of a file, which is mapped, not read.
 
     Raise OSError if the file cannot be read.
     """
+    import numpy as np  # noqa: PLC0415 - whoever reads an experiment's file needs the names only
+
     if text in CORPORA:
         return np.frombuffer(CORPORA[text].text, dtype=np.uint8)
     size_bytes = Path(text).stat().st_size

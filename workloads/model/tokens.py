@@ -5,9 +5,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from workloads.model.corpora import Bytes, text_bytes
+from workloads.model.corpora import text_bytes
 from workloads.model.gpt_config import GptConfig
 from workloads.model.held_out import HeldOut
+
+Bytes = npt.NDArray[np.uint8]
 
 LONGEST_STEP = 8
 

@@ -4,11 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from workloads.prefill.prefill_profile import FitError, PrefillProfile
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Points = Sequence[tuple[int, int]]
 """Measured prompts: the tokens of each, and the nanoseconds that it took as one chunk in all layers."""
@@ -34,6 +35,8 @@ def fit_chunks(chunks: Sequence[TimedChunk], layers: int, *, source: str) -> Pre
 
     Raises ValueError naming the argument: for fewer than three different chunks, or times that do not grow with tokens.
     """
+    import numpy as np  # noqa: PLC0415 - most profiles are read, and few are fitted
+
     _check([(chunk.tokens, chunk.time_ns) for chunk in chunks], layers)
     sizes = len({(chunk.tokens, chunk.prior_tokens) for chunk in chunks})
     if sizes < LEAST_SIZES:
@@ -77,12 +80,14 @@ def _error(profile: PrefillProfile, chunks: Sequence[TimedChunk], layers: int) -
     )
 
 
-def _least_squares_above_zero(terms: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> tuple[float, float, float]:
+def _least_squares_above_zero(terms: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> tuple[float, float, float]:
     """Return the non-negative figures for which every row of ``terms`` @ figures is nearest to 1 (least squares).
 
     At the optimum some figures are zero, and the others solve the unconstrained problem without those. With only three
     figures, try every subset.
     """
+    import numpy as np  # noqa: PLC0415 - as in fit_chunks
+
     best_residual, best = math.inf, (0.0, 0.0, 0.0)
     ones = np.ones(len(terms))
     # Normalize the columns: tokens squared are ten million times the constant.

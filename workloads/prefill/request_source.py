@@ -6,11 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from workloads.prefill.request import Request
-from workloads.prefill.sources.arrivals import gamma, poisson
-from workloads.prefill.sources.lengths import LogNormalLengths
 from workloads.prefill.sources.named_columns import TraceColumns
-from workloads.prefill.sources.trace import scaled
-from workloads.prefill.sources.trace_file import read_trace
 
 
 class SourceKind(StrEnum):
@@ -67,6 +63,12 @@ class RequestSource:
                 yield Request(request.number, arrival_ns, request.prompt_tokens, request.output_tokens)
 
     def _requests(self) -> Iterator[Request]:
+        # numpy comes with these, and most experiments have no requests.
+        from workloads.prefill.sources.arrivals import gamma, poisson  # noqa: PLC0415
+        from workloads.prefill.sources.lengths import LogNormalLengths  # noqa: PLC0415
+        from workloads.prefill.sources.trace import scaled  # noqa: PLC0415
+        from workloads.prefill.sources.trace_file import read_trace  # noqa: PLC0415
+
         if self.kind is SourceKind.FILE:
             trace = read_trace(Path(self.path), skip_bad_lines=self.skipped_lines > 0, columns=self.columns)
             return iter((scaled(trace, self.rate_per_s) if self.stretched else trace).requests)

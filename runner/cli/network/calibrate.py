@@ -1,30 +1,22 @@
 """``wanbed calibrate``: measure every link of an experiment's network, and print configured against measured."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
 from ground.impairments import IMPAIRMENTS
-from results.reading.modelled_tcp import MODELLED_TCP
 from runner.cli.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from runner.cli.exit_status import one_line_errors
-from runner.cli.network.calibration_table import TRANSFERS, calibration_table
-from runner.cli.network.leftovers import report_leftovers
-from runner.cli.outcome import log
-from runner.cli.user_namespace import enter_user_namespace_for
-from runner.emulation.network_choice import emulated_points, network_up
-from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
-from runner.resolve.experiment import SweepPoint
+from runner.cli.log_line import log
 from runner.runs.faults import OUTSIDE_TOLERANCE
-from testbed.measurement.calibration import LinkMeasurement
-from testbed.measurement.calibration import calibrate as calibrate_links
-from testbed.measurement.condition_choice import unmeasured_conditions
-from testbed.substrate.offer import RELAY
-from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
-Measured = list[tuple[SweepPoint, LinkMeasurement]]
+if TYPE_CHECKING:
+    from runner.resolve.experiment import SweepPoint
+    from testbed.measurement.calibration import LinkMeasurement
+
+    Measured = list[tuple[SweepPoint, LinkMeasurement]]
 
 
 def calibrate(
@@ -41,11 +33,22 @@ def calibrate(
     Exit status 1 if a link is outside tolerance: RTT within max(0.5 ms, 2 %), goodput within 3 %, short transfers after
     a pause and with both directions busy within max(1 ms, 3 %), shares of node pairs that fill a trunk within 3 %.
     """
-    from runner.emulation.run_dilation import decide_dilation  # noqa: PLC0415 - Mininet comes with it
-
     with one_line_errors():
+        from runner.cli.user_namespace import enter_user_namespace_for
+
         written = with_clock(overrides, clock)
         enter_user_namespace_for(file, written, substrate)
+        from results.reading.modelled_tcp import MODELLED_TCP
+        from runner.cli.network.calibration_table import calibration_table
+        from runner.cli.network.leftovers import report_leftovers
+        from runner.emulation.network_choice import emulated_points, network_up
+        from runner.emulation.run_dilation import decide_dilation
+        from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
+        from testbed.measurement.calibration import calibrate as calibrate_links
+        from testbed.measurement.condition_choice import unmeasured_conditions
+        from testbed.substrate.offer import RELAY
+        from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+
         points = emulated_points(file, written)
         if wants_guest(points[0].spec, substrate):
             arguments = ["calibrate", str(file), *as_options(written)]
@@ -76,14 +79,16 @@ def calibrate(
         raise typer.Exit(OUTSIDE_TOLERANCE)
 
 
-def _distinct(points: tuple[SweepPoint, ...]) -> list[SweepPoint]:
+def _distinct(points: "tuple[SweepPoint, ...]") -> "list[SweepPoint]":
     seen: dict[Any, SweepPoint] = {}
     for point in points:
         seen.setdefault(point.topology, point)
     return list(seen.values())
 
 
-def _document(measured: Measured, dilation: float) -> dict[str, Any]:
+def _document(measured: "Measured", dilation: float) -> dict[str, Any]:
+    from runner.cli.network.calibration_table import TRANSFERS
+
     return {
         "within_tolerance": all(link.within_tolerance for _, link in measured),
         "dilation": dilation,

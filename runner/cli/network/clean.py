@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from runner.cli.arguments import AsJson
 from runner.cli.exit_status import fail, one_line_errors
-from runner.cli.outcome import log
+from runner.cli.log_line import log
 from runner.cli.rack_options import RackAddress
 from runner.runs.faults import NO_DATA
 from testbed.claims.cleaning import clean as clean_testbeds
@@ -38,7 +38,7 @@ def clean(rack: RackAddress = None, as_json: AsJson = False) -> None:
 
 def _clean_rack(address: str, as_json: bool) -> None:
     # It needs more modules than cleaning this machine does.
-    from runner.rack.cleaning import clean_rack  # noqa: PLC0415
+    from runner.rack.cleaning import clean_rack
 
     found = clean_rack(address, log)
     if as_json:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -10,11 +10,13 @@ from rich.console import Console
 from ground.strict_model import InputError
 from runner.cli.arguments import AsJson, experiment_file
 from runner.cli.exit_status import one_line_errors
-from runner.cli.outcome import log
+from runner.cli.log_line import log
 from runner.cli.rack_options import HostsPerMachine, RackAddress
 from runner.runs.faults import MACHINE_LACKS
-from testbed.doctor import WITHOUT_NETEM, WITHOUT_WAN, Diagnosis, diagnose
-from testbed.gpus.gpus import Gpu
+
+if TYPE_CHECKING:
+    from testbed.doctor import Diagnosis
+    from testbed.gpus.gpus import Gpu
 
 
 def doctor(
@@ -43,6 +45,8 @@ def doctor(
         if file is not None or hosts_per_machine is not None:
             option = "FILE" if file is not None else "--hosts-per-machine"
             raise InputError(f"{option}: doctor takes it with --rack HOST:PORT only")
+        from testbed.doctor import diagnose
+
         diagnosis = diagnose()
         if as_json:
             print(json.dumps(diagnosis.document(), indent=2))
@@ -54,9 +58,9 @@ def doctor(
 
 def _report_rack(address: str, file: Path | None, hosts_per_machine: int, as_json: bool) -> None:
     # A machine that only simulates lacks what these import.
-    from runner.cli.network.rack_report import print_rack  # noqa: PLC0415
-    from runner.planner.experiment_file import load_experiment  # noqa: PLC0415
-    from runner.rack.diagnosis.rack_diagnosis import diagnose_rack  # noqa: PLC0415
+    from runner.cli.network.rack_report import print_rack
+    from runner.planner.experiment_file import load_experiment
+    from runner.rack.diagnosis.rack_diagnosis import diagnose_rack
 
     with one_line_errors():
         points = () if file is None else load_experiment(file, ["engine=rack"]).points()
@@ -69,7 +73,9 @@ def _report_rack(address: str, file: Path | None, hosts_per_machine: int, as_jso
         raise typer.Exit(MACHINE_LACKS)
 
 
-def _print(diagnosis: Diagnosis) -> None:
+def _print(diagnosis: "Diagnosis") -> None:
+    from testbed.doctor import WITHOUT_NETEM, WITHOUT_WAN
+
     console = Console(highlight=False, soft_wrap=True)
     lacks = f" ({diagnosis.tier.lacks})" if diagnosis.tier.lacks else ""
     console.print(f"tier          {diagnosis.tier.name}{lacks}", markup=False)
@@ -99,7 +105,7 @@ def _print(diagnosis: Diagnosis) -> None:
         console.print(f"missing       {each.what}: {each.why}. Remedy: {each.install}", markup=False)
 
 
-def _gpu_text(gpu: Gpu) -> str:
+def _gpu_text(gpu: "Gpu") -> str:
     memory = "" if gpu.memory_bytes is None else f", {gpu.memory_bytes / 2**30:.0f} GiB"
     fault = "" if gpu.fault is None else f", cannot be used: {gpu.fault}"
     driver = "" if gpu.driver is None else f", driver {gpu.driver}"

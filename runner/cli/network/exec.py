@@ -3,24 +3,16 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ground.strict_model import InputError, prefixed
 from runner.cli.arguments import Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from runner.cli.exit_status import one_line_errors
-from runner.cli.network.host_commands import HostCommand, check_command, run_commands
-from runner.cli.network.leftovers import report_leftovers
-from runner.cli.user_namespace import enter_user_namespace
-from runner.emulation.gpu_provisioning import provision_gpus
-from runner.emulation.network_choice import check_namespaces, first_point, network_up, source_of
-from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
-from testbed.hosts.host_programs import system_path
-from testbed.hosts.joining import join_testbed
-from testbed.network.topology import Topology
-from testbed.rights.hosts_allowed import in_user_namespace
-from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+
+if TYPE_CHECKING:
+    from testbed.network.topology import Topology
 
 _NO_WAN = (
     "wanbed: NO WAN: between these hosts nothing is delayed, lost or limited, whatever the file says; "
@@ -54,6 +46,16 @@ def exec_(
     before the program has ended, so does the command.
     """
     with one_line_errors():
+        from runner.cli.network.host_commands import HostCommand, check_command, run_commands
+        from runner.cli.network.leftovers import report_leftovers
+        from runner.cli.user_namespace import enter_user_namespace
+        from runner.emulation.gpu_provisioning import provision_gpus
+        from runner.emulation.network_choice import check_namespaces, first_point, network_up, source_of
+        from runner.emulation.virtual.virtual_clock import wants_guest
+        from testbed.hosts.host_programs import system_path
+        from testbed.hosts.joining import join_testbed
+        from testbed.rights.hosts_allowed import in_user_namespace
+
         written = with_clock(overrides, clock)
         point = first_point(file, written)
         main, others = HostCommand(host, command), [HostCommand.parse(text) for text in also or []]
@@ -94,6 +96,9 @@ def _check_no_wan(clock: str, substrate: str) -> None:
 
 
 def _exec_inside(file: Path, host: str, command: list[str], overrides: list[str], also: list[str]) -> int:
+    from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time
+    from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+
     kernel = virtual_kernel()
     arguments = ["exec", str(file), *as_options(overrides)]
     arguments += [*(f"--also={other}" for other in also), host, "--", *command]
@@ -105,7 +110,7 @@ def _whole_input() -> bytes | None:
     return None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
 
 
-def _check_host(file: Path, topology: Topology, name: str) -> None:
+def _check_host(file: Path, topology: "Topology", name: str) -> None:
     with prefixed(f"{file}: "):
         topology.host(name)
 

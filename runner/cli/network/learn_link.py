@@ -15,7 +15,7 @@ from ground.units import parse_duration_ns
 from results.text.number_text import percent_text, seconds_text
 from runner.cli.arguments import AsJson, path_of
 from runner.cli.exit_status import one_line_errors
-from runner.cli.outcome import log as log_line
+from runner.cli.log_line import log as log_line
 
 if TYPE_CHECKING:
     from runner.learnt_links.held_out import LearntLink
@@ -62,11 +62,11 @@ def learn_link(
     cell that keeps the FIFO queue, and their delays and losses compared.
     """
     # Imported here to keep other commands fast.
-    from runner.learnt_links.condition_trace import write_cross_traffic, write_trace  # noqa: PLC0415
-    from runner.learnt_links.held_out import learn  # noqa: PLC0415
-    from runner.learnt_links.logs.log_file import read_log  # noqa: PLC0415
-    from runner.learnt_links.page.link_document import link_document, write_document  # noqa: PLC0415
-    from runner.learnt_links.page.link_page import write_link_page  # noqa: PLC0415
+    from runner.learnt_links.condition_trace import write_cross_traffic, write_trace
+    from runner.learnt_links.held_out import learn
+    from runner.learnt_links.logs.log_file import read_log
+    from runner.learnt_links.page.link_document import link_document, write_document
+    from runner.learnt_links.page.link_page import write_link_page
 
     with one_line_errors():
         piece_ns = None if piece is None else _piece_ns(piece)
@@ -74,7 +74,7 @@ def learn_link(
         remarks = [] if no_cell or find_spec("torch") is not None else [_NO_TORCH]
         cell = None
         if not no_cell and not remarks:
-            from runner.learnt_links.recurrent_cell import replay_cell  # noqa: PLC0415
+            from runner.learnt_links.recurrent_cell import replay_cell
 
             cell = replay_cell
         with prefixed(f"{log}: "):
@@ -109,8 +109,8 @@ def _piece_ns(text: str) -> int:
 
 
 def _show(learnt: "LearntLink") -> None:
-    from runner.learnt_links.page.link_document import facts, rows  # noqa: PLC0415
-    from runner.learnt_links.replay.outcome import QUANTILES  # noqa: PLC0415
+    from runner.learnt_links.page.link_document import facts, rows
+    from runner.learnt_links.replay.outcome import QUANTILES
 
     console = Console(highlight=False)
     console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)

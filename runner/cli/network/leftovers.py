@@ -1,6 +1,6 @@
 """Report what killed runs left on this machine, before another network is built."""
 
-from runner.cli.outcome import log
+from runner.cli.log_line import log
 from testbed.claims.leftovers import leftovers_text
 
 

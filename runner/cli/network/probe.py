@@ -46,7 +46,7 @@ def probe(
         if receive == (host is not None):
             raise InputError("HOST: give the host to send to, or --receive on the other end, one of both")
         # Imported here to keep other commands fast.
-        from runner.learnt_links.probe import ProbePattern, receive_probe, send_probe  # noqa: PLC0415
+        from runner.learnt_links.probe import ProbePattern, receive_probe, send_probe
 
         if host is None:
             try:

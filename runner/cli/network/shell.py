@@ -5,10 +5,6 @@ import sys
 from ground.strict_model import prefixed
 from runner.cli.arguments import ExperimentFile, Overrides, SubstrateName
 from runner.cli.exit_status import one_line_errors
-from runner.cli.network.leftovers import report_leftovers
-from runner.cli.user_namespace import enter_user_namespace_for
-from runner.emulation.gpu_provisioning import provision_gpus
-from runner.emulation.network_choice import check_namespaces, first_point, network_up
 
 
 def shell(file: ExperimentFile, overrides: Overrides = None, substrate: SubstrateName = "auto") -> None:
@@ -18,11 +14,17 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
     when the prompt appears.
     """
     with one_line_errors():
-        check_namespaces("shell", substrate)
-    from mininet.cli import CLI  # noqa: PLC0415 - a machine that only simulates has no Mininet
-    from mininet.log import lg  # noqa: PLC0415
+        from runner.cli.network.leftovers import report_leftovers
+        from runner.cli.user_namespace import enter_user_namespace_for
+        from runner.emulation.gpu_provisioning import provision_gpus
+        from runner.emulation.network_choice import check_namespaces, first_point, network_up
 
-    from testbed.hosts.emulated_hosts import EmulatedNetwork  # noqa: PLC0415
+        check_namespaces("shell", substrate)
+    # A machine that only simulates has no Mininet.
+    from mininet.cli import CLI
+    from mininet.log import lg
+
+    from testbed.hosts.emulated_hosts import EmulatedNetwork
 
     class Prompt(CLI):  # type: ignore[misc]
         """Mininet's prompt, which also accepts host names with dashes and dots."""

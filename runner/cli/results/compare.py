@@ -2,43 +2,23 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from ground.shown_text import one_line
 from ground.strict_model import InputError
-from results.comparison.compared_runs import load_both, load_clocks, parse_margin
-from results.comparison.comparison import Check, Comparison, PairKey, Verdict, check
-from results.comparison.comparison import compare as compare_runs
-from results.comparison.differences import Difference, is_below
-from results.comparison.losses.metric import ITERATION_TIME, parse_metric
-from results.comparison.markdown import (
-    BOUND_HEADINGS,
-    bound_texts,
-    difference_row,
-    has_bounds,
-    markdown,
-    pair_row,
-    verdict_line,
-)
-from results.metrics.bootstrap import FEWEST_REPEATS
-from results.reading.run import Run
-from results.text.number_text import percent_text
 from runner.cli.arguments import STANDARD_OUTPUT, AsJson, RunsFolder
 from runner.cli.exit_status import fail, one_line_errors
-from runner.cli.outcome import log
-from runner.cli.user_namespace import enter_user_namespace
-from runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors, run_again
+from runner.cli.log_line import log
 from runner.runs.faults import DONE, NO_DATA, NOT_COMPARABLE, REGRESSED
 
-_WIDTH = 140
-"""The width of tables that go to a file or a pipe."""
+if TYPE_CHECKING:
+    from rich.console import Console
 
-_STATUS: dict[Verdict, int] = {
+    from results.comparison.comparison import Check, PairKey, Verdict
+    from results.reading.run import Run
+
+_STATUS: "dict[Verdict, int]" = {
     "same": DONE,
     "improved": DONE,
     "regressed": REGRESSED,
@@ -103,6 +83,13 @@ def compare(
     1 regressed, 3 not comparable (the fields that differ are listed), 4 no data.
     """
     with one_line_errors():
+        from results.comparison.compared_runs import load_clocks, parse_margin
+        from results.comparison.comparison import compare as compare_runs
+        from results.comparison.losses.metric import ITERATION_TIME, parse_metric
+        from results.comparison.markdown import markdown
+        from results.metrics.bootstrap import FEWEST_REPEATS
+        from runner.cli.results.comparison_tables import compare_console, show
+
         to_stdout = markdown_to == STANDARD_OUTPUT
         if to_stdout and as_json:
             raise InputError("--markdown -: --json has standard output, give a file")
@@ -118,14 +105,14 @@ def compare(
             raise InputError("--clock: it times losses, give --metric loss-at TIME or --metric time-to LOSS too")
         checked = _checked(a, b, pair or [], allow or [])
         clocks = load_clocks(clock or (), 2)
-        console = _console(stderr=as_json or to_stdout)
+        console = compare_console(stderr=as_json or to_stdout)
         floors: dict[PairKey, float] = {}
         if noise is not None and not checked.refused and checked.pairs:
             floors = _noise(checked, noise, allow=allow or [], runs=runs, seed=seed, console=console)
         comparison = compare_runs(
             checked, margin=fraction, floors=floors, seed=seed, metric=judged, clocks=(clocks[0], clocks[1])
         )
-        _show(comparison, console)
+        show(comparison, console)
         if as_json:
             print(json.dumps(comparison.document(), indent=2, ensure_ascii=False))
         if to_stdout:
@@ -139,13 +126,16 @@ def compare(
         raise typer.Exit(status)
 
 
-def _checked(a: Path, b: Path, pairs: list[str], allow: list[str]) -> Check:
+def _checked(a: Path, b: Path, pairs: list[str], allow: list[str]) -> "Check":
+    from results.comparison.compared_runs import load_both
+    from results.comparison.comparison import check
+
     baseline, judged = load_both(a, b)
     names = [_names(text, baseline, judged) for text in pairs]
     return check(baseline, judged, names=names, allow=allow)
 
 
-def _names(text: str, a: Run, b: Run) -> tuple[str, str]:
+def _names(text: str, a: "Run", b: "Run") -> tuple[str, str]:
     """Return the two variants of a ``--pair``. A name may itself contain an equals sign."""
     splits = [(text[:position], text[position + 1 :]) for position, letter in enumerate(text) if letter == "="]
     if not splits:
@@ -154,8 +144,13 @@ def _names(text: str, a: Run, b: Run) -> tuple[str, str]:
 
 
 def _noise(
-    checked: Check, repeats: int, *, allow: list[str], runs: Path, seed: int, console: Console
-) -> dict[PairKey, float]:
+    checked: "Check", repeats: int, *, allow: list[str], runs: Path, seed: int, console: "Console"
+) -> "dict[PairKey, float]":
+    from results.comparison.differences import is_below
+    from runner.cli.results.comparison_tables import differences_table
+    from runner.cli.user_namespace import enter_user_namespace
+    from runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors, run_again
+
     a = checked.a
     if a.simulated and any(a.drawn(pair.a.point) for pair in checked.pairs):
         raise InputError("--noise: A draws its compute times: its repeats show how much they differ: leave --noise out")
@@ -168,73 +163,7 @@ def _noise(
     held = check_noise(a, again)
     refused = [each for each in held.refused if not any(is_below(each.field, field) for field in allow)]
     if refused:
-        console.print(_differences("The run that was to measure the noise is not comparable to A", refused))
+        console.print(differences_table("The run that was to measure the noise is not comparable to A", refused))
         fields = ", ".join(dict.fromkeys(each.field for each in refused))
         fail(f"{again.path}: the run that was to measure the noise differs from A in {fields}", NOT_COMPARABLE)
     return dict(noise_floors(held, checked.pairs, seed))
-
-
-def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False, markup=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, markup=False, width=_WIDTH)
-
-
-def _text(text: str) -> Text:
-    """Return text to print literally: no markup and no control characters, because names come from users."""
-    return Text(one_line(text))
-
-
-def _show(comparison: Comparison, console: Console) -> None:
-    checked = comparison.check
-    if checked.refused:
-        console.print(_differences("Differences that forbid a comparison; --allow FIELD accepts one", checked.refused))
-        for remedy in dict.fromkeys(f"{each.field}: {each.remedy}" for each in checked.refused if each.remedy):
-            console.print(_text(remedy), soft_wrap=True)
-    if checked.allowed:
-        console.print(_differences("Differences that were allowed", checked.allowed))
-    if checked.under_test:
-        console.print(_differences("Under test", checked.under_test))
-    if comparison.judgements:
-        console.print(_pairs(comparison))
-    for judgement in comparison.judgements:
-        if judgement.verdict in {"unclear", "no_data"}:
-            pair = judgement.pair
-            where = ", ".join(filter(None, (pair.point_text, pair.variant_text)))
-            console.print(
-                _text(f"{judgement.verdict.upper().replace('_', ' ')} {where}: {judgement.reading}"), soft_wrap=True
-            )
-    for each in comparison.notes:
-        console.print(_text(each), soft_wrap=True)
-    for each in checked.caveats:
-        console.print(_text(f"warning: {each}"), soft_wrap=True)
-    console.print(_text(verdict_line(comparison)), soft_wrap=True)
-
-
-def _pairs(comparison: Comparison) -> Table:
-    floors = any(judgement.noise_floor is not None for judgement in comparison.judgements)
-    table = Table(title=comparison.metric.name if comparison.metric.of_losses else None, title_justify="left")
-    for heading in ("sweep point", "variant"):
-        table.add_column(heading)
-    for heading in ("A", "B", "B / A", "95 % interval"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if floors:
-        table.add_column("noise\nfloor", justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    for heading in BOUND_HEADINGS if has_bounds(comparison) else ():
-        table.add_column(heading)
-    for judgement in comparison.judgements:
-        *figures, verdict, _ = pair_row(judgement, comparison.metric)
-        if floors:
-            figures.append(percent_text(judgement.noise_floor))
-        bounds = bound_texts(judgement) if has_bounds(comparison) else ()
-        table.add_row(*map(_text, (*figures, verdict, *bounds)))
-    return table
-
-
-def _differences(title: str, found: "tuple[Difference, ...] | list[Difference]") -> Table:
-    table = Table(title=title, title_justify="left")
-    for heading in ("field", "A", "B", "where"):
-        table.add_column(heading, overflow="fold")
-    for each in found:
-        table.add_row(*map(_text, difference_row(each)))
-    return table

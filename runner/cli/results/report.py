@@ -131,13 +131,13 @@ def report(
     Options about figures may be given several times, and change nothing in the report itself.
     """
     # The drawing libraries take a second to load, so other commands do not import them.
-    from results.comparison.compared_runs import load_clocks  # noqa: PLC0415
-    from results.reading.run import load_run  # noqa: PLC0415
-    from results.reading.selection import no_trials_text  # noqa: PLC0415
-    from results.report.charts.figure_options import FigureOptions  # noqa: PLC0415
-    from results.report.charts.paper import save_figures  # noqa: PLC0415
-    from results.report.report import draw_report_figures, write_report  # noqa: PLC0415
-    from results.report.tables import table_text  # noqa: PLC0415
+    from results.comparison.compared_runs import load_clocks
+    from results.reading.run import load_run
+    from results.reading.selection import no_trials_text
+    from results.report.charts.figure_options import FigureOptions
+    from results.report.charts.paper import save_figures
+    from results.report.report import draw_report_figures, write_report
+    from results.report.tables import table_text
 
     with one_line_errors():
         if form is ReportFormat.HTML and output == STANDARD_OUTPUT:

@@ -62,9 +62,9 @@ def trace(
 ) -> None:
     """Write a trace of the run, all trials one after the other unless chosen, for ui.perfetto.dev to open."""
     # Imported here to keep other commands fast.
-    from results.chakra.export import write_chakra_trace  # noqa: PLC0415
-    from results.perfetto.trace_file import write_trace  # noqa: PLC0415
-    from results.reading.selection import NoTrialsError, Selection  # noqa: PLC0415
+    from results.chakra.export import write_chakra_trace
+    from results.perfetto.trace_file import write_trace
+    from results.reading.selection import NoTrialsError, Selection
 
     write, name = (
         (write_trace, TRACE_FILE) if trace_format is TraceFormat.PERFETTO else (write_chakra_trace, CHAKRA_FOLDER)

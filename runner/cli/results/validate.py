@@ -9,11 +9,9 @@ import typer
 
 from ground.files.atomic_write import write_whole
 from ground.strict_model import InputError
-from results import load
 from runner.cli.arguments import AsJson, RunsFolder, path_of
 from runner.cli.exit_status import fail, one_line_errors
 from runner.runs.faults import NO_DATA, OUTSIDE_TOLERANCE
-from runner.simulator.variant_simulation import simulate_variant
 
 PICTURE = ".png"
 
@@ -77,15 +75,16 @@ def validate(
     in twenty of them), or the median error is above 3 % (2 % in virtual time). Exit status 5 if --random finds no
     kernel for virtual time.
     """
-    # Drawing and data frames take a second to load, so other commands do not import them.
-    from results.reading.selection import no_trials_text  # noqa: PLC0415
-    from runner.cli.results.validate_random import RandomOptions, random_section  # noqa: PLC0415
-    from runner.validation.agreement import read_agreement  # noqa: PLC0415
-    from runner.validation.page import document, page  # noqa: PLC0415
-    from runner.validation.picture import draw_picture  # noqa: PLC0415
-    from runner.validation.validation import validate_simulator  # noqa: PLC0415
-
     with one_line_errors():
+        from results import load
+        from results.reading.selection import no_trials_text
+        from runner.cli.results.validate_random import RandomOptions, random_section
+        from runner.simulator.variant_simulation import simulate_variant
+        from runner.validation.agreement import read_agreement
+        from runner.validation.page import document, page
+        from runner.validation.picture import draw_picture
+        from runner.validation.validation import validate_simulator
+
         options = RandomOptions(random, seed, resume, jobs, drawn, runs)
         if output is not None:
             _check_output(output)

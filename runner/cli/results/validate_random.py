@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ground.shown_text import one_line
 from ground.strict_model import InputError
-from runner.cli.outcome import log
+from runner.cli.log_line import log
 from runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, check_runs_folder
 from runner.simulator.simulation import Simulate
 from runner.validation.agreement import VIRTUAL_POINT_LIMIT

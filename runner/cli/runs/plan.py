@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,28 +11,22 @@ from ground.strict_model import InputError, parse_model, prefixed
 from results.text.number_text import list_text
 from runner.cli.arguments import AsJson, ExperimentFile, Overrides
 from runner.cli.exit_status import fail, one_line_errors
-from runner.cli.outcome import log
+from runner.cli.log_line import log
 from runner.cli.rack_options import RackAddress
-from runner.cli.runs.plan_output import Planned, Unplanned, document, print_plan
-from runner.cli.runs.plan_progress import PlanProgress
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.sweep_points import SweepPointSpec, read_experiment, sweep_point_specs
-from runner.planner.effort import Limits, seconds_limit
-from runner.planner.families.families_asked import SYNC_EVERY, FamiliesAsked
-from runner.planner.planning import SearchName, most_promising, plan
-from runner.planner.planning_task import planned_points, planning_task, position_to_plan
-from runner.planner.pricing import Spread
-from runner.planner.search import NothingPricedError
-from runner.rack.simulations.pools import plan_spread
-from runner.resolve.written_variant import WrittenVariant
-from runner.runs.cut_connections import cut_line, cuts_of
 from runner.runs.faults import NO_DATA
-from runner.runs.not_modelled import left_out_of_plan, links_that_change, plan_without
+
+if TYPE_CHECKING:
+    from runner.cli.runs.plan_output import Planned, Unplanned
+    from runner.experiment.sweep_points import SweepPointSpec
+    from runner.planner.effort import Limits
+    from runner.planner.families.families_asked import FamiliesAsked
+    from runner.planner.planning import SearchName
+    from runner.planner.pricing import Spread
 
 _RUNNERS_UP = 5
 _TIME_S, _FIRST_S = 60.0, 300.0
 """The default limit of time, and that of the first candidate, without which there is no answer."""
-_SEARCHES: tuple[SearchName, ...] = ("greedy", "better", "exhaustive")
+_SEARCHES: tuple["SearchName", ...] = ("greedy", "better", "exhaustive")
 
 
 def plan_(
@@ -67,7 +61,7 @@ def plan_(
     ] = None,
     sync_every: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help=f"Iterations between DiLoCo's and ATOM's averages: {SYNC_EVERY}."),
+        typer.Option(min=1, metavar="N", help="Iterations between DiLoCo's and ATOM's averages: 100."),
     ] = None,
     swap: Annotated[
         str | None,
@@ -83,6 +77,18 @@ def plan_(
     Ctrl-C ends the search with the best so far. With --rack candidates are simulated on the CPUs of a Ray cluster.
     """
     with one_line_errors():
+        from runner.experiment.experiment_spec import ExperimentSpec
+        from runner.experiment.sweep_points import read_experiment, sweep_point_specs
+
+        written, source = read_experiment(file, overrides or [])
+        spec = parse_model(ExperimentSpec, written, source)
+        from runner.cli.runs.plan_output import Planned, document, print_plan
+        from runner.planner.effort import Limits, seconds_limit
+        from runner.planner.families.families_asked import FamiliesAsked
+        from runner.planner.planning_task import planned_points
+        from runner.rack.simulations.pools import plan_spread
+        from runner.runs.not_modelled import left_out_of_plan
+
         chosen_search = next((name for name in _SEARCHES if name == search), None)
         if chosen_search is None:
             raise InputError(f"--search {search}: there are {list_text(list(_SEARCHES))}")
@@ -91,8 +97,6 @@ def plan_(
         if time_limit is not None:
             limits = Limits(simulations, seconds_limit(time_limit))
         planned: list[Planned | Unplanned] = []
-        written, source = read_experiment(file, overrides or [])
-        spec = parse_model(ExperimentSpec, written, source)
         points = list(planned_points(sweep_point_specs(spec, written, source, file.parent)))
         for line in left_out_of_plan(points):
             log(line)
@@ -118,8 +122,11 @@ def plan_(
             fail(f"{file}: no candidate was simulated in {time_limit or '300s'}: give a longer --time-limit", NO_DATA)
 
 
-def _with_families(planned: Planned, asked: FamiliesAsked, file: Path) -> Planned:
+def _with_families(planned: "Planned", asked: "FamiliesAsked", file: Path) -> "Planned":
     """Return a plan with the prices of these families."""
+    from runner.planner.planning_task import position_to_plan
+    from runner.resolve.written_variant import WrittenVariant
+
     point = planned.point
     position = position_to_plan(point, planned.variant)
     written = WrittenVariant(point.spec, position, point.topology, file.parent, point.values)
@@ -128,15 +135,24 @@ def _with_families(planned: Planned, asked: FamiliesAsked, file: Path) -> Planne
 
 
 def _plan_point(
-    point: SweepPointSpec,
+    point: "SweepPointSpec",
     variant: str | None,
     file: Path,
-    search: SearchName,
-    limits: Limits,
+    search: "SearchName",
+    limits: "Limits",
     *,
-    spread: Spread | None,
-) -> tuple[Planned | Unplanned, BaseException | None]:
+    spread: "Spread | None",
+) -> "tuple[Planned | Unplanned, BaseException | None]":
     """Plan a sweep point. Also return the exception of a signal that has ended the search, None if there was none."""
+    from runner.cli.runs.plan_output import Planned, Unplanned
+    from runner.cli.runs.plan_progress import PlanProgress
+    from runner.planner.planning import most_promising, plan
+    from runner.planner.planning_task import planning_task, position_to_plan
+    from runner.planner.search import NothingPricedError
+    from runner.resolve.written_variant import WrittenVariant
+    from runner.runs.cut_connections import cut_line, cuts_of
+    from runner.runs.not_modelled import links_that_change, plan_without
+
     position = position_to_plan(point, variant)
     name = point.spec.variants[position].name
     written = WrittenVariant(point.spec, position, point.topology, file.parent, point.values)

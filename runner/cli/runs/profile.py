@@ -16,7 +16,7 @@ from ground.strict_model import InputError
 from results.text.number_text import count_text, list_text, percent_text, seconds_text, size_text, three_digits
 from runner.cli.arguments import AsJson, path_of
 from runner.cli.exit_status import one_line_errors
-from runner.cli.outcome import log
+from runner.cli.log_line import log
 from runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand, device_at_hand
 from runner.profiling.profile_text import Row, rows_of, unsteady
 from runner.profiling.task import PromptsTask, StagesTask, check_fits, profile_task
@@ -107,7 +107,7 @@ def profile_(
             raise MissingError("torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'")
         check_fits(task, at_hand.kind, at_hand.name, at_hand.free_bytes(), CpuAtHand().free_bytes())
         # Loading torch takes a second, so --dry-run and errors come first.
-        from runner.profiling.measuring import Measurement  # noqa: PLC0415
+        from runner.profiling.measuring import Measurement
 
         pace = Pace(repeats, warmup_ms * 10**6, repeat_ms * 10**6)
         measurement = Measurement(at_hand, pace, log, threads=threads, deterministic=deterministic)

@@ -19,16 +19,9 @@ from runner.cli.arguments import (
     SubstrateName,
 )
 from runner.cli.exit_status import one_line_errors
-from runner.cli.outcome import check_trials, list_trials, log, show_outcome
+from runner.cli.log_line import log
 from runner.cli.rack_options import RACK, HostsPerMachine, OverlayName, Queue, RackAddress, with_engine
-from runner.cli.user_namespace import enter_user_namespace_for
-from runner.emulation.emulated_run import emulated_run
-from runner.emulation.network_choice import source_of
-from runner.emulation.virtual.virtual_run import InsideError
-from runner.planner.experiment_file import load_experiment
-from runner.rack.simulations.pools import simulation_pool
 from runner.runs.faults import OUTSIDE_TOLERANCE
-from runner.simulated_runs.simulated_run import simulated_run
 
 
 def run(
@@ -66,6 +59,10 @@ def run(
         given = {"--hosts-per-machine": hosts_per_machine, "--overlay": overlay, "--queue": queue or None}
         others = [option for option, value in given.items() if value is not None]
         written = with_engine(file, [*(overrides or []), *shortcuts], rack, others=others, dry_run=dry_run)
+        from runner.cli.outcome import check_trials, list_trials, show_outcome
+        from runner.cli.user_namespace import enter_user_namespace_for
+        from runner.planner.experiment_file import load_experiment
+
         if not dry_run and rack is None:
             enter_user_namespace_for(file, written, substrate)
         experiment = load_experiment(file, written)
@@ -82,11 +79,14 @@ def run(
             list_trials(experiment, as_json)
             return
         if simulated:
+            from runner.rack.simulations.pools import simulation_pool
+            from runner.simulated_runs.simulated_run import simulated_run
+
             with simulation_pool(jobs, None, log) as pool:
                 path = simulated_run(experiment, runs, resume=resume, pool=pool, log=log)
         elif rack is not None:
-            # It needs what hosts on this machine do, which a simulation does without.
-            from runner.rack.rack_run import rack_run  # noqa: PLC0415
+            from runner.emulation.network_choice import source_of
+            from runner.rack.rack_run import rack_run
 
             path = rack_run(
                 experiment,
@@ -102,6 +102,10 @@ def run(
                 log=log,
             )
         else:
+            from runner.emulation.emulated_run import emulated_run
+            from runner.emulation.network_choice import source_of
+            from runner.emulation.virtual.virtual_run import InsideError
+
             try:
                 path = emulated_run(
                     experiment,

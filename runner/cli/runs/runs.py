@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,8 +18,10 @@ from ground.strict_model import InputError
 from results.text.number_text import count_text, interval_text, size_text
 from runner.cli.arguments import AsJson, path_of
 from runner.cli.exit_status import one_line_errors
-from runner.cli.outcome import log
-from runner.runs.stored_runs import StoredRun, check_removable, is_run, remove_run, run_at, stored_run, stored_runs
+from runner.cli.log_line import log
+
+if TYPE_CHECKING:
+    from runner.runs.stored_runs import StoredRun
 
 _RUNS = "runs"
 _BEYOND_DATES = "beyond the dates that a computer counts: give a shorter age, or a day nearer to today"
@@ -34,7 +36,7 @@ def runs(
         typer.Argument(
             metavar="RUN...",
             help="Only these runs, by path or by name in the folder (default: all).",
-            autocompletion=lambda: [path.name for path in Path(_RUNS).iterdir() if is_run(path)],
+            autocompletion=lambda: _names(Path(_RUNS)),
         ),
     ] = None,
     *,
@@ -58,6 +60,8 @@ def runs(
     removed; if one of several cannot be, none is.
     """
     with one_line_errors():
+        from runner.runs.stored_runs import run_at, stored_run, stored_runs
+
         begun = None if since is None else _begun(since)
         if remove:
             if not chosen or experiment is not None or since is not None:
@@ -79,6 +83,12 @@ def runs(
             print(f"no such runs in {folder}" if experiment or since else f"no runs in {folder}")
 
 
+def _names(folder: Path) -> list[str]:
+    from runner.runs.stored_runs import is_run
+
+    return [path.name for path in folder.iterdir() if is_run(path)]
+
+
 def _begun(text: str) -> datetime:
     """Return the time that ``--since`` means."""
     try:
@@ -98,6 +108,8 @@ def _begun(text: str) -> datetime:
 
 
 def _remove(paths: list[Path], *, yes: bool, as_json: bool) -> None:
+    from runner.runs.stored_runs import check_removable, remove_run, stored_run
+
     for path in paths:
         check_removable(path)
     if not yes:
@@ -121,7 +133,7 @@ def _can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _document(run: StoredRun) -> dict[str, Any]:
+def _document(run: "StoredRun") -> dict[str, Any]:
     return {
         "run": str(run.path),
         "experiment": run.experiment,
@@ -138,7 +150,7 @@ def _document(run: StoredRun) -> dict[str, Any]:
     }
 
 
-def _print(found: list[StoredRun]) -> None:
+def _print(found: "list[StoredRun]") -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH)
@@ -167,7 +179,7 @@ def _age_text(age: timedelta) -> str:
     return f"{max(0, age // length)} {unit}"
 
 
-def _trials_text(run: StoredRun) -> Text:
+def _trials_text(run: "StoredRun") -> Text:
     if run.finished_trials is None:
         return Text(run.state, style="bold")
     trials = f"{run.finished_trials}/{run.planned_trials or '?'}"

@@ -10,7 +10,7 @@ def schema() -> None:
     "# yaml-language-server: $schema=experiment.schema.json". It offers the names of what is installed here.
     """
     # The schema needs every section of the file and takes a while to load, which no other command has to wait for.
-    from runner.experiment_reference.json_schema import schema_text  # noqa: PLC0415
+    from runner.experiment_reference.json_schema import schema_text
 
     with one_line_errors():
         print(schema_text(), end="")

@@ -9,11 +9,9 @@ import typer
 from ground.strict_model import InputError
 from runner.cli.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides, Resume, RunsFolder, path_of
 from runner.cli.exit_status import one_line_errors
-from runner.cli.outcome import list_trials, log, show_outcome
+from runner.cli.log_line import log
 from runner.cli.rack_options import RackAddress
-from runner.planner.experiment_file import load_experiment
 from runner.rack.simulations.pools import check_jobs, simulation_pool
-from runner.simulated_runs.simulated_run import simulated_run
 
 
 def simulate(
@@ -53,10 +51,16 @@ def simulate(
             raise InputError("--resample: it draws from the times of a run: give --from RUN, or leave --resample out")
         shortcuts = [] if from_run is None else [f"compute.from={json.dumps(str(from_run.resolve()))}"]
         shortcuts += ["compute.resample=true"] if resample else []
+        from runner.planner.experiment_file import load_experiment
+
         experiment = load_experiment(file, [*(overrides or []), *shortcuts], engine="simulate")
+        from runner.cli.outcome import list_trials, show_outcome
+
         if dry_run:
             list_trials(experiment, as_json)
             return
+        from runner.simulated_runs.simulated_run import simulated_run
+
         with simulation_pool(jobs, rack, log) as pool:
             path = simulated_run(experiment, runs, resume=resume, pool=pool, log=log)
         show_outcome(path, as_json)

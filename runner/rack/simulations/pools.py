@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ground.strict_model import InputError
-from runner.runs.run_folder import Log
 
 if TYPE_CHECKING:
     from runner.planner.pricing import Spread
+    from runner.runs.run_folder import Log
     from runner.simulated_runs.simulated_sweep import Pool
 
 
@@ -19,7 +19,7 @@ def check_jobs(jobs: int | None, rack: str | None) -> None:
 
 
 @contextmanager
-def simulation_pool(jobs: int | None, rack: str | None, log: Log) -> Iterator["Pool"]:
+def simulation_pool(jobs: int | None, rack: str | None, log: "Log") -> Iterator["Pool"]:
     """Yield the rack at that address, or ``jobs`` processes of this machine without one."""
     if rack is None:
         from runner.simulated_runs.process_pool import ProcessPool  # noqa: PLC0415 - spared by --dry-run and a refused file
@@ -33,7 +33,7 @@ def simulation_pool(jobs: int | None, rack: str | None, log: Log) -> Iterator["P
 
 
 @contextmanager
-def plan_spread(rack: str | None, log: Log) -> Iterator["Spread | None"]:
+def plan_spread(rack: str | None, log: "Log") -> Iterator["Spread | None"]:
     """Yield what spreads the candidates of plans over the rack at that address, None without one."""
     if rack is None:
         yield None

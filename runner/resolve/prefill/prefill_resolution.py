@@ -28,7 +28,6 @@ from workloads.prefill.request_source import RequestSource, SourceKind, TokenCou
 from workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
 from workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
 from workloads.prefill.sources.trace import Trace, scaled
-from workloads.prefill.sources.trace_file import read_trace
 
 UNLIMITED_BPS = 10**15
 """Replaces an unlimited rate where a duration must be computed."""
@@ -256,6 +255,9 @@ def _request_source(prefill: PrefillSpec, seed: int, directory: Path) -> Request
 @lru_cache(maxsize=8)
 def _read(path: Path, _modified_ns: int, skip_bad_lines: bool, columns: TraceColumns | None) -> tuple[Trace, str]:
     """Return a trace and the SHA-256 of its file. A trace that several sweep points and variants use is read once."""
+    # numpy comes with it, and few experiments read a trace of requests.
+    from workloads.prefill.sources.trace_file import read_trace  # noqa: PLC0415
+
     trace = read_trace(path, columns=columns, skip_bad_lines=skip_bad_lines)
     return trace, sha256(path.read_bytes()).hexdigest()
 

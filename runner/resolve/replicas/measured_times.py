@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from ground.shown_text import one_line, shown
 from ground.strict_model import InputError
@@ -16,6 +15,8 @@ from results.records.trial_id import TrialId
 from results.text.number_text import list_text
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from results.reading.stored_trial import StoredTrial
 
 FIELD = "compute.from"
@@ -63,7 +64,7 @@ class MeasuredTimes:
 
 def median_ns(durations_ns: Sequence[int]) -> int:
     """Return the median in whole nanoseconds, at least 1."""
-    return max(round(float(np.median(durations_ns))), 1)
+    return max(round(median(durations_ns)), 1)
 
 
 def measured_times(path: Path, variant: str, values: Mapping[str, str]) -> MeasuredTimes:
@@ -134,6 +135,8 @@ Ranks = dict[tuple[int, int], dict[str, tuple[int, ...]]]
 @lru_cache(maxsize=8)
 def _read(trials: tuple[tuple[Path, TrialId, int], ...]) -> tuple[Ranks, str]:
     """Return the compute durations in the spans of finished trials, each read after its warm-up, and their hash."""
+    import numpy as np  # noqa: PLC0415
+
     from results.records.trial_files import read_trial_table  # noqa: PLC0415
     from results.records.trial_tables import SPANS_FILE  # noqa: PLC0415
 
@@ -152,6 +155,8 @@ def _read(trials: tuple[tuple[Path, TrialId, int], ...]) -> tuple[Ranks, str]:
 
 
 def _by_rank(rows: "np.ndarray[tuple[int, int], np.dtype[np.int64]]") -> Ranks:
+    import numpy as np  # noqa: PLC0415
+
     rows = rows[np.lexsort(rows.T[::-1])]
     ranks: Ranks = {}
     starts = np.flatnonzero(np.any(np.diff(rows[:, :3], axis=0, prepend=-1) != 0, axis=1))

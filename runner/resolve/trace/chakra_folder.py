@@ -9,7 +9,6 @@ from ground.files.regular_file import regular_file
 from ground.shown_text import one_line, shown
 from ground.strict_model import InputError
 from results.chakra.node import ChakraNode
-from results.chakra.rank_file import ChakraFileError, read_rank
 
 MAX_RANKS = 65_536
 MAX_BYTES = 2**30
@@ -90,6 +89,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _nodes(path: Path, content: bytes) -> tuple[ChakraNode, ...]:
+    # protobuf comes with it, and few experiments replay a trace.
+    from results.chakra.rank_file import ChakraFileError, read_rank  # noqa: PLC0415
+
     try:
         version, nodes = read_rank(content)
     except ChakraFileError as fault:

@@ -1,20 +1,21 @@
 """The line that carries a channel's bytes: its rate, latency and header overhead."""
 
 from dataclasses import dataclass
-from typing import Final, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from testbed.network.goodput import TCP_OVERHEAD_BYTES
 from testbed.network.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 PAYLOAD_BYTES: Final[int] = MTU_BYTES - TCP_OVERHEAD_BYTES
 FRAME_BYTES: Final[int] = MTU_BYTES + ETHERNET_HEADER_BYTES
 
 _BITS_NS: Final = 8 * 10**9
 
-Bytes = TypeVar("Bytes", int, npt.NDArray[np.int64])
+Bytes = TypeVar("Bytes", int, "npt.NDArray[np.int64]")
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,16 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from results.reading.run import load_run
 from results.records.run_store import TRIAL_FACTS, read_json
 from results.report.averages_table import averages_table
 from results.report.report import write_report
 from runner.runs.recorded.averages_record import averages_facts
 from tests.support.results.runs import flat, write_run
+
+pytestmark = pytest.mark.usefixtures("unpainted")
 
 
 def test_a_row_has_the_parts_of_the_averages(tmp_path: Path) -> None:

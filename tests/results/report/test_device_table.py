@@ -19,6 +19,8 @@ from results.report.device_table import device_rows, device_table
 from results.report.report import write_report
 from tests.support.results.trace_rules import load_trace, names_of, problems
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 BuildRun = Callable[..., Path]
 GPU = "GPU-5fd4c7a1"
 MS = 1_000_000

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from results.comparison.caveats import caveats
 from results.comparison.pairing import pair_runs
 from results.reading.run import Run, load_run
@@ -11,6 +13,8 @@ from results.records.run_store import TRIAL_FACTS, read_json
 from results.report.fault_table import fault_table, fault_warnings
 from results.report.report import write_report
 from tests.support.results.runs import flat, write_run
+
+pytestmark = pytest.mark.usefixtures("unpainted")
 
 FAULTS: dict[str, Any] = {
     "outcome": "failed",

@@ -12,6 +12,8 @@ from results.records.run_store import TRIAL_FACTS, read_json
 from results.report.plan_outcome import PlanOutcome, plan_outcomes, plan_table, plan_warnings
 from results.report.report import write_report
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 BuildRun = Callable[..., Path]
 AskPlan = Callable[..., PlanOutcome]
 STAGES = 6

@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(probe, "probe_kernel", lambda: NO_NETEM)
     monkeypatch.setattr(probe, "probe_guest", lambda: NO_GUEST)
-    monkeypatch.setattr("runner.cli.network.exec.join_testbed", lambda *_: None)
+    monkeypatch.setattr("testbed.hosts.joining.join_testbed", lambda *_: None)
     monkeypatch.setattr("testbed.testbed.claim", lambda *_: pytest.fail("a testbed was claimed"))
     return tmp_path
 

@@ -43,6 +43,40 @@ def loaded_by(folder: Path, *arguments: str) -> set[str]:
     return HEAVY & set(json.loads(done.stderr.splitlines()[-1]))
 
 
+OURS = {"results.reading", "runner.planner", "runner.resolve", "runner.simulator"}
+"""Packages of ours that a command works with, and no help."""
+
+HELP_SPARES = HEAVY - {"pydantic", "rich"} | OURS | {"google"}
+MISSING_FILE_SPARES = HEAVY - {"pydantic", "rich", "yaml"} | {"google", "runner.planner.planning", "runner.simulator"}
+COMMANDS_OF_FILES = ("calibrate", "exec", "plan", "run", "simulate")
+
+
+def test_neither_help_nor_a_file_that_is_not_there_loads_what_a_command_works_with(tmp_path: Path) -> None:
+    script = (
+        "import json, sys\nfrom wanbed.command import main\n"
+        "lines, loaded, before = sys.argv[1:], {}, set()\n"
+        "for line in lines:\n"
+        "    sys.argv[1:] = line.split()\n"
+        "    try:\n        main()\n"
+        "    except SystemExit as end:\n        assert end.code == (0 if '--help' in line else 2), (line, end.code)\n"
+        "    loaded[line], before = sorted({*sys.modules} - before), {*sys.modules}\n"
+        "print(json.dumps(loaded))"
+    )
+    spared = {
+        **{f"{name} --help": HELP_SPARES for name in COMMANDS},
+        **{
+            f"{name} missing.yaml{' east-0 true' * (name == 'exec')}": MISSING_FILE_SPARES for name in COMMANDS_OF_FILES
+        },
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script, *spared], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    assert loaded.keys() == spared.keys()
+    offenders = {line: sorted(spared[line] & set(modules)) for line, modules in loaded.items()}
+    assert {line: modules for line, modules in offenders.items() if modules} == {}
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
 def test_what_calls_no_command_loads_no_library(tmp_path: Path, arguments: list[str]) -> None:
     assert loaded_by(tmp_path, *arguments) == set()

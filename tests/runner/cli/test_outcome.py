@@ -11,6 +11,8 @@ from results.reading.known_misses import KnownMiss
 from runner.cli.outcome import show_outcome
 from tests.support.results.runs import write_run
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 
 def row_of(path: Path, load: dict[str, Any], capsys: pytest.CaptureFixture[str], **options: Any) -> str:
     run = write_run(path, {("10ms", "stock"): [[1.0, 1.0]]}, **options)

@@ -17,18 +17,19 @@ VOLUME = Volume("fig3-pp-latency", 1, 2, 3)
 TIMES = {(point, variant): [2.0 + point] for point in (0, 1) for variant in ("gpipe", "1f1b")}
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return load(write_run(tmp_path / "runs", TIMES))
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return load(write_run(tmp_path_factory.mktemp("run") / "runs", TIMES))
 
 
-@pytest.fixture
-def folder(run: Run, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = PartResult(PART, run, compare(run, constant(2.02)))
-    written = write_reference(tmp_path / "paper", [result], [VOLUME], "In virtual time.", ["fig4-timeline"])
+    folder = tmp_path_factory.mktemp("reference") / "paper"
+    written = write_reference(folder, [result], [VOLUME], "In virtual time.", ["fig4-timeline"])
     assert all(path.is_file() for path in written)
-    assert written[:2] == [tmp_path / "paper" / "report.html", tmp_path / "paper" / "claims.md"]
-    return tmp_path / "paper"
+    assert written[:2] == [folder / "report.html", folder / "claims.md"]
+    return folder
 
 
 def test_what_is_published_is_the_report_claims_tables_figures_and_the_agreement(folder: Path) -> None:
@@ -71,6 +72,7 @@ def test_the_agreement_can_be_read_back(folder: Path, run: Run) -> None:
     assert json.loads((folder / "agreement.json").read_text())["worst_error"] == pytest.approx(2.02 / 3 - 1)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_simulation_has_nothing_to_agree_with(run: Run, tmp_path: Path) -> None:
     write_reference(tmp_path / "paper", [PartResult(PART, run, ())], [VOLUME], "Simulated.", [])
     assert not (tmp_path / "paper" / "agreement.json").exists()

@@ -7,23 +7,26 @@ version of numpy.
 
 import math
 from collections.abc import Callable, Iterator
-
-import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from workloads.prefill.request import Request
-from workloads.prefill.sources.lengths import Lengths
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.random import Generator
+    from numpy.typing import NDArray
+
+    from workloads.prefill.sources.lengths import Lengths
 
 LEAST_CV = 0.01
 MOST_CV = 100.0
 
 _DRAWN_AT_ONCE = 1024
 
-DrawGaps = Callable[[Generator, int], NDArray[np.float64]]
+DrawGaps = Callable[["Generator", int], "NDArray[np.float64]"]
 
 
-def poisson(rate_per_s: float, lengths: Lengths, *, seed: int, duration_ns: int | None = None) -> Iterator[Request]:
+def poisson(rate_per_s: float, lengths: "Lengths", *, seed: int, duration_ns: int | None = None) -> Iterator[Request]:
     """Yield the requests of a Poisson process: all gaps are exponential, including the one before the first arrival.
 
     Yield the arrivals before ``duration_ns``, or without end if it is None. Raises ValueError naming the argument.
@@ -33,7 +36,7 @@ def poisson(rate_per_s: float, lengths: Lengths, *, seed: int, duration_ns: int 
 
 
 def gamma(
-    rate_per_s: float, cv: float, lengths: Lengths, *, seed: int, duration_ns: int | None = None
+    rate_per_s: float, cv: float, lengths: "Lengths", *, seed: int, duration_ns: int | None = None
 ) -> Iterator[Request]:
     """Yield requests with Gamma gaps of shape 1 / cv^2 and mean 1 / rate. ``cv`` is standard deviation / mean.
 
@@ -57,17 +60,20 @@ def _mean_gap_ns(rate_per_s: float) -> float:
     return 1e9 / rate_per_s
 
 
-def _requests(draw_gaps: DrawGaps, lengths: Lengths, seed: int, duration_ns: int | None) -> Iterator[Request]:
+def _requests(draw_gaps: DrawGaps, lengths: "Lengths", seed: int, duration_ns: int | None) -> Iterator[Request]:
     if seed < 0:
         raise ValueError(f"seed: {seed} is negative")
     if duration_ns is not None and duration_ns < 0:
         raise ValueError(f"duration_ns: {duration_ns} is negative")
+    # Whoever reads an experiment's file needs the bounds above, and draws nothing.
+    import numpy as np  # noqa: PLC0415
+
     for_gaps, for_lengths = (np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(2))
     return _endless_or_until(duration_ns, draw_gaps, for_gaps, lengths, for_lengths)
 
 
 def _endless_or_until(
-    duration_ns: int | None, draw_gaps: DrawGaps, for_gaps: Generator, lengths: Lengths, for_lengths: Generator
+    duration_ns: int | None, draw_gaps: DrawGaps, for_gaps: "Generator", lengths: "Lengths", for_lengths: "Generator"
 ) -> Iterator[Request]:
     number = arrival_ns = 0
     while True:

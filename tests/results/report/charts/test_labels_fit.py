@@ -34,7 +34,7 @@ EVERY_SIZE = [*SIZES.values(), Size.parse("85mm"), Size.parse("6in")]
 
 def texts(figure: Figure) -> Iterator[tuple[str, Bbox]]:
     figure.set_dpi(DPI)
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     # Matplotlib keeps ticks outside an axis' view, and does not draw them.
     undrawn = {
         tick.label1
@@ -107,8 +107,24 @@ def test_iteration_time(rows: list[HeadlineRow], size: Size) -> None:
     assert faults_of(iteration_time_chart(rows, STYLES, "a"), size) == []
 
 
-@pytest.mark.parametrize("font_pt", [6.0, 8.0, 11.0])
-@pytest.mark.parametrize("size", EVERY_SIZE, ids=lambda size: size.name)
+FONTS_AT = {"column": (6.0, 8.0), "page": (8.0, 11.0)}
+"""The sizes of letters at which a map is drawn on every landing: the usual one, and the one that is hard at a width.
+
+A map of many cells takes seconds to draw, so that the others are drawn in the soak.
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "font_pt"),
+    [
+        pytest.param(
+            size, font_pt, id=f"{size.name}-{font_pt:g}pt",
+            marks=() if font_pt in FONTS_AT.get(size.name, ()) else pytest.mark.soak,
+        )
+        for size in EVERY_SIZE
+        for font_pt in (6.0, 8.0, 11.0)
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("rates", [2, 12])
 def test_heat_map(rates: int, size: Size, font_pt: float) -> None:
     rows = rows_of(

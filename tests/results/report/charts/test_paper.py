@@ -6,16 +6,21 @@ from pathlib import Path
 import pytest
 
 import results
-from results.report.charts.figure_options import SIZES
+from results.report.charts.figure_options import SIZES, FigureOptions
 from results.report.charts.paper import CAPTIONS, DPI
 from results.report.report import write_report_figures
 
 BuildRun = Callable[..., Path]
 
 
-@pytest.fixture
-def figures(build_run: BuildRun, tmp_path: Path) -> list[Path]:
-    return write_report_figures([results.load(build_run())], tmp_path / "figures")
+@pytest.fixture(scope="module")
+def run(build_run_in: Callable[[Path], BuildRun], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_run_in(tmp_path_factory.mktemp("run"))()
+
+
+@pytest.fixture(scope="module")
+def figures(run: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_report_figures([results.load(run)], tmp_path_factory.mktemp("page") / "figures")
 
 
 def test_every_picture_is_there_for_a_column_and_for_a_page_as_pdf_and_png(figures: list[Path]) -> None:
@@ -48,13 +53,13 @@ def test_a_pdf_embeds_its_fonts_as_truetype(figures: list[Path]) -> None:
             assert b"/Type3" not in content
 
 
-def test_the_same_run_gives_the_same_files(figures: list[Path], tmp_path: Path) -> None:
-    (run,) = (tmp_path / "runs").iterdir()
+def test_the_same_run_gives_the_same_files(run: Path, figures: list[Path], tmp_path: Path) -> None:
     again = write_report_figures([run], tmp_path / "again")
     assert [file.read_bytes() for file in again] == [file.read_bytes() for file in figures]
 
 
 def test_hostile_names_lead_to_no_other_folder(build_run: BuildRun, tmp_path: Path) -> None:
     run = build_run(variants=("../../up", "_hidden $\\frac$", "x" * 300), latencies=("10ms",))
-    for file in write_report_figures([run], tmp_path / "figures"):
+    column = FigureOptions(sizes=(SIZES["column"],), formats=("svg",))
+    for file in write_report_figures([run], tmp_path / "figures", column):
         assert file.resolve().parent == (tmp_path / "figures").resolve()

@@ -16,6 +16,8 @@ from runner.simulated_runs.simulated_run import simulated_run
 from tests.support.results.trace_rules import load_trace, problems
 from tests.support.runner.background import TO_WEST, with_background
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 FLOWS = (
     {**TO_WEST, "name": "steady", "rate": "20Mbit"},
     {**TO_WEST, "name": "bursts", "rate": "20Mbit", "on_off": {"burst": "100ms", "pause": "100ms"}},

@@ -12,6 +12,8 @@ from runner.simulated_runs.process_pool import ProcessPool
 from runner.simulated_runs.simulated_run import simulated_run
 from tests.support.runner.two_jobs import two_jobs
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:

@@ -9,6 +9,8 @@ import results
 from results.reading.run import Run
 from results.report.prefill.prefill_impact import BEYOND, MARGIN, UNDECIDED, WITHIN, Impact, impacts
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 BuildRun = Callable[..., Path]
 
 

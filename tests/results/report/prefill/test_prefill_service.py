@@ -12,6 +12,8 @@ from results.report.gpu_time_shares import PARTS, GpuTimeShares
 from results.report.prefill.prefill_section import bubbles_reading, prefill_of, prefill_section
 from results.report.prefill.prefill_service import prefill_rows
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 BuildRun = Callable[..., Path]
 
 

@@ -12,6 +12,8 @@ from results.report.report import write_report
 from tests.support.results.programs import MS, ProgramOnPaper, program_run
 from tests.support.results.runs import made, write_run
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 
 def section(path: Path) -> ProgramSection:
     found = program_section(results.load(path))

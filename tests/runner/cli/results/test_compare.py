@@ -120,8 +120,8 @@ def test_the_noise_of_a_simulation_is_nothing_and_nothing_is_run(
 def test_the_measured_noise_raises_the_margin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noisy = {key: [[s] for s in (1.0, 1.1, 0.9, 1.2, 0.8)] for key in STOCK}
     again = load_run(write_run(tmp_path / "noise", noisy))
-    monkeypatch.setattr("runner.cli.results.compare.noise_experiment", lambda *_: None)
-    monkeypatch.setattr("runner.cli.results.compare.run_again", lambda *_: again)
+    monkeypatch.setattr("runner.emulation.noise_floor.noise_experiment", lambda *_: None)
+    monkeypatch.setattr("runner.emulation.noise_floor.run_again", lambda *_: again)
     a, slower = write_run(tmp_path, STOCK), write_run(tmp_path, SLOWER)
     document = json.loads(compare(a, slower, "--noise", "5", "--json").stdout)
     assert document["verdict"] == "same"
@@ -130,8 +130,8 @@ def test_the_measured_noise_raises_the_margin(tmp_path: Path, monkeypatch: pytes
 
 def test_noise_measured_elsewhere_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = load_run(write_run(tmp_path / "noise", STOCK, within_tolerance=False))
-    monkeypatch.setattr("runner.cli.results.compare.noise_experiment", lambda *_: None)
-    monkeypatch.setattr("runner.cli.results.compare.run_again", lambda *_: again)
+    monkeypatch.setattr("runner.emulation.noise_floor.noise_experiment", lambda *_: None)
+    monkeypatch.setattr("runner.emulation.noise_floor.run_again", lambda *_: again)
     a, slower = write_run(tmp_path, STOCK), write_run(tmp_path, SLOWER)
     done = compare(a, slower, "--noise", "5")
     assert done.exit_code == 3

@@ -11,6 +11,8 @@ import wanbed
 from runner.cli.command_line import app
 from tests.results.losses_on_paper import linear, losing_run
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 LEARNS = {"slow": linear(5.0, 0.1), "fast": linear(5.0, 0.2)}
 
 

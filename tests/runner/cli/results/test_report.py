@@ -10,6 +10,8 @@ from typer.testing import CliRunner, Result
 
 from runner.cli.command_line import app
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 SMALL = {
     "topology": {
         "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],

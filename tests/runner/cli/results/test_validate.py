@@ -32,7 +32,7 @@ def checks_are(monkeypatch: pytest.MonkeyPatch, check: Check) -> None:
 
 
 def wanbed(monkeypatch: pytest.MonkeyPatch, simulator: Simulator, *arguments: str) -> Any:
-    monkeypatch.setattr("runner.cli.results.validate.simulate_variant", simulator)
+    monkeypatch.setattr("runner.simulator.variant_simulation.simulate_variant", simulator)
     return CliRunner().invoke(app, ["validate", *arguments])
 
 

@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def wanbed(monkeypatch: pytest.MonkeyPatch, *arguments: str, simulated_s: float = 2.0) -> Any:
     """Every experiment takes 2 s in virtual time."""
-    monkeypatch.setattr("runner.cli.results.validate.simulate_variant", constant(simulated_s))
+    monkeypatch.setattr("runner.simulator.variant_simulation.simulate_variant", constant(simulated_s))
     return CliRunner().invoke(app, ["validate", *arguments])
 
 

@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 from runner.cli.command_line import app
 from runner.experiments.shipped_experiments import FOLDER, shipped_experiments
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -8,6 +8,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from runner.cli.command_line import app
+from runner.planner.families.families_asked import SYNC_EVERY
 
 CONTENT = {
     "topology": {
@@ -89,3 +90,8 @@ def test_bad_options_are_one_line(arguments: list[str], text: str) -> None:
     done = planned(*arguments)
     assert done.exit_code == 2
     assert done.stderr == f"wanbed: {text}\n"
+
+
+def test_the_help_says_how_seldom_replicas_synchronise_where_nothing_is_asked() -> None:
+    text = " ".join(CliRunner().invoke(app, ["plan", "--help"]).stdout.split())
+    assert f"Iterations between DiLoCo's and ATOM's averages: {SYNC_EVERY}." in text

@@ -17,6 +17,8 @@ from workloads.prefill.profile_files import load_prefill_profile
 from workloads.profiles.catalogue import load_profile
 from workloads.profiles.compute_profile import MeasuredProfile
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 TOY = "hidden=16,context=8,heads=2,vocabulary=32"
 QUICK = ["--device", "cpu", "--repeats", "7", "--repeat-ms", "1", "--warmup-ms", "0"]
 

@@ -10,6 +10,8 @@ from results.records.run_store import MANIFEST
 from runner.cli.command_line import app
 from runner.runs.run_folder import exclusively
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 BEYOND_DATES = "beyond the dates that a computer counts: give a shorter age, or a day nearer to today"
 
 

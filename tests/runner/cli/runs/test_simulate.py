@@ -20,6 +20,8 @@ from runner.cli.command_line import app
 from runner.simulated_runs import simulated_sweep
 from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on_paper
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 SMALL: dict[str, Any] = {
     "topology": {
         "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
@@ -264,7 +266,9 @@ def test_a_datacenter_of_thousands_of_hosts_can_be_simulated() -> None:
 def test_a_machine_without_mininet_can_simulate() -> None:
     program = (
         "import sys\nsys.modules['mininet'] = None\n"
-        "import runner.cli.runs.run, runner.simulated_runs.simulated_sweep, results.report.report\n"
+        "import runner.cli.outcome, runner.cli.runs.run, runner.cli.user_namespace, runner.planner.planning_task\n"
+        "import runner.simulated_runs.process_pool, runner.simulated_runs.simulated_run\n"
+        "import runner.simulated_runs.simulated_sweep, results.report.report\n"
         "print('testbed.testbed' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ)

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 import wanbed
 from runner.cli.command_line import app
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 SMALL: dict[str, Any] = {
     "topology": {
         "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],

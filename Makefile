@@ -39,6 +39,7 @@ test test-pure test-times soak soak-due: export PYTHONDONTWRITEBYTECODE :=
 
 test: root
 	./setup.sh test
+	.venv/bin/python -m testbed.virtual_time.kernel.kernel_build
 	$(MAKE) lint
 	$(ROOT) $(PROOF) test
 

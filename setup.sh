@@ -13,12 +13,9 @@ extras=""
 requirements=""
 case "$purpose" in
   demo) ;;
-  test) extras="[dev,rack,torch]"; packages="$packages chromium build-essential python3-dev wireguard-go wireguard-tools" ;;
+  test) extras="[dev,rack,torch]"; packages="$packages chromium python3-dev wireguard-go wireguard-tools" ;;
   compiled) extras="[compiled]"; packages="$packages build-essential python3-dev" ;;
-  virtual)
-    packages="$packages build-essential flex bison bc libelf-dev xz-utils"
-    # Any version of the source does, also one that came by its own name.
-    ls /usr/src/linux-source-*.tar.xz >/dev/null 2>&1 || packages="$packages linux-source" ;;
+  virtual) ;;
   program)
     program="runner/experiments/programs/${2:-}"
     if [ ! -e "$program.yaml" ]; then
@@ -30,6 +27,12 @@ case "$purpose" in
     requirements=$(ls "$program.txt" 2>/dev/null || true)
     [ "$2" != deepspeed-zero ] || packages="$packages build-essential python3-dev" ;;
   *) echo "$usage" >&2; exit 2 ;;
+esac
+case "$purpose" in
+  test|virtual)
+    packages="$packages build-essential flex bison bc libelf-dev xz-utils"
+    # Any version of the source does, also one that came by its own name.
+    ls /usr/src/linux-source-*.tar.xz >/dev/null 2>&1 || packages="$packages linux-source" ;;
 esac
 
 missing=""

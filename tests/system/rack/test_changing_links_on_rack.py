@@ -77,6 +77,7 @@ def test_changes_are_made_on_every_machine_and_recorded_on_the_drivers_time_line
     assert trunks_mbit(rack) == {"space0": 50, "space1": 50, "space2": 100}
 
 
+@pytest.mark.soak
 def test_of_a_driver_that_was_killed_while_links_change_nothing_is_left(
     machines: list[RackMachine], tmp_path: Path
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_gateway_fails_with_each_machines_part_of_it_and_is_whole_again(testbe
     assert testbed.stacks.echoes("east-0", "east-1", 2).lost == 0
 
 
+@pytest.mark.soak
 def test_a_replica_that_is_killed_comes_back_on_its_machine(
     two_nodes: RayCluster,  # noqa: F811
     tmp_path: Path,
@@ -134,6 +135,7 @@ def test_a_replica_that_is_killed_comes_back_on_its_machine(
     assert injected["applied_ns"] >= injected["due_ns"] - injected["clock_error_ns"]
 
 
+@pytest.mark.soak
 def test_of_a_driver_that_is_killed_amid_failures_nothing_is_left_on_any_machine(
     two_nodes: RayCluster,  # noqa: F811
     tmp_path: Path,
@@ -165,6 +167,7 @@ def test_of_a_driver_that_is_killed_amid_failures_nothing_is_left_on_any_machine
     assert [each["cleaned"] for each in json.loads(done.stdout)["machines"]] == [[], []]
 
 
+@pytest.mark.soak
 def test_a_trial_that_fails_is_marked_and_the_next_runs_on_machines_that_are_brought_up_anew(
     two_nodes: RayCluster,  # noqa: F811
     tmp_path: Path,

@@ -107,6 +107,7 @@ def test_bubbles_are_filled_by_a_controller_on_another_machine_all_on_one_time_l
         assert all(one[1] <= other[0] for one, other in pairwise(used))
 
 
+@pytest.mark.soak
 @pytest.mark.measures
 def test_a_profile_is_measured_on_its_machine_and_tokens_come_back(machines: list[RackMachine], tmp_path: Path) -> None:
     facts = served(machines, tmp_path, COMPUTED).facts["prefill"]

@@ -79,7 +79,9 @@ def leases(machine: RackMachine) -> list[str]:
     return [held.record.identifier for held in claims(machine.claims)]
 
 
-@pytest.mark.parametrize(("overlay", "mtu_bytes"), [(VXLAN, 1450), (WIREGUARD, 1390)])
+@pytest.mark.parametrize(
+    ("overlay", "mtu_bytes"), [(VXLAN, 1450), pytest.param(WIREGUARD, 1390, marks=pytest.mark.soak)]
+)
 def test_an_experiment_over_two_machines_leaves_a_run_like_any_other(
     machines: list[RackMachine], tmp_path: Path, overlay: str, mtu_bytes: int
 ) -> None:
@@ -149,7 +151,7 @@ def test_a_machine_carries_one_run_at_a_time(machines: list[RackMachine], tmp_pa
         pass
 
 
-@pytest.mark.parametrize("overlay", [VXLAN, WIREGUARD])
+@pytest.mark.parametrize("overlay", [VXLAN, pytest.param(WIREGUARD, marks=pytest.mark.soak)])
 def test_of_a_driver_that_was_killed_nothing_is_left_on_any_machine(
     machines: list[RackMachine], tmp_path: Path, overlay: str
 ) -> None:
@@ -184,6 +186,7 @@ def tunnels(identifier: str) -> int:
     return names.count("wireguard-go")
 
 
+@pytest.mark.soak
 def test_a_machine_that_is_killed_leaves_nothing_and_ends_the_trial_with_its_name(
     machines: list[RackMachine], tmp_path: Path
 ) -> None:

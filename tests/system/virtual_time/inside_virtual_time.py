@@ -20,7 +20,7 @@ def kernel_or_skip() -> VirtualKernel:
     try:
         return virtual_kernel()
     except MissingError as missing:
-        pytest.skip(f"{missing} (four minutes, once)")
+        pytest.skip(str(missing))
 
 
 def printed_inside(module: str, kernel: VirtualKernel, *arguments: str) -> str:

@@ -23,7 +23,8 @@ from tests.support.rack.guests.guest_wire import GuestWire
 from tests.support.rack.guests.processor_time import ProcessorTime, Reading, clock_ns_at
 from tests.support.until import until_within
 
-pytestmark = pytest.mark.measures
+# The arithmetic of clocks is tested in tests/testbed/rack; this boots two guests and waits.
+pytestmark = [pytest.mark.measures, pytest.mark.soak]
 
 DRIFTS_PPM = (50.0, -50.0)
 STEP_MS = 100

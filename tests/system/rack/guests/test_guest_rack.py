@@ -117,7 +117,7 @@ class Rack:
             return float(sum(report["end"]["sum_received"]["bits_per_second"] for report in reports))
 
 
-@pytest.fixture(scope="module", params=[VXLAN, MACVLAN])
+@pytest.fixture(scope="module", params=[VXLAN, pytest.param(MACVLAN, marks=pytest.mark.soak)])
 def rack(request: pytest.FixtureRequest, machines: list[GuestMachine]) -> Iterator[Rack]:
     """The network is up with its delays trimmed, as a testbed trims them."""
     underlays = {each.name: Underlay(each.address, CARD, 1500, request.param) for each in machines}

@@ -74,6 +74,7 @@ def changing_link() -> Topology:
     return resolve_topology(parse_model(TopologySpec, {**EXPERIMENT["topology"], "wan": wan}, "test"))
 
 
+@pytest.mark.soak
 def test_links_over_machines_become_shorter_and_go_down_and_come_back(
     machines: list[RackMachine], tmp_path: Path
 ) -> None:
@@ -109,6 +110,7 @@ def iteration_time_s(run: Run) -> float:
     return float(run.summary.iteration_time_s.iloc[0])
 
 
+@pytest.mark.soak
 @pytest.mark.measures
 def test_a_run_over_machines_takes_as_long_as_on_one(machines: list[RackMachine], tmp_path: Path) -> None:
     def over(point: SweepPoint, dilation: float) -> AbstractContextManager[RunningTestbed]:
@@ -140,6 +142,7 @@ def goodputs(rack: RackTestbed) -> list[float]:
     return shares
 
 
+@pytest.mark.soak
 @pytest.mark.measures
 def test_windows_over_a_bare_card_hold_what_they_say(machines: list[RackMachine], tmp_path: Path) -> None:
     """They held about half of it where the card received every packet into a buffer of 64 KiB."""
@@ -150,6 +153,7 @@ def test_windows_over_a_bare_card_hold_what_they_say(machines: list[RackMachine]
         assert min(goodputs(rack)) > 0.9
 
 
+@pytest.mark.soak
 @pytest.mark.measures
 def test_auto_dilates_until_the_machines_carry_the_links(machines: list[RackMachine], tmp_path: Path) -> None:
     wan = {"latency": "20ms", "rate": "400Mbit"}

@@ -17,6 +17,9 @@ from tests.support.ray.ray_cluster import RayCluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
 from wanbed.own_modules import module_command
 
+# The witness of a rack over Ray is test_rack_on_ray.py.
+pytestmark = pytest.mark.soak
+
 WIDTH, ROWS, ITERATIONS, RATE = 64, 8, 6, 0.1
 MODEL = f"""
 import torch

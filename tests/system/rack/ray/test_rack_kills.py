@@ -10,6 +10,9 @@ import pytest
 
 from tests.support.ray.kills import VICTIMS, KillingGround, killing_ground
 
+# The witness of a rack over Ray is test_rack_on_ray.py.
+pytestmark = pytest.mark.soak
+
 MOMENT = 0
 
 

@@ -147,6 +147,7 @@ def test_a_wrong_token_is_refused_in_one_line(two_nodes: RayCluster) -> None:  #
     assert "the cluster refuses this token" in line
 
 
+@pytest.mark.soak
 def test_agents_pass_calls_and_errors_on(two_nodes: RayCluster) -> None:  # noqa: F811
     done = two_nodes.run_driver("-c", CALLS, two_nodes.address)
     assert done.stdout.splitlines() == [
@@ -177,6 +178,25 @@ def test_a_run_over_the_cluster_leaves_a_run_like_any_other(
     until_within(10, lambda: not _held(two_nodes))
 
 
+def test_simulations_spread_over_the_cluster_leave_the_same_bytes(
+    two_nodes: RayCluster,  # noqa: F811
+    experiment_file: Path,
+) -> None:
+    trials = []
+    for name, options in (("here", ()), ("over", ("--rack", two_nodes.address))):
+        done = wanbed(
+            two_nodes, "simulate", str(experiment_file), "--runs", str(experiment_file.with_name(name)), *options
+        )
+        assert done.returncode == 0, done.stderr
+        (run,) = experiment_file.with_name(name).iterdir()
+        files = (file for file in run.glob("trials/**/*") if file.is_file())
+        trials.append({file.relative_to(run): file.read_bytes() for file in files})
+    here, over = trials
+    assert here
+    assert over == here
+
+
+@pytest.mark.soak
 def test_a_second_run_is_told_whose_machine_it_is_or_waits(
     two_nodes: RayCluster,  # noqa: F811
     tmp_path: Path,
@@ -194,6 +214,7 @@ def test_a_second_run_is_told_whose_machine_it_is_or_waits(
         assert waiting.returncode == 0, output
 
 
+@pytest.mark.soak
 def test_doctor_says_what_machines_lack_what_is_between_them_and_what_they_carry(
     two_nodes: RayCluster,  # noqa: F811
     experiment_file: Path,
@@ -216,6 +237,7 @@ def test_doctor_says_what_machines_lack_what_is_between_them_and_what_they_carry
     assert done.returncode == (5 if lacks else 0)
 
 
+@pytest.mark.soak
 def test_doctor_names_the_run_on_a_machine_and_leaves_its_network_alone(two_nodes: RayCluster) -> None:  # noqa: F811
     with holding(two_nodes):
         done = wanbed(two_nodes, "doctor", "--rack", two_nodes.address)
@@ -224,6 +246,7 @@ def test_doctor_names_the_run_on_a_machine_and_leaves_its_network_alone(two_node
     assert "wanbed: not measured between machines that a run uses: east, west\n" in done.stderr
 
 
+@pytest.mark.soak
 def test_clean_removes_what_is_left_on_every_machine(two_nodes: RayCluster) -> None:  # noqa: F811
     _leave_a_claim(two_nodes, "west")
     found = _cleaned(two_nodes)
@@ -232,6 +255,7 @@ def test_clean_removes_what_is_left_on_every_machine(two_nodes: RayCluster) -> N
     assert _cleaned(two_nodes)["west"]["cleaned"] == []
 
 
+@pytest.mark.soak
 def test_a_machine_without_this_wanbed_is_sent_it(two_nodes: RayCluster) -> None:  # noqa: F811
     machine = two_nodes.machines["west"]
     hidden = str(ROOT / "wanbed")
@@ -244,6 +268,7 @@ def test_a_machine_without_this_wanbed_is_sent_it(two_nodes: RayCluster) -> None
     assert output == "west has another wanbed or none: sending this one\nheld\n['east', 'west']\n"
 
 
+@pytest.mark.soak
 def test_a_schedule_of_the_users_goes_to_the_machines_with_what_is_beside_it(
     two_nodes: RayCluster,  # noqa: F811
     tmp_path: Path,
@@ -272,6 +297,7 @@ def test_a_schedule_of_the_users_goes_to_the_machines_with_what_is_beside_it(
     assert len([*(tmp_path / "runs").iterdir()]) == 1
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("field", "version", "said"),
     [
@@ -295,6 +321,7 @@ def test_a_cluster_of_another_version_is_refused_in_one_line(
     assert line.startswith(f"wanbed: --rack {two_nodes.address}: {said}")
 
 
+@pytest.mark.soak
 def test_a_cluster_that_lets_in_everybody_is_refused_in_one_line() -> None:
     with ray_cluster(RAY_AUTH_MODE="disabled") as open_to_all:
         done = with_environment(open_to_all, RAY_AUTH_MODE="token")
@@ -305,6 +332,7 @@ def test_a_cluster_that_lets_in_everybody_is_refused_in_one_line() -> None:
         ]
 
 
+@pytest.mark.soak
 def test_a_machine_whose_power_goes_ends_the_run_in_one_line_and_nothing_is_left_on_the_other(tmp_path: Path) -> None:
     longer = {**EXPERIMENT, "training": {"microbatches": 4, "iterations": 1000, "warmup": 1}}
     with ray_cluster(RayNode("east", {"wanbed.datacenter": "east"}), RayNode("west")) as cluster:
@@ -334,6 +362,7 @@ def test_a_machine_whose_power_goes_ends_the_run_in_one_line_and_nothing_is_left
     assert not json.loads((run / "manifest.json").read_text())["complete"]
 
 
+@pytest.mark.soak
 def test_a_cluster_without_authentication_is_refused_unless_that_is_wanted(two_nodes: RayCluster) -> None:  # noqa: F811
     done = with_environment(two_nodes, RAY_AUTH_MODE="disabled")
     assert done.returncode == 5

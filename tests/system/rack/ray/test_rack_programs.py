@@ -18,6 +18,9 @@ from tests.support.rack.rack_machine import RackMachine, namespace_machines
 from tests.support.until import until_within
 from wanbed.own_modules import module_command
 
+# The witness of a rack over Ray is test_rack_on_ray.py.
+pytestmark = pytest.mark.soak
+
 LEASE_S = 3.0
 FOREVER = "4713"
 """How long the daemon of a program sleeps, which tells it from every other process here."""

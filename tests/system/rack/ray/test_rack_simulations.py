@@ -12,6 +12,9 @@ from tests.support.ray.ray_cluster import RayCluster, RayNode, ray_cluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
 from wanbed.own_modules import module_command
 
+# The witness of a rack over Ray is test_rack_on_ray.py.
+pytestmark = pytest.mark.soak
+
 ROOT = Path(__file__).resolve().parents[4]
 
 FILE = """

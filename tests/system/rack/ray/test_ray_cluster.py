@@ -6,9 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.ray.ray_cluster import RayCluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
 from tests.support.until import until_within
+
+# The witness of a rack over Ray is test_rack_on_ray.py.
+pytestmark = pytest.mark.soak
 
 WHERE = """
 import os, socket, sys, ray

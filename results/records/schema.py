@@ -196,6 +196,12 @@ CALIBRATION = _schema(
         "of a link that changes, since when in a trial it has what was measured, and down if nothing is to arrive; "
         "null of a link that does not",
     ),
+    (
+        "calibrated_at_point",
+        pa.int32(),
+        "the sweep point before whose trials this was measured: this one, or an earlier one of the same network, which "
+        "has stayed up; null in runs of before there were such, where it is this one",
+    ),
 )
 
 LATER_COLUMNS = frozenset(CALIBRATION.names[CALIBRATION.names.index("within_tolerance") + 1 :]) | IMPAIRMENT_COLUMNS
@@ -382,6 +388,7 @@ class CalibrationRow(NamedTuple):
     measured_together_bps: float | None = None
     burst_bytes: int | None = None
     condition: str | None = None
+    calibrated_at_point: int | None = None
 
     def in_columns(self) -> tuple[Any, ...]:
         """Return the row in the order of the columns."""

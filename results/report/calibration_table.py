@@ -73,12 +73,14 @@ _ALWAYS = ("RTT", "goodput")
 def calibration_table(run: Run) -> CalibrationTable | None:
     """Return every path measured, with what beyond RTT and goodput some path has; None if nothing was measured.
 
-    A path that changes has a line for each of its conditions that were measured. Of more than ``MAX_ROWS``, those
-    outside tolerance are shown, then those whose RTT is farthest off.
+    A sweep point whose links were measured at an earlier one has no lines; its heading names the other. A path that
+    changes has a line for each of its conditions that were measured. Of more than ``MAX_ROWS``, those outside tolerance
+    are shown, then those whose RTT is farthest off.
     """
-    rows = run.calibration
-    if rows.empty:
+    if run.calibration.empty:
         return None
+    elsewhere = _measured_elsewhere(run.calibration)
+    rows = run.calibration[~run.calibration["sweep_point"].isin(elsewhere)]
     shown = {
         name: column
         for name, column in _COLUMNS.items()
@@ -87,14 +89,24 @@ def calibration_table(run: Run) -> CalibrationTable | None:
     error = (rows["measured_rtt_ms"] / rows["configured_rtt_ms"] - 1).abs()
     order = rows.assign(error=error).sort_values(["within_tolerance", "error"], ascending=[True, False], kind="stable")
     chosen = rows.loc[sorted(order.index[:MAX_ROWS])]
-    groups = tuple(
-        (
-            point_text(swept_values(run.manifest, int(str(point)))),
-            tuple(_line(row, shown) for row in own.to_dict("records")),
-        )
+    lines = {
+        int(str(point)): tuple(_line(row, shown) for row in own.to_dict("records"))
         for point, own in chosen.groupby("sweep_point", sort=True)
-    )
-    return CalibrationTable(tuple(shown), groups, _reading(rows, len(chosen)))
+    }
+
+    def text(point: int) -> str:
+        return point_text(swept_values(run.manifest, point))
+
+    groups = [(point, text(point), own) for point, own in lines.items()]
+    groups += [(point, f"{text(point)}: measured at {text(other)}", ()) for point, other in elsewhere.items()]
+    in_order = tuple((heading, own) for _, heading, own in sorted(groups))
+    return CalibrationTable(tuple(shown), in_order, _reading(rows, len(chosen)))
+
+
+def _measured_elsewhere(rows: pd.DataFrame) -> dict[int, int]:
+    """Return, by the sweep points whose links were measured at an earlier one, that one."""
+    points = rows[["sweep_point", "calibrated_at_point"]].dropna().astype(int).itertuples(index=False)
+    return {point: measured_at for point, measured_at in points if measured_at != point}
 
 
 def _line(row: Mapping[Any, Any], shown: Mapping[str, tuple[str, Any, Any]]) -> CalibrationLine:

@@ -109,7 +109,7 @@ def _run_here(
         run_trials(
             experiment,
             store,
-            bring_up=on_this_machine(substrate, source, log),
+            network_of=on_this_machine(substrate, source, log),
             log=log,
             keep_gradients=keep_gradients,
             keep_going=keep_going,

@@ -64,7 +64,7 @@ def run_again(run: Run, experiment: Experiment, runs: Path, log: Callable[[str],
             experiment,
             store,
             dilation=dilation,
-            bring_up=on_this_machine(substrate, str(store.path.resolve()), log),
+            network_of=on_this_machine(substrate, str(store.path.resolve()), log),
             progress=progress,
             log=log,
         )

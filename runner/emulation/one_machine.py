@@ -1,32 +1,50 @@
 """Bring up the network of each sweep point on this machine alone."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from ground.strict_model import prefixed
-from runner.emulation.emulation import BringUp
 from runner.emulation.gpu_provisioning import provision_gpus
+from runner.emulation.networks.kept_testbed import NetworkOf
 from runner.resolve.experiment import SweepPoint
 from runner.runs.run_folder import Log
+from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.gpus.mps import find_mps
-from testbed.running_testbed import RunningTestbed
-from testbed.testbed import bring_up
+from testbed.network.topology import Topology
+from testbed.testbed import Testbed, bring_up
 
 
-def on_this_machine(substrate: str, source: str, log: Log) -> BringUp:
-    """Return what brings a sweep point up on this machine, with the real GPUs that its hosts need.
+@dataclass(frozen=True)
+class NetworkHere:
+    """A network on this machine; its hosts have these real GPUs. ``source`` describes its purpose to people."""
 
-    It raises what ``testbed.testbed.bring_up`` and ``provision_gpus`` raise.
+    topology: Topology
+    gpus: GpuAssignment | None
+    substrate: str
+    source: str
+
+    def up(self, dilation: float) -> AbstractContextManager[Testbed]:
+        """Bring it up, dilated by a factor. Raise what ``testbed.testbed.bring_up`` raises."""
+        return bring_up(
+            self.topology.dilated(dilation),
+            substrate=self.substrate,
+            source=self.source,
+            gpus=self.gpus,
+            dilation=dilation,
+        )
+
+
+def on_this_machine(substrate: str, source: str, log: Log) -> NetworkOf:
+    """Return what returns the network of a sweep point on this machine, with the real GPUs that its hosts need.
+
+    It raises what ``provision_gpus`` raises.
     """
 
-    @contextmanager
-    def up(point: SweepPoint, dilation: float) -> Iterator[RunningTestbed]:
+    def network_of(point: SweepPoint) -> NetworkHere:
         with prefixed(f"{source}: "):
             gpus = provision_gpus(point)
         if gpus is not None and gpus.most_sharers > 1 and (mps := find_mps()) is not None:
             log(f"CUDA's MPS runs ({mps.pipe_directory}): ranks that share a GPU compute side by side, not in turns")
-        topology = point.topology.dilated(dilation)
-        with bring_up(topology, substrate=substrate, source=source, gpus=gpus, dilation=dilation) as testbed:
-            yield testbed
+        return NetworkHere(point.topology, gpus, substrate, source)
 
-    return up
+    return network_of

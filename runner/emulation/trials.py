@@ -4,7 +4,8 @@ from typing import TextIO
 
 from results.records.run_store import RunStore
 from results.text.number_text import count_text
-from runner.emulation.emulation import BringUp, emulate
+from runner.emulation.emulation import emulate
+from runner.emulation.networks.kept_testbed import NetworkOf
 from runner.resolve.experiment import Experiment
 from runner.runs.progress import Progress
 from runner.runs.run_folder import Log
@@ -14,7 +15,7 @@ def run_trials(
     experiment: Experiment,
     store: RunStore,
     *,
-    bring_up: BringUp,
+    network_of: NetworkOf,
     log: Log,
     keep_gradients: bool = False,
     keep_going: bool = False,
@@ -35,7 +36,7 @@ def run_trials(
             experiment,
             store,
             dilation=float(store.manifest["dilation"]),
-            bring_up=bring_up,
+            network_of=network_of,
             progress=progress,
             log=log,
             keep_gradients=keep_gradients,

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
 from ground.strict_model import InputError, prefixed
 from results.text.number_text import count_text, list_text
-from runner.emulation.emulation import BringUp
+from runner.emulation.networks.kept_testbed import NetworkOf
 from runner.emulation.trials import run_trials
 from runner.rack.agents import agents_on, holder_text
 from runner.rack.dilation.rack_dilation import UpOverRack, decide_rack_dilation
@@ -30,12 +31,12 @@ from runner.runs.continuable import check_same_substrate
 from runner.runs.resuming import kept_trials, resumed
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 from runner.runs.told_beforehand import tell_beforehand
+from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.network.topology import Topology
 from testbed.rack.driver.inventory import check_lacks_nothing, read_facts
 from testbed.rack.machine_plan import HEADER_BYTES, VXLAN, unknown_overlay
 from testbed.rack.rack_testbed import RACK, RackTestbed, rack_testbed
 from testbed.rack.sent_files import SentFiles
-from testbed.running_testbed import RunningTestbed
 
 
 def rack_run(
@@ -93,12 +94,11 @@ def rack_run(
                 dilation = decide_rack_dilation(placements.values(), handles, up, log, shaped=shaped)
                 facts = {**dilation.facts(), "cluster": rack.document()}
                 store = begin_run(experiment, runs, facts)
-            bring_up = _bring_up(placements, up)
             with kept_trials(experiment, store), exclusively(store.path):
                 run_trials(
                     experiment,
                     store,
-                    bring_up=bring_up,
+                    network_of=_networks(placements, handles, up),
                     log=log,
                     keep_gradients=keep_gradients,
                     keep_going=keep_going,
@@ -135,13 +135,37 @@ def _send(sent: SentFiles, needs: ProgramNeeds, machines: Sequence[RayHandle], l
     )
 
 
-def _bring_up(placements: Mapping[int, PointPlacement], up: UpOverRack) -> BringUp:
-    """Return what brings a sweep point up over the rack's machines."""
+@dataclass(frozen=True)
+class _RackNetwork:
+    """A network over the rack's machines: where its hosts and gateways are, and which real GPUs its hosts have.
 
-    def point_up(point: SweepPoint, dilation: float) -> AbstractContextManager[RunningTestbed]:
-        return up(placements[point.index], point.topology.dilated(dilation))
+    ``placed`` is the placement of a sweep point that has it, and ``bring_up`` brings it up.
+    """
 
-    return point_up
+    topology: Topology
+    machine_of: Mapping[str, str]
+    gateways: Mapping[str, str]
+    gpus: GpuAssignment | None
+    placed: PointPlacement = field(compare=False)
+    bring_up: UpOverRack = field(compare=False)
+
+    def up(self, dilation: float) -> AbstractContextManager[RackTestbed]:
+        """Bring it up, dilated by a factor. Raise what ``rack_testbed`` raises."""
+        return self.bring_up(self.placed, self.topology.dilated(dilation))
+
+
+def _networks(
+    placements: Mapping[int, PointPlacement], handles: Mapping[str, RayHandle], bring_up: UpOverRack
+) -> NetworkOf:
+    """Return what returns the network of a sweep point over the rack's machines."""
+
+    def network_of(point: SweepPoint) -> _RackNetwork:
+        placed = placements[point.index]
+        gpus = gpus_of(placed, handles)
+        check_collective_gpus(point.variants, gpus)
+        return _RackNetwork(point.topology, placed.machine_of, placed.gateways, gpus, placed, bring_up)
+
+    return network_of
 
 
 def _up_over(

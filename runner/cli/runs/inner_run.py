@@ -27,7 +27,7 @@ def main(inner: InnerRun) -> None:
         if store.manifest["config_hash"] != experiment.config_hash:
             raise InputError(f"{inner.source}: a file that it names has changed since the run began: run it again")
         store.update_manifest(kernel_facts())
-        run_trials(experiment, store, bring_up=on_this_machine("kernel", inner.source, log), log=log)
+        run_trials(experiment, store, network_of=on_this_machine("kernel", inner.source, log), log=log)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def run_batch(batch: Batch) -> None:
         store = RunStore.open(Path(folder))
         store.update_manifest(kernel_facts())
         try:
-            run_trials(load_experiment(Path(file)), store, bring_up=on_this_machine("kernel", file, quiet), log=quiet)
+            run_trials(load_experiment(Path(file)), store, network_of=on_this_machine("kernel", file, quiet), log=quiet)
         except Exception as fault:
             if status_of(fault) is None:
                 raise

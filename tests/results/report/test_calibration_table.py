@@ -33,6 +33,19 @@ def test_a_run_without_calibration_has_no_table(build_run: BuildRun) -> None:
     assert calibration_table(results.load(build_run(finished_trials=0))) is None
 
 
+def test_links_that_were_measured_at_an_earlier_sweep_point_are_shown_there(build_run: BuildRun) -> None:
+    path = build_run(finished_trials=0)
+    for point in (0, 1):
+        RunStore.open(path).write_calibration(point, 2 * [measured(20.1, calibrated_at_point=0)])
+    table = calibration_table(results.load(path))
+    assert table is not None
+    assert [(heading, len(lines)) for heading, lines in table.groups] == [
+        ("WAN latency 10ms", 2),
+        ("WAN latency 40ms: measured at WAN latency 10ms", 0),
+    ]
+    assert table.reading.startswith("All 2 measurements are within tolerance")
+
+
 def test_what_is_outside_tolerance_is_counted(build_run: BuildRun) -> None:
     table = table_of(build_run, [measured(20.1), measured(31.0, within=False)])
     assert table is not None

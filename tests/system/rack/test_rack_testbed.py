@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 
 from results import load
-from runner.emulation.emulation import BringUp
 from runner.emulation.trials import run_trials
 from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
 from runner.runs.run_folder import begin_run
 from testbed.claims.processes import marked_processes
 from testbed.claims.registry import claims
 from testbed.kernel.missing import MissingError
+from testbed.network.topology import Topology
 from testbed.rack.machine_handle import MachineLostError
 from testbed.rack.machine_plan import VXLAN, WIREGUARD
 from testbed.rack.rack_testbed import rack_testbed
@@ -29,6 +28,7 @@ from testbed.testbed import bring_up
 from tests.support.rack.driving import MACHINE_OF, two_hosts
 from tests.support.rack.guests.guest_machine import ROOT
 from tests.support.rack.rack_machine import RackMachine, namespace_machines
+from tests.support.runner.brought_up import BringUp, networks
 from tests.support.until import until_within
 from wanbed.own_modules import module_command
 
@@ -54,9 +54,9 @@ def machines(tmp_path: Path) -> Iterator[list[RackMachine]]:
 
 
 def over(machines: list[RackMachine], tmp_path: Path, overlay: str = VXLAN) -> BringUp:
-    def up(point: SweepPoint, dilation: float) -> AbstractContextManager[RunningTestbed]:
+    def up(topology: Topology) -> AbstractContextManager[RunningTestbed]:
         return rack_testbed(
-            point.topology.dilated(dilation),
+            topology,
             [machine.handle for machine in machines],
             MACHINE_OF,
             source="two datacenters",
@@ -71,7 +71,7 @@ def over(machines: list[RackMachine], tmp_path: Path, overlay: str = VXLAN) -> B
 def run(experiment: Mapping[str, Any], up: BringUp, runs: Path, *, keep_gradients: bool = False) -> Path:
     parsed = parse_experiment(experiment, "test", Path())
     store = begin_run(parsed, runs, {"dilation": 1.0, "capacity_bps": None})
-    run_trials(parsed, store, bring_up=up, log=lambda _: None, keep_gradients=keep_gradients)
+    run_trials(parsed, store, network_of=networks(up), log=lambda _: None, keep_gradients=keep_gradients)
     return store.path
 
 
@@ -107,8 +107,8 @@ def test_an_experiment_over_two_machines_leaves_a_run_like_any_other(
 
 
 @contextmanager
-def on_one_machine(point: SweepPoint, dilation: float) -> Iterator[RunningTestbed]:
-    with bring_up(point.topology.dilated(dilation), shaped=False) as testbed:
+def on_one_machine(topology: Topology) -> Iterator[RunningTestbed]:
+    with bring_up(topology, shaped=False) as testbed:
         yield testbed
 
 

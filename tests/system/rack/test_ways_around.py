@@ -11,13 +11,13 @@ import pytest
 
 from results import load
 from results.reading.run import Run
-from runner.emulation.emulation import BringUp
 from runner.emulation.trials import run_trials
 from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
 from runner.runs.run_folder import begin_run
+from testbed.network.topology import Topology
 from testbed.running_testbed import RunningTestbed
 from testbed.testbed import bring_up
+from tests.support.runner.brought_up import BringUp, networks
 from tests.support.until import until_within
 
 EXPERIMENT: dict[str, Any] = {
@@ -48,8 +48,8 @@ def join_around(testbed: RunningTestbed) -> None:
 
 
 @contextmanager
-def with_a_cable(point: SweepPoint, dilation: float) -> Iterator[RunningTestbed]:
-    with bring_up(point.topology.dilated(dilation)) as testbed:
+def with_a_cable(topology: Topology) -> Iterator[RunningTestbed]:
+    with bring_up(topology) as testbed:
         joining = threading.Thread(target=join_around, args=(testbed,))
         joining.start()
         yield testbed
@@ -57,8 +57,8 @@ def with_a_cable(point: SweepPoint, dilation: float) -> Iterator[RunningTestbed]
 
 
 @contextmanager
-def without(point: SweepPoint, dilation: float) -> Iterator[RunningTestbed]:
-    with bring_up(point.topology.dilated(dilation)) as testbed:
+def without(topology: Topology) -> Iterator[RunningTestbed]:
+    with bring_up(topology) as testbed:
         yield testbed
 
 
@@ -67,7 +67,7 @@ def run(up: BringUp, runs: Path) -> tuple[Run, str]:
     said: list[str] = []
     parsed = parse_experiment(EXPERIMENT, "test", Path())
     store = begin_run(parsed, runs, {"dilation": 1.0, "capacity_bps": None})
-    run_trials(parsed, store, bring_up=up, log=said.append)
+    run_trials(parsed, store, network_of=networks(up), log=said.append)
     return load(store.path), "\n".join(said)
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from results import load
+from results.reading.run import Run
 from results.records.losses.loss_columns import ReplicaLossRow
 from results.records.run_store import TRIAL_FACTS, TrialRecord, read_json
 from results.records.trial_tables import LOSSES_TABLE
@@ -62,10 +64,11 @@ repeats: 2
 
 @dataclass(frozen=True)
 class Failed:
-    """The trials of a sweep over failures: a row of the summary and the recorded facts of each."""
+    """The trials of a sweep over failures, a row of the summary and the recorded facts of each, and their run."""
 
     rows: list[dict[str, Any]]
     facts: list[dict[str, Any]]
+    run: Run
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +77,14 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     folder = tmp_path_factory.mktemp("failed")
     file = folder / "experiment.yaml"
     file.write_text(IN_VIRTUAL_TIME)
-    rows = printed("run", file, "--runs", folder)["summary"]
-    return Failed(rows, [read_json(path)["faults"] for path in sorted(folder.glob(f"*/trials/*/*/*/{TRIAL_FACTS}"))])
+    document = printed("run", file, "--runs", folder)
+    facts = [read_json(path)["faults"] for path in sorted(folder.glob(f"*/trials/*/*/*/{TRIAL_FACTS}"))]
+    return Failed(document["summary"], facts, load(document["run"]))
+
+
+def test_a_network_in_which_something_failed_is_not_the_next_sweep_points(failed: Failed) -> None:
+    calibration = failed.run.calibration
+    assert calibration.calibrated_at_point.tolist() == calibration.sweep_point.tolist()
 
 
 def test_training_begins_again_on_the_hosts_that_are_left(failed: Failed) -> None:

@@ -184,6 +184,22 @@ def test_a_run_is_one_like_any_other_and_says_that_its_clock_was_virtual(
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
+def test_a_network_that_stays_the_same_in_a_sweep_is_calibrated_once_and_another_one_again(
+    file: Path, tmp_path: Path
+) -> None:
+    swept = "sweep={topology.wan.latency: [20ms, 10ms], training.microbatches: [1, 2]}"
+    done = wanbed("run", file, "--set", swept, "--runs", tmp_path / "runs", "--json")
+    run = results.load(json.loads(done.stdout)["run"])
+    points = run.calibration.groupby("sweep_point")
+    assert points.calibrated_at_point.unique().map(list).tolist() == [[0], [0], [2], [2]]
+    assert done.stderr.count("measuring the links at topology.wan.latency=") == 2
+    assert points.measured_rtt_ms.max().tolist() == pytest.approx([40, 40, 20, 20], abs=0.01)
+    assert run.summary.calibrated.all()
+    # Each has what its kernels reported of its own network.
+    delays = [str(run.manifest["qdiscs"][str(point)]) for point in range(4)]
+    assert delays[0] == delays[1] != delays[2] == delays[3]
+
+
 def test_calibrate_measures_the_links_exactly(file: Path) -> None:
     document = json.loads(wanbed("calibrate", file, "--json").stdout)
     assert document["within_tolerance"] is True

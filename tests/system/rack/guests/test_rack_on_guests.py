@@ -11,13 +11,12 @@ import pytest
 from ground.strict_model import parse_model
 from results import load
 from results.reading.run import Run
-from runner.emulation.emulation import BringUp
+from runner.emulation.networks.kept_testbed import NetworkOf
 from runner.emulation.one_machine import on_this_machine
 from runner.emulation.trials import run_trials
 from runner.planner.experiment_file import parse_experiment
 from runner.rack.dilation.rack_dilation import decide_rack_dilation
 from runner.rack.point_placement import PointPlacement
-from runner.resolve.experiment import SweepPoint
 from runner.runs.run_folder import begin_run
 from testbed.hosts.ping import PingResult
 from testbed.measurement.calibration import calibrate
@@ -30,6 +29,7 @@ from testbed.substrate.offer import GUEST
 from testbed.substrate.probe import probe_guest
 from testbed.testbed import MAX_TRIM_NS
 from tests.support.rack.rack_machine import RackMachine, guest_machines
+from tests.support.runner.brought_up import networks
 from tests.support.until import until_within
 
 S = 10**9
@@ -60,10 +60,10 @@ def machines() -> Iterator[list[RackMachine]]:
         yield running
 
 
-def run(up: BringUp, runs: Path) -> Run:
+def run(network_of: NetworkOf, runs: Path) -> Run:
     parsed = parse_experiment(EXPERIMENT, "test", Path())
     store = begin_run(parsed, runs, {"dilation": DILATION, "capacity_bps": None})
-    run_trials(parsed, store, bring_up=up, log=print)
+    run_trials(parsed, store, network_of=network_of, log=print)
     return load(store.path)
 
 
@@ -113,11 +113,11 @@ def iteration_time_s(run: Run) -> float:
 @pytest.mark.soak
 @pytest.mark.measures
 def test_a_run_over_machines_takes_as_long_as_on_one(machines: list[RackMachine], tmp_path: Path) -> None:
-    def over(point: SweepPoint, dilation: float) -> AbstractContextManager[RunningTestbed]:
+    def over(topology: Topology) -> AbstractContextManager[RunningTestbed]:
         handles = [machine.handle for machine in machines]
-        return rack_testbed(point.topology.dilated(dilation), handles, MACHINE_OF, root=tmp_path / "driver", log=print)
+        return rack_testbed(topology, handles, MACHINE_OF, root=tmp_path / "driver", log=print)
 
-    rack = run(over, tmp_path / "rack")
+    rack = run(networks(over), tmp_path / "rack")
     here = run(on_this_machine(GUEST, "test", print), tmp_path / "here")
     assert rack.calibration.within_tolerance.all()
     # All guests share this machine's cores. Where these were missing, the times are theirs, as the trials say.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ground.strict_model import parse_model
-from runner.emulation.small_transfers import bursts_of, small_transfers
+from runner.emulation.networks.small_transfers import bursts_of, small_transfers
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.measurement.calibration import LinkMeasurement

@@ -4,7 +4,7 @@ Trunks and host ports that several senders can fill have a token bucket. After a
 transfer smaller than ``TIMES`` the burst finishes more than a tenth of its time too early.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from results.text.number_text import size_text
@@ -28,7 +28,7 @@ class _Transfer:
     pair: Pair
 
 
-def bursts_of(plan: GatewayPlan, links: list[LinkMeasurement]) -> dict[tuple[str, str], int]:
+def bursts_of(plan: GatewayPlan, links: Iterable[LinkMeasurement]) -> dict[tuple[str, str], int]:
     """Return the measured burst of each trunk, and the configured burst of the host ports in each datacenter."""
     trunks = {
         (link.source, link.destination): link.burst_bytes

@@ -1,0 +1,97 @@
+"""Measure the links of a sweep point, or take over what was measured of them, and write it to the run."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from results.records.run_store import RunStore
+from results.records.schema import CalibrationRow
+from runner.emulation.networks.calibration import Calibration
+from runner.emulation.networks.network_facts import by_point
+from runner.emulation.networks.small_transfers import bursts_of, path_text, small_transfers
+from runner.resolve.experiment import SweepPoint
+from runner.runs.run_folder import Log
+from testbed.measurement.calibration import LinkMeasurement, calibrate
+from testbed.measurement.condition_choice import unmeasured_conditions
+from testbed.running_testbed import RunningTestbed
+
+
+def calibrated(
+    store: RunStore,
+    point: SweepPoint,
+    testbed: RunningTestbed,
+    reported: Mapping[str, Any],
+    earlier: Calibration | None,
+    *,
+    dilation: float,
+    log: Log,
+) -> Calibration:
+    """Return the calibration of a sweep point's links, which the run then has: the ``earlier`` one where it holds.
+
+    Otherwise the links are measured. ``reported`` is what the kernels report of the testbed. Raise what ``calibrate``
+    raises.
+    """
+    began_s = time.monotonic()
+    if earlier is not None and earlier.holds(testbed.identifier, reported, began_s):
+        calibration = earlier
+        log(
+            f"links{_at(point.values)}: measured{_at(earlier.values)}, {began_s - earlier.began_s:.0f} s ago; the same "
+            "network has stayed up"
+        )
+    else:
+        log(f"measuring the links{_at(point.values)}")
+        dilated = calibrate(testbed, lambda link: log(_link_text(link.undilated(dilation))))
+        links = tuple(link.undilated(dilation) for link in dilated)
+        calibration = Calibration(point.index, point.values, testbed.identifier, reported, began_s, links)
+    store.write_calibration(point.index, [_row(link, calibration.point) for link in calibration.links])
+    bursts = bursts_of(testbed.gateway_plan, calibration.links)
+    small = [said for variant in point.variants for said in small_transfers(variant, bursts)]
+    unmeasured = unmeasured_conditions(testbed.topology, dilation)
+    for said in (*small, *unmeasured):
+        log(said)
+    facts = {
+        "burst_bytes": {path_text(ends): size for ends, size in bursts.items()},
+        "small_transfers": small,
+        **({"unmeasured_conditions": unmeasured} if unmeasured else {}),
+    }
+    store.update_manifest(by_point(store, point, facts))
+    return calibration
+
+
+def _at(values: Mapping[str, str]) -> str:
+    return f" at {', '.join(f'{path}={value}' for path, value in values.items())}" if values else ""
+
+
+def _link_text(link: LinkMeasurement) -> str:
+    configured_goodput = (
+        "unlimited" if link.configured_goodput_bps is None else f"{link.configured_goodput_bps / 1e6:.1f}"
+    )
+    path = f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}"
+    path += f" from {link.condition}" if link.condition else ""
+    outside = "" if link.within_tolerance else "OUTSIDE TOLERANCE: "
+    if link.measured_rtt_ms is None or link.configured_rtt_ms is None or link.measured_goodput_bps is None:
+        return f"{outside}{path}: {link.impairments['loss'].measured:.0%} of echoes lost"
+    transfers = [
+        f"{what} {measured * scale:.1f} of {asked * scale:.1f} {unit}"
+        for what, asked, measured, scale, unit in (
+            ("short transfers", link.configured_short_ms, link.measured_short_ms, 1, "ms"),
+            ("both ways", link.configured_both_ways_ms, link.measured_both_ways_ms, 1, "ms"),
+            ("shares of the trunk", link.configured_share_bps, link.measured_share_bps, 1e-6, "Mbit/s"),
+            ("together", link.configured_together_bps, link.measured_together_bps, 1e-6, "Mbit/s"),
+        )
+        if asked is not None and measured is not None
+    ]
+    goodput = f"goodput {link.measured_goodput_bps / 1e6:.1f} of {configured_goodput} Mbit/s"
+    rtt = f"RTT {link.measured_rtt_ms:.2f} of {link.configured_rtt_ms:.2f} ms"
+    return f"{outside}{path}: {', '.join([rtt, goodput, *transfers])}"
+
+
+def _row(link: LinkMeasurement, measured_for: int) -> CalibrationRow:
+    impairments = {
+        f"{side}_{column}": figure
+        for column, compared in link.impairments.items()
+        for side, figure in asdict(compared).items()
+    }
+    figures: dict[str, Any] = {name: getattr(link, name, None) for name in CalibrationRow._fields}
+    return CalibrationRow(**{**figures, "impairments": impairments, "calibrated_at_point": measured_for})

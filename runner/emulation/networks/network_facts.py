@@ -1,0 +1,44 @@
+"""Read what carries the network of a sweep point, as the kernels report it, and write it to the manifest."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from results.reading.modelled_tcp import MODELLED
+from results.records.run_store import RunStore
+from runner.resolve.experiment import SweepPoint
+from runner.runs.recorded.manifest import without_repetition
+from testbed.network.tcp_settings import TcpSettings
+from testbed.rights.hosts_allowed import in_user_namespace
+from testbed.running_testbed import RunningTestbed
+
+
+def read_network(testbed: RunningTestbed) -> dict[str, Any]:
+    """Return what the kernels report of the network while no trial runs. Its hosts then have the default TCP."""
+    testbed.use_tcp(TcpSettings())
+    return {
+        "wan_delay_trim_ns": testbed.facts.trim_ns,
+        "qdiscs": testbed.read_qdiscs(),
+        "sysctls": without_repetition(testbed.read_sysctls()),
+        "offloads": without_repetition(testbed.read_offloads()),
+    }
+
+
+def remember_network(store: RunStore, point: SweepPoint, testbed: RunningTestbed, reported: Mapping[str, Any]) -> None:
+    """Write to the manifest what carries the network of a sweep point, and what ``read_network`` returned of it."""
+    facts, modelled = testbed.facts, testbed.stacks.modelled
+    guest = {} if facts.guest is None else {"guest": asdict(facts.guest)}
+    tcp = {"tcp": MODELLED} if modelled else {}
+    substrate = {"name": facts.name, "reason": testbed.reason, "kernel": facts.kernel, **guest, **tcp}
+    rights = {"user_namespace": in_user_namespace()}
+    of_point, rack = dict(reported), {}
+    if testbed.rack is not None:
+        rack = {"rack": testbed.rack.document()}
+        split = {f"{each.source} to {each.destination}": each.machines for each in testbed.rack.trunk_splits()}
+        of_point |= {"rack_hosts": testbed.rack.hosts_by_machine(), "trunk_split": split}
+    store.update_manifest({"substrate": substrate, "rights": rights, **rack, **by_point(store, point, of_point)})
+
+
+def by_point(store: RunStore, point: SweepPoint, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest's facts of every sweep point, with those of this one."""
+    return {key: {**store.manifest.get(key, {}), str(point.index): fact} for key, fact in facts.items()}

@@ -20,7 +20,7 @@ import yaml
 
 import results
 from results.reading.run import Run
-from runner.emulation import emulation
+from runner.emulation.networks import measured_links
 from testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
 from testbed.measurement.calibration import calibrate
 from testbed.virtual_time.processes.fork_server import NAMESPACE_FLAGS
@@ -77,8 +77,8 @@ def trained(experiment: Mapping[str, Any], folder: Path, *options: str) -> Run:
 def main() -> None:
     os.environ |= ENVIRONMENT
     fork_ranks()
-    assert emulation.calibrate is calibrate
-    emulation.calibrate = lambda *_: []
+    assert measured_links.calibrate is calibrate
+    measured_links.calibrate = lambda *_: []
     wanbed()
 
 

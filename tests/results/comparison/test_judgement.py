@@ -183,3 +183,14 @@ def test_a_change_is_reported_in_percent_of_the_baseline() -> None:
     assert change_text(1.05) == "5.00 % slower"
     assert change_text(0.5) == "50.0 % faster"
     assert change_text(1.0) == "equally fast"
+
+
+def test_measured_noise_widens_the_span_of_few_repeats_and_the_margin_is_applied_to_that_once() -> None:
+    judged = judge(pair([[1.0, 1.0]], [[1.06, 1.06]]), margin=0.02, noise_floor=0.03)
+    assert judged.verdict == "regressed", "1.06 less 3 % of noise is above a margin of 2 %"
+
+
+def test_two_runs_in_virtual_time_may_differ_by_what_both_repeat_within() -> None:
+    a, b = (Side(0, "atlas", ((time_s, time_s),), exact=False, repeatable_within=0.02) for time_s in (1.0, 1.05))
+    judged = judge(Pair({}, a, b), margin=0.02)
+    assert judged.verdict == "unclear", "1.05 less 4 % is within a margin of 2 %; less 2 % it would not be"

@@ -108,3 +108,11 @@ def test_what_an_interval_of_so_many_repeats_would_be_worth(repeats: int, least:
         low, high = np.quantile(b / a, (0.025, 0.975))
         held += bool(low <= 1 <= high)
     assert least <= held / 100 <= most
+
+
+def test_the_interval_has_95_percent_of_what_could_have_been_drawn() -> None:
+    """Of 9 repeats 2 are low: a resample's median is low with a probability of 3.04 % (binomial, 5 or more of 9)."""
+    measured = [[1.0]] * 2 + [[2.0]] * 5 + [[3.0]] * 2
+    assert median_interval(measured) == (1.0, 3.0), "2.5 % lie on either side of an interval of 95 %"
+    assert median_interval(measured, confidence=0.9) == (2.0, 2.0), "and 5 % of one of 90 %"
+    assert ratio_interval(measured, [[1.0]] * 9) == (1 / 3, 1.0)

@@ -144,3 +144,14 @@ def test_gpipe_refuses_a_memory_bound_that_it_cannot_keep() -> None:
 def test_an_invalid_warm_up_is_refused(depth: object) -> None:
     with pytest.raises(ValueError, match=r"^warmup_depth: "):
         OneForwardOneBackward(PipelineShape(2, 8), warmup_depth=depth)  # type: ignore[arg-type]
+
+
+def test_a_warm_up_below_the_number_of_stages_ends_at_one_forward() -> None:
+    schedule = OneForwardOneBackward(PipelineShape(4, 6), warmup_depth=2)
+    assert [schedule.warmup(stage) for stage in range(4)] == [2, 1, 1, 1]
+
+
+def test_gpipe_takes_a_memory_bound_of_just_its_microbatches_and_none_below() -> None:
+    assert len(GPipe(PipelineShape(2, 8, memory_bound=(8, 8))).order(1)) == 16
+    with pytest.raises(ValueError, match="at stage 1, which may hold 7"):
+        GPipe(PipelineShape(2, 8, memory_bound=(8, 7)))

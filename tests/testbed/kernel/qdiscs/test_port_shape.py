@@ -193,3 +193,10 @@ def test_a_class_without_netem_is_described_as_such() -> None:
 def test_a_description_is_plain_json(trunk: SharedRate | None, sources: int, destinations: int) -> None:
     described = describe(wan_port_shape(EAST, wan_port(trunk, sources, destinations)))
     assert json.loads(json.dumps(described)) == described
+
+
+def test_a_trunk_that_changes_has_the_quantum_of_its_fastest_rate_at_any_time() -> None:
+    fast, slow = SharedRate(80_000_000, 500), SharedRate(8_000_000, 500)
+    changing = [PortShape(trunk, (), b"", fastest=fast).quantum_bytes for trunk in (slow, fast)]
+    assert changing == [40_000, 40_000]
+    assert PortShape(slow, (), b"").quantum_bytes == 4_000

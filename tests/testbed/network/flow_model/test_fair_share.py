@@ -55,3 +55,7 @@ def test_equal_copies_on_a_resource_have_what_one_has_on_its_part_of_it(
     shared = fair_rates_bps(flows * copies, dict(enumerate(capacities)))
     alone = fair_rates_bps(flows, {index: capacity // copies for index, capacity in enumerate(capacities)})
     assert shared == alone * copies
+
+
+def test_a_resource_with_less_than_1_bit_per_s_a_flow_still_gives_each_that() -> None:
+    assert fair_rates_bps([[0]] * 3, {0: 2}) == [1, 1, 1]

@@ -171,3 +171,23 @@ def test_a_piece_under_way_is_not_cut() -> None:
 def test_a_run_ends_once() -> None:
     with pytest.raises(ValueError, match="no run is under way"):
         after_the_forward().run_ended(100)
+
+
+def test_the_second_part_of_a_cut_piece_attends_to_the_first_ones_tokens() -> None:
+    profile = PrefillProfile(fixed_ns=0, per_token_ns=0, per_token_pair_ns=0.1, source="paper", measured=False)
+    forecast = BubbleForecast(PrefillSettings(slo_ns=1, switch_ns=0, warmup_iterations=0), PLAN)
+    filler = BubbleFiller(forecast, profile, FillPolicy.PLANNED)
+    assert filler.training_wants(0) == 0
+    filler.training_started(0, 0, FORWARD)
+    filler.training_ended(100, 0, FORWARD)
+    filler.enqueue(piece(tokens=150, layers=1))
+    first = filler.next_run(100, idle=True)
+    assert first is not None
+    assert first.end_ns - first.start_ns == 0.1 * 141 * 141 // 2 + 1, "the most tokens that fit into 1000"
+    assert filler.run_ended(first.end_ns) is None
+    filler.training_started(1100, 0, BACKWARD)
+    filler.training_ended(1300, 0, BACKWARD)
+    second = filler.next_run(1300, idle=True)
+    assert second is not None
+    pairs = 9 * (2 * 141 + 9) / 2
+    assert second.end_ns - second.start_ns == 0.1 * pairs // 1 + 1

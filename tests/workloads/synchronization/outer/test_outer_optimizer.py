@@ -134,3 +134,20 @@ def test_the_encoded_pseudo_gradient_has_the_size_that_is_known_ahead(wire: Wire
     outer = OuterOptimizer(torch.zeros(5000), Synchronization(2, 2, wire=wire), 2)
     outer.encode(1)
     assert outer.encoded(1).nbytes == wire.encoded_bytes(2500)
+
+
+def test_a_replica_that_comes_back_goes_on_to_the_bit_as_those_that_never_left() -> None:
+    parameters = replicas(3)
+    outers = [OuterOptimizer(each, DILOCO, 3) for each in parameters]
+    for seed in range(3):
+        move(parameters, seed)
+        synchronise(outers)
+    parameters[2] = torch.randn(50)
+    outers[2] = OuterOptimizer(parameters[2], DILOCO, 3)
+    outers[2].take_state(outers[0].state(2 * 4 * 50))
+    assert torch.equal(parameters[2], parameters[0])
+    for seed in range(3, 5):
+        move(parameters, seed)
+        synchronise(outers)
+        assert torch.equal(parameters[2], parameters[0])
+    assert bytes(outers[2].state(2 * 4 * 50)) == bytes(outers[0].state(2 * 4 * 50))

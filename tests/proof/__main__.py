@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from tests.proof.passes import forget_passes, kept_passes, run_measuring, run_side_by_side
+from tests.proof.passes import ALONE, SIDE_BY_SIDE, forget_passes, kept_passes, run_pass
 from tests.proof.soak_parts import (
     CUT_OFF,
     LEDGER,
@@ -36,15 +36,15 @@ DUE_S = 11 * 60
 def prove() -> bool:
     """Run everything that every landing has to pass."""
     forget_passes()
-    side_by_side = run_side_by_side("side by side", "not soak and not measures", ["tests"])
-    measuring = run_measuring("measuring", "measures and not soak", ["tests/system", "tests/bench"])
+    side_by_side = run_pass("side by side", SIDE_BY_SIDE, "not soak and not measures", ["tests"])
+    measuring = run_pass("measuring", ALONE, "measures and not soak", ["tests/system", "tests/bench"])
     return side_by_side and measuring
 
 
 def prove_without_root() -> bool:
     """Run the tests that build no namespaces."""
     forget_passes()
-    return run_side_by_side("side by side", "not soak and not measures", ["tests"], "--ignore=tests/system")
+    return run_pass("side by side", SIDE_BY_SIDE, "not soak and not measures", ["tests"], "--ignore=tests/system")
 
 
 def soak(parts: Sequence[Part], cut_off_at: float | None = None) -> bool:
@@ -59,8 +59,8 @@ def soak(parts: Sequence[Part], cut_off_at: float | None = None) -> bool:
             print(f"no time left for part {part.name} of the soak")
             break
         before, tests = len(kept_passes()), files_of(part)
-        passed = run_side_by_side(f"soak {part.name}", "(soak or hypothesis) and not measures", tests, *options)
-        passed &= run_measuring(f"soak {part.name}, measuring", "soak and measures", tests, *options)
+        passed = run_pass(f"soak {part.name}", SIDE_BY_SIDE, "(soak or hypothesis) and not measures", tests, *options)
+        passed &= run_pass(f"soak {part.name}, measuring", ALONE, "soak and measures", tests, *options)
         fine &= passed
         if passed:
             outcome = CUT_OFF if any(each.cut_off for each in kept_passes()[before:]) else PASSED

@@ -25,22 +25,14 @@ ALONE = ("-n", "1", "--dist", "loadfile")
 _TESTS_FAILED, _NO_TESTS = 1, 5
 
 
-def run_side_by_side(name: str, which: str, paths: Iterable[str], *options: str) -> bool:
-    """Run tests side by side. Return whether all passed: there is no second try."""
-    status, record = _run(name, [*SIDE_BY_SIDE, "-m", which, *options, *paths])
-    _keep(record)
-    return status in {0, _NO_TESTS}
-
-
-def run_measuring(name: str, which: str, paths: Iterable[str], *options: str) -> bool:
-    """Run tests one at a time. A reading that the machine has disturbed is taken once more, and counted."""
-    with tempfile.TemporaryDirectory() as cache:
-        chosen = ["-m", which, *options, *paths]
-        status, record = _run(name, [*ALONE, "-o", f"cache_dir={cache}", *chosen])
+def run_pass(name: str, how: Sequence[str], which: str, paths: Iterable[str], *options: str) -> bool:
+    """Run the tests of one pass. What fails is run once more, alone, and counted. Return whether that passed."""
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = ["-o", f"cache_dir={folder}", "-m", which, *options, *paths]
+        status, record = _run(name, [*how, *chosen])
         if status == _TESTS_FAILED:
-            print("The tests that failed, once more:", flush=True)
-            again = ["-o", f"cache_dir={cache}", "--last-failed", "--last-failed-no-failures=none"]
-            status, second = _run(name, [*ALONE, *again, *chosen])
+            print("The tests that failed, once more and alone:", flush=True)
+            status, second = _run(name, [*ALONE, "--last-failed", "--last-failed-no-failures=none", *chosen])
             record.tried_twice = record.failed
             record.failed = second.failed
             record.passed += second.passed

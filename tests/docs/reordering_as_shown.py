@@ -16,7 +16,7 @@ from results.records.schema import CalibrationRow
 from results.report.calibration_table import calibration_table as calibration_section
 from runner.cli.network.calibrate import _document
 from runner.cli.network.calibration_table import calibration_table
-from runner.emulation.emulation import _row
+from runner.emulation.networks.measured_links import _row
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from runner.runs.not_modelled import as_written, links_without
@@ -109,7 +109,7 @@ def test_calibrate_prints_it() -> None:
 def test_a_run_and_its_report_have_it(tmp_path: Path) -> None:
     experiment = parse_experiment(EXPERIMENT, "exp.yaml", tmp_path)
     store = RunStore.create(tmp_path, experiment.name, gather_manifest(experiment), experiment.config_hash)
-    row = _row(measured(OVERTAKING))
+    row = _row(measured(OVERTAKING), 0)
     store.write_calibration(0, [row, CalibrationRow(*row[:7], {}, within_tolerance=True)])
     run = results.load(store.path)
     assert run.manifest["sweep_points"][0]["wan"][0]["reordering"] == 0.05

@@ -290,6 +290,7 @@ CHUNK = FrameHeader(FrameKind.ACTIVATION, 1, 0, 0, 900_000, 0, 18_750)
         (1, [CHUNK._replace(kind=FrameKind.GRADIENT, offset=18_750)], "which goes over another node pair"),
         (1, [CHUNK._replace(kind=FrameKind.SEGMENT)], "but is not the previous rank in the ring"),
         (4, [CHUNK._replace(kind=FrameKind.SEGMENT, number=4)], "ring step 4 in all-reduce 0, which does not exist"),
+        (4, [CHUNK._replace(kind=FrameKind.SEGMENT, iteration=1)], "ring step 0 in all-reduce 1, which does not exist"),
     ],
 )
 def test_an_invalid_frame_is_reported_with_its_peer(

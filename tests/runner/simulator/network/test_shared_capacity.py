@@ -1,5 +1,8 @@
 """Rates recomputed only for changed and limiting resources equal those computed for all flows together."""
 
+from collections.abc import Collection
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,17 +28,57 @@ class Channel(Sender):
 
 ENDLESS_BYTES = 10**6
 
-CAPACITIES = st.lists(st.sampled_from([50, 100, 100, 1000]), min_size=4, max_size=4)
-FLOWS = st.lists(st.sets(st.integers(0, 3), min_size=1), min_size=1, max_size=6)
+HUBS, PORTS = 30, 20
+"""Numbers of the first hub and of the first port; a flow's own resource has the flow's number."""
+
+CAPACITIES = st.sampled_from([50, 100, 100, 1000])
+PATHS = st.tuples(st.none() | CAPACITIES, st.none() | st.integers(0, 1), st.sets(st.integers(0, 3))).filter(any)
+"""The capacity of a flow's own resource, the port at which it arrives, and the hubs that it crosses."""
 
 
-@given(CAPACITIES, FLOWS, st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=3), max_size=12))
+def started_at_once(
+    capacities_bps: dict[int, int], flows: list[list[int]], own: Collection[int] = (), ports: Collection[int] = ()
+) -> list[int]:
+    """Return the rates of flows over these resources that begin at one instant."""
+    events = EventQueue()
+    capacity = SharedCapacity(events, capacities_bps, own, ports)
+    channels = [Channel(events) for _ in flows]
+    for number, (channel, resources) in enumerate(zip(channels, flows, strict=True)):
+        flow = NodePairFlow(number, resources)
+        capacity.expect(flow)
+        channel.start(0)
+        capacity.begin(channel, flow, 0)
+    events.handle_next_instant()
+    return [channel.rate_bps for channel in channels]
+
+
+@given(
+    st.lists(CAPACITIES, min_size=4, max_size=4),
+    st.lists(CAPACITIES, min_size=2, max_size=2),
+    st.lists(PATHS, min_size=1, max_size=3),
+    st.lists(st.integers(0, 2), min_size=1, max_size=8),
+    st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=4), max_size=12),
+)
 def test_after_every_change_each_flow_has_its_share(
-    capacities: list[int], crossed: list[set[int]], changes: list[list[int]]
+    hubs_bps: list[int],
+    ports_bps: list[int],
+    paths: list[tuple[int | None, int | None, set[int]]],
+    path_of_flow: list[int],
+    changes: list[list[int]],
 ) -> None:
     events = EventQueue()
-    capacity = SharedCapacity(events, dict(enumerate(capacities)))
-    flows = [NodePairFlow(number, sorted(resources)) for number, resources in enumerate(crossed)]
+    hubs, ports = dict(enumerate(hubs_bps, HUBS)), dict(enumerate(ports_bps, PORTS))
+    own: dict[int, int] = {}
+    flows: list[NodePairFlow] = []
+    for number, which in enumerate(path_of_flow):
+        own_bps, port, crossed = paths[which % len(paths)]
+        resources = [] if port is None else [PORTS + port]
+        if own_bps is not None:
+            own[number] = own_bps
+            resources.insert(0, number)
+        flows.append(NodePairFlow(number, [*resources, *sorted(HUBS + hub for hub in crossed)]))
+    capacities_bps = own | ports | hubs
+    capacity = SharedCapacity(events, capacities_bps, own, ports)
     channels = [Channel(events) for _ in flows]
     for flow in flows:
         capacity.expect(flow)
@@ -54,19 +97,27 @@ def test_after_every_change_each_flow_has_its_share(
         if events.next_ns == time_ns:
             events.handle_next_instant()
         active = sorted(sending)
-        expected = fair_rates_bps([flows[which].resources for which in active], dict(enumerate(capacities)))
+        expected = fair_rates_bps([flows[which].resources for which in active], capacities_bps)
         assert [channels[which].rate_bps for which in active] == expected
 
 
+@pytest.mark.parametrize(
+    ("capacities_bps", "flows", "rates_bps"),
+    [
+        pytest.param({30: 100, 31: 150}, [[30, 31], [30, 31], [31]], [50, 50, 50], id="of two alike over two hubs"),
+        pytest.param({20: 100, 30: 150}, [[20, 30], [20, 30], [30]], [50, 50, 50], id="of two alike at a port"),
+        pytest.param({0: 50, 1: 100, 30: 110}, [[0, 30], [1, 30]], [50, 60], id="of the narrowest"),
+        pytest.param({0: 40, 20: 100, 30: 130}, [[0, 20, 30], [20, 30], [30]], [40, 45, 45], id="of all three kinds"),
+    ],
+)
+def test_others_share_what_is_left(
+    capacities_bps: dict[int, int], flows: list[list[int]], rates_bps: list[int]
+) -> None:
+    own = [number for number in capacities_bps if number < PORTS]
+    ports = [number for number in capacities_bps if PORTS <= number < HUBS]
+    assert started_at_once(capacities_bps, flows, own, ports) == rates_bps
+
+
 def test_one_of_two_equally_narrow_resources_limits_beside_a_wider_one_that_is_full() -> None:
-    for wide_bps, rates_bps in ((80, (40, 40)), (1000, (50, 950))):
-        events = EventQueue()
-        capacity = SharedCapacity(events, {0: 50, 1: 50, 2: wide_bps})
-        channels = Channel(events), Channel(events)
-        for number, (channel, resources) in enumerate(zip(channels, ([0, 1, 2], [2]), strict=True)):
-            flow = NodePairFlow(number, resources)
-            capacity.expect(flow)
-            channel.start(0)
-            capacity.begin(channel, flow, 0)
-        events.handle_next_instant()
-        assert tuple(channel.rate_bps for channel in channels) == rates_bps
+    for wide_bps, rates_bps in ((80, [40, 40]), (1000, [50, 950])):
+        assert started_at_once({0: 50, 1: 50, 2: wide_bps}, [[0, 1, 2], [2]]) == rates_bps

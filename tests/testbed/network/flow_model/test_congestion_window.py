@@ -102,6 +102,24 @@ def test_where_two_segments_take_longer_than_two_milliseconds_acknowledgements_a
     assert sizes[2] == 40 * 1448 + 16 * 1448
 
 
+@pytest.mark.parametrize("connections", [1, 4])
+def test_after_an_outage_it_is_a_segment_and_comes_back_to_0_7_of_its_size_by_slow_start(connections: int) -> None:
+    window = CongestionWindow(connections, connections * INITIAL, RTT_NS, None)
+    *_, before = rounds(window, 5)
+    window.lose(needless=False)
+    assert window.size_bytes == connections * 1448
+    sizes = rounds(window, 8)
+    assert sizes[:7] == [connections * 1448 * 2**power for power in range(1, 8)]
+    assert 0.7 * before < sizes[7] < 0.8 * before
+
+
+def test_after_a_needless_timeout_it_is_0_7_of_its_size() -> None:
+    window = CongestionWindow(1, INITIAL, RTT_NS, None)
+    *_, before = rounds(window, 5)
+    window.lose(needless=True)
+    assert window.size_bytes == before * 70 // 100
+
+
 @given(st.integers(1, 64), st.integers(0, 10**8), st.one_of(st.none(), st.integers(1, 10**9)), st.lists(st.booleans()))
 def test_it_is_never_below_its_initial_size_nor_above_what_it_may_become(
     connections: int, rtt_ns: int, held: int | None, pauses: list[bool]

@@ -52,6 +52,14 @@ def test_the_congestion_window_stops_growing_at_twice_what_can_be_in_flight() ->
     assert rounds(window, 3 * WINDOW, end_ns + RTT_NS + 210_000_000) == 3
 
 
+def test_so_it_does_while_the_line_is_slower_than_the_window() -> None:
+    window = TcpWindow(RTT_NS, WINDOW, INITIAL)
+    for _ in range(20):
+        window.sent_openly(0, WINDOW)
+    assert window.allowance(300_000_000) == WINDOW, "twice as much, halved after one timeout"
+    assert window.allowance(600_000_000) == WINDOW // 2
+
+
 @pytest.mark.parametrize(("timeouts", "bursts"), [(0.9, 1), (1.1, 1), (2.2, 2), (3.3, 3), (50, 4)])
 def test_idle_halves_the_congestion_window_for_every_timeout_down_to_the_initial_one(
     timeouts: float, bursts: int

@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 PROOF := .venv/bin/python -m tests.proof
-.PHONY: demo paper bad-days which-training program test test-pure test-times soak soak-due compiled virtual gpu-kit lint bench root clean
+.PHONY: demo paper bad-days which-training program test test-pure test-times mutants soak soak-due compiled virtual gpu-kit lint bench root clean
 
 # If links or machine were not as they should be, wanbed's last line says so, and make adds its own "Error 1" below it.
 demo: root
@@ -35,7 +35,7 @@ program: root
 	$(ROOT) env "PATH=$(CURDIR)/.venv/bin:$$PATH" .venv/bin/wanbed run $(or $(PROGRAM),ddp)
 
 # Tests start wanbed and its ranks by the hundred: where Python may not keep what it compiled, each would compile it anew.
-test test-pure test-times soak soak-due: export PYTHONDONTWRITEBYTECODE :=
+test test-pure test-times mutants soak soak-due: export PYTHONDONTWRITEBYTECODE :=
 
 test: root
 	./setup.sh test
@@ -53,6 +53,12 @@ test-pure:
 test-times: root
 	./setup.sh test
 	$(ROOT) .venv/bin/python -m pytest -q -n 2 --dist loadfile -p tests.support.processor_times $(or $(TESTS),tests)
+
+# Faults planted one at a time, and those that the tests of the mirrored folder do not notice: FILES="runner/tcp results",
+# by default the core; FAULTS of them, drawn by SEED. About 15 s a fault on two cores.
+mutants:
+	./setup.sh test
+	.venv/bin/python -m tests.mutants --faults $(or $(FAULTS),30) --seed $(or $(SEED),1) $(FILES)
 
 # What is too dear for every landing, in eight parts: PART="links ray" for some of them. The ledger that this writes is
 # committed: by it soak-due knows which parts have changed since they passed, and which one ran least recently.

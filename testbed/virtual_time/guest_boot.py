@@ -59,10 +59,12 @@ def kernel_command(kernel: Path, memory_bytes: int) -> list[str]:
     return [
         str(kernel),
         TIME_TRAVEL,
-        *("rootfstype=hostfs", "rootflags=/", "rw", f"init={OUTSIDE_EXCHANGE / INIT}"),
+        *("root=none", "rootfstype=hostfs", "rootflags=/", "rw", f"init={OUTSIDE_EXCHANGE / INIT}"),
         f"mem={memory_bytes // _MIB}M",
         # IPv6 would send its own packets at random times among those that are measured.
         "ipv6.disable_ipv6=1",
+        # Entropy is gathered from what happens by chance. Nothing does here: take the machine's random numbers.
+        "random.trust_cpu=on",
         # Consoles stall on long lines: only the kernel writes there, the command's output goes through files.
         *("con=null", "con0=null,fd:1", "con1=null", f"loglevel={_LOG_ALL_BUT_DEBUG}"),
         *(f"uml_dir={OUTSIDE_EXCHANGE / CONTROL.parts[0]}", f"umid={CONTROL.parts[1]}"),

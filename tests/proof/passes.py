@@ -15,9 +15,9 @@ from tests.proof.soak_parts import ROOT
 RECORDS = ROOT / ".proof"
 """How each pass since `make test` began has ended; not kept by git."""
 
-# Many tests wait, and none that runs side by side minds what else the machine does: so there are twice as many workers
-# as a small machine has cores. Tests of one file stay together, since they share what is dear to make, and files begin
-# in the order of tests/conftest.py.
+# Many tests wait, and none that runs side by side minds what else the machine does: so none has a second try, and there
+# are twice as many workers as a small machine has cores. Tests of one file stay together, since they share what is dear
+# to make, and files begin in the order of tests/conftest.py.
 SIDE_BY_SIDE = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 # One worker besides this process: a test that reaches its limit ends the worker, and the others still run.
 ALONE = ("-n", "1", "--dist", "loadfile")
@@ -25,14 +25,20 @@ ALONE = ("-n", "1", "--dist", "loadfile")
 _TESTS_FAILED, _NO_TESTS = 1, 5
 
 
-def run_pass(name: str, how: Sequence[str], which: str, paths: Iterable[str], *options: str) -> bool:
-    """Run the tests of one pass. What fails is run once more, alone, and counted. Return whether that passed."""
+def run_pass(
+    name: str, how: Sequence[str], which: str, paths: Iterable[str], *options: str, second_try: bool = False
+) -> bool:
+    """Run the tests of one pass, and return whether they passed.
+
+    With ``second_try`` what fails is run once more, and counted: something else on the machine may have disturbed a
+    reading of a real clock.
+    """
     with tempfile.TemporaryDirectory() as folder:
         chosen = ["-o", f"cache_dir={folder}", "-m", which, *options, *paths]
         status, record = _run(name, [*how, *chosen])
-        if status == _TESTS_FAILED:
-            print("The tests that failed, once more and alone:", flush=True)
-            status, second = _run(name, [*ALONE, "--last-failed", "--last-failed-no-failures=none", *chosen])
+        if status == _TESTS_FAILED and second_try:
+            print("The tests that failed, once more:", flush=True)
+            status, second = _run(name, [*how, "--last-failed", "--last-failed-no-failures=none", *chosen])
             record.tried_twice = record.failed
             record.failed = second.failed
             record.passed += second.passed

@@ -8,6 +8,7 @@ import csv
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,6 +98,7 @@ def _has_changed(part: Part, revision: str | None) -> bool:
     return files is None or any(part_of(file) == part for file in files)
 
 
+@cache
 def _files_changed_since(revision: str) -> list[str] | None:
     """Return the files that differ from a revision, uncommitted ones too; None if the history does not have it."""
     command = ["git", "diff", "--name-only", revision, "--"]

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.proof import passes
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -84,3 +86,28 @@ def test_a_test_that_spins_ends_at_its_limit_with_its_name(tmp_path: Path) -> No
     """
     status, record = recorded(tmp_path, tests, "-n", "1", "--timeout", "2", "--timeout-method", "thread")
     assert (status, record["failed"], record["passed"]) == (1, ["test_it.py::test_spins"], 1)
+
+
+def test_a_failed_test_has_a_second_try_only_where_a_pass_gives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "RECORDS", tmp_path / "records")
+    file = tmp_path / "test_it.py"
+    tests = """
+        from pathlib import Path
+
+        def test_disturbed_once():
+            flag = Path(__file__).with_suffix(".flag")
+            if flag.exists():
+                flag.unlink()
+            else:
+                flag.touch()
+            assert not flag.exists()
+    """
+    file.write_text(dedent(tests))
+    assert passes.run_pass("measuring", passes.ALONE, "measures or not soak", [str(file)], second_try=True)
+    assert not passes.run_pass("side by side", passes.ALONE, "measures or not soak", [str(file)])
+    measuring, side_by_side = passes.kept_passes()
+    (name,) = measuring.tried_twice
+    assert (measuring.passed, measuring.failed) == (1, [])
+    assert (side_by_side.tried_twice, side_by_side.failed) == ([], [name])

@@ -7,29 +7,22 @@ from testbed.kernel.missing import MissingError
 from testbed.virtual_time.kernel import kernel_build
 from testbed.virtual_time.kernel.kernel_build import BuildError, build, find_source, strayed_options
 from testbed.virtual_time.kernel.kernel_cache import built_kernels
-from testbed.virtual_time.kernel.kernel_options import WANTED
-
-CONFIGURATION = "".join(f"CONFIG_{option}=y\n" for option in WANTED)
+from testbed.virtual_time.kernel.kernel_options import COMPILER_OPTIONS, configuration
 
 MAKEFILE = """
-defconfig:
-\tcp wanted .config
-olddefconfig:
-\t@true
+allnoconfig:
+\tgrep . $(KCONFIG_ALLCONFIG) > .config
 linux:
-\techo compiled >> ../../count
+\techo compiled $(KCFLAGS) >> ../../count
 \ttouch linux && chmod +x linux
 """
 
 
-def source(folder: Path, *, configuration: str = CONFIGURATION, makefile: str = MAKEFILE) -> Path:
+def source(folder: Path, *, makefile: str = MAKEFILE) -> Path:
     """An archive that makes a kernel of nothing."""
     tree = folder / "linux-source-6.1"
-    (tree / "scripts").mkdir(parents=True)
+    tree.mkdir()
     (tree / "Makefile").write_text(makefile)
-    (tree / "wanted").write_text(configuration)
-    (tree / "scripts" / "config").write_text("#!/bin/sh\n")
-    (tree / "scripts" / "config").chmod(0o755)
     archive = folder / "linux-source-6.1.tar.xz"
     subprocess.run(["tar", "cJf", archive, "-C", folder, tree.name], check=True)
     return archive
@@ -49,7 +42,7 @@ def test_a_kernel_is_built_once_and_found_in_the_cache(tmp_path: Path) -> None:
     assert kernel.program.parent == folder
     assert (kernel.record.release, kernel.record.clock_address) == ("6.1.192", 0x60001000)
     assert build(archive, cache) == folder
-    assert (cache / "count").read_text() == "compiled\n"
+    assert (cache / "count").read_text() == f"compiled {' '.join(COMPILER_OPTIONS)}\n"
     assert {path.name for path in cache.iterdir()} == {folder.name, "lock", "count"}
 
 
@@ -71,15 +64,14 @@ def test_what_a_killed_build_left_is_cleared_away(tmp_path: Path) -> None:
 
 
 def test_an_option_that_did_not_stick_is_named(tmp_path: Path) -> None:
-    archive = source(tmp_path, configuration=CONFIGURATION.replace("CONFIG_NET_SCH_NETEM=y", "# no netem"))
+    archive = source(tmp_path, makefile=MAKEFILE.replace("grep .", "grep --invert-match NETEM"))
     with pytest.raises(BuildError, match=r"this kernel's configuration does not take NET_SCH_NETEM$"):
         build(archive, tmp_path / "cache")
 
 
-def test_options_stray_both_ways() -> None:
-    assert strayed_options(CONFIGURATION) == []
-    assert strayed_options(CONFIGURATION + "CONFIG_DEBUG_INFO=y\n") == ["no DEBUG_INFO"]
-    assert strayed_options(CONFIGURATION.replace("CONFIG_VETH=y", "CONFIG_VETH=m")) == ["VETH"]
+def test_an_option_that_is_a_module_strays() -> None:
+    assert strayed_options(configuration()) == []
+    assert strayed_options(configuration().replace("CONFIG_VETH=y", "CONFIG_VETH=m")) == ["VETH"]
 
 
 def test_the_newest_source_that_is_installed_is_taken(tmp_path: Path) -> None:

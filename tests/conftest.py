@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from markupsafe import Markup, escape
 
 from tests.proof.skips import pytest_make_collect_report, pytest_runtest_makereport
 
@@ -35,10 +34,9 @@ def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
     That pictures are painted, and what is in them, is tested in ``tests/results``; commands draw in ``tests/system``.
     """
 
-    def empty(_paint: object, description: str, _salt: str, _width_px: int) -> Markup:
-        return Markup(f'<svg role="img" aria-label="{escape(description)}"></svg>')  # noqa: S704 - escaped
+    from tests.support.runner.unpainted_wanbed import empty_picture  # What it imports takes a while.
 
-    monkeypatch.setattr("results.report.charts.chart.svg", empty)
+    monkeypatch.setattr("results.report.charts.chart.svg", empty_picture)
 
 
 SYSTEM = Path(__file__).parent / "system"

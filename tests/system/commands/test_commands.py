@@ -199,6 +199,7 @@ def test_run_writes_a_run_that_loads_and_a_report(file: Path, substrate: str, tm
     assert set(received) == {3 * 8 * 512 * 1024}
 
 
+@pytest.mark.soak
 def test_a_run_that_was_cut_off_is_resumed_without_repeating_what_finished(
     file: Path, substrate: str, tmp_path: Path
 ) -> None:

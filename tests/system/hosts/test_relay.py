@@ -82,6 +82,7 @@ def listening() -> set[str]:
 until = partial(until_within, PATIENCE_S)
 
 
+@pytest.mark.soak
 @pytest.mark.measures
 def test_a_run_over_the_relay_is_calibrated_and_says_that_its_tcp_is_modelled(uid: int, home: Path) -> None:
     argv = command(uid, home, "run", "experiment.yaml", "--substrate", "relay", "--json")

@@ -99,7 +99,8 @@ def test_doctor_names_the_tier_and_what_one_more_right_would_bring(device: str, 
 
 
 @pytest.mark.measures
-@pytest.mark.parametrize("device", [pytest.param("tap", marks=pytest.mark.soak), "raw veth"], indirect=True)
+@pytest.mark.soak
+@pytest.mark.parametrize("device", ["tap", "raw veth"], indirect=True)
 def test_links_are_within_tolerance(device: str, home: Path) -> None:
     done = wanbed("calibrate", "link.yaml", "--json", device=device, home=home)
     document = json.loads(done.stdout)

@@ -56,7 +56,8 @@ BESIDE = {
 }
 
 
-@pytest.mark.parametrize("section", ["fail", pytest.param("prefill", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("section", ["fail", "prefill"])
 def test_flows_run_beside_failures_and_prefill_until_the_end(tmp_path: Path, section: str) -> None:
     kernel_or_skip()
     document = with_background(

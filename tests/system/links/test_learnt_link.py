@@ -12,7 +12,7 @@ from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 WANBED = f"{sys.executable} -m runner.cli.command_line"
 ROOT = Path(__file__).resolve().parents[3]
-SECONDS, FRAME_BYTES = 6, 80
+SECONDS, FRAME_BYTES = 4, 80
 
 EXPERIMENT = """
 name: shared

@@ -81,6 +81,7 @@ def losses(testbed: RackTestbed, **changes: Any) -> tuple[list[float], dict[str,
     return list(record.facts["losses"]), record.facts.get("faults")
 
 
+@pytest.mark.soak
 def test_losses_go_on_with_the_checkpoint_of_a_host_that_is_gone(testbed: RackTestbed) -> None:
     undisturbed, _ = losses(testbed)
     found, faults = losses(testbed, fail=[{"host": "east-1", "at": "60ms"}], recovery="restart")

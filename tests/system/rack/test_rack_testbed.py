@@ -112,6 +112,7 @@ def on_one_machine(topology: Topology) -> Iterator[RunningTestbed]:
         yield testbed
 
 
+@pytest.mark.soak
 def test_training_over_machines_learns_bit_by_bit_what_training_on_one_does(
     machines: list[RackMachine], tmp_path: Path
 ) -> None:

@@ -71,7 +71,7 @@ def run(up: BringUp, runs: Path) -> tuple[Run, str]:
     return load(store.path), "\n".join(said)
 
 
-@pytest.mark.parametrize(("up", "around"), [(without, False), (with_a_cable, True)])
+@pytest.mark.parametrize(("up", "around"), [pytest.param(without, False, marks=pytest.mark.soak), (with_a_cable, True)])
 def test_a_trial_whose_bytes_went_around_is_marked_and_no_other(up: BringUp, around: bool, tmp_path: Path) -> None:
     stored, said = run(up, tmp_path)
     (trial,) = stored.trials

@@ -202,6 +202,7 @@ def test_a_replica_of_torch_that_comes_too_late_joins_nobody(bed: Testbed) -> No
     assert failure["time_to_recover_ns"] is None
 
 
+@pytest.mark.soak
 def test_a_gateway_guest_that_is_killed_costs_its_trial_alone(tmp_path: Path) -> None:
     if not probe_guest().available:
         pytest.skip(probe_guest().reason)

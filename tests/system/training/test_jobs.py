@@ -20,7 +20,7 @@ def test_jobs_at_once_slow_each_other_down_as_simulated(tmp_path: Path) -> None:
         rate="400Mbit",
         variants=variants,
         compute={"forward": "10ms", "backward": "30ms", "activation": "512KiB", "gradient": "2MiB"},
-        training={"pipelines": 2, "stages": 2, "microbatches": 8, "iterations": 4, "warmup": 1},
+        training={"pipelines": 2, "stages": 2, "microbatches": 4, "iterations": 3, "warmup": 1},
     )
     file = tmp_path / "experiment.yaml"
     file.write_text(yaml.safe_dump({**document, "clock": "virtual"}))

@@ -17,17 +17,17 @@ from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 from testbed.testbed import bring_up
 
-RATES = ("100Mbit", "1Gbit", "5Gbit")
-LATENCIES_MS = (10, 20, 30, 40)
+RATES = ("100Mbit", "5Gbit")
+LATENCIES_MS = (10, 40)
 MANY = 24
 _MEGABYTE = 10**6
 
 
-def network(links: dict[str, dict[str, str]]) -> Topology:
-    """A datacenter ``here``, and one for each link from it, by its name."""
+def network(links: dict[str, dict[str, str]], others: str) -> Topology:
+    """A datacenter ``here``, and one for each link from it, by its name; node pairs of ``others`` have that rate."""
     document = {
         "datacenters": [{"name": name, "hosts": 2 if name == "here" else 1} for name in ("here", *links)],
-        "wan": {"latency": "20ms", "rate": "100Gbit", "node_pair_rate": "5Gbit"},
+        "wan": {"latency": "20ms", "rate": "100Gbit", "node_pair_rate": others},
         "links": [{"between": ["here", name], **link} for name, link in links.items()],
         "intra": {"latency": "50us", "rate": "unlimited"},
     }
@@ -36,7 +36,7 @@ def network(links: dict[str, dict[str, str]]) -> Topology:
 
 def calibrated() -> list[dict[str, Any]]:
     """Every link of a network of all rates."""
-    topology = network({f"at{rate}": {"node_pair_rate": rate} for rate in RATES})
+    topology = network({f"at{rate}": {"node_pair_rate": rate} for rate in RATES}, others="100Mbit")
     with bring_up(topology, substrate="kernel", source="links in virtual time") as testbed:
         return [asdict(link) for link in calibrate(testbed)]
 
@@ -58,7 +58,7 @@ def apart() -> list[dict[str, Any]]:
 def untuned() -> list[tuple[int, int, float]]:
     """Latency, connections, and what they carry together in bit/s."""
     measured = []
-    topology = network({f"at{latency}ms": {"latency": f"{latency}ms"} for latency in LATENCIES_MS})
+    topology = network({f"at{latency}ms": {"latency": f"{latency}ms"} for latency in LATENCIES_MS}, others="5Gbit")
     with bring_up(topology, substrate="kernel", source="links in virtual time") as testbed:
         testbed.use_tcp(TcpSettings())
         for latency_ms, connections in (*((latency_ms, 1) for latency_ms in LATENCIES_MS), (LATENCIES_MS[-1], MANY)):
@@ -67,8 +67,8 @@ def untuned() -> list[tuple[int, int, float]]:
                 connections,
                 buffer_bytes=None,
                 # A lone connection has its pace after 20 round trips, of 3 MB each at any latency; many fill 50 MB.
-                warming_bytes=(120 if connections == 1 else 1500) * _MEGABYTE,
-                measured_bytes=(100 if connections == 1 else 300) * _MEGABYTE,
+                warming_bytes=(120 if connections == 1 else 900) * _MEGABYTE,
+                measured_bytes=(60 if connections == 1 else 300) * _MEGABYTE,
                 # What lies unread takes room in the window.
                 turn_s=2 * latency_ms / 1e3 / (100 if connections == 1 else 32),
                 patience_s=60,

@@ -158,17 +158,33 @@ def test_exec_passes_everything_through(file: Path, tmp_path: Path) -> None:
     assert "= 40.0" in done.stdout
 
 
-def test_a_run_is_one_like_any_other_and_says_that_its_clock_was_virtual(
+def test_a_run_that_was_killed_is_resumed_and_says_that_its_clock_was_virtual(
     file: Path, kernel: VirtualKernel, tmp_path: Path
 ) -> None:
-    arguments = ["run", file, "--runs", tmp_path / "runs", "--json"]
-    document = json.loads(wanbed(*arguments).stdout)
+    arguments = ["run", file, "--set", "repeats=4", "--runs", tmp_path / "runs"]
+
+    def finished() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/trials/*/*/repeat-?/trial.json")}
+
+    with subprocess.Popen(
+        [*WANBED, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as killed:
+        assert soon(lambda: bool(finished()) or killed.poll() is not None)
+        killed.kill()
+    written = finished()
+    assert 1 <= len(written) < 4
+    document = json.loads(wanbed(*arguments, "--resume", "--json").stdout)
+    assert written.items() < finished().items(), "what had finished is not repeated"
+    assert "complete already" in wanbed(*arguments, "--resume").stderr
+    assert [str(path) for path in (tmp_path / "runs").iterdir()] == [document["run"]]
+
     run = results.load(document["run"])
     assert run.complete
-    (row,) = document["summary"]
-    assert (row["clock"], row["engine"], row["dilation"], row["calibrated"]) == ("virtual", "emulate", 1, True)
-    # Two stages compute 60 ms on each of 2 microbatches; an activation and a gradient cross the WAN.
-    assert row["iteration_time_s"] > 3 * 0.06 + 2 * 0.02
+    assert len(document["summary"]) == 4
+    for row in document["summary"]:
+        assert (row["clock"], row["engine"], row["dilation"], row["calibrated"]) == ("virtual", "emulate", 1, True)
+        # Two stages compute 60 ms on each of 2 microbatches; an activation and a gradient cross the WAN.
+        assert row["iteration_time_s"] > 3 * 0.06 + 2 * 0.02
     assert run.manifest["virtual_time"] == {
         "kernel": kernel.record.release,
         "configuration_hash": kernel.record.configuration_hash,
@@ -177,11 +193,7 @@ def test_a_run_is_one_like_any_other_and_says_that_its_clock_was_virtual(
     assert run.manifest["substrate"]["kernel"] == kernel.record.release
     assert run.manifest["clock_source"] == "time-travel-clock"
     assert "time-travel" not in str(run.manifest["host"])
-    report = (Path(document["run"]) / "report.html").read_text()
-    assert kernel.record.configuration_hash in report
-    again = wanbed(*arguments, "--resume")
-    assert "complete already" in again.stderr
-    assert len(list((tmp_path / "runs").iterdir())) == 1
+    assert kernel.record.configuration_hash in Path(document["run"], "report.html").read_text()
 
 
 def test_a_network_that_stays_the_same_in_a_sweep_is_calibrated_once_and_another_one_again(

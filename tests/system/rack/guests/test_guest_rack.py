@@ -199,6 +199,7 @@ def test_what_the_machines_say_to_each_other_themselves_is_neither_delayed_nor_l
     assert report["end"]["sum_received"]["bits_per_second"] > 2 * FASTEST_LINK_BPS
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", [VXLAN, MACVLAN])
 def test_a_kernel_without_the_underlays_devices_says_so_in_one_line(kind: str) -> None:
     with GuestWire() as wire, GuestMachine(wire, 0, memory_mib=MEMORY_MIB, lacking=[kind]) as machine:

@@ -43,7 +43,7 @@ def outcomes(root: Path, faults: Sequence[Planted]) -> dict[Planted, Outcome]:
                 raise SystemExit(f"{complaint}\nmutants: {folder}: these tests have to pass without a fault first")
         for planted, outcome in zip(faults, pool.map(lambda each: judge(each, idle), faults), strict=True):
             judged[planted] = outcome
-            print(f"{outcome:11}  {planted.module}:{planted.fault.line}  {' -> '.join(planted.lines())}", flush=True)
+            print(f"{outcome:16}  {planted.module}:{planted.fault.line}  {' -> '.join(planted.lines())}", flush=True)
     return judged
 
 

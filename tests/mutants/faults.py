@@ -243,7 +243,7 @@ class _Faults(ast.NodeVisitor):
                 self._remove_keyword(node, keyword)
         for left, right in zip(node.args, node.args[1:], strict=False):
             both = isinstance(left, ast.Name | ast.Attribute) and isinstance(right, ast.Name | ast.Attribute)
-            if both and self._text(left) != self._text(right) and name not in {"cast", "isinstance"}:
+            if both and self._text(left) != self._text(right) and name not in {"cast", "isinstance", "max", "min"}:
                 (begin, left_end), (right_begin, end) = self._span(left), self._span(right)
                 between = self._source[left_end:right_begin]
                 self._add(begin, end, self._text(right) + between + self._text(left))

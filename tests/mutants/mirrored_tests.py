@@ -1,4 +1,4 @@
-"""Choose the tests that mirror a module: its folder's, those of the module itself first."""
+"""Choose the tests that mirror a module: its folder's, those of the module itself first, and those one folder above."""
 
 from pathlib import Path
 
@@ -9,6 +9,12 @@ def mirrored_folder(module: Path, root: Path) -> Path:
     while not any(folder.glob("test_*.py")):
         folder = folder.parent
     return folder.relative_to(root)
+
+
+def near_tests(module: Path, root: Path) -> list[Path]:
+    """Return the files of the folder above the mirrored one: tests of what the module is a part of."""
+    above = (root / mirrored_folder(module, root)).parent
+    return [file.relative_to(root) for file in sorted(above.glob("test_*.py"))]
 
 
 def nearest_first(module: Path, root: Path) -> list[Path]:

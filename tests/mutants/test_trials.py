@@ -11,6 +11,8 @@ TREE = {
     "core/share.py": "def share(rate, count):\n    return rate // count\n",
     "core/wait.py": "def waited(ticks):\n    while ticks:\n        ticks -= 1\n    return ticks\n",
     "core/untested.py": "LIMIT = 7\n",
+    "core/part.py": "FIRST = True\n",
+    "tests/test_core.py": "from core.part import FIRST\ndef test_first():\n    assert FIRST\n",
     "tests/core/test_share.py": "from core.share import share\ndef test_parts():\n    assert share(8, 2) == 4\n",
     "tests/core/test_wait.py": "from core.wait import waited\ndef test_it_ends():\n    assert waited(3) == 0\n",
     ".gitignore": "/build/\n",
@@ -37,6 +39,7 @@ def test_faults_are_noticed_spin_or_survive_and_the_tree_stays_as_it_was(root: P
     expected = {
         fault(root, "core/share.py", "*"): Outcome.CAUGHT,
         fault(root, "core/wait.py", "pass"): Outcome.ENDLESS,
+        fault(root, "core/part.py", "False"): Outcome.NEAR,
         fault(root, "core/untested.py", "6"): Outcome.SURVIVED,
     }
     judged = outcomes(root, list(expected))
@@ -44,8 +47,8 @@ def test_faults_are_noticed_spin_or_survive_and_the_tree_stays_as_it_was(root: P
     assert {name: (root / name).read_text(encoding="utf-8") for name in TREE} == TREE
     assert not list((root / "build").iterdir())
     lines = report(["core"], judged)
-    assert lines[1].split() == ["drawn", "caught", "without", "end", "survived", "noticed"]
-    assert lines[2].split() == ["core", "3", "1", "1", "1", "67%"]
+    assert lines[1].split("  ")[-5:] == ["caught", "one folder above", "without end", "survived", "noticed"]
+    assert lines[2].split() == ["core", "4", "1", "1", "1", "1", "75%"]
     assert lines[-3:] == ["survived: core/untested.py:1", "  - LIMIT = 7", "  + LIMIT = 6"]
 
 
@@ -60,7 +63,7 @@ def test_a_seed_draws_the_same_faults_and_no_two_of_a_line(root: Path) -> None:
     faults = drawn(root, modules, 100, 5)
     assert drawn(root, modules, 100, 5) == faults != drawn(root, modules, 100, 6)
     places = [(each.module, each.fault.line) for each in faults]
-    assert len(set(places)) == len(places) == 4
+    assert len(set(places)) == len(places) == 5
     assert drawn(root, modules, 2, 5) == faults[:2]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.mutants.faults import Fault, faults_in
-from tests.mutants.mirrored_tests import mirrored_folder, nearest_first
+from tests.mutants.mirrored_tests import mirrored_folder, near_tests, nearest_first
 
 _PYTEST = (
     *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "tests.mutants.first_failure"),
@@ -29,9 +29,10 @@ _TIMES_S = count(1)
 
 
 class Outcome(StrEnum):
-    """What the tests made of a fault."""
+    """What noticed a fault: the mirrored folder's tests, those one folder above, a limit of time, or nothing."""
 
     CAUGHT = "caught"
+    NEAR = "one folder above"
     ENDLESS = "without end"
     SURVIVED = "survived"
 
@@ -93,18 +94,20 @@ def complaint_without_fault(folder: Path, idle: SimpleQueue[Path]) -> str:
 
 
 def judge(planted: Planted, idle: SimpleQueue[Path]) -> Outcome:
-    """Plant a fault, run the mirrored tests until one fails, and take the fault out again."""
+    """Plant a fault, run tests until one fails, the mirrored ones first, and take the fault out again."""
     copy = idle.get()
     file = copy / planted.module
     try:
         _write(file, planted.fault.planted(planted.source))
-        status, output = _run(copy, nearest_first(planted.module, copy))
+        for noticed, chosen in ((Outcome.CAUGHT, nearest_first), (Outcome.NEAR, near_tests)):
+            tests = chosen(planted.module, copy)
+            status, output = _run(copy, tests) if tests else (0, "")
+            if status:
+                return Outcome.ENDLESS if status < 0 or "+ Timeout +" in output else noticed
+        return Outcome.SURVIVED
     finally:
         _write(file, planted.source)
         idle.put(copy)
-    if status == 0:
-        return Outcome.SURVIVED
-    return Outcome.ENDLESS if status < 0 or "+ Timeout +" in output else Outcome.CAUGHT
 
 
 def _write(file: Path, text: str) -> None:

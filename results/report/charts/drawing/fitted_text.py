@@ -50,7 +50,7 @@ def line_count(text: str) -> int:
 
 
 def _lines(text: str, width_pt: float, most: int, bold: bool) -> list[str] | None:
-    """Return the lines of a text, None as soon as there are more than ``most``: a long text is tried at many lengths."""
+    """Return the lines of a text, None as soon as they are more than ``most``: a long text is tried at many lengths."""
     room_em = width_pt / (_HINTED * float(mpl.rcParams["font.size"]))
     lines, filled_em = [""], 0.0
     for chunk in _CHUNK.findall(text):

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from tests.support.workloads.hostile_gpu.on_hostile_gpu import EACH_ORDER, on_hostile_gpu
+from tests.support.workloads.hostile_gpu.on_hostile_gpu import EACH_ORDER, EACH_SEED, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
 from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_llama import TINY
@@ -97,7 +97,7 @@ def test_training_and_prefill_in_its_bubbles_compute_as_on_the_cpu(order: Order,
         assert alternately(seed) == expected
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", EACH_SEED)
 def test_training_and_the_worker_may_use_the_gpu_from_their_own_threads(seed: int) -> None:
     expected = on_the_cpu()
     with on_hostile_gpu(Order.RANDOM, seed):

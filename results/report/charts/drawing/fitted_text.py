@@ -21,7 +21,11 @@ _CHUNK = re.compile(r"\s+|[^\s-]+-*|-+")
 
 def text_width_pt(text: str, *, bold: bool = False) -> float:
     """Return the width of one line of text in the font and size of ``matplotlib.rcParams``."""
-    return sum(_width_em(character, bold) for character in text) * _HINTED * float(mpl.rcParams["font.size"])
+    return _in_pt(sum(_width_em(character, bold) for character in text))
+
+
+def _in_pt(width_em: float) -> float:
+    return width_em * _HINTED * float(mpl.rcParams["font.size"])
 
 
 @lru_cache(maxsize=4096)
@@ -51,21 +55,20 @@ def line_count(text: str) -> int:
 
 def _lines(text: str, width_pt: float, most: int, bold: bool) -> list[str] | None:
     """Return the lines of a text, None as soon as they are more than ``most``: a long text is tried at many lengths."""
-    room_em = width_pt / (_HINTED * float(mpl.rcParams["font.size"]))
     lines, filled_em = [""], 0.0
     for chunk in _CHUNK.findall(text):
         if chunk.isspace():
             # A line neither begins with white space nor is broken because of it.
             if lines[-1]:
                 lines[-1] += chunk
-                filled_em += sum(_width_em(character, bold) for character in chunk)
+                filled_em = sum((_width_em(character, bold) for character in chunk), filled_em)
             continue
         widths_em = [_width_em(character, bold) for character in chunk]
-        if filled_em + sum(widths_em) > room_em and lines[-1]:
+        if lines[-1] and _in_pt(sum(widths_em, filled_em)) > width_pt:
             lines.append("")
             filled_em = 0.0
         for character, character_em in zip(chunk, widths_em, strict=True):
-            if filled_em + character_em > room_em and lines[-1]:
+            if lines[-1] and _in_pt(filled_em + character_em) > width_pt:
                 lines.append("")
                 filled_em = 0.0
             lines[-1] += character

@@ -54,7 +54,7 @@ def test_the_schedule_is_found_by_its_name_alone(package: Path) -> None:
 
 def test_a_change_that_makes_it_slower_is_caught_in_the_simulator(package: Path) -> None:
     """Without running ahead it is 1f1b, and holding a single microbatch it is far slower."""
-    setting = "--set variants.1.training.memory_bound=1 --runs slower"
+    setting = "--set variants.1.training.memory_bound=1 --runs slower --jobs 1"
     assert run(f"wanbed simulate experiment.yaml {setting}", package).returncode == 0
     done = run("wanbed compare slower/* slower/* --pair stock=ours", package)
     assert done.returncode == 1

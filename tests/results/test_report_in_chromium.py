@@ -49,8 +49,8 @@ class Opened:
     requests: list[str]
 
 
-def opened(browser: Browser, report: Path, width: int) -> Opened:
-    page = browser.new_page(viewport={"width": width, "height": 900})
+def opened(browser: Browser, report: Path) -> Opened:
+    page = browser.new_page()
     found = Opened(page, [], [])
 
     def route(asked: Route) -> None:
@@ -73,8 +73,15 @@ Pages = Callable[[Path, int], Opened]
 
 @pytest.fixture(scope="module")
 def pages(browser: Browser) -> Pages:
-    """Returns the page of a report at a width, opened once for all tests, which only look at it."""
-    return cache(partial(opened, browser))
+    """Returns the page of a report at a width. Opened once for all tests, which only look at it; it has no script."""
+    once = cache(partial(opened, browser))
+
+    def resized(report: Path, width: int) -> Opened:
+        found = once(report)
+        found.page.set_viewport_size({"width": width, "height": 900})
+        return found
+
+    return resized
 
 
 def sizes_of_pictures(page: Page) -> list[tuple[float, float]]:
@@ -304,15 +311,21 @@ def test_the_marker_of_a_long_name_stands_beside_its_first_line(pages: Pages, ho
         assert max(apart) < 6
 
 
-def test_print_has_every_picture_and_cuts_nothing(browser: Browser, several: Path) -> None:
-    shown = opened(browser, several, A4_PX)
-    shown.page.emulate_media(media="print")
-    assert len(sizes_of_pictures(shown.page)) == 3 + 2 * 2
-    assert overflow_px(shown.page) <= 0
-    assert cut_off(shown.page) == []
-    assert narrowest_name_px(shown.page) > 60
+@pytest.fixture
+def printed(pages: Pages, several: Path) -> Iterator[Page]:
+    page = pages(several, A4_PX).page
+    page.emulate_media(media="print")
+    yield page
+    page.emulate_media(media="null")
+
+
+def test_print_has_every_picture_and_cuts_nothing(printed: Page) -> None:
+    assert len(sizes_of_pictures(printed)) == 3 + 2 * 2
+    assert overflow_px(printed) <= 0
+    assert cut_off(printed) == []
+    assert narrowest_name_px(printed) > 60
     scrolling = (
         "[...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth + 1).length"
     )
-    assert shown.page.evaluate(scrolling) == 0
-    assert len(re.findall(rb"/Type\s*/Page\b", shown.page.pdf(format="A4"))) > 3
+    assert printed.evaluate(scrolling) == 0
+    assert len(re.findall(rb"/Type\s*/Page\b", printed.pdf(format="A4"))) > 3

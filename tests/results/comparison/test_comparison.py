@@ -96,7 +96,7 @@ def test_the_document_is_json_that_a_script_can_rely_on(tmp_path: Path) -> None:
     assert (point["variant"], point["verdict"]) == ("x", "regressed")
     assert point["ratio"] == pytest.approx(1.1)
     assert point["interval"] == pytest.approx([1.1, 1.1])
-    assert (point["repeats"], point["iterations"]) == ({"a": 5, "b": 5}, {"a": 10, "b": 10})
+    assert (point["repeats"], point["iterations"]) == ({"a": 3, "b": 3}, {"a": 6, "b": 6})
     assert document["differences"] == document["warnings"] == document["unpaired"] == []
 
 

@@ -8,7 +8,7 @@ from results.comparison.pairing import pair_runs
 from results.reading.run import Run
 from tests.support.results.runs import EXPERIMENT, WAN, flat, made
 
-TIMES = {(latency, "atlas"): flat(1.0) for latency in ("10ms", "40ms")}
+TIMES = {(latency, "atlas"): flat(1.0, repeats=1) for latency in ("10ms", "40ms")}
 
 
 def found(a: Run, b: Run) -> list[Difference]:
@@ -108,7 +108,7 @@ def test_a_simulation_has_nothing_to_calibrate(tmp_path: Path) -> None:
 
 def test_an_incomplete_run_is_reported_with_the_remedy(tmp_path: Path) -> None:
     (difference,) = found(made(tmp_path, TIMES), made(tmp_path, TIMES, finished=False))
-    assert (difference.field, difference.a, difference.b) == ("complete", "yes", "no, 10 trials finished")
+    assert (difference.field, difference.a, difference.b) == ("complete", "yes", "no, 2 trials finished")
     assert "--resume" in difference.remedy
 
 

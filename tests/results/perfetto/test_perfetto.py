@@ -17,6 +17,7 @@ from results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from results.records.trial_id import TrialId
 from results.records.trial_tables import LINK_TABLE
 from tests.support.results.perfetto_engine import Engine, EngineError
+from tests.support.results.programs import ProgramOnPaper, program_run
 from tests.support.results.trace_rules import load_trace, nanoseconds, problems
 
 HOSTILE = ('<script>alert("1")</script>', "\u202eright to left", "é☃𝄞")
@@ -38,6 +39,13 @@ ARROWS = """
         one.ts as sent_ns, other.ts as received_ns, one.peer, other.process as receiver,
         one.pipeline = other.pipeline and one.iteration = other.iteration as same, other.stage - one.stage as stages_on
     from flow join told one on flow.slice_out = one.id join told other on flow.slice_in = other.id
+"""
+
+PROGRAM_ARROWS = """
+    with placed as (select slice.id, slice.name, slice.depth, thread.name as thread
+        from slice join thread_track on slice.track_id = thread_track.id join thread using (utid))
+    select one.name as leaves, one.thread as last, other.name as arrives, other.thread as waited, other.depth
+    from flow join placed one on flow.slice_out = one.id join placed other on flow.slice_in = other.id
 """
 
 
@@ -84,6 +92,17 @@ def test_all_of_a_run_arrives(engine: Engine, build_run: Callable[..., Path]) ->
         for unit, value in event["args"].items()
     )
     assert Counter((each["name"], each["ts"], each["value"]) for each in counters) == values
+
+
+def test_arrows_of_a_program_lead_from_the_last_rank(engine: Engine, tmp_path: Path) -> None:
+    trace, written, _ = exported(program_run(tmp_path, {"ddp": ProgramOnPaper()}))
+    assert problems(written) == []
+    (arrows,) = engine.ask(trace, PROGRAM_ARROWS)
+    assert len(arrows) == 6
+    for arrow in arrows:
+        assert arrow["last"].startswith("rank 2 collectives")
+        assert arrow["waited"].startswith(("rank 0 collectives", "rank 1 collectives"))
+        assert (arrow["leaves"], arrow["arrives"], arrow["depth"]) == ("all-reduce", "transferring", 1)
 
 
 def test_prefills_and_their_requests_arrive(engine: Engine, build_run: Callable[..., Path]) -> None:

@@ -1,7 +1,7 @@
 """The trace of a program: its ranks' threads, and who kept the others waiting in a collective."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,10 @@ import pytest
 
 from results.perfetto.trace_file import write_trace
 from results.reading.selection import Selection
-from tests.support.results.perfetto_engine import Engine
 from tests.support.results.programs import ProgramOnPaper, add_program, program_run
 from tests.support.results.trace_rules import Slice, load_trace, names_of, problems, slices_of
 
 Trace = dict[str, Any]
-ARROWS = """
-    with placed as (select slice.id, slice.name, slice.depth, thread.name as thread
-        from slice join thread_track on slice.track_id = thread_track.id join thread using (utid))
-    select one.name as leaves, one.thread as last, other.name as arrives, other.thread as waited, other.depth
-    from flow join placed one on flow.slice_out = one.id join placed other on flow.slice_in = other.id
-"""
 
 
 def traced(path: Path, **asked: Any) -> Trace:
@@ -88,24 +81,6 @@ def test_schedules_and_programs_keep_threads_of_their_own(build_run: Callable[..
     add_program(path, "ddp", ProgramOnPaper(hosts=(("east-0", "east"), ("west-1", "west"))))
     threads = set(names_of(traced(path), "thread_name").values())
     assert {"GPU 0", "rank 0", "rank 1"} <= threads
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    running = Engine()
-    yield running
-    running.close()
-
-
-def test_the_engine_draws_arrows_from_the_last_rank(engine: Engine, tmp_path: Path) -> None:
-    path = program_run(tmp_path, {"ddp": ProgramOnPaper()})
-    traced(path)
-    (arrows,) = engine.ask((path / "trace.json").read_bytes(), ARROWS)
-    assert len(arrows) == 6
-    for arrow in arrows:
-        assert arrow["last"].startswith("rank 2 collectives")
-        assert arrow["waited"].startswith(("rank 0 collectives", "rank 1 collectives"))
-        assert (arrow["leaves"], arrow["arrives"], arrow["depth"]) == ("all-reduce", "transferring", 1)
 
 
 def of_waiting(trace: Trace) -> dict[str, Any]:

@@ -32,14 +32,18 @@ def test_training_on_the_cpu_is_that_on_the_cpu(tmp_path: Path, monkeypatch: pyt
     )
 
 
-# Twelve ranks that load torch. The next test starts ranks too, and the one above lets them train.
+# Twelve ranks that load torch. The next test starts one too, and the one above lets them train.
 @pytest.mark.soak
 def test_ranks_that_load_torch_train_on_the_cpu_twice_alike(tmp_path: Path) -> None:
     (verdict,) = check("cpu", tmp_path, (("zb-h1", "fp32"),))
     assert verdict.passed, verdict.text
 
 
-def test_a_device_that_is_not_there_is_reported_in_one_line(tmp_path: Path) -> None:
+def test_a_device_that_is_not_there_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first_alone = {"rank-0.json": loopback_training.start_rank}
+    monkeypatch.setattr(
+        loopback_training, "start_rank", lambda program, config: first_alone.get(config.name, forked)(program, config)
+    )
     with pytest.raises(TrainingError, match=r"^wanbed rank 0 \(east-0\): device: "):
         train_over_loopback("1f1b", "fp32", "nowhere", tmp_path / "one")
 

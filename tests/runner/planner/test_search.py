@@ -4,7 +4,7 @@ from math import inf
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.planner.candidate import Candidate, Price, Pricing, Runs
@@ -19,6 +19,7 @@ from runner.planner.search import (
     search_greedily,
 )
 from runner.planner.search_space import SearchSpace
+from tests.support.examples import examples
 from tests.support.runner.planner_instances import document, pricing_of, random_task, task_of
 
 GPIPE = [{"name": "v", "schedule": "gpipe"}]
@@ -47,7 +48,7 @@ def counted(pricing: Pricing, asked: list[Candidate]) -> Callable[[Candidate], P
     return price
 
 
-@settings(max_examples=10)
+@examples(5, drawn_anew=10)
 @given(st.integers(0, 10_000))
 def test_better_search_finds_the_exhaustive_answer_and_prices_no_more(seed: int) -> None:
     """On 200 instances of up to 8 GPUs: ``tests/bench/bench_planner.py``."""
@@ -63,7 +64,7 @@ def test_better_search_finds_the_exhaustive_answer_and_prices_no_more(seed: int)
     assert greedy.simulations <= better.simulations <= oracle.simulations
 
 
-@settings(max_examples=12)
+@examples(4, drawn_anew=12)
 @given(st.integers(0, 10_000), st.integers(1, 4))
 def test_no_candidate_exceeds_what_a_search_says_is_possible(seed: int, simulations: int) -> None:
     task = random_task(seed, most_gpus=4)
@@ -80,7 +81,7 @@ def test_no_candidate_exceeds_what_a_search_says_is_possible(seed: int, simulati
     assert complete.at_most == complete.best.price.tokens_per_s
 
 
-@settings(max_examples=30)
+@examples(15, drawn_anew=30)
 @given(st.integers(0, 10_000))
 def test_without_a_ceiling_every_candidate_is_priced(seed: int) -> None:
     task = random_task(seed)

@@ -25,7 +25,7 @@ EXPERIMENT: dict[str, Any] = {
 }
 
 
-def flat(seconds: float, repeats: int = 5, iterations: int = 2) -> list[list[float]]:
+def flat(seconds: float, repeats: int = 3, iterations: int = 2) -> list[list[float]]:
     """The same time, every time."""
     return [[seconds] * iterations] * repeats
 

@@ -10,7 +10,7 @@ from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.transport.links_config import BoundaryConfig
 
 TORCH = "workloads.compute.backends.torch_backend:TorchBackend"
-TINY = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
+TINY = GptConfig(layers=4, hidden=64, context=64, heads=4, vocabulary=256)
 MICROBATCHES, SEED, LEARNING_RATE = 3, 3, 1e-3
 
 

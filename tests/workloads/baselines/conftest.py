@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.workloads.forked_rank import ForkedRank
-from tests.workloads.baselines.torch_world import CONFIG, LOOPBACK, ROOT, StartWorld, World, free_port
+from tests.workloads.baselines.torch_world import CONFIG, ITERATIONS, LOOPBACK, ROOT, StartWorld, World, free_port
 from workloads.baselines.baseline_config import BaselineConfig
 
 HOSTILE_GPU_RANK = "tests.support.workloads.torch_rank_on_hostile_gpu"
@@ -50,7 +50,7 @@ def start_world(tmp_path: Path) -> Iterator[StartWorld]:
                 "stages": stages,
                 "pipelines": pipelines,
                 "microbatches": 4,
-                "iterations": 5,
+                "iterations": ITERATIONS,
                 "schedule": schedule,
                 "config": CONFIG,
                 "precision": "fp32",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.workloads.reference_training import relative_error, train_reference
-from tests.workloads.baselines.torch_world import CONFIG, LOOPBACK, ROOT, StartWorld, World
+from tests.workloads.baselines.torch_world import CONFIG, ITERATIONS, LOOPBACK, ROOT, StartWorld, World
 
 TOLERANCE = 1e-5
 SPANS = {
@@ -46,20 +46,22 @@ def test_losses_and_gradients_are_those_of_single_process_training(
 ) -> None:
     # Where the device is cuda, the CPU plays a GPU.
     world = start_world(schedule, stages, pipelines, device=device)
-    reference = train_reference(CONFIG, pipelines=pipelines, microbatches=4, iterations=5, seed=3, learning_rate=1e-3)
+    reference = train_reference(
+        CONFIG, pipelines=pipelines, microbatches=4, iterations=ITERATIONS, seed=3, learning_rate=1e-3
+    )
     assert [world.outcome(plan.rank) for plan in world.plans] == [(0, "")] * (stages * pipelines)
     logs = [world.log(plan.rank) for plan in world.plans]
     of_replicas = [dict(log.losses) for log, plan in zip(logs, world.plans, strict=True) if plan.stage == stages - 1]
     assert [not log.losses for log in logs] == [plan.stage < stages - 1 for plan in world.plans]
-    losses = [sum(own[iteration] for own in of_replicas) / len(of_replicas) for iteration in range(5)]
+    losses = [sum(own[iteration] for own in of_replicas) / len(of_replicas) for iteration in range(ITERATIONS)]
     np.testing.assert_allclose(losses, reference.losses, rtol=TOLERANCE)
     for pipeline in range(pipelines):
         assert relative_error(gradients_of(world, pipeline), reference.gradients) <= TOLERANCE
     for log in logs:
         assert log.complete
         assert Counter((span.kind, span.iteration) for span in log.spans) == {
-            **{(kind, iteration): 4 for kind in SPANS[schedule] for iteration in range(5)},
-            **{("optimizer", iteration): 1 for iteration in range(5)},
+            **{(kind, iteration): 4 for kind in SPANS[schedule] for iteration in range(ITERATIONS)},
+            **{("optimizer", iteration): 1 for iteration in range(ITERATIONS)},
         }
         assert all(one.start_ns <= one.end_ns <= other.start_ns for one, other in pairwise(log.spans))
         assert log.device is not None
@@ -72,11 +74,11 @@ def test_what_stages_exchange_is_staged_and_counted(start_world: StartWorld) -> 
     first, last = (world.log(rank).device for rank in (0, 1))
     assert first is not None
     assert last is not None
-    iterations, microbatches = 5, 4
+    microbatches = 4
     message, tokens = CONFIG.context * CONFIG.hidden * 4, CONFIG.context * 8
-    messages = iterations * microbatches * message
+    messages = ITERATIONS * microbatches * message
     assert (first.to_host_bytes, last.to_host_bytes) == (messages, messages)
-    assert (first.to_device_bytes, last.to_device_bytes) == (messages + iterations * microbatches * tokens, messages)
+    assert (first.to_device_bytes, last.to_device_bytes) == (messages + ITERATIONS * microbatches * tokens, messages)
 
 
 @pytest.mark.parametrize(
@@ -85,8 +87,8 @@ def test_what_stages_exchange_is_staged_and_counted(start_world: StartWorld) -> 
 def test_when_a_rank_is_killed_every_other_fails_with_one_line(
     start_world: StartWorld, schedule: str, stages: int, pipelines: int, victim: int
 ) -> None:
-    # Rank 1 as wanbed starts it.
-    world = start_world(schedule, stages, pipelines, iterations=1_000_000, alone={1})
+    # Rank 1 of the pipeline as wanbed starts it.
+    world = start_world(schedule, stages, pipelines, iterations=1_000_000, alone={1} if stages > 1 else ())
     world.await_first_iteration()
     world.processes[victim].kill()
     for rank in world.processes:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[3]
 LOOPBACK = "127.0.0.1"
 PATIENCE_S = 120
 CONFIG = GptConfig(layers=4, hidden=32, context=16, heads=2, vocabulary=64)
+ITERATIONS = 3
 
 
 def free_port() -> int:

@@ -20,9 +20,9 @@ from workloads.schedules.action import Action, ActionKind
 
 _one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 
-TINY = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
+TINY = GptConfig(layers=4, hidden=64, context=32, heads=4, vocabulary=256)
 SMALL = GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64)
-ITERATIONS = 5
+ITERATIONS = 3
 
 WORK = TorchWork(
     config=SMALL,

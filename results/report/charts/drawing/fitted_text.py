@@ -21,7 +21,11 @@ _CHUNK = re.compile(r"\s+|[^\s-]+-*|-+")
 
 def text_width_pt(text: str, *, bold: bool = False) -> float:
     """Return the width of one line of text in the font and size of ``matplotlib.rcParams``."""
-    return sum(_width_em(character, bold) for character in text) * _HINTED * float(mpl.rcParams["font.size"])
+    return _in_pt(sum(_width_em(character, bold) for character in text))
+
+
+def _in_pt(width_em: float) -> float:
+    return width_em * _HINTED * float(mpl.rcParams["font.size"])
 
 
 @lru_cache(maxsize=4096)
@@ -40,8 +44,8 @@ def wrapped(text: str, width_pt: float, lines: int = MAX_LINES, *, bold: bool = 
     """
     text = visible(text)
     lengths = range(len(text), 0, -1)
-    found = (_lines(shortened(text, length), width_pt, bold) for length in lengths)
-    return "\n".join(next((each for each in found if len(each) <= lines), []))
+    found = (_lines(shortened(text, length), width_pt, lines, bold) for length in lengths)
+    return "\n".join(next((each for each in found if each is not None), []))
 
 
 def line_count(text: str) -> int:
@@ -49,13 +53,26 @@ def line_count(text: str) -> int:
     return text.count("\n") + 1
 
 
-def _lines(text: str, width_pt: float, bold: bool) -> list[str]:
-    lines = [""]
+def _lines(text: str, width_pt: float, most: int, bold: bool) -> list[str] | None:
+    """Return the lines of a text, None as soon as they are more than ``most``: a long text is tried at many lengths."""
+    lines, filled_em = [""], 0.0
     for chunk in _CHUNK.findall(text):
-        if text_width_pt((lines[-1] + chunk).rstrip(), bold=bold) > width_pt and lines[-1]:
+        if chunk.isspace():
+            # A line neither begins with white space nor is broken because of it.
+            if lines[-1]:
+                lines[-1] += chunk
+                filled_em = sum((_width_em(character, bold) for character in chunk), filled_em)
+            continue
+        widths_em = [_width_em(character, bold) for character in chunk]
+        if lines[-1] and _in_pt(sum(widths_em, filled_em)) > width_pt:
             lines.append("")
-        for character in chunk if lines[-1] else chunk.lstrip():
-            if text_width_pt((lines[-1] + character).rstrip(), bold=bold) > width_pt and lines[-1]:
+            filled_em = 0.0
+        for character, character_em in zip(chunk, widths_em, strict=True):
+            if lines[-1] and _in_pt(filled_em + character_em) > width_pt:
                 lines.append("")
+                filled_em = 0.0
             lines[-1] += character
-    return [line.rstrip() for line in lines if line.strip()]
+            filled_em += character_em
+        if len(lines) > most:
+            return None
+    return [line.rstrip() for line in lines if line]

@@ -32,7 +32,7 @@ def test_the_iteration_is_set_against_the_lower_bound_of_its_trials(tmp_path: Pa
     (row,) = headline(run)
     assert (row.over_bound, row.bound_part) == (1.25, "gpu of stage 2")
     assert (
-        run.summary[["bound_s", "bound_part", "over_bound"]].to_numpy().tolist() == [[0.8, "gpu of stage 2", 1.25]] * 5
+        run.summary[["bound_s", "bound_part", "over_bound"]].to_numpy().tolist() == [[0.8, "gpu of stage 2", 1.25]] * 3
     )
 
 

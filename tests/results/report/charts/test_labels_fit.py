@@ -89,7 +89,11 @@ STYLES = Styles.of({"": VARIANTS})
 LATENCIES = [f"{latency}ms" for latency in range(1, 31)]
 
 
-@pytest.mark.parametrize("size", EVERY_SIZE, ids=lambda size: size.name)
+@pytest.mark.parametrize(
+    "size",
+    # Sizes of one's own are close to these.
+    [pytest.param(each, id=each.name, marks=() if each.name in SIZES else pytest.mark.soak) for each in EVERY_SIZE],
+)
 @pytest.mark.parametrize(
     "rows",
     [
@@ -107,25 +111,31 @@ def test_iteration_time(rows: list[HeadlineRow], size: Size) -> None:
     assert faults_of(iteration_time_chart(rows, STYLES, "a"), size) == []
 
 
-FONTS_AT = {"column": (6.0, 8.0), "page": (8.0, 11.0)}
-"""The sizes of letters at which a map is drawn on every landing: the usual one, and the one that is hard at a width.
+FONTS_AT = {
+    (2, "column"): (6.0, 8.0),
+    (2, "page"): (8.0, 11.0),
+    (12, "column"): (6.0,),
+    (12, "page"): (11.0,),
+}
+"""The sizes of letters at which a map is drawn on every landing, by the map's rates and its size.
 
-A map of many cells takes seconds to draw, so that the others are drawn in the soak.
+They are the usual one and the one that is hard at a width; of many rates, which take seconds to draw, the hard one. The
+others are drawn in the soak.
 """
 
 
 @pytest.mark.parametrize(
-    ("size", "font_pt"),
+    ("rates", "size", "font_pt"),
     [
         pytest.param(
-            size, font_pt, id=f"{size.name}-{font_pt:g}pt",
-            marks=() if font_pt in FONTS_AT.get(size.name, ()) else pytest.mark.soak,
+            rates, size, font_pt, id=f"{rates}-{size.name}-{font_pt:g}pt",
+            marks=() if font_pt in FONTS_AT.get((rates, size.name), ()) else pytest.mark.soak,
         )
+        for rates in (2, 12)
         for size in EVERY_SIZE
         for font_pt in (6.0, 8.0, 11.0)
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("rates", [2, 12])
 def test_heat_map(rates: int, size: Size, font_pt: float) -> None:
     rows = rows_of(
         ("topology_wan_latency", LATENCIES[:: 31 - 2 * rates]),

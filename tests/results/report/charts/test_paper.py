@@ -54,8 +54,9 @@ def test_a_pdf_embeds_its_fonts_as_truetype(figures: list[Path]) -> None:
 
 
 def test_the_same_run_gives_the_same_files(run: Path, figures: list[Path], tmp_path: Path) -> None:
-    again = write_report_figures([run], tmp_path / "again")
-    assert [file.read_bytes() for file in again] == [file.read_bytes() for file in figures]
+    again = write_report_figures([run], tmp_path / "again", FigureOptions(sizes=(SIZES["column"],)))
+    before = {file.name: file.read_bytes() for file in figures if "-page." not in file.name}
+    assert {file.name: file.read_bytes() for file in again} == before
 
 
 def test_hostile_names_lead_to_no_other_folder(build_run: BuildRun, tmp_path: Path) -> None:

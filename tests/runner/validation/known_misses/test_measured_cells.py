@@ -86,8 +86,11 @@ def test_every_trial_with_marks_is_within_the_range_of_one_of_them(cells: list[C
         assert any(miss.low <= cell.error <= miss.high for miss in cell.misses), cell.name
 
 
-def test_what_is_stored_as_simulated_is_what_is_simulated(cells: list[Cell]) -> None:
-    for cell in (cell for cell in cells if cell.source in DRAWN):
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.soak)])
+def test_what_is_stored_as_simulated_is_what_is_simulated(cells: list[Cell], every: int) -> None:
+    drawn = [cell for cell in cells if cell.source in DRAWN]
+    assert {cell.source for cell in drawn[::every]} == set(DRAWN)
+    for cell in drawn[::every]:
         variant = cell.point.variant(cell.variant)
         simulation = simulate_variant(cell.point.topology, variant, cell.point.iterations(variant))
         time_s = simulation.iteration_time_ns(cell.point.spec.training.warmup) / 1e9

@@ -12,11 +12,11 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from tests.support.workloads.hostile_gpu.kernels import DEVICE, Kernels, OperatorMode, TensorMode
 from tests.support.workloads.hostile_gpu.memory import Arena
 from tests.support.workloads.hostile_gpu.streams import Engine, HostileEvent, HostileStream, Mark, Order
+from tests.support.workloads.hostile_gpu.without_modes import WithoutModes
 from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
 from workloads.compute.device.torch_device import GpuDevice
 
@@ -55,7 +55,7 @@ class HostileGpu(DeviceRuntime):
         self.copied_bytes: list[int] = []
         self.meanwhile: Callable[[], None] = lambda: None
         self._speed = speed
-        with _disable_current_modes():
+        with WithoutModes():
             self._memory, self._pinned = Arena(memory_bytes), Arena(memory_bytes)
         self._engine = Engine(order, seed, self.clock_ns)
         self._kernels = Kernels(self._memory, self._pinned, self._enqueue, self._new, self._synchronize)
@@ -116,7 +116,7 @@ class HostileGpu(DeviceRuntime):
         return self.scratch(size_bytes)
 
     def scratch(self, size_bytes: int) -> Tensor:
-        with _disable_current_modes(), self._engine.lock:
+        with WithoutModes(), self._engine.lock:
             return self._pinned.allocate((size_bytes,), (1,), torch.uint8, None)
 
     def empty(self, elements: int, dtype: torch.dtype, *, filled_on: DeviceStream, used_on: DeviceStream) -> Tensor:
@@ -132,7 +132,7 @@ class HostileGpu(DeviceRuntime):
 
     def _new(self, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
         stream = self._current()
-        with _disable_current_modes(), self._engine.lock:
+        with WithoutModes(), self._engine.lock:
             tensor = self._memory.allocate(size, stride, dtype, stream)
             pointer = self._memory.pointer(tensor.detach())
         self._engine.meanwhile()
@@ -150,7 +150,7 @@ class HostileGpu(DeviceRuntime):
         self._current().enqueue(run)
 
     def _copy(self, stream: HostileStream, target: Tensor, source: Tensor) -> None:
-        with _disable_current_modes():
+        with WithoutModes():
             on_host = [each for each in (target, source) if each not in self._memory]
             to, of = (
                 next((memory.pointer(each) for memory in (self._memory, self._pinned) if each in memory), each)

@@ -1,16 +1,18 @@
 """Kernels of a hostile GPU: torch's operators on its memory are only enqueued, and their results are NaN until then."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.support.workloads.hostile_gpu.arguments import form, form_of, mapped, tensors_of
 from tests.support.workloads.hostile_gpu.memory import Arena
+from tests.support.workloads.hostile_gpu.without_modes import WithoutModes
 
 DEVICE = torch.device("cpu", 0)
 """The GPU. Host memory is ``torch.device("cpu")``: torch computes with both, and takes none for the other."""
@@ -47,7 +49,7 @@ class Kernels:
 
     def dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Carry out one operator, of which the host sees all that CUDA would let it see."""
-        tensors = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)]
+        tensors = tensors_of(args, kwargs)
         ours = [each for each in tensors if self.owns(each)]
         to_gpu = kwargs.get("device") == DEVICE
         if not ours and not to_gpu:
@@ -75,15 +77,13 @@ class Kernels:
             self._synchronize("value")
             return func(*args, **kwargs)
         assert torch.Tag.dynamic_output_shape not in func.tags, f"{func} makes the host wait for the GPU"
-        returns = func._schema.returns
-        is_written = any(each.alias_info is not None and each.alias_info.is_write for each in func._schema.arguments)
-        if func in _VIEWS or (not is_written and any(each.alias_info is not None for each in returns)):
+        if _is_view(func):
             return func(*args, **kwargs)
-        if not is_written:
+        if not _writes(func):
             return self._compute(func, args, kwargs)
         kernel_args, kernel_kwargs = self._pointers(args, kwargs)
         self._enqueue(lambda: func(*kernel_args, **kernel_kwargs))
-        written = [_aliased(func, each.alias_info, args, kwargs) for each in returns]
+        written = [_aliased(func, each.alias_info, args, kwargs) for each in func._schema.returns]
         return written[0] if len(written) == 1 else tuple(written) or None
 
     def owns(self, tensor: Tensor) -> bool:
@@ -93,7 +93,7 @@ class Kernels:
     def to_host(self, tensor: Tensor) -> Tensor:
         """Return a copy in host memory, for which the host waits."""
         self._synchronize("copy")
-        with _disable_current_modes():
+        with WithoutModes():
             return tensor.detach().clone()
 
     def _to_copy(self, source: Tensor, kwargs: dict[str, Any]) -> Tensor:
@@ -144,30 +144,35 @@ class Kernels:
     ) -> list[tuple[Any, ...] | None]:
         """Return size, stride and type of the results, by a try on zeros: meta kernels differ from the CPU's."""
 
-        def form(each: Any) -> Any:
-            return (each.size(), each.stride(), each.dtype) if isinstance(each, Tensor) else each
-
-        key = func, str(tree_map(form, (args, kwargs)))
+        key = func, form(args, kwargs)
         if key not in _outputs:
-            blank_args, blank_kwargs = tree_map(
-                lambda each: torch.zeros_like(each) if isinstance(each, Tensor) else each, (args, kwargs)
-            )
+            blank_args, blank_kwargs = mapped(torch.zeros_like, args, kwargs)
             results = func(*blank_args, **blank_kwargs)
             _outputs[key] = [
-                form(each) if isinstance(each, Tensor) else None
+                form_of(each) if isinstance(each, Tensor) else None
                 for each in ([results] if isinstance(results, Tensor) else results)
             ]
         return _outputs[key]
 
     def _pointers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        def pointer(each: Any) -> Any:
-            if not isinstance(each, Tensor):
-                return each
-            memory = next((memory for memory in (self._memory, self._pinned) if each in memory), None)
-            return each.detach() if memory is None else memory.pointer(each)
+        def pointer(tensor: Tensor) -> Tensor:
+            memory = next((memory for memory in (self._memory, self._pinned) if tensor in memory), None)
+            return tensor.detach() if memory is None else memory.pointer(tensor)
 
-        pointers: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(pointer, (args, kwargs))
-        return pointers
+        return mapped(pointer, args, kwargs)
+
+
+@cache
+def _writes(func: OpOverload) -> bool:
+    """Return whether an operator changes an argument."""
+    return any(each.alias_info is not None and each.alias_info.is_write for each in func._schema.arguments)
+
+
+@cache
+def _is_view(func: OpOverload) -> bool:
+    """Return whether an operator only returns its argument's memory in another form."""
+    shares = any(each.alias_info is not None for each in func._schema.returns)
+    return func in _VIEWS or (shares and not _writes(func))
 
 
 def _aliased(func: OpOverload, alias: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -188,7 +193,9 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: OpOverload, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return self._kernels.dispatch(func, args, kwargs or {})
+        # Backward passes call this with functions watched.
+        with torch._C.DisableTorchFunction():
+            return self._kernels.dispatch(func, args, kwargs or {})
 
 
 class TensorMode(TorchFunctionMode):

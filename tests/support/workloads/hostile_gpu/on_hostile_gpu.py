@@ -14,10 +14,12 @@ from workloads.compute.swapping import swapped_compute
 from workloads.inference import sequence_decoder
 from workloads.serving.gpu import prefill_compute
 
-ORDERS = [(order, seed) for order in Order for seed in range(3 if order is Order.RANDOM else 1)]
+SEEDS = range(3)
+ORDERS = [(order, seed) for order in Order for seed in (SEEDS if order is Order.RANDOM else (0,))]
 """Every order, the random one from several seeds."""
 
 EACH_ORDER = [pytest.param(*each, marks=[pytest.mark.soak] if each[1] else []) for each in ORDERS]
+EACH_SEED = [pytest.param(seed, marks=[pytest.mark.soak] if seed else []) for seed in SEEDS]
 """They for tests, which need the random one again only now and then."""
 
 

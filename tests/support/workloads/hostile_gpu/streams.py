@@ -7,8 +7,8 @@ from random import Random
 from threading import RLock
 
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
+from tests.support.workloads.hostile_gpu.without_modes import WithoutModes
 from workloads.compute.device.device_runtime import DeviceEvent, DeviceStream
 
 Work = Callable[[], None]
@@ -54,7 +54,7 @@ class Engine:
 
     def run_until(self, mark: Mark) -> None:
         """Run until the GPU has passed the mark. Fail if it never will."""
-        with self.lock, _disable_current_modes():
+        with self.lock, WithoutModes():
             while mark.time_ns is None:
                 able = [stream for stream in self.streams if stream.can_step()]
                 assert able, "the host waits for a mark that the GPU never passes"
@@ -64,10 +64,12 @@ class Engine:
 
     def meanwhile(self) -> None:
         """Let the GPU go on while the host does something else."""
-        with self.lock, _disable_current_modes():
+        if self._order not in {Order.COPIES_FIRST, Order.RANDOM}:
+            return
+        with self.lock, WithoutModes():
             if self._order is Order.COPIES_FIRST:
                 self._run_all(self.streams[1:])
-            elif self._order is Order.RANDOM:
+            else:
                 for _ in range(self._random.choice((0, 0, 0, 1, 5, 50))):
                     stream = self._random.choice(self.streams)
                     if stream.can_step():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu
-from tests.support.workloads.hostile_gpu.on_hostile_gpu import EACH_ORDER, on_hostile_gpu
+from tests.support.workloads.hostile_gpu.on_hostile_gpu import EACH_ORDER, EACH_SEED, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
 from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_training import relative_error
@@ -115,7 +115,7 @@ def forwards_and_backwards(compute: TorchCompute, take: object, rounds: int) -> 
     return sent
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", EACH_SEED)
 def test_the_transports_thread_may_begin_copies_while_the_stage_computes(seed: int) -> None:
     rounds = 3
     messages = [

@@ -5,9 +5,10 @@ from functools import partial
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.workloads.prefill.toy_datacenter import A100, LLAMA, MS, Pattern, ToyDatacenter, typical
 from workloads.prefill.control.controller import PrefillController
 from workloads.prefill.control.memory_ledger import GpuMemory
@@ -57,7 +58,7 @@ def requests_of(prompts: Sequence[tuple[int, int]]) -> list[Request]:
 
 
 @given(groups, prompts, st.integers(0, 400), st.sampled_from([FillPolicy.PLANNED, FillPolicy.GREEDY]), st.booleans())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(25, drawn_anew=60)
 def test_memory_is_never_exceeded_and_every_request_has_one_outcome(groups, prompts, room_mb, policy, pool) -> None:
     weights = max(
         LLAMA.weight_bytes(layers, embedding=True, head=True)
@@ -80,7 +81,7 @@ def test_memory_is_never_exceeded_and_every_request_has_one_outcome(groups, prom
 
 
 @given(groups, prompts)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(25, drawn_anew=60)
 def test_without_jitter_training_is_as_if_alone_and_every_promise_is_kept(groups, prompts) -> None:
     still = [[Pattern(pattern.actions) for pattern in group] for group in groups]
     toy = ToyDatacenter(watching_briefly(slo_ns=5 * S), still, iterations=40, kv_ns=0)
@@ -91,7 +92,7 @@ def test_without_jitter_training_is_as_if_alone_and_every_promise_is_kept(groups
 
 
 @given(groups, st.integers(0, 1000))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(15, drawn_anew=40)
 def test_training_waits_only_for_actions_that_came_earlier_than_the_margin(groups, seed) -> None:
     jittery = [[Pattern(pattern.actions, 4 * MS) for pattern in group] for group in groups]
     toy = ToyDatacenter(watching_briefly(slo_ns=60 * S), jittery, iterations=60, seed=seed)
@@ -119,7 +120,7 @@ def test_planned_prefill_never_delays_training_where_greedy_prefill_does(depth: 
     assert overruns[FillPolicy.GREEDY] > 0
 
 
-@pytest.mark.parametrize("depth", [1, 2, 4, 8])
+@pytest.mark.parametrize("depth", [1, 2, 4, pytest.param(8, marks=pytest.mark.soak)])
 def test_at_saturation_predicted_bubbles_are_full(depth: int) -> None:
     pattern = typical(7)
     toy = ToyDatacenter(watching_briefly(slo_ns=30 * S), [[pattern] * depth], iterations=14)
@@ -133,7 +134,7 @@ def test_at_saturation_predicted_bubbles_are_full(depth: int) -> None:
     assert min(shares) >= 0.95
 
 
-@pytest.mark.parametrize("depth", [1, 2, 4, 8])
+@pytest.mark.parametrize("depth", [1, 2, 4, pytest.param(8, marks=pytest.mark.soak)])
 def test_a_prompt_longer_than_any_bubble_is_chunked_and_on_time(depth: int) -> None:
     small = [Pattern(((6 * MS, 30 * MS), (9 * MS, 20 * MS), (3 * MS, 40 * MS))) for _ in range(depth)]
     toy = ToyDatacenter(watching_briefly(slo_ns=120 * S, chunk_tokens=8192), [small], iterations=1200, kv_ns=0)
@@ -155,7 +156,7 @@ def test_a_prompt_that_cannot_be_in_time_is_rejected_as_that_at_once() -> None:
     assert (record.outcome, record.reason, record.was_held) == (Outcome.REJECTED, Reason.SLO, False)
 
 
-@pytest.mark.parametrize(("groups", "depth"), [(4, 1), (2, 2), (400, 2)])
+@pytest.mark.parametrize(("groups", "depth"), [(4, 1), (2, 2), pytest.param(400, 2, marks=pytest.mark.soak)])
 def test_a_burst_is_sorted_out_with_a_bounded_queue(groups: int, depth: int) -> None:
     chance = Random(3)
     arrivals = sorted(3 * S + chance.randrange(S) for _ in range(10_000))

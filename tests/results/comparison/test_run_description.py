@@ -122,6 +122,18 @@ def test_a_simulation_is_reported_as_such_and_needs_no_calibration(build_run: Bu
     assert what_was_run(run).startswith("Simulated as discrete events: nothing was sent and nothing measured. Compared")
 
 
+def test_what_a_simulation_does_not_model_is_a_warning(build_run: BuildRun) -> None:
+    run = results.load(build_run(manifest={"engine": "simulate"}))
+    jitter = {"field": "topology.wan.jitter", "asked": "5ms", "links": [["east", "west"]]}
+    points = [{**point, "not_modelled": [jitter]} for point in run.manifest["sweep_points"]]
+    (text,) = warnings(replace(run, manifest={**run.manifest, "sweep_points": points}))
+    assert text.startswith("The simulator does not model jitter 5ms (east-west), ")
+
+
+def test_a_run_at_its_own_pace_is_not_said_to_be_slower(build_run: BuildRun) -> None:
+    assert dict(facts(results.load(build_run(manifest={"dilation": 1.0}))))["dilation"] == "1.0"
+
+
 def test_times_that_stand_for_torch_s_are_reported(build_run: BuildRun) -> None:
     run = results.load(build_run(manifest={"engine": "simulate"}))
     trials = [replace(trial, facts={**trial.facts, "torch_times_of_profile": "cpu"}) for trial in run.trials]

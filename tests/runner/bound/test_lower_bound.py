@@ -157,6 +157,14 @@ def test_the_part_that_decides_is_named(changes: dict[str, Any], expected: tuple
     assert ms(bound_of(**changes)) == expected
 
 
+def test_a_ring_is_as_slow_as_its_slowest_hop() -> None:
+    # Two replicas in the east and one in the west: each hop carries 2 x 2/3 of the gradient, two of them over the WAN.
+    placement = [["east"], ["east"], ["west"]]
+    training = {"stages": 1, "pipelines": 3}
+    found = bound_of(compute={"gradient": "187.5MB"}, training=training, variant={"placement": placement})
+    assert ms(found) == (4 * 30 + 2000 + 10, "all-reduce of stage 0")
+
+
 def test_an_all_reduce_that_overlaps_begins_with_the_first_bucket_of_the_last_backward() -> None:
     def of(**transport: Any) -> LowerBound | None:
         document = {

@@ -199,3 +199,10 @@ def test_overlap_is_written_only_where_it_is_asked_for() -> None:
     assert TransportSpec.model_validate(nested).model_dump(mode="json").items() >= nested.items()
     written = TransportSpec.model_validate({"all_reduce_overlap": False}).model_dump(mode="json")
     assert transport.keys().isdisjoint(written)
+
+
+def test_a_bucket_has_at_least_4_kib() -> None:
+    overlap = {"all_reduce_overlap": True}
+    assert TransportSpec.model_validate(overlap | {"bucket": "4KiB"})
+    with pytest.raises(ValueError, match="is below 4KiB"):
+        TransportSpec.model_validate(overlap | {"bucket": "4095B"})

@@ -138,3 +138,11 @@ def test_the_schedule_decides_the_actions_of_a_microbatch() -> None:
         ActionKind.BACKWARD_INPUT,
         ActionKind.BACKWARD_WEIGHT,
     )
+
+
+def test_a_schedule_that_chooses_nothing_is_refused_when_it_is_made() -> None:
+    class Undecided(Schedule):
+        pass
+
+    with pytest.raises(TypeError, match="choose"):
+        Undecided(PipelineShape(1, 1))

@@ -13,6 +13,7 @@ from runner.resolve.checks.trial_extent import MAX_TRIAL_NS
 from runner.resolve.experiment import Experiment
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import effects_of
+from tests.support.runner.chakra_traces import computation, write_trace
 
 SMALL: dict[str, Any] = {
     "topology": {
@@ -155,6 +156,14 @@ def test_products_beyond_the_limits_name_their_field(case: str) -> None:
     line = str(refused.value)
     assert line.removeprefix("exp.yaml: ").startswith(text)
     assert len(line) < 300
+
+
+def test_a_trace_that_takes_centuries_is_refused(tmp_path: Path) -> None:
+    day = [computation(number, 86_400 * 10**6) for number in range(2)]
+    write_trace(tmp_path / "t", {0: day, 1: day})
+    document = {"topology": SMALL["topology"], "compute": {"trace": "t"}, "variants": [{"name": "t"}]}
+    with pytest.raises(InputError, match=r"compute.trace: one after the other, all work takes \S+ years"):
+        parse_experiment({**document, "training": {"iterations": 10_000}}, "exp.yaml", tmp_path)
 
 
 def test_all_sweep_points_and_variants_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

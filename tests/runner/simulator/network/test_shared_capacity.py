@@ -121,3 +121,35 @@ def test_others_share_what_is_left(
 def test_one_of_two_equally_narrow_resources_limits_beside_a_wider_one_that_is_full() -> None:
     for wide_bps, rates_bps in ((80, [40, 40]), (1000, [50, 950])):
         assert started_at_once({0: 50, 1: 50, 2: wide_bps}, [[0, 1, 2], [2]]) == rates_bps
+
+
+def test_a_capacity_that_changes_is_shared_anew_by_those_that_send() -> None:
+    events = EventQueue()
+    capacity = SharedCapacity(events, {0: 100})
+    flows, channels = [NodePairFlow(number, [0]) for number in range(2)], [Channel(events), Channel(events)]
+    for flow, channel in zip(flows, channels, strict=True):
+        capacity.expect(flow)
+        channel.start(0)
+        capacity.begin(channel, flow, 0)
+    events.handle_next_instant()
+    for now_ns, whole_bps in ((5, 60), (9, 500)):
+        events.at(now_ns, lambda now_ns, bps: capacity.change(0, bps, flows, now_ns), whole_bps)
+        while events.next_ns is not None and events.next_ns <= now_ns:
+            events.handle_next_instant()
+        assert [channel.rate_bps for channel in channels] == [whole_bps // 2] * 2
+
+
+def test_an_acknowledgement_waits_for_what_the_other_direction_has_queued() -> None:
+    events = EventQueue()
+    capacity = SharedCapacity(events, {0: 100, 1: 50})
+    there, back = NodePairFlow(0, [0]), NodePairFlow(1, [1])
+    there.opposite, back.opposite = back, there
+    channel = Channel(events)
+    assert there.acknowledged_later_ns(0) == 0
+    capacity.expect(back)
+    channel.start(0)
+    capacity.begin(channel, back, 0)
+    assert there.acknowledged_later_ns(0) is None, "it sends, at no rate yet"
+    events.handle_next_instant()
+    assert there.acknowledged_later_ns(0) == ENDLESS_BYTES * 8 * 10**9 // 50
+    assert back.acknowledged_later_ns(0) == 0

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
 from runner.tcp.channel import PrivateChannel
 from testbed.network.flow_model.line import Line
+from testbed.network.flow_model.striping import Striping
 from testbed.network.flow_model.window import TcpWindow
 
 MEGABYTE = 10**6
@@ -35,6 +36,13 @@ def test_a_latency_shorter_than_a_segment_counts_once() -> None:
         all_reduce_ends_ns([0] * 2, ring([8 * MEGABYTE] * 2, 10**8), RingCut.of(2 * MEGABYTE, 2))
         == [2 * 10**9 + 10**8] * 2
     )
+
+
+def test_a_segments_first_chunk_and_its_rest_are_dealt_to_connections_by_whole_chunks() -> None:
+    cut = RingCut.of(2 * 10 * MEGABYTE, 2)
+    first_bytes, _ = cut.parts_bytes
+    assert cut.stripings(4) == (Striping(4, 1, first_bytes), Striping(4, cut.chunks - 1, cut.chunk_bytes))
+    assert cut.stripings(1) == (None, None)
 
 
 def test_everybody_waits_for_the_last_to_begin() -> None:

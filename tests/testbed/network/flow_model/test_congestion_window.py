@@ -113,6 +113,19 @@ def test_after_an_outage_it_is_a_segment_and_comes_back_to_0_7_of_its_size_by_sl
     assert 0.7 * before < sizes[7] < 0.8 * before
 
 
+def test_then_it_grows_like_cubics_which_is_back_at_its_size_after_the_cube_root_of_what_it_lost() -> None:
+    rtt_ns, segments = 100_000_000, 160
+    window = CongestionWindow(1, INITIAL, rtt_ns, None)
+    assert rounds(window, 4)[-1] == segments * 1448
+    window.lose(needless=True)
+    # RFC 9438: K = cbrt(W_max (1 - 0.7) / 0.4) = 4.93 s, most of which it is nearly as large.
+    sizes = rounds(window, 70)
+    k_rounds = round((segments * 0.3 / 0.4) ** (1 / 3) / 0.1)
+    assert sizes[k_rounds // 4] < 0.9 * segments * 1448
+    assert sizes[k_rounds] == pytest.approx(segments * 1448, rel=0.03)
+    assert sizes[-1] > 1.01 * segments * 1448
+
+
 def test_after_a_needless_timeout_it_is_0_7_of_its_size() -> None:
     window = CongestionWindow(1, INITIAL, RTT_NS, None)
     *_, before = rounds(window, 5)

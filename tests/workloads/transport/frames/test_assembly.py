@@ -1,0 +1,36 @@
+import pytest
+
+from workloads.message import Message, MessageKind
+from workloads.transport.event import Event, Received
+from workloads.transport.frames.assembly import Assembly
+from workloads.transport.frames.buffer_pool import BufferPool
+from workloads.transport.frames.cutting import Cutting
+from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from workloads.transport.peer import Peer
+
+CUTTING = Cutting(64 * 1024, 2)
+MICROBATCH = 3
+
+
+def header(index: int) -> FrameHeader:
+    offset, length = CUTTING.chunk(index)
+    return FrameHeader(FrameKind.ACTIVATION, 0, 0, MICROBATCH, CUTTING.total_bytes, offset, length)
+
+
+def test_a_transfer_is_reported_once_all_its_chunks_are_there_and_none_of_them_may_come_again() -> None:
+    events: list[Event] = []
+    peer = Peer(1, "host-1", "127.0.0.1", None, 1)
+    assembly = Assembly(peer, MessageKind.ACTIVATION, CUTTING, BufferPool(), events.append)
+    chunks = reversed(range(CUTTING.chunks))
+    for index in chunks:
+        assert events == []
+        delivery = assembly.place(header(index), index)
+        with pytest.raises(FrameError, match="of microbatch 3 twice"):
+            assembly.place(header(index), index)
+        delivery.complete()
+    (received,) = events
+    assert isinstance(received, Received)
+    assert received.message == Message(MessageKind.ACTIVATION, MICROBATCH)
+    assert received.payload.nbytes == CUTTING.total_bytes
+    with pytest.raises(FrameError, match="of microbatch 3 twice"):
+        assembly.place(header(0), 0)

@@ -157,6 +157,11 @@ def _noise(
     if a.simulated:
         log("a simulation gives the same every time: its noise is 0 by construction, and nothing is run")
         return {(pair.a.point, pair.a.variant): 0.0 for pair in checked.pairs}
+    if a.manifest.get("clock") == "virtual":
+        raise InputError(
+            "--noise: A ran in virtual time, which is as steady on any machine, and compare knows how steady: leave "
+            "--noise out"
+        )
     experiment = noise_experiment(a, {pair.a.variant for pair in checked.pairs}, repeats)
     enter_user_namespace()
     again = run_again(a, experiment, runs, log)

@@ -117,6 +117,15 @@ def test_the_noise_of_a_simulation_is_nothing_and_nothing_is_run(
     assert not (tmp_path / "runs").exists()
 
 
+def test_the_noise_of_virtual_time_is_not_measured_on_another_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    a, b = (write_run(tmp_path / "made", STOCK, clock="virtual") for _ in range(2))
+    assert "A ran in virtual time" in refusal(a, b, "--noise", "5")
+    assert not (tmp_path / "runs").exists()
+
+
 def test_the_measured_noise_raises_the_margin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noisy = {key: [[s] for s in (1.0, 1.1, 0.9, 1.2, 0.8)] for key in STOCK}
     again = load_run(write_run(tmp_path / "noise", noisy))

@@ -55,8 +55,7 @@ def resolve_links(
                 position, entry = entries[ends]
                 base = conditions_of(entry, base)
                 levels.append(Level(entry, f"topology.links.{position}", name))
-        course = courses.course(base, levels)
-        return (base, None) if course is None else (course.first, course)
+        return courses.of(base, levels)
 
     def resolved_link(one: str, other: str) -> WanLink:
         (there, course_there), (back, course_back) = resolved(one, other), resolved(other, one)

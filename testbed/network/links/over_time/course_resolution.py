@@ -53,33 +53,38 @@ class Courses:
     def __init__(self, traces: Mapping[str, ConditionTrace], seed: int) -> None:
         self._traces = traces
         self._seed = seed
-        self._found: dict[object, LinkCourse | None] = {}
+        self._found: dict[object, LinkCourse] = {}
         self._changes = 0
 
-    def course(self, base: LinkConditions, levels: Sequence[Level]) -> LinkCourse | None:
-        """Return how a direction with these constants changes; see ``course_by_levels``.
+    def of(self, base: LinkConditions, levels: Sequence[Level]) -> tuple[LinkConditions, LinkCourse | None]:
+        """Return a direction's first conditions, and how it changes from them on, None if it does not.
 
-        Raise InputError if all courses so far have more than ``MAX_ALL_CHANGES`` changes.
+        ``base`` are its constants; see ``course_by_levels``. Raise InputError if all courses so far have more than
+        ``MAX_ALL_CHANGES`` changes.
         """
         if not any(getattr(level.spec, name) for level in levels for name in _CHANGING):
-            return None
+            return base, None
         drawn_for = levels[-1].drawn_for if any(level.spec.generate for level in levels) else None
         key = base, drawn_for, tuple(id(level.spec) for level in levels)
         if key not in self._found:
             course = self._found[key] = course_by_levels(base, levels, self._traces, self._seed)
-            self._changes += 0 if course is None else len(course.changes)
+            self._changes += len(course.changes)
             if self._changes > MAX_ALL_CHANGES:
                 raise InputError(
                     f"{levels[-1].where}: all links together have more than {MAX_ALL_CHANGES} changes: give shorter "
                     "traces, or longer steps"
                 )
-        return self._found[key]
+        course = self._found[key]
+        if len(course.changes) == 1 and not course.first.up:
+            raise InputError(f"{levels[-1].where}: it is down from the beginning on, for ever: let it come back")
+        # However it is written, what holds from the beginning on is constant: the same link on every engine.
+        return course.first, course if len(course.changes) > 1 else None
 
 
 def course_by_levels(
     base: LinkConditions, levels: Sequence[Level], traces: Mapping[str, ConditionTrace], seed: int
-) -> LinkCourse | None:
-    """Return how a direction with the constants ``base`` changes, None if it does not.
+) -> LinkCourse:
+    """Return how a direction with the constants ``base`` changes, if only at its beginning.
 
     Of ``trace``, ``generate`` and ``events`` the last of the ``levels`` that has one counts, without the fields to
     which a later one gives a constant. Where a generator draws, it draws on ``base``; events lie above both.
@@ -128,7 +133,7 @@ def course_by_levels(
         raise InputError(
             f"{levels[-1].where}: {len(course.changes)} changes of a link, more than {MAX_CHANGES}: give fewer"
         )
-    return course if len(course.changes) > 1 else None
+    return course
 
 
 def _last(levels: Sequence[Level], name: str) -> _Written | None:

@@ -185,3 +185,40 @@ def test_a_trace_and_a_generator_do_not_give_one_field_both() -> None:
     generate = {"length": "60s", "diurnal": {"period": "20s", "low": "40%"}}
     text = refusal(wan={"trace": "f.csv", "generate": generate}, trace="t_s,rate\n0,1Gbit\n5,\n")
     assert text.startswith("topology.wan.generate: the trace f.csv gives rate already")
+
+
+LATENCIES, RATES = ("1ms", "10ms", "25ms"), ("1Mbit", "10Gbit", "12Gbit")
+SAME: dict[str, tuple[dict[str, Any], str]] = {
+    "one row": ({"trace": "f.csv"}, "0,{latency},{rate}"),
+    "equal rows": ({"trace": "f.csv"}, "0,{latency},{rate}\n5,{latency},{rate}\n9,{latency},{rate}"),
+    "equal rows, anew and anew": ({"trace": "f.csv", "loop": True}, "0,{latency},{rate}\n5,{latency},{rate}"),
+    "an event": ({"events": [{"at": "0s", "latency": "{latency}", "rate": "{rate}"}]}, ""),
+    "two events": ({"events": [{"at": "0s", "latency": "{latency}"}, {"at": "0s", "rate": "{rate}"}]}, ""),
+}
+"""Ways to write conditions that never change: what stands in ``wan`` or an entry of ``links``, and a trace's rows."""
+
+
+def filled(written: Any, **figures: str) -> Any:
+    """The same with figures in the place of their names."""
+    if isinstance(written, dict):
+        return {name: filled(value, **figures) for name, value in written.items()}
+    if isinstance(written, list):
+        return [filled(each, **figures) for each in written]
+    return written.format(**figures) if isinstance(written, str) else written
+
+
+@given(st.sampled_from(sorted(SAME)), st.sampled_from(LATENCIES), st.sampled_from(RATES), st.booleans())
+def test_what_holds_from_the_beginning_is_the_link_however_it_is_written(
+    way: str, latency: str, rate: str, one_direction: bool
+) -> None:
+    course, rows = filled(list(SAME[way]), latency=latency, rate=rate)
+    trace = f"t_s,latency,rate\n{rows}\n" if rows else ""
+    ends = {"from": "east", "to": "west"} if one_direction else {"between": ["east", "west"]}
+    plain = resolved(links=[{**ends, "latency": latency, "rate": rate}])
+    assert resolved(links=[{**ends, **course}], trace=trace) == plain
+    if not one_direction:
+        assert resolved(wan=course, trace=trace) == plain
+
+
+def test_a_link_that_is_down_from_the_beginning_for_ever_is_refused() -> None:
+    assert refusal(wan={"events": [{"at": "0s", "down": True}]}).startswith("topology.wan: it is down from the")

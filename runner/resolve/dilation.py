@@ -45,18 +45,20 @@ def choose_dilation(
     if capacity_bps <= 0:
         raise ValueError(f"a capacity of {capacity_bps} bit/s is no measurement")
     tenths = -(-demand_bps * 10 * 100 // (USABLE_PERCENT * capacity_bps))
+    usable_bps = capacity_bps * USABLE_PERCENT // 100
+    asked = (
+        f"dilation: the links in use ask for {_rounded(demand_bps)} at once, more than {_rounded(usable_bps)}, "
+        f"{USABLE_PERCENT} % of the {_rounded(capacity_bps)} that {carrier} carries"
+    )
     if tenths > 10 and real_time:
         raise CapacityError(
-            f"dilation: the links in use ask for {_rounded(demand_bps)} at once and {carrier} carries "
-            f"{_rounded(capacity_bps)}, and what really computes cannot be dilated: lower node_pair_rate, rate or "
-            "intra.rate, or give dilation: 1 if not all links are busy at once"
+            f"{asked}, and what really computes cannot be dilated: lower node_pair_rate, rate or intra.rate, or give "
+            "dilation: 1 if not all links are busy at once"
         )
     if tenths > MAX_AUTO_DILATION * 10:
         raise CapacityError(
-            f"dilation: the links in use ask for {_rounded(demand_bps)} at once and {carrier} carries "
-            f"{_rounded(capacity_bps)}, which needs a dilation of {tenths / 10:.1f}, more than the {MAX_AUTO_DILATION} "
-            "that auto takes, since TCP's timers do not dilate: lower node_pair_rate, rate or intra.rate, or give a "
-            "number in dilation"
+            f"{asked}, which needs a dilation of {tenths / 10:.1f}, more than the {MAX_AUTO_DILATION} that auto takes, "
+            "since TCP's timers do not dilate: lower node_pair_rate, rate or intra.rate, or give a number in dilation"
         )
     return max(tenths, 10) / 10
 

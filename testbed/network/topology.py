@@ -242,8 +242,14 @@ def resolve_topology(
     """
     names = [datacenter.name for datacenter in spec.datacenters]
     for position, name in enumerate(names):
+        where = f"topology.datacenters.{position}.name"
         if name in names[:position]:
-            raise InputError(f"topology.datacenters.{position}.name: {name!r} is given twice, give each its own name")
+            raise InputError(f"{where}: {name!r} is given twice, give each its own name")
+        if alike := [each for each in names[:position] if each.casefold() == name.casefold()]:
+            raise InputError(
+                f"{where}: {name!r} and {alike[0]!r} are one name where hosts are looked up: give names that differ by "
+                "more than case"
+            )
     links = resolve_links(spec, preset, traces, seed)
     datacenters = tuple(
         Datacenter(

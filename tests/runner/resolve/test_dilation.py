@@ -59,7 +59,10 @@ def test_auto_raises_capacity_error_above_its_largest_dilation() -> None:
         choose_dilation(123_456_789_012, GBIT + 17, "auto")
     text = str(caught.value)
     assert text.isprintable()
-    assert text.startswith("dilation: the links in use ask for 123Gbit at once and this machine carries 1Gbit, which ")
+    assert text.startswith(
+        "dilation: the links in use ask for 123Gbit at once, more than 800Mbit, 80 % of the 1Gbit that this machine "
+        "carries, which "
+    )
     assert "a dilation of 154.4, more than the 10" in text
     assert text.endswith("lower node_pair_rate, rate or intra.rate, or give a number in dilation")
 

@@ -142,6 +142,12 @@ def test_contradictory_topology_is_refused_in_one_line(change: dict[str, Any], t
     assert "\n" not in str(caught.value)
 
 
+def test_names_that_differ_by_case_only_are_refused() -> None:
+    names = [{"name": "west", "hosts": 1}, {"name": "East", "hosts": 1}, {"name": "east", "hosts": 1}]
+    with pytest.raises(InputError, match=r"topology.datacenters.2.name: 'east' and 'East' are one name where hosts"):
+        resolve_topology(parse_model(TopologySpec, {"datacenters": names}, "file"))
+
+
 def test_a_network_preset_and_a_wan_together_are_refused() -> None:
     with pytest.raises(InputError, match="a network preset replaces wan"):
         resolved({"datacenters": datacenters("a", "b"), "wan": {}, "profile": "azure"}, preset={})

@@ -45,7 +45,8 @@ def test_machines_with_enough_to_spare_dilate_nothing() -> None:
 def test_a_machine_that_cannot_carry_its_part_is_named() -> None:
     loads = {"two": MachineLoad(400 * MBIT, 250 * MBIT, 2, 3)}
     with pytest.raises(
-        CapacityError, match=r"ask for 400Mbit at once and machine two carries 250Mbit, and what really"
+        CapacityError,
+        match=r"ask for 400Mbit at once, more than 200Mbit, 80 % of the 250Mbit that machine two carries, and what",
     ):
         derived_factor(loads, real_time=True)
 

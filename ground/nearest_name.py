@@ -2,16 +2,21 @@
 
 from collections.abc import Collection
 
+_OTHER_WORDS = {"bandwidth": "rate", "bw": "rate", "delay": "latency", "drop": "loss", "rtt": "latency"}
+"""What other tools call what a file of ours names otherwise."""
+_NOTES = {"rtt": " It is one way: half of an RTT"}
 _LETTERS_PER_EDIT = 4
 _MOST_EDITS = 2
 
 
 def nearest_name(written: str, known: Collection[str]) -> str | None:
-    """Return the known name that ``written`` most likely misspells; None if no name is near.
+    """Return the known name that ``written`` most likely misspells or calls otherwise; None if no name is near.
 
     A name is near if one edit, in names of 7 characters and more two edits, turn one into the other. An edit adds,
     leaves out or replaces a character, or swaps two neighbours. Upper and lower case are the same.
     """
+    if (meant := _OTHER_WORDS.get(written.lower())) in known:
+        return meant
     most = min(_MOST_EDITS, (len(written) + 1) // _LETTERS_PER_EDIT)
     near = [name for name in known if abs(len(name) - len(written)) <= most]
     edits = {name: _edits(written.lower(), name.lower()) for name in near}
@@ -22,7 +27,8 @@ def nearest_name(written: str, known: Collection[str]) -> str | None:
 def did_you_mean(written: str, known: Collection[str], otherwise: str) -> str:
     """Return the remedy for an unknown name: the nearest known name, or ``otherwise`` if no name is near."""
     near = nearest_name(written, known)
-    return otherwise if near is None else f"did you mean {str(near)!r}?"
+    note = _NOTES.get(written.lower(), "") if near == _OTHER_WORDS.get(written.lower()) else ""
+    return otherwise if near is None else f"did you mean {str(near)!r}?{note}"
 
 
 def _edits(one: str, other: str) -> int:

@@ -25,6 +25,14 @@ def test_a_misspelt_name_is_recognized(written: str, meant: str) -> None:
     assert nearest_name(written, FIELDS) == meant
 
 
+def test_another_tools_word_is_recognized_where_ours_is_known() -> None:
+    link = ("latency", "rate", "loss")
+    assert [nearest_name(word, link) for word in ("delay", "Bandwidth", "rtt")] == ["latency", "rate", "latency"]
+    assert nearest_name("bandwidth", ["hosts"]) is None
+    assert did_you_mean("rtt", link, "no") == "did you mean 'latency'? It is one way: half of an RTT"
+    assert did_you_mean("delay", link, "no") == "did you mean 'latency'?"
+
+
 @pytest.mark.parametrize("written", ["events", "retries", "lan2", "s", "", "train", "x" * 10_000_000])
 def test_another_word_is_no_misspelt_name(written: str) -> None:
     """A wrong guess would lead the reader away from the mistake."""

@@ -58,7 +58,7 @@ def test_two_pipelines_train_bit_by_bit_as_on_the_cpu(order: Order, seed: int, o
     ],
     ids=str,
 )
-@pytest.mark.parametrize("order", [Order.LAZY, Order.RANDOM])
+@pytest.mark.parametrize("order", [Order.LAZY, pytest.param(Order.RANDOM, marks=pytest.mark.soak)])
 def test_every_path_of_an_iteration_trains_as_on_the_cpu(changes: dict[str, object], order: Order) -> None:
     work = replace(WORK, **changes)
     with on_hostile_gpu(order) as gpu:

@@ -182,8 +182,8 @@ class _Layout:
 
     def _wan_limit_packets(self, ever: Sequence[LinkConditions], rtt_ns: int) -> int:
         """Return the limit of leaves that hold packets of any of these conditions, also of two at once."""
-        rates = [conditions.pair_rate_bps for conditions in ever]
-        fastest_bps = None if None in rates else max(rate for rate in rates if rate is not None)
+        # A rate may be above that from which the queue of an unlimited link is sized.
+        fastest_bps = max(each.pair_rate_bps or UNLIMITED_RATE_BPS for each in ever)
         latency_ns = max(conditions.latency_ns for conditions in ever)
         spread_ns = max(conditions.impairments.delay_spread_ns for conditions in ever)
         return self._limit_packets(fastest_bps, latency_ns, spread_ns, rtt_ns=rtt_ns)

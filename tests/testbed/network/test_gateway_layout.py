@@ -3,7 +3,7 @@ from fractions import Fraction
 from ipaddress import IPv4Network
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ground.impairments import Impairments
@@ -338,6 +338,7 @@ def test_a_trunk_that_binds_later_is_planned_from_the_start() -> None:
     assert trunks[1].rate_bytes_per_s == 125_000_000
 
 
+@example([LinkConditions(0, None), LinkConditions(0, 800 * 10**9)])
 @given(st.lists(CONDITIONS, min_size=2, max_size=4, unique=True))
 def test_a_queue_has_one_limit_that_suits_all_conditions(conditions: list[LinkConditions]) -> None:
     limits = {state.netem.limit_packets for state in states(changing(*conditions))}

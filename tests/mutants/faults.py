@@ -1,7 +1,8 @@
 """Find the faults that can be planted in a module: each changes one place of its text, and nothing of its layout.
 
 Left out is what no test should see: annotations, decorators, messages, assertions, what only a type checker runs,
-whether ``zip`` is strict. A fault may still change nothing that can be seen; a person decides that.
+whether ``zip`` is strict, examples and descriptions of fields. A fault may still change nothing that can be seen; a
+person decides that.
 """
 
 import ast
@@ -45,6 +46,7 @@ _FUNCTIONS = {
     "sorted": "list",
     "reversed": "list",
 }
+_NOT_SEEN = {"description", "examples", "strict"}
 _KEYWORDS = {"default", "initial", "key", "reverse", "start"}
 _LOGS = {"debug", "error", "exception", "info", "warning"}
 _SMALL = 10
@@ -124,7 +126,7 @@ class _Faults(ast.NodeVisitor):
             self.visit(statement)
 
     def visit_keyword(self, node: ast.keyword) -> None:
-        if node.arg != "strict":
+        if node.arg not in _NOT_SEEN:
             self.visit(node.value)
 
     # What is changed.

@@ -44,6 +44,7 @@ def test_one_place_is_changed(source: str, faulty: set[str]) -> None:
         "count: int",
         "@cached(1)\ndef f(a: Literal[1]) -> Literal[1]: ...",
         "zip(a, strict=True)",
+        "Field(examples=[32])",
         'log.info("%d", 1)',
         "if TYPE_CHECKING:\n import a",
         'if __name__ == "__main__":\n main(1)',

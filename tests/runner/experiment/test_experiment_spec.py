@@ -206,3 +206,8 @@ def test_a_bucket_has_at_least_4_kib() -> None:
     assert TransportSpec.model_validate(overlap | {"bucket": "4KiB"})
     with pytest.raises(ValueError, match="is below 4KiB"):
         TransportSpec.model_validate(overlap | {"bucket": "4095B"})
+
+
+def test_the_named_models_are_the_papers_two_and_a_tiny_one() -> None:
+    numbers = {name: (model.layers, model.hidden, model.context, model.heads) for name, model in NAMED_MODELS.items()}
+    assert numbers == {"gpt-a": (12, 4096, 4096, 32), "gpt-b": (12, 8192, 6144, 64), "gpt-tiny": (4, 128, 128, 4)}

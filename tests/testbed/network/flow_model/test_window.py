@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from runner.tcp.channel import PrivateChannel
 from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.window import Delay, TcpWindow, let_out_bytes
+from testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow, let_out_bytes, opened
+from testbed.network.tcp_settings import TcpSettings
 
 RTT_NS = 60_000_000
 INITIAL = 14_480
@@ -134,3 +135,16 @@ def test_the_rest_of_a_transfer_opens_the_window_too_where_congestion_has_held_i
     assert rounds(window, 46 * INITIAL // 10) == 3
     _, end_ns = channel.transmit(300_000_000, 56 * INITIAL // 10)
     assert end_ns == 300_000_000
+
+
+@pytest.mark.parametrize(
+    ("latency_ns", "window", "bounded"), [(RTT_NS // 2, True, True), (RTT_NS // 2, False, False), (0, True, False)]
+)
+def test_a_window_bounds_what_is_sent_where_there_is_a_round_trip_to_wait_for(
+    latency_ns: int, window: bool, bounded: bool
+) -> None:
+    line = Line(10**9, latency_ns, headers=False)
+    made = opened(line, 2, TcpSettings(WINDOW), window=window, slow_start=False)
+    assert (made.allowance(0) < BOUNDED) == bounded
+    if bounded:
+        assert made.allowance(0) == 2 * let_out_bytes(TcpSettings(WINDOW).in_flight_bytes)

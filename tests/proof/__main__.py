@@ -27,7 +27,7 @@ from tests.proof.soak_parts import (
     head_revision,
     read_ledger,
 )
-from tests.proof.summary import summary_lines
+from tests.proof.summary import SOAK, summary_lines
 
 DUE_S = 10 * 60
 """When the last test of the due parts begins; the longest takes two minutes."""
@@ -60,8 +60,10 @@ def soak(parts: Sequence[Part], cut_off_at: float | None = None) -> bool:
             print(f"no time left for part {part.name} of the soak")
             break
         before, tests = len(kept_passes()), files_of(part)
-        passed = run_pass(f"soak {part.name}", SIDE_BY_SIDE, "(soak or hypothesis) and not measures", tests, *options)
-        passed &= run_pass(f"soak {part.name}, measuring", ALONE, "soak and measures", tests, *options, second_try=True)
+        passed = run_pass(f"{SOAK}{part.name}", SIDE_BY_SIDE, "(soak or hypothesis) and not measures", tests, *options)
+        passed &= run_pass(
+            f"{SOAK}{part.name}, measuring", ALONE, "soak and measures", tests, *options, second_try=True
+        )
         fine &= passed
         if passed:
             outcome = CUT_OFF if any(each.cut_off for each in kept_passes()[before:]) else PASSED

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 _OTHER_WORDS = {"bandwidth": "rate", "bw": "rate", "delay": "latency", "drop": "loss", "rtt": "latency"}
-"""What other tools call what a file of ours names otherwise."""
+"""Words of other tools, and the names that a file of ours has for the same."""
 _NOTES = {"rtt": " It is one way: half of an RTT"}
 _LETTERS_PER_EDIT = 4
 _MOST_EDITS = 2

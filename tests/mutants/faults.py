@@ -119,7 +119,8 @@ class _Faults(ast.NodeVisitor):
             self.visit(statement)
         self._function = outer
 
-    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self.visit_FunctionDef(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         for statement in node.body:

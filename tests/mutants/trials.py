@@ -29,7 +29,7 @@ _TIMES_S = count(1)
 
 
 class Outcome(StrEnum):
-    """What noticed a fault: the mirrored folder's tests, those one folder above, a limit of time, or nothing."""
+    """Name who noticed a fault: the mirrored folder's tests, those one folder above, a limit of time, or nothing."""
 
     CAUGHT = "caught"
     NEAR = "one folder above"

@@ -6,7 +6,7 @@ from tests.proof.record import PassRecord
 from tests.proof.skips import CUT_OFF
 
 SOAK = "soak "
-"""How the names of its passes begin: what one of them leaves is another's."""
+"""Beginning of the names of its passes: a test that one of them leaves is another's."""
 
 
 def summary_lines(passes: Sequence[PassRecord]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""How many examples a property test draws that is dear: some on every landing, more whenever they are drawn anew."""
+"""Give dear property tests few examples on every landing, and more whenever they are drawn anew."""
 
 import os
 

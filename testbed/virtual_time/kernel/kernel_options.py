@@ -34,7 +34,7 @@ WANTED_BEFORE_6_10 = ("BASE_FULL",)
 """Built in where the source has them: later ones have the same without an option."""
 
 COMPILER_OPTIONS = ("-O1",)
-"""What differs from the kernel's own: compiling takes less, and a guest is as fast as with -O2.
+"""Options besides the kernel's own: compiling takes less, and a guest is as fast as with -O2.
 
 Where a guest's time goes is in tracing processes, not in the kernel's code.
 """

@@ -10,7 +10,7 @@ from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 REPLICAS, STEPS, SYNC_EVERY = 3, 4, 2
 PARAMETERS = 3 * 2**20
-WIRE_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0, "fp4": 0.5}
+WIRE_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0, "fp8": 1.0, "fp4": 0.5}
 ON_THE_WIRE = 1514 / 1448
 """Bytes of a full Ethernet frame over those of TCP's payload in it."""
 

@@ -17,8 +17,8 @@ from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 from testbed.testbed import bring_up
 
-RATES = ("100Mbit", "5Gbit")
-LATENCIES_MS = (10, 40)
+RATES = ("100Mbit", "1Gbit", "5Gbit")
+LATENCIES_MS = (10, 20, 30, 40)
 MANY = 24
 _MEGABYTE = 10**6
 
@@ -67,8 +67,8 @@ def untuned() -> list[tuple[int, int, float]]:
                 connections,
                 buffer_bytes=None,
                 # A lone connection has its pace after 20 round trips, of 3 MB each at any latency; many fill 50 MB.
-                warming_bytes=(120 if connections == 1 else 900) * _MEGABYTE,
-                measured_bytes=(60 if connections == 1 else 300) * _MEGABYTE,
+                warming_bytes=(120 if connections == 1 else 1500) * _MEGABYTE,
+                measured_bytes=(100 if connections == 1 else 300) * _MEGABYTE,
                 # What lies unread takes room in the window.
                 turn_s=2 * latency_ms / 1e3 / (100 if connections == 1 else 32),
                 patience_s=60,

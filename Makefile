@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 PROOF := .venv/bin/python -m tests.proof
-.PHONY: demo paper bad-days which-training program test test-pure test-times mutants soak soak-due compiled virtual gpu-kit lint bench root clean
+.PHONY: demo paper bad-days which-training program test test-pure test-times mutants soak soak-due compiled virtual gpu-kit lint collected bench root clean
 
 # If links or machine were not as they should be, wanbed's last line says so, and make adds its own "Error 1" below it.
 demo: root
@@ -40,7 +40,7 @@ test test-pure test-times mutants soak soak-due: export PYTHONDONTWRITEBYTECODE 
 test: root
 	./setup.sh test
 	.venv/bin/python -m testbed.virtual_time.kernel.kernel_build
-	$(MAKE) lint
+	$(MAKE) --jobs=2 --output-sync lint collected
 	$(ROOT) $(PROOF) test
 
 # Without root: everything but the tests that build namespaces.
@@ -89,6 +89,10 @@ lint:
 	.venv/bin/ruff format --check
 	.venv/bin/ruff check
 	.venv/bin/mypy
+
+# What Python and pytest compile of the tests, once: the workers that run them side by side would each compile it.
+collected:
+	@found=$$(.venv/bin/python -m pytest --collect-only --quiet -p no:cacheprovider) || { echo "$$found"; exit 1; }
 
 bench: root
 	./setup.sh test

@@ -3,6 +3,7 @@
 ``WANBED_SEARCH=1`` draws more of them, anew each time or as ``--hypothesis-seed`` says; so does the soak.
 """
 
+import gc
 import os
 from pathlib import Path
 
@@ -25,6 +26,16 @@ settings.load_profile("search" if os.environ.get("WANBED_SEARCH") else "repeatab
 # Tests run side by side, and torch is loaded later. If it took all cores for itself, here and in the programs that
 # tests start, its threads would mostly wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+# All that is imported and collected stays until the end: a third of the time that takes would be a search for garbage.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from here on, but never among what was collected of the tests."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -86,7 +86,13 @@ def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, directory: Pa
     if name is None:
         return _written(spec, stages, pipelines)
     config = model_config(spec, backend.title if backend.trains else "a compute profile")
-    _check_layers(config, stages)
+    _check_cut(config, stages)
+    if backend.trains and not config.trains_in_torch:
+        raise InputError(
+            f"model: {backend.title} trains a plain GPT, of architecture gpt with as many kv_heads as heads, a "
+            "feed_forward of 4 times hidden and a head of its own: leave these fields out, or replay the model by an "
+            "estimated compute.profile"
+        )
     try:
         profile = load_profile(name, relative_to=directory)
         times = profile.stage_times(config, stages)
@@ -203,17 +209,22 @@ def gradient_bytes(spec: ExperimentSpec, stages: int, pipelines: int) -> tuple[i
             f"give a model, like {DEFAULT_MODEL}"
         )
     config = model_config(spec, "the all-reduce of gradients (or give compute.gradient)")
-    _check_layers(config, stages)
+    _check_cut(config, stages)
     found = tuple(config.gradient_bytes(stage, stages, spec.training.precision) for stage in range(stages))
     _check_model_bytes(max(found), "gradient")
     return found
 
 
-def _check_layers(config: GptConfig, stages: int) -> None:
+def _check_cut(config: GptConfig, stages: int) -> None:
     if stages > config.layers:
         raise InputError(
             f"training.stages: {stages} stages of a model of {config.layers} layers: use fewer stages, or "
             "give the model more layers"
+        )
+    if config.tied_head and stages > 1:
+        raise InputError(
+            "model.tied_head: the first and the last of several stages would sum the gradients of their two copies of "
+            "the embedding, which no engine does: write tied_head: false, or training.stages: 1"
         )
 
 

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
+from typing import Literal
+
+Architecture = Literal["gpt", "gpt-2", "llama"]
 
 BYTES_PER_ELEMENT: Mapping[str, int] = MappingProxyType({"fp32": 4, "bf16": 2})
 """The bytes of one element of a weight, an activation or a gradient, by precision."""
@@ -19,7 +22,17 @@ MAX_VOCABULARY_TOKENS = 10**8
 class GptConfig:
     """A decoder-only GPT. ``context`` is the number of tokens of a sequence, ``vocabulary`` that of different tokens.
 
-    Raises ValueError naming the field.
+    ``heads`` query heads share ``kv_heads`` key and value heads evenly, by default each has its own. ``feed_forward``
+    is the width inside the feed-forward layer, by default 4 times the hidden size. The ``architecture`` says which
+    other weights there are:
+
+    - ``gpt``, the one that torch trains here: linear layers without biases, norms with two weights an element,
+      embeddings of positions;
+    - ``gpt-2``: the same with biases in the linear layers of each layer;
+    - ``llama``: no biases, norms with one weight an element, no embeddings of positions, and a gated feed-forward
+      layer, of three matrices instead of two.
+
+    With ``tied_head`` the head is the embedding of tokens. Raises ValueError naming the field.
     """
 
     layers: int
@@ -27,13 +40,26 @@ class GptConfig:
     context: int
     heads: int
     vocabulary: int
+    architecture: Architecture = "gpt"
+    kv_heads: int | None = None
+    feed_forward: int | None = None
+    tied_head: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if getattr(self, field.name) < 1:
-                raise ValueError(f"{field.name}: {getattr(self, field.name)} is below 1")
+            value = getattr(self, field.name)
+            if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+                raise ValueError(f"{field.name}: {value} is below 1")
         if self.hidden % self.heads:
             raise ValueError(f"heads: {self.heads} heads do not share a hidden size of {self.hidden} evenly")
+        if self.heads % (self.kv_heads or self.heads):
+            raise ValueError(f"kv_heads: {self.heads} heads do not share {self.kv_heads} key and value heads evenly")
+
+    @property
+    def trains_in_torch(self) -> bool:
+        """Whether it is a model that torch builds here: a plain GPT, of any dimensions."""
+        plain = self.kv_heads in {None, self.heads} and self.feed_forward in {None, 4 * self.hidden}
+        return self.architecture == "gpt" and plain and not self.tied_head
 
     def layers_of(self, stage: int, stages: int) -> range:
         """Return the indices of a stage's layers, which are consecutive. All stages have the same number of layers.
@@ -52,26 +78,51 @@ class GptConfig:
     def parameters(self, stage: int, stages: int) -> int:
         """Return how many weights a stage has.
 
-        A layer has 12 hidden^2 weights in its four linear layers and 4 hidden in its two norms. The first stage also
-        has the embeddings of tokens and positions, the last stage the final norm and the head.
+        With H the hidden size, K = H x kv_heads / heads the width of keys and values, and F the width inside the
+        feed-forward layer, a layer has 2 H^2 + 2 H K weights in its attention, 2 H F in its feed-forward layer (3 H F
+        if it is gated), and two norms of 2 H (H of ``llama``); ``gpt-2`` has 3 H + 2 K + F biases besides, that is
+        of queries, keys, values, attention's output and both feed-forward matrices. By default K = H and F = 4 H, which
+        makes 12 H^2 + 4 H. The first stage also has the embeddings of tokens and positions, the last stage the final
+        norm and the head, unless that is tied to an embedding at the same stage.
         """
-        count = len(self.layers_of(stage, stages)) * (12 * self.hidden**2 + 4 * self.hidden)
+        norm = self.hidden if self._is_llama else 2 * self.hidden
+        layer = self._layer_matrix_weights + 2 * norm
+        if self.architecture == "gpt-2":
+            layer += 3 * self.hidden + 2 * self._kv_width + self._inner_width
+        count = len(self.layers_of(stage, stages)) * layer
         if stage == 0:
-            count += (self.vocabulary + self.context) * self.hidden
+            count += (self.vocabulary + (0 if self._is_llama else self.context)) * self.hidden
         if stage == stages - 1:
-            count += 2 * self.hidden + self.vocabulary * self.hidden
+            count += norm + (0 if self.tied_head and stages == 1 else self.vocabulary * self.hidden)
         return count
+
+    @property
+    def _is_llama(self) -> bool:
+        return self.architecture == "llama"
+
+    @property
+    def _kv_width(self) -> int:
+        return self.hidden // self.heads * (self.kv_heads or self.heads)
+
+    @property
+    def _inner_width(self) -> int:
+        return self.feed_forward or 4 * self.hidden
+
+    @property
+    def _layer_matrix_weights(self) -> int:
+        attention = 2 * self.hidden**2 + 2 * self.hidden * self._kv_width
+        return attention + (3 if self._is_llama else 2) * self.hidden * self._inner_width
 
     def forward_flops(self, stage: int, stages: int, sequences: int = 1) -> int:
         """Return the floating-point operations of a stage's forward over ``sequences`` whole sequences.
 
-        With B sequences of L tokens, a hidden size of H and a vocabulary of V: 24 B L H^2 + 4 B L^2 H for each layer,
-        and 2 B L H V for the head (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters
-        Using Megatron-LM", SC 2021, appendix). Only matrix products count. As in the paper, attention counts in full,
-        although a causal kernel may skip the masked half.
+        With B sequences of L tokens, a hidden size of H and a vocabulary of V: 2 B L W + 4 B L^2 H for each layer with
+        W weights in its matrices, and 2 B L H V for the head. W is 12 H^2 by default (Narayanan et al., "Efficient
+        Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021, appendix). Only matrix products
+        count. As in the paper, attention counts in full, although a causal kernel may skip the masked half.
         """
         tokens = sequences * self.context
-        layer = 24 * tokens * self.hidden**2 + 4 * tokens * self.context * self.hidden
+        layer = 2 * tokens * self._layer_matrix_weights + 4 * tokens * self.context * self.hidden
         head = 2 * tokens * self.hidden * self.vocabulary if stage == stages - 1 else 0
         return len(self.layers_of(stage, stages)) * layer + head
 

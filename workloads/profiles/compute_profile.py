@@ -205,6 +205,12 @@ class MeasuredProfile(ComputeProfile):
         Raise InputError unless a model with the same dimensions, except the number of layers, was measured. Raise
         ValueError if the model cannot have that many stages.
         """
+        if not config.trains_in_torch:
+            raise InputError(
+                f"profile {self.title!r}: measured of a plain GPT (architecture gpt, as many kv_heads as heads, a "
+                "feed_forward of 4 times hidden, a head of its own): leave these fields of the model out, or take an "
+                "estimated profile"
+            )
         times = self._times_of(config)
         return tuple(
             times.stage_times(len(config.layers_of(stage, stages)), first=stage == 0, last=stage == stages - 1)

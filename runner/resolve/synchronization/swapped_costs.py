@@ -78,7 +78,12 @@ def _layers(spec: ExperimentSpec, whole: StageCosts, directory: Path) -> tuple[S
         forward_ns, backward_ns = _shares(whole.forward_ns[0], count), _shares(whole.backward_ns[0], count)
         recompute_ns = _shares(whole.recompute_ns[0], count)
     else:
-        update = {"compute": spec.compute.model_copy(update={"activation": 0, "gradient": 0})}
+        # Times alone are asked for, a layer as a stage each: whether the head is tied changes none.
+        assert spec.model is not None
+        update = {
+            "compute": spec.compute.model_copy(update={"activation": 0, "gradient": 0}),
+            "model": spec.model.model_copy(update={"tied_head": False}),
+        }
         each = stage_costs(spec.model_copy(update=update), count, 1, directory)
         forward_ns, backward_ns, recompute_ns = each.forward_ns, each.backward_ns, each.recompute_ns
     rows = zip(forward_ns, backward_ns, recompute_ns, sizes, strict=True)

@@ -10,6 +10,7 @@ from runner.resolve.stage_costs import StageCosts, stage_costs
 from workloads.schedules.action import ActionKind
 
 TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}], "wan": {"latency": "1ms"}}
+TINY = {"layers": 4, "hidden": 128, "context": 128, "heads": 4, "vocabulary": 256}
 MS = 10**6
 _BACKWARDS = (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT)
 
@@ -123,6 +124,24 @@ def test_one_pipeline_has_no_gradients_unless_configured() -> None:
             2,
             {"model": {"layers": 2, "hidden": 8, "context": 8, "heads": 3, "vocabulary": 9}},
             "model.heads: 3 heads do not share a hidden size of 8 evenly",
+        ),
+        (
+            2,
+            2,
+            {"model": {**TINY, "architecture": "gpt-2"}},
+            "model.tied_head: the first and the last of several stages would sum the gradients of their two copies",
+        ),
+        (
+            2,
+            1,
+            {"model": {**TINY, "kv_heads": 2}, "compute": {"kind": "torch"}},
+            "model: torch trains a plain GPT, of architecture gpt",
+        ),
+        (
+            2,
+            1,
+            {"model": {**TINY, "architecture": "llama"}, "compute": {"profile": "h200"}},
+            "compute.profile: profile 'gpt-a on NVIDIA H200 in bf16, measured': measured of a plain GPT",
         ),
     ],
 )

@@ -1,8 +1,11 @@
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.model.gpt_config import GptConfig
+from workloads.model.gpt_config import Architecture, GptConfig
 
 GPT_A = GptConfig(layers=12, hidden=4096, context=4096, heads=32, vocabulary=50_304)
 
@@ -15,6 +18,47 @@ def with_layers(layers: int) -> GptConfig:
     return GptConfig(layers=layers, hidden=8, context=4, heads=2, vocabulary=11)
 
 
+PUBLISHED = {
+    "GPT-2": (GptConfig(12, 768, 1024, 12, 50257, "gpt-2", tied_head=True), 124_439_808),
+    "GPT-2 XL": (GptConfig(48, 1600, 1024, 25, 50257, "gpt-2", tied_head=True), 1_557_611_200),
+    "Llama 2 7B": (GptConfig(32, 4096, 4096, 32, 32000, "llama", feed_forward=11008), 6_738_415_616),
+    "Mistral 7B": (GptConfig(32, 4096, 8192, 32, 32000, "llama", 8, 14336), 7_241_732_096),
+    "Llama 3 8B": (GptConfig(32, 4096, 8192, 32, 128256, "llama", 8, 14336), 8_030_261_248),
+    "Llama 3 70B": (GptConfig(80, 8192, 8192, 64, 128256, "llama", 8, 28672), 70_553_706_496),
+}
+"""Models and their numbers of parameters, as their makers publish them with the weights."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_model_has_its_published_parameters(name: str) -> None:
+    config, parameters = PUBLISHED[name]
+    assert config.parameters(0, 1) == parameters
+
+
+def test_a_tied_head_at_a_stage_of_its_own_is_a_copy_of_the_embedding() -> None:
+    config, parameters = PUBLISHED["GPT-2"]
+    assert config.parameters(0, 2) + config.parameters(1, 2) == parameters + 50257 * 768
+
+
+def test_operations_follow_the_matrices() -> None:
+    whole = GptConfig(1, 8, 4, 4, 11, "llama", kv_heads=2, feed_forward=20)
+    matrices = 8 * 8 + 2 * 8 * 4 + 8 * 8 + 3 * 8 * 20
+    assert whole.forward_flops(0, 1) == 4 * (2 * matrices + 2 * 8 * 11) + 4 * 4 * 4 * 8
+
+
+def test_torch_trains_the_plain_model_however_it_is_written() -> None:
+    assert GptConfig(1, 8, 4, 4, 11).trains_in_torch
+    assert GptConfig(1, 8, 4, 4, 11, "gpt", kv_heads=4, feed_forward=32).trains_in_torch
+    for other in (
+        GptConfig(1, 8, 4, 4, 11, "gpt-2"),
+        GptConfig(1, 8, 4, 4, 11, "llama"),
+        GptConfig(1, 8, 4, 4, 11, kv_heads=2),
+        GptConfig(1, 8, 4, 4, 11, feed_forward=31),
+        GptConfig(1, 8, 4, 4, 11, tied_head=True),
+    ):
+        assert not other.trains_in_torch
+
+
 @given(cut=cuts())
 def test_stages_share_the_layers_evenly_and_in_order(cut: tuple[int, int]) -> None:
     layers, stages = cut
@@ -25,10 +69,12 @@ def test_stages_share_the_layers_evenly_and_in_order(cut: tuple[int, int]) -> No
     assert sizes == sorted(sizes, reverse=True)
 
 
-@given(cut=cuts())
-def test_a_cut_model_has_the_parameters_and_operations_of_the_whole(cut: tuple[int, int]) -> None:
+@given(cut=cuts(), architecture=st.sampled_from(["gpt", "gpt-2", "llama"]), kv_heads=st.sampled_from([None, 1, 2]))
+def test_a_cut_model_has_the_parameters_and_operations_of_the_whole(
+    cut: tuple[int, int], architecture: Architecture, kv_heads: int | None
+) -> None:
     layers, stages = cut
-    config = with_layers(layers)
+    config = replace(with_layers(layers), architecture=architecture, kv_heads=kv_heads)
     assert sum(config.parameters(stage, stages) for stage in range(stages)) == config.parameters(0, 1)
     assert sum(config.forward_flops(stage, stages) for stage in range(stages)) == config.forward_flops(0, 1)
 
@@ -57,9 +103,9 @@ def test_gradients_have_an_element_for_each_parameter() -> None:
     assert GPT_A.gradient_bytes(1, 6, "fp32") == 4 * GPT_A.parameters(1, 6)
 
 
-@pytest.mark.parametrize("field", ["layers", "hidden", "context", "heads", "vocabulary"])
+@pytest.mark.parametrize("field", ["layers", "hidden", "context", "heads", "vocabulary", "kv_heads", "feed_forward"])
 def test_a_dimension_below_one_is_refused_by_name(field: str) -> None:
-    numbers = {"layers": 2, "hidden": 8, "context": 4, "heads": 2, "vocabulary": 11, field: 0}
+    numbers: dict[str, Any] = {"layers": 2, "hidden": 8, "context": 4, "heads": 2, "vocabulary": 11, field: 0}
     with pytest.raises(ValueError, match=rf"^{field}: 0 is below 1$"):
         GptConfig(**numbers)
 

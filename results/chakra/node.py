@@ -10,6 +10,8 @@ DURATION_NS = "wanbed_duration_ns"
 """The exact duration of a computation, beside the format's whole microseconds."""
 KIND, MICROBATCH = "wanbed_kind", "wanbed_microbatch"
 """The kind and the microbatch of the span that a node was made from."""
+INVOLVED_DIMENSIONS = "involved_dim"
+"""Which dimensions of a network a collective goes over, in traces of ASTRA-sim's: a list, here whether it has all."""
 
 
 class NodeType(IntEnum):
@@ -45,7 +47,7 @@ class ChakraNode:
     """One node of one rank's trace.
 
     ``type`` is a ``NodeType``, or another number in a file of a later version. Times are whole microseconds.
-    ``attributes`` has the values of single ones; lists and bytes are left out.
+    ``attributes`` has the values of single ones, and of ``INVOLVED_DIMENSIONS``; lists and bytes are left out.
     """
 
     id: int

@@ -3,7 +3,7 @@
 from typing import Any
 
 from results.chakra.definition import message_class
-from results.chakra.node import DURATION_NS, KIND, MICROBATCH, AttributeValue, ChakraNode
+from results.chakra.node import DURATION_NS, INVOLVED_DIMENSIONS, KIND, MICROBATCH, AttributeValue, ChakraNode
 
 _FIELDS = {
     "is_cpu_op": "bool_val",
@@ -59,4 +59,6 @@ def _attributes(messages: Any) -> dict[str, AttributeValue]:
         value = None if which is None else getattr(message, which)
         if isinstance(value, bool | int | float | str):
             found[message.name] = value
+        elif message.name == INVOLVED_DIMENSIONS and which == "bool_list":
+            found[message.name] = all(value.values)
     return found

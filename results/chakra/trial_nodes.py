@@ -72,6 +72,11 @@ class _Places:
             peer = self._by_stage.get((span.pipeline, span.stage + step))
             if peer is not None and peer.host == span.peer:
                 return peer.rank
+        if not span.peer:
+            raise InputError(
+                f"rank {span.rank}: a {span.kind} at {span.start_ns / 1e9:.6f} s: to or from which rank a program's "
+                "own messages go is not recorded, so that a program that sends some makes no Chakra trace"
+            )
         on_host = self._by_host.get(span.peer, set())
         if len(on_host) != 1:
             raise InputError(

@@ -23,10 +23,13 @@ def replayed_trace(folder: Path) -> ReplayedTrace:
 def _replayed(contents: FolderContents) -> ReplayedTrace:
     files = contents.rank_files()
     ranks = [checked_nodes(file, rank, len(files)) for rank, file in enumerate(files)]
-    if not any(node.kind is WorkKind.GPU and node.duration_ns for nodes in ranks for node in nodes):
-        raise InputError(f"{files[0].path}: no rank computes on its GPU for any time: there is nothing to measure")
     match_messages(files, ranks)
     groups = match_all_reduces(files, ranks)
+    computes = any(node.kind is WorkKind.GPU and node.duration_ns for nodes in ranks for node in nodes)
+    if not computes and not groups:
+        raise InputError(
+            f"{files[0].path}: no rank computes on its GPU for any time, or all-reduces: there is nothing to measure"
+        )
     trace = ReplayedTrace(tuple(tuple(map(_replayed_node, nodes)) for nodes in ranks), groups, contents.digest)
     _check_ends(files, ranks, trace)
     return trace

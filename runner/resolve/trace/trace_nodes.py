@@ -7,7 +7,15 @@ from typing import Any
 
 from ground.shown_text import shown
 from ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
-from results.chakra.node import DURATION_NS, KIND, MICROBATCH, ChakraNode, CollectiveType, NodeType
+from results.chakra.node import (
+    DURATION_NS,
+    INVOLVED_DIMENSIONS,
+    KIND,
+    MICROBATCH,
+    ChakraNode,
+    CollectiveType,
+    NodeType,
+)
 from results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH
 from runner.resolve.trace.chakra_folder import RankFile
 from workloads.trace.replayed_trace import WorkKind
@@ -100,6 +108,12 @@ def _checked(file: RankFile, node: ChakraNode, rank: int, ranks: int) -> Checked
     match kind:
         case WorkKind.GPU:
             checked.duration_ns = _duration_ns(file, node)
+            if not checked.duration_ns and node.attributes.get("num_ops", 0):
+                raise file.fault(
+                    node,
+                    f"it has {shown(node.attributes['num_ops'])} operations and no duration_micros: give durations, no "
+                    "processor is modelled that would say them",
+                )
             if node.attributes.get("is_cpu_op", False):
                 checked.kind = WorkKind.CPU
         case WorkKind.SEND | WorkKind.RECEIVE:
@@ -116,6 +130,8 @@ def _checked(file: RankFile, node: ChakraNode, rank: int, ranks: int) -> Checked
             if comm_type != CollectiveType.ALL_REDUCE:
                 known = next((each.name for each in CollectiveType if each == comm_type), str(comm_type))
                 raise file.fault(node, f"type COLL {known} is not replayed: {_REPLAYED}")
+            if node.attributes.get(INVOLVED_DIMENSIONS, True) is not True:
+                raise file.fault(node, "its involved_dim leaves dimensions out: give the ranks of its group by pg_name")
             checked.size_bytes = _size_bytes(file, node)
             checked.group_name = str(node.attributes.get("pg_name", ""))
     return checked

@@ -104,6 +104,11 @@ def test_time_on_the_host_is_work_of_the_cpu_in_a_program_and_left_out_elsewhere
     assert "host" not in nodes_of(*spans)[1]
 
 
+def test_a_programs_message_without_a_peer_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^rank 1: a send at 0\.000000 s: to or from which rank a program's own mess"):
+        nodes_of(span("send", 5, 6), program=True)
+
+
 def test_a_peer_on_a_host_of_two_ranks_is_refused() -> None:
     two = [span("forward", 0, 1, rank=rank, host="h7") for rank in (2, 3)]
     with pytest.raises(InputError, match=r"rank 1: a send at 0\.000000 s names the host 'h7', on which 2 ranks run"):

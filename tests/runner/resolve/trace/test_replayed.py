@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ground.strict_model import InputError
 from results.chakra.definition import message_class
 from results.chakra.node import DURATION_NS, ChakraNode, NodeType
+from results.chakra.node_message import node_message
 from results.chakra.rank_file import rank_bytes
 from runner.resolve.trace.replayed import replayed_trace
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
@@ -130,7 +131,14 @@ def without(rank: int, position: int) -> dict[int, list[ChakraNode]]:
         (with_node(1, 0, attributes={"comm_size": 8}), "its comm_size is 8, and node 1 of rank 0 sends it 9"),
         (without(1, 2), "rank 0 has 1 all-reduces of all ranks, and rank 1 has 0"),
         (with_node(1, 2, attributes={"comm_size": 8}), "its comm_size is 8, and rank 0 all-reduces 40 with it in node"),
-        ({0: [computation(0, 0)]}, "t.0.et: no rank computes on its GPU for any time: there is nothing to measure"),
+        (
+            {0: [computation(0, 0)]},
+            "t.0.et: no rank computes on its GPU for any time, or all-reduces: there is nothing to measure",
+        ),
+        (
+            with_node(0, 0, duration_us=0, attributes={"num_ops": 10**13}),
+            "t.0.et: node 0 'work 0': it has 10000000000000 operations and no duration_micros: give durations",
+        ),
         ({0: [computation(0, 1)], 2: []}, "bad: has no file for rank 1, and one for rank 2: give all ranks"),
     ],
 )
@@ -138,6 +146,31 @@ def test_what_cannot_be_replayed_is_refused_in_one_line(
     tmp_path: Path, ranks: dict[int, list[ChakraNode]], text: str
 ) -> None:
     assert text in refused(tmp_path, ranks)
+
+
+def test_a_computation_without_operations_may_take_no_time(tmp_path: Path) -> None:
+    ranks = with_node(0, 0, duration_us=0, attributes={"num_ops": 0})
+    assert replayed_trace(write_trace(tmp_path, ranks)).ranks[0][0].duration_ns == 0
+
+
+def test_a_collective_alone_is_a_workload(tmp_path: Path) -> None:
+    trace = replayed_trace(write_trace(tmp_path, {rank: [all_reduce(0, 40)] for rank in range(3)}))
+    assert trace.groups == ((0, 1, 2),)
+
+
+@pytest.mark.parametrize(("involved", "accepted"), [((True, True), True), ((True, False), False)])
+def test_a_collective_over_some_dimensions_of_a_network_is_refused(
+    tmp_path: Path, involved: tuple[bool, ...], accepted: bool
+) -> None:
+    content = node_message(all_reduce(0, 40))
+    content.attr.add(name="involved_dim").bool_list.values.extend(involved)
+    data = content.SerializeToString()
+    for rank in range(2):
+        (tmp_path / f"t.{rank}.et").write_bytes(rank_bytes([]) + bytes([len(data)]) + data)
+    if accepted:
+        assert replayed_trace(tmp_path).groups == ((0, 1),)
+    else:
+        assert "t.0.et: node 0 'sum 0': its involved_dim leaves dimensions out" in refusal(tmp_path)
 
 
 def test_ranks_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:

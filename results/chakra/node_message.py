@@ -56,7 +56,7 @@ def _attributes(messages: Any) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {}
     for message in messages:
         which = message.WhichOneof("value")
-        value = None if which is None else getattr(message, which)
+        value: Any = None if which is None else getattr(message, which)
         if isinstance(value, bool | int | float | str):
             found[message.name] = value
         elif message.name == INVOLVED_DIMENSIONS and which == "bool_list":

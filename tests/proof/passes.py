@@ -18,9 +18,10 @@ RECORDS = ROOT / ".proof"
 # Many tests wait, and none that runs side by side minds what else the machine does: so none has a second try, and there
 # are twice as many workers as a small machine has cores. Tests of one file stay together, since they share what is dear
 # to make, and files begin in the order of tests/conftest.py.
-SIDE_BY_SIDE = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
+_BY_FILE = ("--dist", "loadfile", "-p", "tests.proof.scheduling")
+SIDE_BY_SIDE = ("-n", "4", *_BY_FILE, "--no-loadscope-reorder")
 # One worker besides this process: a test that reaches its limit ends the worker, and the others still run.
-ALONE = ("-n", "1", "--dist", "loadfile")
+ALONE = ("-n", "1", *_BY_FILE)
 
 _TESTS_FAILED, _NO_TESTS = 1, 5
 

@@ -76,16 +76,21 @@ def test_a_test_that_begins_after_the_cut_is_named_and_fails_nothing(tmp_path: P
     assert (status, record["skipped"]) == (0, {"cut off: no time left": ["test_it.py::test_late"]})
 
 
-def test_a_test_that_spins_ends_at_its_limit_with_its_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [passes.ALONE, passes.SIDE_BY_SIDE], ids=["alone", "side by side"])
+def test_a_test_that_spins_ends_once_at_its_limit_and_all_others_run(tmp_path: Path, how: tuple[str, ...]) -> None:
+    for number in range(6):
+        (tmp_path / f"test_{number}.py").write_text("def test_one(): pass\ndef test_other(): pass\n")
     tests = """
+        def test_before(): pass
+
         def test_spins():
             while True:
                 pass
 
-        def test_other(): pass
+        def test_after(): pass
     """
-    status, record = recorded(tmp_path, tests, "-n", "1", "--timeout", "2", "--timeout-method", "thread")
-    assert (status, record["failed"], record["passed"]) == (1, ["test_it.py::test_spins"], 1)
+    status, record = recorded(tmp_path, tests, *how, "--timeout", "2", "--timeout-method", "thread")
+    assert (status, record["failed"], record["passed"]) == (1, ["test_it.py::test_spins"], 2 + 2 * 6)
 
 
 def test_a_failed_test_has_a_second_try_only_where_a_pass_gives_it(

@@ -321,7 +321,7 @@ def test_the_document_keeps_every_section_that_says_something_and_no_other_key()
 
 
 def test_the_documents_links_have_only_what_was_written() -> None:
-    topology = {
+    topology: dict[str, Any] = {
         "datacenters": [*TOPOLOGY["datacenters"], {"name": "west", "hosts": 1}],
         "wan": {"latency": "1ms"},
         "links": [{"from": "east", "to": "west", "rate": "1Gbit"}],
@@ -331,7 +331,7 @@ def test_the_documents_links_have_only_what_was_written() -> None:
     assert document["links"] == topology["links"]
     assert document["scale"]["latency"] == 2
     assert document["wan"].keys() == {"latency", "rate", "node_pair_rate", "jitter", "loss"}
-    changing = {**topology, "wan": {"latency": "1ms", "events": [{"at": "1s", "latency": "2ms"}]}}
+    changing: dict[str, Any] = {**topology, "wan": {"latency": "1ms", "events": [{"at": "1s", "latency": "2ms"}]}}
     assert parsed(topology=changing).document()["topology"]["wan"]["events"] == changing["wan"]["events"]
 
 

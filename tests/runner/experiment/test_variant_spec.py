@@ -31,7 +31,8 @@ def test_a_placement_is_auto_one_list_or_one_for_each_pipeline() -> None:
         ("east", "west"),
         (("east", "west"), ("west", "west")),
     ]
-    for written in ([], [[]], ["east", 5], [["east"], []], [["east"], "west"], 5):
+    wrong: list[object] = [[], [[]], ["east", 5], [["east"], []], [["east"], "west"], 5]
+    for written in wrong:
         words = words_of_refusal(VariantSpec, name="a", schedule="gpipe", placement=written)
         assert "placement: " in words
         assert "is not run here, give a list" in words

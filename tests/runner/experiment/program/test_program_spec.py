@@ -119,8 +119,8 @@ def test_a_variable_that_lets_traffic_around_the_emulated_links_is_refused() -> 
         assert f"the value of {name}: " in words_of_refusal(ProgramSpec, command=TRAIN, env={name: value})
     assert taken(ProgramSpec, "env", {"NCCL_IB_DISABLE": "1"}, command=TRAIN)
     assert taken(ProgramSpec, "env", {"_A1": "x", "b": "{rank}"}, command=TRAIN) == [{"_A1": "x", "b": "{rank}"}]
-    for name in ("1A", "", "A-B", 5):
-        assert "is no name of a variable" in words_of_refusal(ProgramSpec, command=TRAIN, env={name: "1"})
+    for wrong in ("1A", "", "A-B", 5):
+        assert "is no name of a variable" in words_of_refusal(ProgramSpec, command=TRAIN, env={wrong: "1"})
 
 
 def test_torchs_launcher_alone_tells_ranks_so_that_no_placeholder_of_a_rank_stands_before_it() -> None:

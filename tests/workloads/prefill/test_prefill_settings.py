@@ -26,9 +26,9 @@ def test_a_number_has_a_least_value_and_is_refused_below_it(name: str, least: in
 def test_a_quantile_is_from_0_to_1() -> None:
     for quantile in (0, 1):
         assert PrefillSettings(1, early_quantile=quantile).early_quantile == quantile
-    for quantile in (-0.01, 1.01):
+    for wrong in (-0.01, 1.01):
         with pytest.raises(ValueError, match=r"^early_quantile: .* is not between 0 and 1"):
-            PrefillSettings(1, early_quantile=quantile)
+            PrefillSettings(1, early_quantile=wrong)
 
 
 def test_a_service_is_planned_and_watches_six_iterations_unless_told_otherwise() -> None:

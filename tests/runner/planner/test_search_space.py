@@ -1,3 +1,5 @@
+from collections.abc import Mapping, Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,11 +13,11 @@ from testbed.network.topology_spec import TopologySpec
 from tests.support.runner.planner_instances import document, random_task, task_of
 
 
-def network(hosts: dict[str, int], links: list[dict[str, object]] | None = None) -> Topology:
+def network(hosts: dict[str, int], links: Sequence[Mapping[str, object]] = ()) -> Topology:
     spec = {
         "datacenters": [{"name": name, "hosts": count} for name, count in hosts.items()],
         "wan": {"latency": "10ms"},
-        "links": links or [],
+        "links": list(links),
     }
     return resolve_topology(parse_model(TopologySpec, spec, "test"))
 
@@ -83,9 +85,9 @@ def test_datacenters_with_equal_hosts_and_equal_links_are_alike() -> None:
 def test_datacenters_are_alike_only_if_both_directions_of_their_links_are() -> None:
     hosts = {"a": 2, "b": 3, "c": 2}
     for ends in (("a", "b"), ("b", "a"), ("c", "b"), ("b", "c"), ("a", "c")):
-        one_way: list[dict[str, object]] = [{"from": ends[0], "to": ends[1], "latency": "20ms"}]
+        one_way = [{"from": ends[0], "to": ends[1], "latency": "20ms"}]
         assert alike_before(network(hosts, one_way))["c"] == ()
-    both_ways: list[dict[str, object]] = [{"from": name, "to": "b", "latency": "20ms"} for name in "ac"]
+    both_ways = [{"from": name, "to": "b", "latency": "20ms"} for name in "ac"]
     assert alike_before(network(hosts, both_ways))["c"] == ("a",)
 
 

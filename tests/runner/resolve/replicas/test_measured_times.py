@@ -194,7 +194,10 @@ def test_a_median_is_a_whole_nanosecond_and_one_at_least() -> None:
 
 def test_replicas_are_taken_together_where_the_pipelines_are_others() -> None:
     source = MeasuredSource("r", "simulate", "v", 0, (0,), "")
-    own = {(0, 0): {"forward": (1, 5), "optimizer": (9,)}, (1, 0): {"forward": (3,)}}
+    own: dict[tuple[int, int], dict[str, tuple[int, ...]]] = {
+        (0, 0): {"forward": (1, 5), "optimizer": (9,)},
+        (1, 0): {"forward": (3,)},
+    }
     times = MeasuredTimes(source, 2, 1, own)
     assert times.of(1, 0, 2) == {"forward": (3,)}
     assert times.of(1, 0, 3) == times.of_stage(0) == {"forward": (1, 3, 5), "optimizer": (9,)}

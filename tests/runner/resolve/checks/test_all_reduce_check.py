@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from ground.strict_model import InputError
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.checks.all_reduce_check import check_collective_gpus
 from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.kernel.missing import MissingError
+from workloads.compute.backends.replay_backend import ReplayBackend
 
 
 def variants(all_reduce: str, *, hosts: int, gpus: int) -> tuple[ResolvedVariant, ...]:
@@ -57,3 +59,39 @@ def test_a_machine_without_gpus_has_none_to_sum_on() -> None:
     for name in ("nccl", "nccl-shared"):
         with pytest.raises(MissingError, match="this machine offers none"):
             check_collective_gpus(variants(name, hosts=2, gpus=1), None)
+
+
+@pytest.mark.parametrize(
+    ("lacks", "variant", "words"),
+    [
+        (
+            "completes_buckets",
+            {"schedule": "dp", "transport": {"all_reduce_overlap": True}},
+            "hands over its gradients after the last backward only",
+        ),
+        ("synchronizes", {"schedule": "diloco", "options": {"sync_every": 1}}, "does not synchronise replicas"),
+        (
+            "virtual_stages",
+            {"schedule": "zb-v", "training": {"stages": 2, "virtual_stages": 2}},
+            "computes undivided stages only",
+        ),
+    ],
+)
+def test_a_back_end_that_lacks_something_is_refused_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, lacks: str, variant: dict[str, Any], words: str
+) -> None:
+    def parse(**changes: Any) -> None:
+        document = {
+            "topology": {"datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}], "wan": {}},
+            "compute": {"forward": "1ms", "activation": "1KiB", "gradient": "1KiB"},
+            "training": {"stages": 1, "pipelines": 2, "microbatches": 4},
+            "variants": [{"name": "v", **variant, **changes}],
+        }
+        parse_experiment(document, "exp.yaml", Path())
+
+    parse()
+    monkeypatch.setattr(ReplayBackend, lacks, False)
+    with pytest.raises(InputError, match=words):
+        parse()
+    if lacks == "completes_buckets":
+        parse(training={"pipelines": 1})

@@ -202,18 +202,20 @@ def test_the_number_of_finished_trials_and_how_to_go_on_are_said_of_the_run_that
     (difference,) = found(part, whole)
     assert (difference.a, difference.b) == ("no, 2 trials finished", "yes")
     assert difference.remedy == "continue it with wanbed run FILE --resume"
-    simulated = [made(tmp_path, TIMES, engine="simulate", finished=finished) for finished in (True, False)]
+    simulated = [replace(run, manifest={**run.manifest, "engine": "simulate"}) for run in (whole, part)]
     (difference,) = found(*simulated)
     assert difference.remedy == "continue it with wanbed simulate FILE --resume"
 
 
 def test_figures_of_links_are_told_in_their_units(tmp_path: Path) -> None:
+    run = made(tmp_path, {("10ms", "atlas"): flat(1.0)})
+
     def differing_links(**changes: Any) -> dict[str, tuple[str, str]]:
         link = {**WAN, "between": ["east", "west"], "latency_ns": 10**7}
         runs = []
         for own in (link, {**link, **changes}):
             points = [{"index": 0, "sweep_point": {"topology.wan.latency": "10ms"}, "wan": [own]}]
-            runs.append(made(tmp_path, {("10ms", "atlas"): flat(1.0)}, sweep_points=points))
+            runs.append(replace(run, path=Path(str(len(runs))), manifest={**run.manifest, "sweep_points": points}))
         spaces = [(each.field, each.a.replace("\u00a0", " "), each.b.replace("\u00a0", " ")) for each in found(*runs)]
         return {field: (a, b) for field, a, b in spaces}
 

@@ -115,15 +115,9 @@ def test_the_interval_or_why_there_is_none_stands_in_the_row() -> None:
 
 
 def test_verdicts_of_several_pairs_are_counted(tmp_path: Path) -> None:
-    def times(**seconds: float) -> Times:
-        return {("10ms", name): flat(each) for name, each in seconds.items()}
-
-    comparison = compared(tmp_path, times(x=1.0, y=1.0, z=1.0), times(x=1.1, y=0.9, z=1.2))
-    assert verdict_line(comparison) == "REGRESSED: 2 of 3 pairs"
-    assert verdict_line(compared(tmp_path, times(x=1.0, y=1.0), times(x=1.0, y=0.9))) == (
-        "improved: 1 of 2 pairs, none regressed"
+    base, mixed, faster = (
+        made(tmp_path, {("10ms", "x"): flat(x), ("10ms", "y"): flat(y)})
+        for x, y in ((1.0, 1.0), (1.1, 0.9), (1.0, 0.9))
     )
-    assert verdict_line(compared(tmp_path, times(x=1.0, y=1.0), times(x=1.0, y=1.0))) == "same: 2 pairs"
-    refused = compared(tmp_path, times(x=1.0, y=1.0), times(x=1.0))
-    assert verdict_line(refused) == "not comparable: variants"
-    assert refused.judgements == ()
+    assert verdict_line(compare(check(base, mixed))) == "REGRESSED: 1 of 2 pairs"
+    assert verdict_line(compare(check(base, faster))) == "improved: 1 of 2 pairs, none regressed"

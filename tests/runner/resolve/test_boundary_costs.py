@@ -213,3 +213,10 @@ def test_windows_matter_where_a_round_trip_takes_time_and_a_transfer_is_not_of_v
     near = network(latency="0ns")
     assert boundary_costs(near, at(near, 1, 2), AUTO, work(2), 1, clock="real")[0].links is None
     assert boundary_costs(topology, placement, IDEAL, work(2), 1, clock="real")[0].links is None
+
+
+def test_one_pipeline_over_a_link_of_two_rates_gives_gradients_costs_of_their_own() -> None:
+    topology = network(links=({"from": "west", "to": "east", "node_pair_rate": "20Mbit"},))
+    placement = place_stages(topology, 2, 2, [["east", "west"], ["east", "east"]])
+    (costs,) = boundary_costs(topology, placement, IDEAL, work(2), 1, clock="real")
+    assert (costs.occupancy_ns, costs.of(MessageKind.GRADIENT).occupancy_ns) == (100 * MS, 400 * MS)

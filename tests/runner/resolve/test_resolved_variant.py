@@ -49,6 +49,8 @@ def test_without_gradients_replicas_do_not_connect() -> None:
 def test_gradients_are_summed_at_once_or_in_buckets_that_add_up() -> None:
     overlapping: dict[str, Any] = {"variant": {"transport": {"all_reduce_overlap": True, "bucket": "30KB"}}}
     assert variant().buckets_bytes(0) == (100_000,)
+    large = {**THREE["compute"], "gradient": "60MiB"}
+    assert variant(compute=large).buckets_bytes(0) == (60 * 2**20,)
     assert variant(**overlapping).buckets_bytes(0) == (25_000,) * 4
     assert variant(**overlapping).overlaps_all_reduce
     alone = {**THREE["training"], "pipelines": 1}

@@ -15,6 +15,7 @@ from results.comparison.judgement import (
     noise_floor,
     repeats_to_settle,
 )
+from results.comparison.losses.metric import parse_metric
 from results.comparison.pairing import Pair, Side
 
 Times = Sequence[Sequence[float]]
@@ -289,3 +290,16 @@ def test_the_noise_floor_holds_95_of_100_ratios_of_equal_runs() -> None:
     assert noise_floor([[1.0], [1.0], [1.0], [2.0]], side, side) == 1.0
     empty = Side(0, "x", (), exact=False)
     assert noise_floor([[1.0], [1.0], [1.0], [2.0]], empty, empty) == 1.0
+
+
+def test_losses_are_judged_by_seeds_and_told_in_their_own_words() -> None:
+    metric = parse_metric(["loss-at", "60s"])
+    nothing: Times = [[]]
+    assert judge(pair(nothing, flat(1.0)), 0.02, metric=metric).reading == "no figure is known in A"
+    few = judge(pair([[2.0]], [[3.0]]), 0.02, metric=metric)
+    assert (few.verdict, few.ratio) == ("no_data", 1.5)
+    assert few.reading == (
+        "50.0 % higher, but 1 seed, no interval: run both with repeats: 5 and training.vary_seed: true"
+    )
+    assert judge(pair(flat(2.0), flat(1.0)), 0.02, metric=metric).reading.startswith("50.0 % lower (95 % interval: ")
+    assert judge(pair(flat(2.0), flat(2.0)), 0.02, metric=metric).reading.startswith("equal (95 % interval: ")

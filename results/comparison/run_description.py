@@ -28,6 +28,8 @@ from results.text.number_text import count_text, list_text, size_text
 MAX_VALUES_LISTED = 12
 """The most values of a swept path, and the most sweep points in a warning, that are listed."""
 
+_COUNTED = {"stages": "stage", "pipelines": "pipeline", "microbatches": "microbatch", "iterations": "iteration"}
+
 
 def _at(document: Any, *path: str) -> Any:
     """Return the value at a path of nested mappings, None if a step is absent."""
@@ -55,8 +57,8 @@ def what_was_run(run: Run) -> str:
         sentences.append(f"{count_text(len(names), 'datacenter')}: {list_text(names)}.")
     training = run.manifest.get("training") or {}
     counts = [
-        count_text(training[name], name.removesuffix("s").replace("_", "-"))
-        for name in ("stages", "pipelines", "microbatches", "iterations")
+        count_text(training[name], singular, name)
+        for name, singular in _COUNTED.items()
         if isinstance(training.get(name), int)
     ]
     warmup = run.manifest.get("warmup_iterations")

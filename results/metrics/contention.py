@@ -71,11 +71,10 @@ def contention_of_spans(spans: pd.DataFrame, devices: Mapping[Seat, str]) -> pd.
     known = np.array([name != "" for name in of_gpus], bool)[gpus.of_span] if of_gpus else np.zeros(0, bool)
     own = computes[known]
     seat = gpus.of_span[known]
-    device = codes.astype(np.int64)[seat] if len(seat) else seat
+    device = codes.astype(np.int64)[seat]
     start_ns, end_ns = (own[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
     columns = {name: own[name] for name in ("rank", "kind", "start_ns", "end_ns")}
-    device_names = np.asarray(names, object)[device] if len(seat) else []
-    computations = pd.DataFrame({"device": device_names, **columns}, index=own.index)
+    computations = pd.DataFrame({"device": np.asarray(names, object)[device], **columns}, index=own.index)
     computations["contended_ns"] = contended_ns(device, seat, start_ns, end_ns)
     return computations
 

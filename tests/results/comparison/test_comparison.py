@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from ground.strict_model import InputError
+from results.comparison.compared_runs import load_both, load_clocks, parse_margin
 from results.comparison.comparison import Comparison, UnknownFieldError, check, compare
 from results.comparison.markdown import pair_row
 from results.reading.run import Run, load_run
@@ -189,3 +191,68 @@ def test_an_overloaded_machine_is_a_warning_and_stands_in_the_row(tmp_path: Path
     (judgement,) = comparison.judgements
     assert pair_row(judgement)[6] == "same, B saturated"
     assert comparison.document()["sweep_points"][0]["saturated"] == {"a": 0, "b": 2}
+
+
+def test_a_pair_is_judged_by_its_own_noise_floor_and_the_document_tells_the_largest(tmp_path: Path) -> None:
+    checked = check(made(tmp_path, times(x=1.0, y=1.0)), made(tmp_path, times(x=1.04, y=1.04)))
+    found = compare(checked, floors={(0, "x"): 0.05, (0, "y"): 0.01}, seed=7)
+    assert [(each.verdict, each.margin, each.noise_floor) for each in found.judgements] == [
+        ("same", 0.05, 0.05),
+        ("regressed", 0.02, 0.01),
+    ]
+    document = found.document()
+    assert (document["margin"], document["noise_floor"], document["seed"], document["metric"]) == (
+        0.02,
+        0.05,
+        7,
+        "iteration-time",
+    )
+    assert (document["unclear"], document["notes"]) == (0, [])
+    plain = compare(checked, margin=0.05)
+    assert (plain.verdict, plain.document()["noise_floor"], plain.seed) == ("same", None, 0)
+    point = plain.document()["sweep_points"][0]
+    assert (point["a_iteration_time_s"], point["b_iteration_time_s"], point["exact"]) == (1.0, 1.04, False)
+    assert point["bound"] == {"a": None, "b": None}
+
+
+def test_a_run_that_is_given_as_a_folder_twice_is_read_once(tmp_path: Path) -> None:
+    run = made(tmp_path, times(x=1.0))
+    first, second = load_both(run.path, run.path)
+    assert first is second
+    assert load_both(run, run)[0] is run
+    other, same = load_both(run.path, run)
+    assert same is run
+    assert other is not run
+
+
+def test_clocks_are_none_one_for_all_or_one_for_each(tmp_path: Path) -> None:
+    run = made(tmp_path, times(x=1.0))
+    assert load_clocks([], 3) == [None, None, None]
+    assert load_clocks([run], 2) == [run, run]
+    (first, second) = load_clocks([run, run.path], 2)
+    assert first is run
+    assert second is not None
+    assert second.path == run.path
+    with pytest.raises(InputError, match="--clock: 2 are given, and 3 runs to time"):
+        load_clocks([run, run], 3)
+
+
+@pytest.mark.parametrize(("text", "margin"), [("2%", 0.02), (" 0.5% ", 0.005), ("0%", 0.0), ("100%", 1.0)])
+def test_a_margin_is_a_percentage(text: str, margin: float) -> None:
+    assert parse_margin(text) == margin
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("2", "--margin 2: a percentage has its sign, write 2%"),
+        (" 0.02 ", "--margin 0.02: a percentage has its sign, write 0.02%"),
+        ("1e-1%", "--margin 1e-1%: an exponent is not read"),
+        ("two%", "--margin: "),
+        ("-1%", "--margin: "),
+    ],
+)
+def test_a_margin_that_is_none_is_refused_with_the_remedy(text: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_margin(text)
+    assert str(caught.value).startswith(words)

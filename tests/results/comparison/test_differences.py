@@ -1,9 +1,11 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from results.comparison.differences import Difference, differences, is_below, under_test
+from results.comparison.differences import Difference, differences, differing, is_below, under_test, value_text
 from results.comparison.pairing import pair_runs
 from results.reading.run import Run
 from tests.support.results.runs import EXPERIMENT, WAN, flat, made
@@ -177,3 +179,69 @@ def test_modelled_tcp_is_refused_beside_a_kernels_with_the_remedy_and_not_beside
     assert (difference.field, difference.a, difference.b) == ("substrate", "kernel", "relay")
     assert "TCP is modelled in one of the two" in difference.remedy
     assert found(one, other) == []
+
+
+def test_up_to_three_links_outside_tolerance_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    a, b = made(tmp_path, TIMES), made(tmp_path, TIMES)
+    (row,) = b.calibration[b.calibration["sweep_point"] == 0].to_dict("records")
+    for count, more in ((3, ""), (4, " and 1 more"), (9, " and 6 more")):
+        rows = [{**row, "source": f"dc{number}", "within_tolerance": False} for number in range(count)]
+        rows.append({**row, "sweep_point": 1, "within_tolerance": True})
+        failed = replace(b, calibration=pd.DataFrame(rows))
+        (difference,) = found(a, failed)
+        listed = ", ".join(f"dc{number} to west" for number in range(3))
+        assert (difference.b, difference.where) == (f"outside tolerance: {listed}{more}", "WAN latency 10ms")
+        (other_way,) = found(failed, a)
+        assert (other_way.a, other_way.b) == (difference.b, "within tolerance")
+
+
+def test_the_number_of_finished_trials_and_how_to_go_on_are_said_of_the_run_that_is_not_complete(
+    tmp_path: Path,
+) -> None:
+    whole, part = made(tmp_path, TIMES), made(tmp_path, TIMES, finished=False)
+    (difference,) = found(part, whole)
+    assert (difference.a, difference.b) == ("no, 2 trials finished", "yes")
+    assert difference.remedy == "continue it with wanbed run FILE --resume"
+    simulated = [replace(run, manifest={**run.manifest, "engine": "simulate"}) for run in (whole, part)]
+    (difference,) = found(*simulated)
+    assert difference.remedy == "continue it with wanbed simulate FILE --resume"
+
+
+def test_figures_of_links_are_told_in_their_units(tmp_path: Path) -> None:
+    run = made(tmp_path, {("10ms", "atlas"): flat(1.0)})
+
+    def differing_links(**changes: Any) -> dict[str, tuple[str, str]]:
+        link = {**WAN, "between": ["east", "west"], "latency_ns": 10**7}
+        runs = []
+        for own in (link, {**link, **changes}):
+            points = [{"index": 0, "sweep_point": {"topology.wan.latency": "10ms"}, "wan": [own]}]
+            runs.append(replace(run, path=Path(str(len(runs))), manifest={**run.manifest, "sweep_points": points}))
+        spaces = [(each.field, each.a.replace("\u00a0", " "), each.b.replace("\u00a0", " ")) for each in found(*runs)]
+        return {field: (a, b) for field, a, b in spaces}
+
+    assert differing_links(rate_bps=None) == {"topology.wan.rate": ("1.00 Gbit/s", "unlimited")}
+    assert differing_links(node_pair_rate_bps=2 * 10**8) == {
+        "topology.wan.node_pair_rate": ("100 Mbit/s", "200 Mbit/s")
+    }
+    assert differing_links(loss=0.5) == {"topology.wan.loss": ("0 %", "50.0 %")}
+
+
+def test_two_pairs_of_a_sweep_point_tell_of_its_links_once_and_of_each_variants_work(tmp_path: Path) -> None:
+    times = {("10ms", "atlas"): flat(1.0), ("10ms", "varuna"): flat(1.0)}
+    a = made(tmp_path, times)
+    b = made(tmp_path, times, latency_ns=lambda text: 41_000_000, work_ns=1001)
+    assert [(each.field, each.where) for each in found(a, b)] == [
+        ("topology.wan.latency", "WAN latency 10ms, east-west"),
+        ("compute.work.forward_ns", "WAN latency 10ms, atlas; WAN latency 10ms, varuna"),
+    ]
+
+
+def test_a_value_is_text_as_it_is_or_json_and_nothing_is_not_set() -> None:
+    assert [value_text(value) for value in ("a b", 3, [1, "é"], None, True)] == [
+        "a b",
+        "3",
+        '[1, "é"]',
+        "not set",
+        "true",
+    ]
+    assert differing({"a": 0, "b": "", "c": [], "d": 1}, {"a": None, "d": 2, "e": {}}) == [Difference("d", "1", "2")]

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.comparison.judgement import PairVerdict, change_text, judge, noise_floor, repeats_to_settle
+from results.comparison.judgement import (
+    PairVerdict,
+    change_text,
+    few_repeats_text,
+    judge,
+    noise_floor,
+    repeats_to_settle,
+)
+from results.comparison.losses.metric import parse_metric
 from results.comparison.pairing import Pair, Side
 
 Times = Sequence[Sequence[float]]
@@ -194,3 +202,104 @@ def test_two_runs_in_virtual_time_may_differ_by_what_both_repeat_within() -> Non
     a, b = (Side(0, "atlas", ((time_s, time_s),), exact=False, repeatable_within=0.02) for time_s in (1.0, 1.05))
     judged = judge(Pair({}, a, b), margin=0.02)
     assert judged.verdict == "unclear", "1.05 less 4 % is within a margin of 2 %; less 2 % it would not be"
+
+
+@pytest.mark.parametrize(
+    ("b", "verdict"),
+    [(1.5, "same"), (1.5000001, "regressed"), (2 / 3, "same"), (0.6666666, "improved")],
+)
+def test_a_ratio_at_a_bound_of_the_margin_is_within_it(b: float, verdict: str) -> None:
+    assert judge(pair([[1.0]], [[b]], exact=True), margin=0.5).verdict == verdict
+
+
+def test_the_reading_tells_change_interval_and_margin() -> None:
+    assert judge(pair(flat(1.0), flat(1.1)), 0.02).reading == (
+        "10.0 % slower (95 % interval: 1.100 to 1.100; margin 2.00 %)"
+    )
+    assert (
+        judge(pair([[2.0]], [[1.0]], exact=True), 0.02).reading == "50.0 % faster (exact, as simulated; margin 2.00 %)"
+    )
+    judged = judge(pair([[1.0]], [[1.04]]), 0.02, noise_floor=0.01)
+    assert judged.reading == (
+        "4.00 % slower (1 repeat, no interval; 1.030 to 1.050 by the measured noise; margin 2.00 %)"
+    )
+    wide = judge(pair([[1.0]], [[1.03]]), 0.02, noise_floor=0.05)
+    assert wide.reading == (
+        "3.00 % slower, but 1 repeat, no interval, and 0.981 to 1.082 by the measured noise reaches past 2.00 %: run "
+        "both with repeats: 5"
+    )
+
+
+def test_few_repeats_are_told_once_where_both_have_as_many_and_apart_where_not() -> None:
+    one, two, enough = [[1.0]], [[1.0]] * 2, flat(1.0)
+    assert few_repeats_text(pair(one, one)) == "1 repeat, no interval"
+    assert few_repeats_text(pair(one, two)) == "1 repeat in A and 2 repeats in B, no interval"
+    assert few_repeats_text(pair(enough, two)) == "2 repeats in B, no interval"
+
+
+def test_virtual_time_is_judged_only_if_both_sides_repeat_within_something() -> None:
+    def of(a: float | None, b: float | None, ratio: float) -> str:
+        sides = (
+            Side(0, "x", ((time_s,),), exact=False, repeatable_within=known) for time_s, known in ((1.0, a), (ratio, b))
+        )
+        return judge(Pair({}, *sides), margin=0.02).verdict
+
+    assert of(0.001, 0.001, 1.0221) == "regressed", "1.0221 less 0.2 % is above 2 %"
+    assert of(0.001, 0.001, 1.0219) == "unclear"
+    assert of(0.0, 0.001, 1.0219) == "regressed"
+    assert (of(0.001, None, 1.05), of(None, 0.001, 1.05)) == ("no_data", "no_data")
+
+
+def test_no_more_than_a_hundred_repeats_are_advised() -> None:
+    margin = float(np.expm1(0.02))
+    assert repeats_to_settle(4, 1.0, (float(np.exp(-0.0998)), float(np.exp(0.0998))), margin) == 100
+    assert repeats_to_settle(4, 1.0, (float(np.exp(-0.1002)), float(np.exp(0.1002))), margin) is None
+    # The nearer bound counts, whichever it is.
+    for ratio in (float(np.exp(0.01)), float(np.exp(-0.01))):
+        span = (ratio * float(np.exp(-0.0199)), ratio * float(np.exp(0.0199)))
+        assert repeats_to_settle(5, ratio, span, margin) == 20
+
+
+def test_the_advice_counts_the_repeats_of_what_was_measured() -> None:
+    measured_times = ((1.0,), (1.04,), (0.96,), (1.0,), (1.0,))
+    exact, noisy_side = Side(0, "x", ((1.0,),), exact=True), Side(0, "x", measured_times, exact=False)
+    judged = judge(Pair({}, exact, noisy_side), margin=0.02)
+    assert judged.verdict == "unclear"
+    (count,) = [int(word) for word in judged.reading.split() if word.isdigit()]
+    assert count > 5
+
+
+def test_a_side_without_measurements_is_named_alone_or_with_the_other() -> None:
+    nothing: Times = [[]]
+    assert judge(pair(nothing, flat(1.0)), 0.02).reading == "no iteration was measured in A"
+    judged = judge(pair(nothing, nothing), 0.02, noise_floor=0.05)
+    assert (judged.reading, judged.margin, judged.noise_floor) == ("no iteration was measured in A and B", 0.05, 0.05)
+
+
+def test_a_side_knows_its_counts_and_how_far_it_is_above_its_bound() -> None:
+    own = Side(0, "x", ((1.0, 2.0), (), (3.0,)), exact=False, bound=(0.5, "gpu of stage 2"))
+    assert (own.repeats, own.iterations, own.median_s, own.over_bound) == (2, 3, 2.25, 4.5)
+    assert own.bound_text == "4.50x bound (gpu of stage 2)"
+    unbound = Side(0, "x", ((1.0,),), exact=False)
+    assert (unbound.over_bound, unbound.bound_text) == (None, "n/a")
+
+
+def test_the_noise_floor_holds_95_of_100_ratios_of_equal_runs() -> None:
+    # One repeat each of four equally likely ones: ratios 1, 2 and 1/2; |ratio - 1| is 1 with probability 3/16.
+    side = Side(0, "x", ((1.0,),), exact=False)
+    assert noise_floor([[1.0], [1.0], [1.0], [2.0]], side, side) == 1.0
+    empty = Side(0, "x", (), exact=False)
+    assert noise_floor([[1.0], [1.0], [1.0], [2.0]], empty, empty) == 1.0
+
+
+def test_losses_are_judged_by_seeds_and_told_in_their_own_words() -> None:
+    metric = parse_metric(["loss-at", "60s"])
+    nothing: Times = [[]]
+    assert judge(pair(nothing, flat(1.0)), 0.02, metric=metric).reading == "no figure is known in A"
+    few = judge(pair([[2.0]], [[3.0]]), 0.02, metric=metric)
+    assert (few.verdict, few.ratio) == ("no_data", 1.5)
+    assert few.reading == (
+        "50.0 % higher, but 1 seed, no interval: run both with repeats: 5 and training.vary_seed: true"
+    )
+    assert judge(pair(flat(2.0), flat(1.0)), 0.02, metric=metric).reading.startswith("50.0 % lower (95 % interval: ")
+    assert judge(pair(flat(2.0), flat(2.0)), 0.02, metric=metric).reading.startswith("equal (95 % interval: ")

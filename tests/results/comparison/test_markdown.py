@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from results.comparison.comparison import Comparison, check, compare
-from results.comparison.markdown import MAX_TEXT, escaped, markdown, shortened, verdict_line
+from results.comparison.judgement import judge
+from results.comparison.markdown import MAX_TEXT, escaped, markdown, pair_row, shortened, verdict_line
+from results.comparison.pairing import Pair, Side
 from tests.support.results.runs import Times, flat, made
 
 HOSTILE = 'a|b`c`<img src=x onerror="alert(1)">\n| x | [l](http://evil) **bold** \u202e'
@@ -79,3 +81,43 @@ def test_long_values_keep_their_ends() -> None:
     assert shortened(text).startswith("start")
     assert shortened(text).endswith("end")
     assert shortened("short") == "short"
+
+
+def test_a_text_of_80_characters_is_whole_and_a_longer_one_loses_its_middle() -> None:
+    assert shortened("x" * 80) == "x" * 80
+    assert shortened("a" * 40 + "b" * 41) == "a" * 40 + "..." + "b" * 37
+
+
+def test_caveats_and_allowed_differences_have_their_own_parts(tmp_path: Path) -> None:
+    a, b = made(tmp_path, {("10ms", "x"): [[1.0, 1.0]]}), made(tmp_path, {("10ms", "x"): flat(1.0)}, seed=1)
+    text = markdown(compare(check(a, b, allow=("seed",))))
+    allowed, caveats = text.split("**Differences that were allowed**")[1].split("**Caveats**")
+    assert "| seed | 0 | 1 |  |" in allowed
+    assert caveats.strip().startswith("- A has 1 repeat")
+    assert "forbid" not in text
+    assert "Under test" not in text
+    assert "margin: 2.00\u00a0%, confidence: 95 %" in text
+
+
+def test_the_interval_or_why_there_is_none_stands_in_the_row() -> None:
+    def shown(a: Side, b: Side, noise: float | None = None) -> str:
+        return pair_row(judge(Pair({}, a, b), 0.02, noise))[5]
+
+    exact = Side(0, "x", ((1.0,),), exact=True)
+    few, two, enough = (Side(0, "x", ((1.0,),) * count, exact=False) for count in (1, 2, 3))
+    assert shown(exact, exact) == "exact"
+    assert shown(enough, enough) == "1.000 to 1.000"
+    assert (shown(few, enough), shown(enough, two), shown(exact, few)) == (
+        "none, 1 repeat",
+        "none, 2 repeats",
+        "none, 1 repeat",
+    )
+
+
+def test_verdicts_of_several_pairs_are_counted(tmp_path: Path) -> None:
+    base, mixed, faster = (
+        made(tmp_path, {("10ms", "x"): flat(x), ("10ms", "y"): flat(y)})
+        for x, y in ((1.0, 1.0), (1.1, 0.9), (1.0, 0.9))
+    )
+    assert verdict_line(compare(check(base, mixed))) == "REGRESSED: 1 of 2 pairs"
+    assert verdict_line(compare(check(base, faster))) == "improved: 1 of 2 pairs, none regressed"

@@ -8,6 +8,7 @@ import pytest
 import results
 from results.comparison.run_description import expected_trials, facts, warnings, what_was_run
 from results.reading.modelled_tcp import MODELLED_TCP
+from results.reading.run import Run
 from results.records.run_store import RunStore
 
 BuildRun = Callable[..., Path]
@@ -172,3 +173,64 @@ def test_transfers_that_are_small_beside_a_burst_are_reported_once(build_run: Bu
     said = "one connection: an activation of 64 KiB is small beside the 10 KiB that east to west let go"
     RunStore.open(path).update_manifest({"small_transfers": {"0": [said], "1": [said]}})
     assert warnings(results.load(path)) == [f"{said}."]
+
+
+def of_points(run: Run, count: int, **manifest: object) -> Run:
+    """Return the run with so many sweep points of the latency, which has a trial at each of them."""
+    points = [{"index": i, "sweep_point": {"topology.wan.latency": f"{i}ms"}} for i in range(count)]
+    own = {**run.manifest, "sweep_points": points, **manifest}
+    trials = tuple(
+        replace(run.trials[0], id=run.trials[0].id._replace(point=index), manifest=own) for index in range(count)
+    )
+    return replace(run, manifest=own, trials=trials)
+
+
+@pytest.mark.parametrize(("count", "text"), [(12, "0ms, 1ms, "), (13, "9ms, ... to 12ms (13 values).")])
+def test_twelve_values_of_a_swept_path_are_listed_and_of_more_the_first_ten_and_the_last(
+    build_run: BuildRun, count: int, text: str
+) -> None:
+    said = what_was_run(of_points(results.load(build_run(finished_trials=1)), count))
+    assert text in said
+    assert said.endswith("10ms, 11ms." if count == 12 else text)
+
+
+def test_twelve_sweep_points_without_calibration_are_named_and_the_others_counted(build_run: BuildRun) -> None:
+    run = results.load(build_run(finished_trials=1))
+    uncalibrated = replace(run, calibration=run.calibration[:0])
+    for count, end in ((12, "WAN latency 10ms and WAN latency 11ms: "), (14, "WAN latency 11ms and 2 more: ")):
+        (text,) = [each for each in warnings(of_points(uncalibrated, count)) if each.startswith("The links were not")]
+        assert end in text
+
+
+def test_expected_trials_are_sweep_points_times_variants_times_repeats(build_run: BuildRun) -> None:
+    run = results.load(build_run(finished_trials=1))
+    assert expected_trials(of_points(run, 5, repeats=3)) == 5 * 2 * 3
+    assert expected_trials(of_points(run, 5)) == 5 * 2
+    assert expected_trials(replace(run, manifest={**run.manifest, "sweep_points": None})) is None
+    assert expected_trials(replace(run, manifest={**run.manifest, "variants": []})) is None
+
+
+def test_the_description_counts_what_the_training_is_made_of(build_run: BuildRun) -> None:
+    run = results.load(build_run(finished_trials=1))
+
+    def described(**manifest: object) -> str:
+        return what_was_run(replace(run, manifest={**run.manifest, "sweep_points": [], **manifest}))
+
+    training = {"stages": 1, "pipelines": 2, "microbatches": 1, "iterations": 9}
+    assert "Each trial: 1 stage, 2 pipelines, 1 microbatch and 9 iterations." in described(
+        training=training, warmup_iterations=0
+    )
+    variants = [{"name": "a", "training": {"stages": 2}}, {"name": "b", "training": {"stages": None}}]
+    one = {**run.manifest["experiment"], "variants": variants}
+    assert "a divides the training differently." in described(experiment=one)
+    both = {**one, "variants": [variants[0], {**variants[0], "name": "b"}]}
+    assert "a and b divide the training differently." in described(experiment=both)
+
+
+def test_interfaces_tell_each_mtu_once_and_memory_is_a_size(build_run: BuildRun) -> None:
+    offloads = {"0": {"mtu_bytes": {"e0": 9000, "e1": 1500, "e2": 1500, "e3": None}}}
+    host = {"cpu": "one", "memory_bytes": 8 * 2**30}
+    found = dict(facts(results.load(build_run(finished_trials=1, manifest={"offloads": offloads, "host": host}))))
+    assert found["MTU"] == "1500 bytes, 9000 bytes"
+    assert found["host"].startswith("cpu one, memory 8.59\u00a0GB")
+    assert found["dilation"] == "1.0"

@@ -3,7 +3,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.metrics.bootstrap import RESAMPLES, median_interval, median_of_medians, ratio_interval, resampled_medians
+from results.metrics.bootstrap import (
+    ENOUGH_REPEATS,
+    FEWEST_REPEATS,
+    RESAMPLES,
+    median_interval,
+    median_of_medians,
+    ratio_interval,
+    resampled_medians,
+)
 
 times_s = st.floats(0.001, 1000)
 trials = st.lists(st.lists(times_s, min_size=1, max_size=4), min_size=3, max_size=6)
@@ -116,3 +124,7 @@ def test_the_interval_has_95_percent_of_what_could_have_been_drawn() -> None:
     assert median_interval(measured) == (1.0, 3.0), "2.5 % lie on either side of an interval of 95 %"
     assert median_interval(measured, confidence=0.9) == (2.0, 2.0), "and 5 % of one of 90 %"
     assert ratio_interval(measured, [[1.0]] * 9) == (1 / 3, 1.0)
+
+
+def test_three_repeats_have_an_interval_and_five_are_enough() -> None:
+    assert (FEWEST_REPEATS, ENOUGH_REPEATS) == (3, 5)

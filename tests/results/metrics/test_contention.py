@@ -137,3 +137,25 @@ def test_a_reported_device_takes_precedence_over_the_assigned_one() -> None:
     }
     assert devices_of_seats(facts) == {("east-0", 0): "cpu", ("east-serving-0", 0): "GPU-2"}
     assert devices_of_seats({}) == {}
+
+
+def test_a_span_counts_by_its_beginning_and_a_window_ends_before_its_end() -> None:
+    assert [each.spans for each in device_contention(SPANS, ONE_GPU, Window(200, 600))] == [3]
+    (found,) = device_contention(SPANS, ONE_GPU, Window(200, 601))
+    # Of 200 to 500 it is busy all the time, and in the last nanosecond.
+    assert (found.spans, found.busy_ns) == (4, 301)
+
+
+def test_devices_are_sorted_and_have_all_their_seats() -> None:
+    devices = {("west-0", 0): "GPU-1", ("east-0", 0): "GPU-2", ("idle-0", 0): "GPU-2"}
+    found = device_contention(SPANS, devices, Window(0, 1000))
+    assert [(each.device, each.seats, each.spans, each.slowdown) for each in found] == [
+        ("GPU-1", 1, 3, None),
+        ("GPU-2", 2, 2, None),
+    ]
+    assert [each.contended_share for each in found] == [0.0, 0.0]
+
+
+def test_spans_of_no_length_have_no_share() -> None:
+    (found,) = device_contention(frame([("east-0", 0, "forward", 5, 5)]), ONE_GPU, Window(0, 10))
+    assert (found.computed_ns, found.contended_share) == (0, 0.0)

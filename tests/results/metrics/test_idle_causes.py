@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import results
@@ -259,3 +259,30 @@ def test_without_an_optimizer_the_next_iteration_waits_for_it(spans: MakeSpans) 
         ("send", 50, 70, {"iteration": 1, "tensor": "activation"}),
     )
     assert west(frame, Window(0, 80), "east-0") == {"link": 30 + 20, "fill_drain": 5 + 10}
+
+
+@settings(max_examples=8)
+@given(rows=ROWS, edges=st.tuples(st.integers(0, 120), st.integers(0, 120)))
+def test_how_high_microbatches_are_numbered_does_not_matter(
+    spans: MakeSpans, rows: list[tuple[Any, ...]], edges: tuple[int, int]
+) -> None:
+    far = [
+        (*row[:3], {**row[3], "microbatch": row[3]["microbatch"] + 2**21 if row[3]["microbatch"] >= 0 else -1})
+        for row in rows
+    ]
+    window = Window(min(edges), max(edges))
+    pd.testing.assert_frame_equal(
+        metrics.idle_causes(spans(*far), window), metrics.idle_causes(spans(*rows), window), check_dtype=False
+    )
+
+
+def test_of_two_tensors_of_one_number_the_first_counts(spans: MakeSpans) -> None:
+    for number in (1, 2**21):
+        frame = spans(
+            ("forward", 0, 10, {"microbatch": number}),
+            ("forward", 12, 22, WEST),
+            ("receive", 25, 30, {**WEST, "microbatch": number, "tensor": "activation"}),
+            ("receive", 35, 40, {**WEST, "microbatch": number, "tensor": "activation"}),
+            ("forward", 45, 55, {**WEST, "microbatch": number}),
+        )
+        assert west(frame, Window(12, 55)) == {"link": 30 - 22, "schedule": 45 - 30}

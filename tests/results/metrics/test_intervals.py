@@ -30,3 +30,10 @@ def test_covered_time_of_a_stretch_counts_the_instants_within(
     rows = np.array([(group, *stretch) for group, stretch in asked], np.int64).reshape(-1, 3)
     found = CoveredTime(grouped(of), 60).between(*rows.T)
     assert found.tolist() == [len(instants(of, group) & set(range(*stretch))) for group, stretch in asked]
+
+
+def test_groups_beyond_16_bits_stay_apart() -> None:
+    group = np.array([0, 65_535, 65_536, 131_072], np.int64)
+    found = GroupedIntervals.of(group, np.array([0, 10, 5, 0]), np.array([4, 12, 6, 3]))
+    assert found.covered(131_073)[group].tolist() == [4, 2, 1, 3]
+    assert found.order.tolist() == [0, 1, 2, 3]

@@ -92,3 +92,33 @@ def test_no_requests_are_no_outcomes() -> None:
     counts = metrics.outcome_counts(requests(), 1)
     assert set(counts.values()) == {0}
     assert metrics.prefilled_tokens(requests(), Window(0, 1)) == 0
+
+
+def test_times_to_the_first_token_are_said_at_four_percentiles() -> None:
+    assert metrics.TTFT_PERCENTILES == (50, 90, 95, 99)
+    of_hundred = np.arange(1, 101)
+    assert [metrics.nearest_rank(of_hundred, percent) for percent in metrics.TTFT_PERCENTILES] == [50, 90, 95, 99]
+
+
+def test_a_rejection_for_a_reason_that_is_new_is_counted_under_its_own_name() -> None:
+    counts = metrics.outcome_counts(
+        requests({"outcome": "rejected", "reason": "tired"}, {"outcome": "rejected", "reason": "slo"}), None
+    )
+    assert (counts["rejected"], counts["rejected_tired"], counts["rejected_slo"], counts["rejected_memory"]) == (
+        2,
+        1,
+        1,
+        0,
+    )
+
+
+def test_prefill_counts_in_a_training_gpu_only_where_it_did_not_train() -> None:
+    rows = [("h", "forward", 0, 10), ("h", "prefill", 5, 25), ("other", "forward", 0, 40)]
+    frame = pd.DataFrame(rows, columns=["host", "kind", "start_ns", "end_ns"]).assign(gpu=0)
+    assert metrics.prefill_ns(frame, Window(0, 20)).to_dict() == {("h", 0): 10, ("other", 0): 0}
+    without = frame[frame["kind"] != "prefill"]
+    assert metrics.prefill_ns(without, Window(0, 20)).to_dict() == {("h", 0): 0, ("other", 0): 0}
+    assert metrics.gpu_utilizations(frame, Window(0, 20)) == ((0.5 + 1) / 2, 1.0)
+    assert metrics.gpu_utilizations(without, Window(0, 20)) == (0.75, 0.75)
+    assert metrics.gpu_utilization(metrics.gpu_busy(frame, Window(20, 20))) is None
+    assert metrics.idle_share(metrics.gpu_busy(frame, Window(20, 20))) is None

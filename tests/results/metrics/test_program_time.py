@@ -138,3 +138,66 @@ def test_collectives_are_means_of_a_rank_and_iteration() -> None:
 def test_collectives_that_do_not_match_name_nobody() -> None:
     (found,) = collective_times(frame((0, "all_reduce", 0, 0, 9), (0, "all_reduce", 0, 9, 12)), np.array([0]))
     assert (found.waited_ns, found.last, found.slowest_rank) == (None, None, None)
+
+
+def test_what_hides_a_collective_is_computation_of_its_own_rank() -> None:
+    spans = frame(
+        (0, "all_reduce", 0, 10, 40),
+        (1, "all_reduce", 0, 10, 40),
+        (1, "backward", 0, 30, 70),
+        (2, "backward", 0, 0, 100),
+    )
+    (found,) = collective_times(spans, np.array([0]))
+    assert (found.ranks, found.time_ns, found.exposed_ns) == (2, 30, (30 + 20) / 2)
+
+
+def test_collectives_are_listed_by_kind_and_group_the_most_exposed_first() -> None:
+    whole = frame(
+        (0, "all_gather", 0, 0, 10),
+        (1, "all_gather", 0, 0, 10),
+        (0, "all_reduce", 0, 20, 50),
+        (1, "all_reduce", 0, 24, 50),
+        (0, "all_reduce", 1, 60, 70),
+        (1, "all_reduce", 1, 62, 70),
+        (0, "all_reduce", 2, 80, 99),
+        (1, "all_reduce", 2, 80, 99),
+    )
+    alone = frame((0, "all_reduce", 0, 52, 58), size_bytes=3, group="0")
+    found = collective_times(pd.concat((whole, alone)), np.array([0, 1]))
+    assert [(each.kind, each.group, each.exposed_ns) for each in found] == [
+        ("all_reduce", "0,1", (30 + 26 + 10 + 8) / 4),
+        ("all_gather", "0,1", 5),
+        ("all_reduce", "0", 3),
+    ]
+    assert [(each.count, each.size_bytes, each.smallest_bytes, each.largest_bytes) for each in found] == [
+        (1, 8, 8, 8),
+        (0.5, 4, 8, 8),
+        (0.5, 1.5, 3, 3),
+    ]
+    assert (found[0].waited_ns, found[0].last, found[0].slowest_rank) == ((4 + 2) / 4, {1: 2}, 1)
+
+
+def test_the_slowest_rank_is_the_one_that_began_last_most_often() -> None:
+    rows = [
+        (rank, "all_reduce", 0, 10 * number + (rank == last), 10 * number + 9)
+        for number, last in enumerate((0, 1, 1))
+        for rank in (0, 1)
+    ]
+    (found,) = collective_times(frame(*rows), np.array([0]))
+    assert (found.last, found.slowest_rank) == ({0: 1, 1: 2}, 1)
+
+
+def test_a_rank_is_measured_over_its_iterations_and_a_span_at_its_edge_is_not_in_them() -> None:
+    spans = frame(
+        (0, "iteration", 1, 100, 200),
+        (0, "iteration", 2, 200, 400),
+        (0, "forward", 1, 150, 250),
+        (0, "all_reduce", 0, 50, 100),
+        (1, "iteration", 1, 100, 200),
+        (1, "forward", 3, 200, 300),
+    )
+    zero, one = rank_times(spans, np.array([1, 2]))
+    assert (zero.rank, zero.host, zero.iterations, zero.start_ns, zero.end_ns) == (0, "east-0", 2, 100, 400)
+    assert zero.iteration_ns == 150
+    assert (zero.share("compute"), zero.share("collective")) == (100 / 300, 0)
+    assert (one.rank, one.iterations, one.parts_ns) == (1, 1, None)

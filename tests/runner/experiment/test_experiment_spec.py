@@ -6,8 +6,10 @@ from ground.strict_model import InputError, parse_model
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.model_spec import NAMED_MODELS
 from runner.experiment.transport_spec import TransportSpec
+from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
+from workloads.model.gpt_config import GptConfig
 
-TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 2}]}
+TOPOLOGY: dict[str, Any] = {"datacenters": [{"name": "east", "hosts": 2}]}
 
 
 def parsed(**fields: Any) -> ExperimentSpec:
@@ -211,3 +213,134 @@ def test_a_bucket_has_at_least_4_kib() -> None:
 def test_the_named_models_are_the_papers_two_and_a_tiny_one() -> None:
     numbers = {name: (model.layers, model.hidden, model.context, model.heads) for name, model in NAMED_MODELS.items()}
     assert numbers == {"gpt-a": (12, 4096, 4096, 32), "gpt-b": (12, 8192, 6144, 64), "gpt-tiny": (4, 128, 128, 4)}
+
+
+def test_counts_of_the_whole_file_are_taken_from_end_to_end_of_their_range() -> None:
+    assert takes_from_to(ExperimentSpec, "repeats", 1, 1000, topology=TOPOLOGY)
+    assert takes_from_to(ExperimentSpec, "seed", 0, 2**63 - 1, topology=TOPOLOGY)
+    assert takes_from_to(ExperimentSpec, "checkpoint_every", 1, 10_000, topology=TOPOLOGY)
+    assert taken(ExperimentSpec, "dilation", 1, 100, "auto", topology=TOPOLOGY) == [1.0, 100.0, "auto"]
+    for written in (0.99, 100.1, "2", False):
+        assert "is neither auto nor a number from 1 to 100" in words_of_refusal(
+            ExperimentSpec, topology=TOPOLOGY, dilation=written
+        )
+
+
+def test_names_have_up_to_80_characters_and_paths_up_to_4095() -> None:
+    assert parsed(name="x" * 80).name == "x" * 80
+    assert "give 1 to 80 printable" in words_of_refusal(ExperimentSpec, topology=TOPOLOGY, name="x" * 81)
+    assert parsed(compute={"profile": "x" * 4095}).compute.profile == "x" * 4095
+    assert parsed(name="x").name == "x"
+
+
+def test_there_are_up_to_100_variants_and_faults() -> None:
+    many = [{**variant()[0], "name": str(each)} for each in range(101)]
+    assert len(parsed(variants=many[:100]).variants) == 100
+    assert "variants: there are 101, give 1 to 100" in words_of_refusal(
+        ExperimentSpec, topology=TOPOLOGY, variants=many
+    )
+    fault = {"host": "east-0", "at": "1s"}
+    assert len(parsed(fail=[fault] * 100).fail) == 100
+    assert "fail: there are 101, give 100 at most" in words_of_refusal(
+        ExperimentSpec, topology=TOPOLOGY, fail=[fault] * 101
+    )
+
+
+@pytest.mark.parametrize(
+    ("compute", "known"),
+    [
+        ({}, True),
+        ({"profile": "a100"}, True),
+        ({"profile": "a100", "activation": "1MiB"}, True),
+        ({"kind": "torch"}, True),
+        ({"forward": "1ms"}, False),
+        ({"optimizer": "0ms"}, False),
+        ({"gradient": "1MiB"}, False),
+        ({"forward": None}, True),
+    ],
+)
+def test_a_model_is_assumed_unless_the_file_states_costs_of_the_stages(compute: dict[str, Any], known: bool) -> None:
+    assert (parsed(compute=compute).model is not None) is known
+    assert parsed(compute=compute, model="gpt-b").model == NAMED_MODELS["gpt-b"]
+
+
+def test_a_trace_has_no_model_and_is_replayed_by_variants_without_a_schedule() -> None:
+    compute = {"trace": "t"}
+    alone = parsed(compute=compute)
+    assert alone.model is None
+    assert [(each.name, each.schedule) for each in alone.variants] == [("trace", "trace")]
+    program = {"name": "mine", "program": {"command": ["true"]}}
+    more = parsed(compute=compute, variants=[{"name": "a"}, program])
+    assert [each.schedule for each in more.variants] == ["trace", "program"]
+    assert parsed(compute={"trace": None}).variants[0].schedule == "gpipe"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"variants": variant(schedule="trace")}, "variants.0.schedule: give compute.trace, which it replays"),
+        (
+            {"compute": {"trace": "t"}, "variants": [{"name": "b"}, *variant()]},
+            "variants.1.schedule: compute.trace has its own order of work",
+        ),
+        ({"compute": {"trace": "t"}, "variants": 3}, "variants: "),
+        ({"compute": {"trace": "t"}, "variants": ["a"]}, "variants.0: "),
+        ({"variants": variant(pool=1)}, "variants.0.pool: there is no section prefill"),
+        ({"variants": [*variant(), {**variant()[0], "name": "b", "prefill": "planned"}]}, "variants.1.prefill: there"),
+        ({"background": [{"name": "x", "from": "a", "to": "b"}] * 2}, "background.1.name: 'x' is given twice"),
+        ({"sweep": {"seed": {}}}, "sweep: seed: {} is no list of values"),
+    ],
+)
+def test_sections_that_do_not_go_together_are_refused(fields: dict[str, Any], words: str) -> None:
+    assert words in words_of_refusal(ExperimentSpec, topology=TOPOLOGY, **fields)
+
+
+def test_a_variant_that_does_not_prefill_needs_no_section_prefill() -> None:
+    variants = variant(prefill="none", pool=0)
+    assert parsed(variants=variants).variants[0].prefill == "none"
+    assert parsed(variants=variant(prefill="planned", pool=2), prefill={"rate": "4/s"}).variants[0].pool == 2
+
+
+def test_the_document_keeps_every_section_that_says_something_and_no_other_key() -> None:
+    later = {"scale", "jobs", "background", "traces", "fail", "recovery", "checkpoint_every"}
+    plain = parsed().document()
+    assert not later & (plain.keys() | plain["topology"].keys())
+    sections: dict[str, Any] = {
+        "background": [{"name": "x", "from": "east", "to": "west"}],
+        "traces": {"a.csv": "t_s,rate\n0,1Gbit\n"},
+        "fail": [{"rank": 0, "at": "1s"}, {"gateway": "east", "at": "2s"}],
+        "recovery": "restart",
+        "checkpoint_every": 5,
+    }
+    document = parsed(**sections).document()
+    assert document.keys() - plain.keys() == sections.keys()
+    assert document["background"][0].items() >= sections["background"][0].items()
+    assert {name: document[name] for name in sections if name != "background"} == {
+        name: sections[name] for name in sections if name != "background"
+    }
+
+
+def test_the_documents_links_have_only_what_was_written() -> None:
+    topology: dict[str, Any] = {
+        "datacenters": [*TOPOLOGY["datacenters"], {"name": "west", "hosts": 1}],
+        "wan": {"latency": "1ms"},
+        "links": [{"from": "east", "to": "west", "rate": "1Gbit"}],
+        "scale": {"latency": 2},
+    }
+    document = parsed(topology=topology).document()["topology"]
+    assert document["links"] == topology["links"]
+    assert document["scale"]["latency"] == 2
+    assert document["wan"].keys() == {"latency", "rate", "node_pair_rate", "jitter", "loss"}
+    changing: dict[str, Any] = {**topology, "wan": {"latency": "1ms", "events": [{"at": "1s", "latency": "2ms"}]}}
+    assert parsed(topology=changing).document()["topology"]["wan"]["events"] == changing["wan"]["events"]
+
+
+def test_a_model_has_a_configuration_once_all_its_dimensions_are_known() -> None:
+    whole = {"layers": 2, "hidden": 8, "context": 4, "heads": 2, "vocabulary": 16}
+    model = parsed(model=whole).model
+    assert model is not None
+    assert model.config == GptConfig(2, 8, 4, 2, 16)
+    for name in ("layers", "heads", "vocabulary"):
+        rest = parsed(model={other: value for other, value in whole.items() if other != name}).model
+        assert rest is not None
+        assert rest.config is None

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ground.strict_model import InputError
-from runner.experiment.field_path import parse_path, with_override, with_value
+from runner.experiment.field_path import located, override_source, parse_path, with_override, with_value
 
 DOCUMENT: dict[str, Any] = {
     "topology": {
@@ -216,3 +216,45 @@ def test_a_name_that_fits_no_entry_is_refused(override: str, text: str) -> None:
     with pytest.raises(InputError) as caught:
         with_override(REGIONS, override)
     assert text in str(caught.value)
+
+
+def test_a_new_link_that_is_set_as_a_whole_gets_its_ends_and_keeps_what_else_is_written() -> None:
+    changed = with_override(DOCUMENT, "topology.links[west, east]={rate: 1Gbit}")
+    assert changed["topology"]["links"] == [{"between": ["east", "west"], "rate": "1Gbit"}]
+    other = with_override(REGIONS, "topology.links[eu_west to us.east-1]={to: elsewhere}")
+    assert other["topology"]["links"][1] == {"from": "eu_west", "to": "elsewhere"}
+
+
+def test_equal_places_have_equal_paths_and_a_link_without_an_entry_keeps_its_name() -> None:
+    def place(path: str) -> tuple[str, ...]:
+        return located(REGIONS, parse_path(path))
+
+    assert place("variants[atlas].schedule") == ("variants", "1", "schedule")
+    assert place("topology.links[eu_west,us.east-1].rate") == ("topology", "links", "0", "rate")
+    assert (
+        place("topology.links[a, b].rate") == place("topology.links[b,a].rate") != place("topology.links[b to a].rate")
+    )
+    assert place("variants[other].schedule") == ("variants", "[other]", "schedule")
+    assert place("model.hidden") == ("model", "hidden")
+    assert located({"model": "gpt-a"}, ("model", "hidden", "0")) == ("model", "hidden", "0")
+
+
+@pytest.mark.parametrize(
+    ("override", "text"),
+    [
+        ("variants.1.schedule=zb", "variants has 1 entry here, there is no 1"),
+        ("topology.datacenters.2.hosts=1", "topology.datacenters has 2 entries here, there is no 2"),
+        ("variants.0000000000.schedule=zb", "variants has 1 entry here, there is no 0000000000"),
+        ("jobs.0.name=a", "jobs has no entries here, there is no 0: set jobs as a whole"),
+        ("variants[zb].schedule=zb", "variants has no entry 'zb' here, known here: a"),
+        ("topology.datacenters.\u0661.hosts=1", "'\u0661' is no index: count from 0"),
+    ],
+)
+def test_an_entry_that_is_not_there_is_not_made(override: str, text: str) -> None:
+    assert text in refusal(override)
+
+
+def test_the_source_of_a_message_shortens_a_long_value_and_keeps_a_name_with_an_equals_sign() -> None:
+    assert override_source("variants[a=b].pool=1") == "--set variants[a=b].pool=1"
+    assert override_source("seed") == "--set seed"
+    assert len(override_source("name=" + 1000 * "x")) < 200

@@ -129,3 +129,45 @@ def test_of_a_sum_in_buckets_only_what_the_last_backward_does_not_hide_counts() 
     assert bound_ms(ring, Candidate(2, 1, (("a", 2),))) == 60 + 2 * 0.05 + 1
     ring["compute"]["backward"] = "5ms"
     assert bound_ms(ring, Candidate(2, 1, (("a", 2),))) == 30 + 2 * 0.05 + 5.5
+
+
+def of_beginning(runs: tuple[tuple[str, int], ...], pipelines: int, gpus_per_host: int = 2) -> float:
+    """Return the bound in ms of two stages that begin like this. Hosts of b have several GPUs, those of a one."""
+    content = document(
+        {"a": 4, "b": 2},
+        2,
+        variants=GPIPE,
+        training={"stages": 2, "microbatches": 1},
+        compute={"forward": "10ms", "activation": "1MiB", "gradient": "125000000B"},
+    )
+    content["topology"]["datacenters"][1]["gpus_per_host"] = gpus_per_host
+    task = task_of(content)
+    top = ceiling(task)(pipelines, runs, 1)
+    return round(pipelines * task.counted_per_sequence / top * 1e3, 3)
+
+
+def test_replicas_on_one_host_sum_without_the_network() -> None:
+    # 60 ms of computation; 10 ms for a ring of two over ports of 100 Gbit/s; 1 MiB takes 0.084 ms and 0.05 ms each way.
+    assert of_beginning((("b", 2),), 2) == 60
+    assert of_beginning((("a", 2),), 2) == round(60 + 10 + 2 * (0.05 + 0.08388608), 3)
+    # Three do not fit on a host of two: a ring of three sends 4 / 3 of the gradients.
+    assert of_beginning((("b", 2),), 3) == round(60 + 40 / 3, 3)
+    assert of_beginning((("b", 2),), 3, gpus_per_host=3) == 60
+
+
+def test_a_stage_that_is_not_placed_yet_may_be_on_the_largest_host() -> None:
+    assert of_beginning((), 2) == of_beginning((), 1) == 60
+    assert of_beginning((), 3) == round(60 + 40 / 3, 3)
+    # Then the second stage is in b: 10 ms and 1 MiB at 1 Gbit/s there and back, and a's ring.
+    assert of_beginning((("a", 1),), 2) == round(60 + 10 + 2 * 18.388608, 3)
+
+
+def test_jitter_may_make_a_latency_shorter() -> None:
+    jittery = document(
+        {"a": 1, "b": 1},
+        2,
+        variants=GPIPE,
+        training={"stages": 2, "microbatches": 1},
+        links=[{"between": ["a", "b"], "jitter": "4ms"}],
+    )
+    assert bound_ms(jittery, Candidate(1, 1, (("a", 1), ("b", 1)))) == round(60 + 2 * (18.388608 - 4), 3)

@@ -1,15 +1,20 @@
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from ground.strict_model import InputError
 from runner.planner.candidate import Candidate, Price
-from runner.planner.effort import Limits
+from runner.planner.effort import Effort, Limits
 from runner.planner.exhaustive import every_candidate
 from runner.planner.planning import plan, planned_placement, search_space
+from runner.planner.pricing import Pricer
 from runner.planner.search import NothingPricedError
 from runner.resolve.boundary_costs import pipelines_to_share
 from runner.resolve.placement import place_stages
+from runner.resolve.resolved_variant import ResolvedVariant
 from tests.support.runner.planner_instances import document, planned_pricing, pricing_of, random_task, task_of
 
 FAR = {"latency": "80ms", "node_pair_rate": "100Mbit", "rate": "100Gbit"}
@@ -145,3 +150,49 @@ def test_a_better_search_ends_at_its_time_limit_before_it_knows_how_much_it_can_
     with pytest.raises(NothingPricedError, match=r"^at the time limit of 1ns, after 0 simulations$"):
         plan(task_of(document({"a": 100}, 2)), limits=Limits(time_s=1e-9), report=reports.append)
     assert [(effort.examined, effort.limits.simulations) for effort in reports] == [(0, None)]
+
+
+@dataclass
+class OneAtATime:
+    """A spread over nothing: candidates are priced in this process, and those expected are written down."""
+
+    pricer: Pricer
+    resolve: Callable[[Candidate], ResolvedVariant]
+    expected: list[Candidate]
+
+    def __call__(self, candidate: Candidate) -> Price:
+        return self.pricer.price(self.resolve(candidate))
+
+    def expect(self, candidates: Iterator[Candidate]) -> None:
+        self.expected += candidates
+
+
+def test_a_search_that_is_spread_has_the_same_plan_and_says_which_candidates_are_next() -> None:
+    task = task_of(document({"a": 4, "b": 3}, 2, training={"stages": 2, "microbatches": 2, "iterations": 2}))
+    made: list[OneAtATime] = []
+
+    @contextmanager
+    def spread(
+        pricer: Pricer, resolve: Callable[[Candidate], ResolvedVariant], _effort: Effort
+    ) -> Iterator[OneAtATime]:
+        made.append(OneAtATime(pricer, resolve, []))
+        yield made[0]
+
+    found = plan(task, runners_up=1, spread=spread, explained=True)
+    assert found == plan(task, runners_up=1, explained=True)
+    assert found.chosen.price.bottleneck is not None
+    assert found.chosen.candidate in made[0].expected
+    assert plan(task, runners_up=1).chosen.price.bottleneck is None
+
+
+def test_a_gap_is_what_another_candidate_might_have_more() -> None:
+    task = task_of(document({"a": 4, "b": 3}, 2))
+    found = plan(task, pricing=pricing_of(task))
+    best = found.chosen.price.tokens_per_s
+    assert replace(found, at_most=best).proven
+    assert replace(found, at_most=best).gap == 0
+    assert not replace(found, at_most=1.25 * best).proven
+    assert replace(found, at_most=1.25 * best).gap == pytest.approx(0.25)
+    assert (task.counted, task.counted_per_sequence) == ("tokens", 4096)
+    plain = task_of({**document({"a": 2}, 2), "model": None})
+    assert (plain.counted, plain.counted_per_sequence) == ("sequences", 1)

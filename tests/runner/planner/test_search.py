@@ -247,3 +247,13 @@ def test_what_promises_the_most_is_chosen_from_what_the_time_allows() -> None:
     effort = Effort(Limits(time_s=4.0), clock=lambda: float(next(now_s)))
     walks = promising_walks(space, lambda pipelines, _, __: float(pipelines), 2, effort)
     assert [(candidate.dp_cells, most) for candidate, most in walks] == [(3, 3.0), (2, 2.0)]
+
+
+def test_a_search_ends_after_so_many_partial_placements(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = task_of(document({"a": 3, "b": 5, "c": 4}, 4, variants=GPIPE))
+    assert search_better(search_space(task), Prices(at_random(1)), nothing_known).cut_off is None
+    monkeypatch.setattr("runner.planner.search.MOST_PARTIAL_PLACEMENTS", 3)
+    limits = Effort()
+    cut = search_better(search_space(task), Prices(at_random(1), limits), nothing_known)
+    assert cut.cut_off == "after examining 3 partial placements"
+    assert limits.examined == 4

@@ -1,7 +1,10 @@
+from collections.abc import Mapping, Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ground.strict_model import parse_model
+from runner.experiment.replicas.slower_spec import SlowerSpec
 from runner.planner.exhaustive import every_candidate
 from runner.planner.planning import search_space
 from runner.planner.search_space import alike_before, free_gpus, most_pipelines
@@ -10,11 +13,11 @@ from testbed.network.topology_spec import TopologySpec
 from tests.support.runner.planner_instances import document, random_task, task_of
 
 
-def network(hosts: dict[str, int], links: list[dict[str, object]] | None = None) -> Topology:
+def network(hosts: dict[str, int], links: Sequence[Mapping[str, object]] = ()) -> Topology:
     spec = {
         "datacenters": [{"name": name, "hosts": count} for name, count in hosts.items()],
         "wan": {"latency": "10ms"},
-        "links": links or [],
+        "links": list(links),
     }
     return resolve_topology(parse_model(TopologySpec, spec, "test"))
 
@@ -77,3 +80,29 @@ def test_datacenters_with_equal_hosts_and_equal_links_are_alike() -> None:
     assert alike_before(network({"a": 2, "b": 3, "c": 2, "d": 2}, further))["d"] == ("c",)
     between = [{"between": ["a", "c"], "latency": "20ms"}]
     assert alike_before(network({"a": 2, "b": 3, "c": 2}, between))["c"] == ("a",)
+
+
+def test_datacenters_are_alike_only_if_both_directions_of_their_links_are() -> None:
+    hosts = {"a": 2, "b": 3, "c": 2}
+    for ends in (("a", "b"), ("b", "a"), ("c", "b"), ("b", "c"), ("a", "c")):
+        one_way = [{"from": ends[0], "to": ends[1], "latency": "20ms"}]
+        assert alike_before(network(hosts, one_way))["c"] == ()
+    both_ways = [{"from": name, "to": "b", "latency": "20ms"} for name in "ac"]
+    assert alike_before(network(hosts, both_ways))["c"] == ("a",)
+
+
+def test_gpus_that_are_not_equally_fast_are_not_alike() -> None:
+    topology = network({"a": 2, "b": 2})
+
+    def alike(*entries: dict[str, object]) -> bool:
+        slower = [SlowerSpec.model_validate({"factor": 2, **entry}) for entry in entries]
+        return alike_before(topology, slower)["b"] == ("a",)
+
+    assert alike({"stage": 1})
+    assert not alike({"datacenter": "a"})
+    assert alike({"datacenter": "a"}, {"datacenter": "b"})
+    assert not alike({"datacenter": "a"}, {"datacenter": "b", "factor": 3})
+    assert not alike({"host": "a-0"})
+    assert alike({"host": "a-1"}, {"host": "b-1"})
+    assert not alike({"host": "a-0"}, {"host": "b-1"})
+    assert not alike({"datacenter": "a", "stage": 0}, {"datacenter": "b", "stage": 1})

@@ -1,13 +1,22 @@
 """Boundary costs, estimated from the configured network."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from runner.experiment.transport_spec import TransportSpec
-from runner.resolve.boundary_costs import boundary_costs, pipelines_to_share
+from runner.resolve.boundary_costs import (
+    between_iterations_ns,
+    boundary_costs,
+    cell_of,
+    pipelines_to_share,
+    transfer_in_forwards,
+)
+from runner.resolve.connection_count import tcp_settings
 from runner.resolve.placement import Placement, place_stages
 from runner.resolve.stage_costs import StageCosts
+from runner.tcp.boundary import MOST_WINDOWS
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.tcp_settings import HELD_WINDOW_SHARE
 from testbed.network.topology import Topology, resolve_topology
@@ -119,3 +128,95 @@ def test_links_alike_in_both_directions_have_one_cost() -> None:
     assert all(
         costs.gradients is None for costs in boundary_costs(topology, at(topology, 2), AUTO, work(4), 1, clock="real")
     )
+
+
+IDEAL = TransportSpec(model="ideal")
+MS = 10**6
+
+
+def between(
+    topology: Topology, placement: Placement, *, optimizer_ms: int = 0, transport: TransportSpec = IDEAL
+) -> tuple[int, ...]:
+    costs = replace(
+        work(placement.stages),
+        gradient_bytes=(MEGABYTE,) * placement.stages,
+        optimizer_ns=(optimizer_ms * MS,) * placement.stages,
+    )
+    return between_iterations_ns(topology, placement, transport, costs, clock="real")
+
+
+def test_a_ring_takes_its_steps_at_the_rate_and_one_latency_and_the_optimizer_follows() -> None:
+    # 4 replicas send 2 x 3 / 4 of 1 MB at 8 Gbit/s, 1 ns a byte, and the last byte has 50 us to go.
+    topology = network()
+    assert between(topology, place_stages(topology, 1, 4, ["east"]), optimizer_ms=7) == (1_550_000 + 7 * MS,)
+    assert between(topology, place_stages(topology, 1, 1, ["east"]), optimizer_ms=7) == (7 * MS,)
+
+
+def test_a_ring_takes_at_least_a_latency_each_step() -> None:
+    topology = network(node_pair_rate="unlimited")
+    apart = place_stages(topology, 1, 2, [["east"], ["west"]])
+    assert between(topology, apart) == (2 * 40 * MS,)
+
+
+def test_the_rings_of_all_stages_share_a_trunk() -> None:
+    # 2 replicas send 2 x 1 / 2 of 1 MB: 80 ms at the whole 100 Mbit/s.
+    topology = network(node_pair_rate="unlimited", rate="100Mbit")
+    alone = place_stages(topology, 1, 2, [["east"], ["west"]])
+    both = place_stages(topology, 2, 2, [["east", "east"], ["west", "west"]])
+    assert between(topology, alone) == (80 * MS + 40 * MS,)
+    assert between(topology, both) == (160 * MS + 40 * MS,) * 2
+
+
+def test_hierarchical_rings_follow_one_another_and_send_a_share_across() -> None:
+    # Inside, 2 replicas send 1 MB at 1 ns a byte and wait 50 us twice; across, 0.5 MB at 80 Mbit/s, 100 ns a byte.
+    topology = network()
+    placement = place_stages(topology, 1, 4, [["east"], ["east"], ["west"], ["west"]])
+    nested = TransportSpec(model="ideal", all_reduce="hierarchical")
+    inside_ns, across_ns = 1 * MS + 2 * 50_000, 50 * MS + 40 * MS
+    assert between(topology, placement, transport=nested) == (inside_ns + across_ns,)
+
+
+def test_gradients_of_no_bytes_take_no_time() -> None:
+    topology = network()
+    placement = place_stages(topology, 1, 2, [["east"], ["west"]])
+    assert between_iterations_ns(topology, placement, IDEAL, work(1), clock="real") == (0,)
+
+
+def test_a_transfer_is_counted_in_forwards_of_its_sender_and_at_least_as_one() -> None:
+    topology = network(rate="80Mbit")
+    placement = at(topology, 4, 2)
+    forwards = transfer_in_forwards(topology, placement, IDEAL, work(2, 40), clock="real")
+    assert forwards == pytest.approx(2.5), "100 ms on a trunk of its own"
+    assert transfer_in_forwards(topology, placement, IDEAL, work(2, 200), clock="real") == 1.0
+    slow_back = network(links=({"from": "west", "to": "east", "node_pair_rate": "20Mbit"},))
+    assert transfer_in_forwards(slow_back, at(slow_back, 2, 2), IDEAL, work(2, 40), clock="real") == 10.0
+    assert transfer_in_forwards(topology, placement, IDEAL, work(2, 0), clock="real") == 1e8
+
+
+@pytest.mark.parametrize(
+    ("pipelines", "forwards", "cell"),
+    [(12, 1.0, 1), (12, 1.01, 2), (12, 4.0, 4), (12, 4.5, 6), (12, 6.01, 12), (12, 50, 12), (7, 1.5, 7), (1, 3, 1)],
+)
+def test_a_cell_is_the_next_divisor_of_the_pipelines(pipelines: int, forwards: float, cell: int) -> None:
+    assert cell_of(pipelines, forwards) == cell
+
+
+def test_windows_matter_where_a_round_trip_takes_time_and_a_transfer_is_not_of_very_many() -> None:
+    topology = network()
+    placement = at(topology, 1, 2)
+    two = TransportSpec.model_validate({"connections": 2, "window": "64KiB"})
+    most_bytes = MOST_WINDOWS * 2 * tcp_settings(two, "real").in_flight_bytes
+    for size_bytes, limited in ((most_bytes, True), (most_bytes + 1, False)):
+        costs = replace(work(2), activation_bytes=(size_bytes,))
+        found = boundary_costs(topology, placement, two, costs, 1, clock="real")[0]
+        assert (found.links is not None) is limited
+    near = network(latency="0ns")
+    assert boundary_costs(near, at(near, 1, 2), AUTO, work(2), 1, clock="real")[0].links is None
+    assert boundary_costs(topology, placement, IDEAL, work(2), 1, clock="real")[0].links is None
+
+
+def test_one_pipeline_over_a_link_of_two_rates_gives_gradients_costs_of_their_own() -> None:
+    topology = network(links=({"from": "west", "to": "east", "node_pair_rate": "20Mbit"},))
+    placement = place_stages(topology, 2, 2, [["east", "west"], ["east", "east"]])
+    (costs,) = boundary_costs(topology, placement, IDEAL, work(2), 1, clock="real")
+    assert (costs.occupancy_ns, costs.of(MessageKind.GRADIENT).occupancy_ns) == (100 * MS, 400 * MS)

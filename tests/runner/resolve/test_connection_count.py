@@ -86,3 +86,20 @@ def test_the_margin_alone_is_cut_without_loss() -> None:
     # 18 Gbit/s leave 17.2 Gbit/s to the payload, which 59 connections carry and 65 fill with a tenth to spare.
     near = point(rate="18Gbit")
     assert cut_pairs(near.topology, near.variants[0].pairs, AUTO, "real")[0] == CutPair(("east-1", "west-0"), 65, 1.0)
+
+
+def test_connections_fill_the_faster_direction_of_a_pair() -> None:
+    topology = {
+        "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+        "wan": {"latency": "10ms", "rate": "10Gbit", "node_pair_rate": "100Mbit"},
+        "links": [{"from": "west", "to": "east", "node_pair_rate": "1Gbit"}],
+    }
+    (of,) = parse_experiment({"topology": topology}, "exp.yaml", Path()).points()
+    assert counted(of, AUTO) == {("east-0", "west-0"): 4}
+
+
+def test_settings_of_tcp_are_those_of_the_transport() -> None:
+    transport = TransportSpec.model_validate({"window": "1MiB", "congestion": "reno", "slow_start_after_idle": False})
+    settings = tcp_settings(transport, "real")
+    assert (settings.window_bytes, settings.congestion, settings.slow_start_after_idle) == (2**20, "reno", False)
+    assert window_bps(AUTO, "real", 0) == float("inf")

@@ -313,3 +313,73 @@ def test_a_refusal_says_which_overrides_were_given(tmp_path: Path) -> None:
 
 def test_a_file_whose_name_is_no_name_still_runs(tmp_path: Path) -> None:
     assert load_experiment(written(tmp_path, SMALL, "a\nb.yaml")).name == "experiment"
+
+
+def test_a_network_that_nothing_can_train_over_is_read_where_only_the_network_is_asked_for(tmp_path: Path) -> None:
+    topology = {**SMALL["topology"], "wan": {"latency": "1ms", "loss": "100%"}}
+    path = written(tmp_path, small(topology=topology))
+    assert "topology.wan.loss: 100%" in refusal(path)
+    (point,) = load_experiment(path, trains=False).points()
+    assert point.topology.conditions("east", "west").impairments.loss == 1.0
+    assert point.background == ()
+
+
+def test_at_least_one_iteration_is_measured_and_a_check_is_of_the_warm_up() -> None:
+    def document(**training: int) -> dict[str, Any]:
+        compute = {"kind": "torch", "check_iteration": 1}
+        return small(training={"stages": 1, **training}, compute=compute, model="gpt-tiny")
+
+    parsed(document(iterations=3, warmup=2))
+    with pytest.raises(InputError, match=r"^exp\.yaml: training\.iterations: 2, of which 2 warm up"):
+        parsed(document(iterations=2, warmup=2))
+    with pytest.raises(InputError, match=r"^exp\.yaml: compute\.check_iteration: 1 is measured"):
+        parsed(document(iterations=3, warmup=1))
+
+
+def test_what_computes_for_real_is_not_dilated() -> None:
+    torch = {"compute": {"kind": "torch"}, "model": "gpt-tiny", "training": {"stages": 1}}
+    program = {"variants": [{"name": "p", "program": {"command": ["true"]}}]}
+    for changes, name in ((torch, "torch"), (program, "a program")):
+        with pytest.raises(InputError, match=f"dilation: what {name} computes cannot be dilated: give 1 or auto"):
+            parsed(small(**changes, dilation=2))
+        for dilation in (1, "auto"):
+            assert parsed(small(**changes, dilation=dilation)).points()[0].real_time
+    assert not parsed(small(dilation=2)).points()[0].real_time
+
+
+def test_trials_interleave_variants_repeat_by_repeat_and_sweep_point_by_sweep_point() -> None:
+    variants = [{"name": name, "schedule": "gpipe"} for name in "ab"]
+    experiment = parsed(small(variants=variants, repeats=2, sweep={"topology.wan.latency": ["1ms", "2ms"]}))
+    assert [(trial.point, trial.variant, trial.repeat) for trial in experiment.trials()] == [
+        (point, variant, repeat) for point in (0, 1) for repeat in (0, 1) for variant in "ab"
+    ]
+    first = experiment.points()[0]
+    assert (first.variant("b").name, first.iterations(first.variant("b"))) == ("b", 3)
+
+
+def test_trials_and_the_text_of_traces_are_limited_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    variants = [{"name": name, "schedule": "gpipe"} for name in "ab"]
+    document = small(variants=variants, repeats=3, sweep={"topology.wan.latency": ["1ms", "2ms"]})
+    monkeypatch.setattr("runner.resolve.experiment.MAX_TRIALS", 12)
+    parsed(document)
+    monkeypatch.setattr("runner.resolve.experiment.MAX_TRIALS", 11)
+    with pytest.raises(InputError, match="repeats: 12 trials at all points of all variants, more than the 11"):
+        parsed(document)
+    text = "t_s,rate\n5,50Mbit\n"
+    (tmp_path / "drift.csv").write_text(text, encoding="utf-8")
+    topology = {**SMALL["topology"], "wan": {"latency": "1ms", "rate": "1Gbit", "trace": "drift.csv"}}
+    path = written(tmp_path, small(topology=topology))
+    monkeypatch.setattr("runner.resolve.experiment.MAX_TRACE_CHARACTERS", len(text))
+    assert load_experiment(path).spec.traces == {"drift.csv": text}
+    monkeypatch.setattr("runner.resolve.experiment.MAX_TRACE_CHARACTERS", len(text) - 1)
+    assert "topology: the traces of all links and sweep points together have more than" in refusal(path)
+
+
+def test_the_largest_demand_of_the_variants_decides() -> None:
+    variants = [
+        {"name": "one", "schedule": "gpipe", "placement": ["east", "east"]},
+        {"name": "both", "schedule": "gpipe", "placement": ["east", "west"]},
+    ]
+    (point,) = parsed(small(variants=variants, training={"stages": 2})).points()
+    assert [demand.wan_bps for demand in point.demands] == [0, 2 * 10**9]
+    assert point.demand == point.demands[1]

@@ -6,7 +6,8 @@ import pytest
 
 from ground.strict_model import InputError, parse_model
 from runner.experiment.experiment_spec import ExperimentSpec
-from runner.resolve.stage_costs import StageCosts, stage_costs
+from runner.resolve.stage_costs import StageCosts, profile_conditions, stage_costs
+from workloads.profiles.measured_conditions import MeasuredConditions
 from workloads.schedules.action import ActionKind
 
 TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}], "wan": {"latency": "1ms"}}
@@ -164,3 +165,83 @@ def test_invalid_stage_costs_are_refused(stages: int, pipelines: int, document: 
 )
 def test_fields_that_do_not_belong_together_are_refused(compute: dict[str, Any], text: str) -> None:
     assert refusal(compute=compute).startswith(f"exp.yaml: {text}")
+
+
+def test_one_stage_replays_what_it_sends_to_its_neighbours() -> None:
+    work = resolved(3, 2, compute={"forward": "1ms", "activation": ["1B", "2B"], "gradient": ["4B", "5B", "6B"]})
+    sizes = [work.replay(stage).sizes for stage in range(3)]
+    assert [(each.previous_bytes, each.following_bytes, each.gradient_bytes) for each in sizes] == [
+        (0, 1, 4),
+        (1, 2, 5),
+        (2, 0, 6),
+    ]
+    assert work.document()["activation_bytes"] == [1, 2]
+    assert "virtual" not in work.document()
+
+
+def test_a_model_has_as_many_layers_as_stages_at_least() -> None:
+    assert resolved(4, 2, model="gpt-tiny").stages == 4
+    assert resolved(4, 1, model="gpt-tiny", compute={"profile": "a100"}).stages == 4
+    with pytest.raises(InputError, match="5 stages of a model of 4 layers"):
+        resolved(5, 2, model="gpt-tiny")
+
+
+def test_a_part_of_a_backward_may_be_all_of_it() -> None:
+    work = resolved(2, compute={"backward": "4ms", "backward_weight": ["4ms", "1ms"], "activation": "1B"})
+    assert work.backward_input_ns == (0, 3 * MS)
+    assert "at stage 1 longer than the backward" in refusal(
+        2, compute={"backward": "4ms", "backward_weight": ["4ms", "5ms"], "activation": "1B"}
+    )
+
+
+def test_a_profile_holds_for_its_precision_and_torch_may_be_planned_with_any() -> None:
+    words = "training.precision: fp32, where the profile a100 holds for bf16"
+    assert words in refusal(2, model="gpt-tiny", compute={"profile": "a100"}, training={"precision": "fp32"})
+    torch = {"kind": "torch", "profile": "a100"}
+    assert resolved(2, model="gpt-tiny", compute=torch, training={"precision": "fp32"}).forward_ns[0] > 0
+
+
+def test_sizes_beyond_the_largest_are_refused_by_what_makes_them() -> None:
+    # 2^20 x 2^20 in bf16 are 2 TiB, and in fp32 4 TiB, the largest.
+    model = {"hidden": 2**20, "context": 2**20}
+    assert resolved(2, model={**model, "context": 10**6}).activation_bytes == (2 * 10**6 * 2**20,)
+    compute = {"forward": "1ms"}
+    wide = {"hidden": 2**20, "context": 10**6, "layers": 2, "heads": 1, "vocabulary": 1}
+    assert "GiB of gradient, more than" in refusal(1, 2, model=wide, compute=compute)
+
+
+def test_conditions_are_those_of_a_measured_profile_that_gives_the_times(tmp_path: Path) -> None:
+    state = {"clock_hz": None, "memory_clock_hz": None, "temperature_c": None, "power_w": None}
+    time = {"median_ns": 5, "spread": 0.0, "repeats_ns": [5]}
+    conditions = {
+        "measured_at": "noon",
+        "driver": None,
+        "versions": {},
+        "threads": 3,
+        "ceiling": {"size": 1, "time": time, "flops_per_s": 1.0},
+        "before": state,
+        "after": state,
+    }
+    kinds = ("forward", "backward", "backward_input", "backward_weight", "recompute", "optimizer")
+    layer = {f"{name}_ns": MS for name in kinds}
+    document = {
+        "title": "measured",
+        "basis": "measured",
+        "device": "a device",
+        "precision": "bf16",
+        "source": [{"figures": "all", "origin": "made up"}],
+        "model": {"hidden": 128, "context": 128, "heads": 4, "vocabulary": 256},
+        **dict.fromkeys(("embedding", "layer", "head"), layer),
+        "conditions": conditions,
+    }
+    (tmp_path / "measured.json").write_text(json.dumps(document))
+
+    def found(**compute: Any) -> MeasuredConditions | None:
+        spec = parse_model(ExperimentSpec, {"topology": TOPOLOGY, "compute": compute}, "exp.yaml")
+        return profile_conditions(spec, tmp_path)
+
+    own = found(profile="./measured.json")
+    assert own is not None
+    assert own.threads == 3
+    assert (found(), found(profile="a100"), found(forward="1ms")) == (None, None, None)
+    assert found(profile="./measured.json", **{"from": "runs/a"}) is None

@@ -330,3 +330,32 @@ def test_a_text_that_is_shorter_than_a_sequence_is_refused(tmp_path: Path) -> No
         parse_experiment(document, "exp.yaml", tmp_path)
     text.write_text("x" * 129)
     assert parse_experiment(document, "exp.yaml", tmp_path).points()[0].text == str(text)
+
+
+def test_more_pipelines_than_gpus_have_one_stage_each_that_does_not_fit() -> None:
+    text = refusal({"schedule": "gpipe"}, training={"pipelines": 13})
+    assert text.startswith("exp.yaml: training.stages: 13 pipelines of 1 stages need 13 GPUs, one each, and the hosts")
+    assert resolved({"schedule": "gpipe"}, training={"pipelines": 4})[0].placement.stages == 3
+    apart = refusal({"schedule": "gpipe"}, training={"pipelines": 5})
+    assert "5 pipelines of 1 stages, replicas of a stage in one datacenter, do not fit" in apart
+
+
+def test_a_variants_own_fields_of_training_come_before_those_of_all() -> None:
+    own = {"stages": 2, "pipelines": 1, "microbatches": 8, "memory_bound": 8}
+    common = {"stages": 3, "pipelines": 2, "microbatches": 4, "memory_bound": 6}
+    plain, changed = resolved({"schedule": "gpipe"}, {"schedule": "gpipe", "training": own}, training=common)
+    for variant, wanted in ((plain, common), (changed, own)):
+        assert (variant.placement.stages, variant.pipelines) == (wanted["stages"], wanted["pipelines"])
+        assert (variant.microbatches, variant.memory_bound) == (wanted["microbatches"], wanted["memory_bound"])
+
+
+def test_there_are_1024_stages_at_most() -> None:
+    def document(hosts: int) -> dict[str, Any]:
+        return {"topology": {"datacenters": [{"name": "east", "hosts": hosts, "gpus_per_host": 64}]}, "training": {}}
+
+    (variant,) = resolved({"schedule": "gpipe", "training": {"stages": 1}}, **document(17))
+    assert variant.placement.stages == 1
+    assert "the hosts have 1088 GPUs, more than the 1024 stages there can be" in refusal(
+        {"schedule": "gpipe"}, **document(17)
+    )
+    assert resolved({"schedule": "gpipe"}, **document(16))[0].placement.stages == 1024

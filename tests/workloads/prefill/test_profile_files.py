@@ -6,7 +6,14 @@ import pytest
 
 from ground.strict_model import InputError
 from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.prefill.profile_files import load_prefill_profile, prefill_profile_names, read_prefill_profile
+from workloads.prefill.profile_files import (
+    MeasuredChunk,
+    MeasuredLayers,
+    MeasuredPrompt,
+    load_prefill_profile,
+    prefill_profile_names,
+    read_prefill_profile,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 LLAMA_8B = INFERENCE_MODELS["llama-8b"]
@@ -109,3 +116,63 @@ def test_an_unusable_file_is_refused_in_one_line(tmp_path: Path, text: str, refu
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.json: No such file or directory, give a readable prefill profile$"):
         load_prefill_profile("none.json", LLAMA_8B, relative_to=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "least", "most"),
+    [("tokens", 1, 10**9), ("prior_tokens", 1, 10**9), ("time_ns", 1, 86_400 * 10**9)],
+)
+def test_a_measured_chunk_has_at_least_1_of_everything_and_at_most_a_day(field: str, least: int, most: int) -> None:
+    chunk = {"tokens": 5, "prior_tokens": 5, "time_ns": 5}
+    for value in (least, most):
+        assert getattr(MeasuredChunk.model_validate({**chunk, field: value}), field) == value
+        if field != "prior_tokens":
+            prompt = {"tokens": 5, "time_ns": 5, field: value}
+            assert getattr(MeasuredPrompt.model_validate(prompt), field) == value
+    for value in (least - 1, most + 1):
+        with pytest.raises(ValueError, match=field):
+            MeasuredChunk.model_validate({**chunk, field: value})
+        with pytest.raises(ValueError, match=field):
+            MeasuredPrompt.model_validate({"tokens": 5, "time_ns": 5, field: value})
+
+
+def test_measured_layers_are_one_or_more_of_each_size() -> None:
+    layers = MEASURED["model"]
+    assert isinstance(layers, dict)
+    for name in layers:
+        assert getattr(MeasuredLayers.model_validate({**layers, name: 1}), name) == 1
+        with pytest.raises(ValueError, match=name):
+            MeasuredLayers.model_validate({**layers, name: 0})
+    assert MeasuredLayers.model_validate({**layers, "layers": 65_536, "hidden": 2**20}).hidden == 2**20
+
+
+def test_chunks_after_others_are_fitted_beside_whole_prompts(tmp_path: Path) -> None:
+    # One layer of n tokens after p takes 1000 + 10 n + 2 n (p + n / 2) ns; the file has two layers.
+    def time_ns(tokens: int, prior_tokens: int) -> int:
+        return 2 * (1000 + 10 * tokens + tokens * (2 * prior_tokens + tokens))
+
+    prompts = [{"tokens": tokens, "time_ns": time_ns(tokens, 0)} for tokens in (10, 100, 1000)]
+    chunks = [{"tokens": 64, "prior_tokens": prior, "time_ns": time_ns(64, prior)} for prior in (64, 512)]
+    (tmp_path / "own.json").write_text(measured_with(prompts=prompts, chunks=chunks))
+    profile = load_prefill_profile("own.json", LLAMA_8B, relative_to=tmp_path)
+    assert profile.error is not None
+    assert profile.error.points == 5
+    assert profile.chunk_ns(1, 300, 200) == pytest.approx(time_ns(300, 200) / 2, rel=1e-6)
+
+
+def test_a_file_needs_a_title_a_device_and_three_prompts(tmp_path: Path) -> None:
+    for changes in ({"title": ""}, {"device": ""}, {"prompts": [{"tokens": 1, "time_ns": 1}] * 2}):
+        (tmp_path / "own.json").write_text(measured_with(**changes))
+        with pytest.raises(InputError, match=rf"own\.json: {next(iter(changes))}: "):
+            read_prefill_profile(tmp_path / "own.json")
+
+
+def test_a_path_is_told_from_a_name_by_its_slash_or_suffix(tmp_path: Path) -> None:
+    (tmp_path / "own").write_text(measured_with())
+    (tmp_path / "a100.json").write_text(measured_with(title="mine"))
+    for path in (f"{tmp_path}/own", "./own"):
+        assert load_prefill_profile(path, LLAMA_8B, relative_to=tmp_path).source == "measured here"
+    assert load_prefill_profile("a100.json", LLAMA_8B, relative_to=tmp_path).source == "mine"
+    assert load_prefill_profile("a100", LLAMA_8B, relative_to=tmp_path).source.endswith("estimated")
+    with pytest.raises(InputError, match="there is none of the name 'own'"):
+        load_prefill_profile("own", LLAMA_8B, relative_to=tmp_path)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import pytest
 
 from workloads.config_file import read_config, write_config
 from workloads.inference.inference_model import INFERENCE_MODELS
+from workloads.inference.inference_work import InferenceWork
 from workloads.prefill.control.memory_ledger import GpuMemory
 from workloads.prefill.control.prefill_group import GroupGpus
 from workloads.prefill.prefill_profile import PrefillProfile
@@ -76,3 +78,42 @@ def test_decode_hosts_take_turns() -> None:
     east = PLAN.datacenters[0]
     hosts = [PLAN.decode_host(east, number) for number in range(8)]
     assert hosts.count("east-serving-0") == hosts.count("east-serving-1") == 4
+
+
+def test_decode_hosts_of_a_datacenter_take_turns_by_rounds_of_requests_over_the_datacenters() -> None:
+    # Requests alternate over two datacenters, so each has the same host for two numbers, and then the other one.
+    west = PLAN.datacenters[1]
+    assert [PLAN.decode_host(west, number)[-1] for number in range(6)] == ["0", "0", "1", "1", "0", "0"]
+
+
+def test_bytes_on_the_network_grow_with_tokens_and_a_cache_is_never_nothing() -> None:
+    assert PLAN.activation_sent_bytes(5) == 5 * 128
+    assert PLAN.kv_sent_bytes(32, 3) == 3 * 2048
+    assert PLAN.kv_sent_bytes(8, 3) == 3 * 2048 * 8 // 32
+    assert replace(PLAN, kv_token_bytes=1).kv_sent_bytes(1, 31) == 1
+    assert replace(PLAN, kv_token_bytes=1).kv_sent_bytes(1, 64) == 2
+
+
+def test_a_document_names_the_work_of_torch_only_where_torch_computes() -> None:
+    assert "inference" not in PLAN.document()
+    assert PLAN.document()["depth"] == 2
+    work = InferenceWork(INFERENCE_MODELS["llama-tiny"], 7, "cpu")
+    assert replace(PLAN, inference=work).document()["inference"]["seed"] == 7
+
+
+def test_every_time_of_a_dilated_service_is_stretched_and_its_counts_are_not() -> None:
+    own = PrefillSettings(10**9, guard_ns=300, switch_ns=200, dispatch_ns=100, transfer_latency_ns=50)
+    slow = replace(PLAN, settings=own).dilated(1.5)
+    assert slow.settings == replace(
+        own,
+        slo_ns=1_500_000_000,
+        guard_ns=450,
+        switch_ns=300,
+        dispatch_ns=150,
+        transfer_latency_ns=75,
+        transfer_rate_bps=66_666_666_667,
+    )
+    assert (slow.profile.fixed_ns, slow.profile.per_token_ns) == (90_000.0, 3_750.0)
+    assert slow.profile.per_token_pair_ns == 0.75
+    assert slow.dilated(2).source.stretch == 3.0
+    assert replace(PLAN, settings=replace(own, transfer_rate_bps=1)).dilated(9).settings.transfer_rate_bps == 1

@@ -146,3 +146,81 @@ def test_a_schedule_that_chooses_nothing_is_refused_when_it_is_made() -> None:
 
     with pytest.raises(TypeError, match="choose"):
         Undecided(PipelineShape(1, 1))
+
+
+def run_through(schedule: Schedule, stage: int, actions: list[Action]) -> None:
+    for action in actions:
+        assert schedule.next(stage) == action
+        schedule.finished(stage, action)
+
+
+def test_the_last_backward_of_the_last_microbatch_completes_the_gradients() -> None:
+    schedule = Opportunistic(PipelineShape(1, 2))
+    second = Action(ActionKind.BACKWARD, 1)
+    assert not any(schedule.completes_gradients(0, action) for action in (FORWARD, BACKWARD, second))
+    run_through(schedule, 0, [FORWARD, BACKWARD, Action(ActionKind.FORWARD, 1)])
+    assert schedule.completes_gradients(0, second)
+    assert not schedule.completes_gradients(0, Action(ActionKind.FORWARD, 1))
+    split = Splitting(PipelineShape(1, 1))
+    assert not split.completes_gradients(0, Action(ActionKind.BACKWARD_INPUT, 0))
+    assert split.completes_gradients(0, Action(ActionKind.BACKWARD_WEIGHT, 0))
+
+
+def test_a_microbatch_is_in_flight_from_the_start_of_its_forward_to_the_end_of_its_backward() -> None:
+    schedule = Opportunistic(PipelineShape(1, 2))
+    counts = [schedule.in_flight(0)]
+    for action in (FORWARD, BACKWARD):
+        assert schedule.next(0) == action
+        counts.append(schedule.in_flight(0))
+        schedule.finished(0, action)
+        counts.append(schedule.in_flight(0))
+    assert counts == [0, 1, 1, 1, 0]
+    assert not schedule.complete(0)
+    run_through(schedule, 0, [Action(ActionKind.FORWARD, 1), Action(ActionKind.BACKWARD, 1)])
+    assert schedule.complete(0)
+
+
+def test_what_is_open_ends_microbatches_first_and_begins_the_oldest_first() -> None:
+    schedule = Opportunistic(PipelineShape(2, 3, recompute=True))
+    run_through(schedule, 0, [FORWARD, RECOMPUTE, Action(ActionKind.FORWARD, 1)])
+    assert schedule.open_actions(0) == [
+        BACKWARD,
+        Action(ActionKind.RECOMPUTE, 1),
+        Action(ActionKind.FORWARD, 2),
+    ]
+
+
+def test_what_is_outside_the_shape_is_never_ready() -> None:
+    schedule = Opportunistic(PipelineShape(1, 2))
+    for microbatch, chunk in ((-1, 0), (2, 0), (0, 1), (0, -1)):
+        assert not schedule.ready(0, Action(ActionKind.FORWARD, microbatch, chunk))
+    assert not schedule.ready(0, RECOMPUTE)
+    assert schedule.ready(0, FORWARD)
+    two = Opportunistic(PipelineShape(2, 2))
+    assert [two.gradient_there(0, microbatch) for microbatch in (-1, 0, 2)] == [False, False, False]
+    assert two.gradient_there(1, 0)
+    two.arrived(0, GRADIENT)
+    assert (two.gradient_there(0, 0), two.gradient_there(0, 1)) == (True, False)
+    with pytest.raises(ScheduleError, match="expects no activation"):
+        two.arrived(1, Message(MessageKind.ACTIVATION, 0, 1))
+
+
+def test_what_awaits_an_action_is_the_callers_to_change() -> None:
+    schedule = Opportunistic(PipelineShape(1, 2))
+    schedule.awaiting(0, ActionKind.FORWARD).clear()
+    assert schedule.awaiting(0, ActionKind.FORWARD) == [0, 1]
+
+
+def test_an_action_that_is_running_ends_as_itself_alone() -> None:
+    schedule = Opportunistic(PipelineShape(1, 2))
+    assert schedule.next(0) == FORWARD
+    with pytest.raises(ScheduleError, match="stage 0 finished backward of microbatch 0, which it was not running"):
+        schedule.finished(0, BACKWARD)
+    schedule.finished(0, Action(ActionKind.FORWARD, 0))
+
+
+def test_only_a_schedule_with_virtual_stages_is_made_for_a_shape_with_some() -> None:
+    with pytest.raises(ValueError, match="virtual_stages: Opportunistic has none: give 1, not 2"):
+        Opportunistic(PipelineShape(2, 2, virtual_stages=2))
+    assert str(Action(ActionKind.FORWARD, 3)) == "forward of microbatch 3"
+    assert str(Action(ActionKind.FORWARD, 3, 1)) == "forward of microbatch 3 in chunk 1"

@@ -66,3 +66,34 @@ def test_every_fragment_is_synchronised_once_in_sync_every_iterations(each: Sync
 def test_what_cannot_be_is_refused_by_field(values: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Synchronization(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"sync_every": 1},
+        {"sync_every": 8, "fragments": 8},
+        {"sync_every": 8, "fragments": 4, "delay": 1},
+        {"sync_every": 8, "delay": 7},
+        {"sync_every": 8, "alpha": 1.0},
+        {"sync_every": 8, "outer_learning_rate": 1e-9},
+        {"sync_every": 8, "outer_momentum": 0.0},
+        {"sync_every": 8, "quorum": 1, "topology": Topology.STAR},
+    ],
+)
+def test_what_lies_at_a_limit_is_taken(values: dict[str, int]) -> None:
+    made = Synchronization(**values)  # type: ignore[arg-type]
+    assert {name: getattr(made, name) for name in values} == values
+
+
+def test_below_a_limit_the_field_is_named() -> None:
+    for name, value in (("fragments", 0), ("delay", -1), ("alpha", -0.1), ("outer_momentum", -0.1)):
+        with pytest.raises(ValueError, match=f"^{name}: {value} is "):
+            Synchronization(**{"sync_every": 8, name: value})  # type: ignore[arg-type]
+
+
+def test_what_is_left_out_is_diloco_as_it_was_published_round_a_ring_in_full_precision() -> None:
+    plain = Synchronization(500)
+    assert (plain.fragments, plain.delay, plain.alpha, plain.period) == (1, 0, 0.0, 500)
+    assert (plain.outer_learning_rate, plain.outer_momentum) == (0.7, 0.9)
+    assert (plain.wire, plain.topology, plain.quorum) == ("fp32", "ring", None)

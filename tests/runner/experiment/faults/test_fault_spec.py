@@ -7,6 +7,7 @@ import pytest
 from ground.strict_model import InputError, parse_model
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.faults.fault_spec import FaultSpec
+from tests.support.runner.taken_values import taken, takes_from_to
 
 TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {"latency": "1ms"}}
 
@@ -55,3 +56,10 @@ def test_a_fault_that_ends_is_written_as_it_was_read() -> None:
     spec = parse_model(ExperimentSpec, {"topology": TOPOLOGY, "fail": fail}, "exp.yaml")
     assert spec.document()["fail"] == fail
     assert parse_model(ExperimentSpec, spec.document(), "again") == spec
+
+
+def test_a_fault_is_of_the_kind_that_it_names_and_ranks_count_to_one_less_than_there_can_be() -> None:
+    for kind, value in (("host", "east-0"), ("rank", 0), ("gateway", "east")):
+        assert parse_model(FaultSpec, {kind: value, "at": "0s"}, "exp.yaml").kind == kind
+    assert takes_from_to(FaultSpec, "rank", 0, 1024 * 1024 - 1, at="1s")
+    assert taken(FaultSpec, "for", "15s", None, rank=0, at="1s") == [15 * 10**9, None]

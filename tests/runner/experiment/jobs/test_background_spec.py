@@ -4,8 +4,10 @@ from typing import Any
 import pytest
 
 from ground.strict_model import InputError
+from runner.experiment.jobs.background_spec import BackgroundSpec, OnOffSpec, check_background
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
+from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
 
 TOPOLOGY: dict[str, Any] = {
     "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
@@ -138,3 +140,54 @@ def test_flows_count_in_the_demand_that_decides_on_dilation() -> None:
         "east-background-0",
         "west-background-0",
     }
+
+
+def test_a_flow_is_of_the_kind_that_its_fields_say() -> None:
+    def flow(**fields: Any) -> BackgroundSpec:
+        return BackgroundSpec.model_validate({**EAST_WEST, **fields})
+
+    on_off = {"burst": "10ms", "pause": "10ms"}
+    assert (flow().kind, flow(rate="1Mbit").kind, flow(trace="t.csv").kind) == ("bulk", "rate", "trace")
+    assert (flow(on_off=on_off).kind, flow(on_off=on_off, rate="1Mbit").kind) == ("on-off", "on-off")
+    assert flow(on_off=on_off).is_synthetic
+    assert not flow(on_off={**on_off, "times": "constant"}).is_synthetic
+    assert not flow().is_synthetic
+
+
+def test_times_of_a_flow_are_10_ms_at_least() -> None:
+    assert taken(OnOffSpec, "burst", "10ms", pause="10ms") == [10_000_000]
+    assert "burst: it is below 10ms" in words_of_refusal(OnOffSpec, burst="9.999ms", pause="1s")
+    assert "pause: it is below 10ms" in words_of_refusal(OnOffSpec, burst="1s", pause="9.999ms")
+
+
+def test_what_is_left_out_is_one_connection_of_cubic_as_fast_as_it_can() -> None:
+    spec = BackgroundSpec.model_validate(EAST_WEST)
+    assert (spec.protocol, spec.connections, spec.congestion, spec.window) == ("tcp", 1, "cubic", 6 * 2**20)
+    assert (spec.rate, spec.on_off, spec.trace, spec.loop) == (None, None, None, False)
+    assert takes_from_to(BackgroundSpec, "connections", 1, 64, **EAST_WEST)
+
+
+def test_a_document_of_a_flow_has_only_what_it_says_and_of_udp_nothing_of_tcp() -> None:
+    def written(**fields: Any) -> dict[str, Any]:
+        return BackgroundSpec.model_validate({**EAST_WEST, **fields}).model_dump(mode="json")
+
+    tcp = {"protocol": "tcp", "connections": 1, "congestion": "cubic", "window": "6MiB"}
+    assert written() == {**EAST_WEST, **tcp}
+    udp = {"protocol": "udp", "rate": "1Mbit"}
+    assert written(**udp) == {**EAST_WEST, **udp}
+    loop = {"trace": "t.csv", "loop": True}
+    assert written(**loop) == {**EAST_WEST, **tcp, **loop}
+
+
+def test_udp_needs_a_rate_or_a_trace_and_takes_nothing_of_tcp() -> None:
+    def words(**fields: Any) -> str:
+        return words_of_refusal(BackgroundSpec, **{**EAST_WEST, "protocol": "udp", "rate": "1Mbit", **fields})
+
+    for name, value in (("connections", 1), ("congestion", "cubic"), ("window", "6MiB")):
+        assert f"{name}: only TCP has that" in words(**{name: value})
+    assert taken(BackgroundSpec, "trace", "t.csv", protocol="udp", **EAST_WEST)
+    assert "loop: there is no trace" in words_of_refusal(BackgroundSpec, **EAST_WEST, loop="1s")
+
+
+def test_there_are_up_to_20_flows() -> None:
+    check_background([BackgroundSpec.model_validate({**EAST_WEST, "name": str(each)}) for each in range(20)])

@@ -1,4 +1,4 @@
-"""What a rack of machines does not run is refused while the file is read."""
+"""What an engine does not run is refused while the file is read."""
 
 from pathlib import Path
 from typing import Any
@@ -7,6 +7,7 @@ import pytest
 
 from ground.strict_model import InputError
 from runner.planner.experiment_file import parse_experiment
+from tests.support.runner.chakra_traces import all_reduce, computation, write_trace
 
 DOCUMENT: dict[str, Any] = {
     "name": "rack",
@@ -19,6 +20,21 @@ DOCUMENT: dict[str, Any] = {
     "training": {"microbatches": 2},
     "variants": [{"name": "gpipe", "schedule": "gpipe"}],
 }
+PLAIN = DOCUMENT["variants"][0]
+PROGRAM: dict[str, Any] = {"variants": [PLAIN, {"name": "own", "program": {"command": ["true"]}}]}
+IDEAL: dict[str, Any] = {"variants": [PLAIN, {**PLAIN, "name": "b", "transport": {"model": "ideal"}}]}
+TORCH: dict[str, Any] = {"compute": {"kind": "torch", "checkpointing": False}, "model": "gpt-tiny"}
+TORCHS_OWN: dict[str, Any] = {**TORCH, "variants": [PLAIN, {"name": "peer", "schedule": "torch-gpipe"}]}
+
+
+def run(**changes: Any) -> None:
+    parse_experiment({**DOCUMENT, **changes}, "test", Path())
+
+
+def refusal(directory: Path = Path(), **changes: Any) -> str:
+    with pytest.raises(InputError) as refused:
+        parse_experiment({**DOCUMENT, **changes}, "test", directory)
+    return str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -32,3 +48,68 @@ def test_what_runs_on_one_machine_only_is_refused_on_a_rack(changes: dict[str, A
     with pytest.raises(InputError) as refused:
         parse_experiment({**DOCUMENT, **changes}, "test", Path())
     assert str(refused.value) == f"test: {refusal}"
+
+
+def test_a_simulation_runs_neither_programs_nor_torchs_own_schedules() -> None:
+    assert "variants.1.program: a program runs as it is and is not simulated" in refusal(engine="simulate", **PROGRAM)
+    assert "variants.1.schedule: torch-gpipe is run by torch itself" in refusal(engine="simulate", **TORCHS_OWN)
+    run(engine="emulate", **PROGRAM)
+    run(engine="emulate", **TORCHS_OWN)
+
+
+def test_only_a_simulation_has_ideal_transport() -> None:
+    for engine in ("emulate", "rack"):
+        assert "variants.1.transport.model: only a simulation has ideal transport" in refusal(engine=engine, **IDEAL)
+    run(engine="simulate", **IDEAL)
+
+
+def test_virtual_time_takes_neither_programs_nor_what_computes_nor_a_dilation() -> None:
+    virtual: dict[str, Any] = {"engine": "emulate", "clock": "virtual"}
+    assert "variants.1.program: in virtual time computation is free" in refusal(**virtual, **PROGRAM)
+    assert "compute.kind: in virtual time computation is free, torch's would take none" in refusal(**virtual, **TORCH)
+    assert "dilation: virtual time carries every rate" in refusal(**virtual, dilation=2)
+    for dilation in ("auto", 1):
+        run(**virtual, dilation=dilation)
+    run(engine="emulate", clock="real", dilation=2)
+    run(engine="simulate", clock="virtual", dilation=2)
+    run(engine="simulate", clock="virtual", **TORCH)
+
+
+def test_an_emulation_replays_one_group_of_a_rank_and_names_the_first_with_more(tmp_path: Path) -> None:
+    def nodes(*groups: str) -> list[Any]:
+        sums = [all_reduce(number, 8, group=name) for number, name in enumerate(groups, 1)]
+        return [computation(0, 1), *sums]
+
+    ranks = {0: nodes("a"), 1: nodes("b", "c"), 2: nodes("b"), 3: nodes("a", "c")}
+    write_trace(tmp_path / "two", ranks)
+    write_trace(tmp_path / "one", {rank: nodes("a") for rank in range(4)})
+    changes: dict[str, Any] = {
+        "topology": {"datacenters": [{"name": "east", "hosts": 4}]},
+        "training": {},
+        "variants": [{"name": "t"}],
+    }
+    words = refusal(tmp_path, engine="emulate", compute={"trace": "two"}, **changes)
+    assert "compute.trace: rank 1 all-reduces in 2 groups" in words
+    for trace, engine in (("two", "simulate"), ("one", "emulate")):
+        document = {**DOCUMENT, **changes, "compute": {"trace": trace}, "engine": engine}
+        parse_experiment(document, "test", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("topology", "field"),
+    [
+        ({"wan": {"latency": "1ms", "loss": "100%"}}, "topology.wan.loss"),
+        ({"wan": {"latency": "1ms"}, "links": [{"from": "west", "to": "east", "loss": "100%"}]}, "topology.links.0"),
+        (
+            {"wan": {"latency": "1ms"}, "links": [{"between": ["east", "west"], "loss": "100%"}]},
+            "topology.links.0.loss",
+        ),
+    ],
+)
+@pytest.mark.parametrize("engine", ["simulate", "emulate"])
+def test_a_link_that_loses_every_packet_is_refused_by_its_field(
+    topology: dict[str, Any], field: str, engine: str
+) -> None:
+    whole = {"datacenters": DOCUMENT["topology"]["datacenters"], **topology}
+    assert f"test: {field}" in refusal(topology=whole, engine=engine)
+    assert refusal(topology=whole, engine=engine).count("from west to east") == ("from" in str(topology))

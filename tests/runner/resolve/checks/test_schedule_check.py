@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runner.resolve.checks import schedule_check
-from runner.resolve.checks.schedule_check import check_schedule, planned
+from runner.resolve.checks.schedule_check import awaited, check_schedule, planned
 from tests.workloads.schedules.planning.test_plan_run import crossed_turns
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.atlas import Atlas
@@ -152,3 +152,26 @@ def test_a_plan_whose_turns_wait_for_each_other_is_refused_where_sends_block() -
     assert planned(Crossing, costs, {}) == crossed_turns()
     with pytest.raises(ValueError, match="its plan deadlocks where sends block"):
         planned(Crossing, replace(costs, sends_block=True), {})
+
+
+class Slow(GPipe):
+    """A schedule whose check is not done in time."""
+
+    def order(self, stage: int) -> Sequence[Action]:
+        return [Action(FORWARD, microbatch) for microbatch in range(self.shape.microbatches)]
+
+
+def test_a_check_that_takes_too_long_is_left_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule_check, "_CHECK_S", -1.0)
+    check_schedule(f"{__name__}:Slow", SHAPE, {})
+
+
+def test_a_stage_at_its_memory_bound_is_told_and_one_that_waits_for_a_message() -> None:
+    class Held(Waiting):
+        pass
+
+    made = Held(PipelineShape(2, 4, memory_bound=1))
+    made._started(0, Action(FORWARD, 0))
+    made.finished(0, Action(FORWARD, 0))
+    assert awaited(made, 0) == "the backward of microbatch 0, whose gradient has not come"
+    assert awaited(Waiting(SHAPE), 1) == "the forward of microbatch 0, whose activation has not come"

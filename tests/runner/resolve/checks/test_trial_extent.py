@@ -8,12 +8,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ground.strict_model import InputError
+from results.chakra.node import NodeType
+from runner.experiment.transport_spec import TransportSpec
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.checks.trial_extent import MAX_TRIAL_NS
+from runner.resolve.connection_count import tcp_settings
 from runner.resolve.experiment import Experiment
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import effects_of
-from tests.support.runner.chakra_traces import computation, write_trace
+from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
 
 SMALL: dict[str, Any] = {
     "topology": {
@@ -226,3 +229,184 @@ def test_accepted_trials_stay_within_the_limits(changes: dict[str, Any]) -> None
     assert int(simulation.spans.end_ns.max()) <= MAX_TRIAL_NS
     for traffic in simulation.traffic:
         assert (traffic.wire_bytes[1:] >= traffic.wire_bytes[:-1]).all()
+
+
+EXTENT = "runner.resolve.checks.trial_extent."
+BY_HAND: dict[str, Any] = {
+    "topology.wan": {"latency": "0ns", "rate": "100Mbit"},
+    "topology.intra": {"latency": "0ns", "rate": "1Gbit"},
+    "compute": {
+        "forward": "20ms",
+        "backward": "40ms",
+        "recompute": "10ms",
+        "optimizer": "5ms",
+        "activation": "1MB",
+        "gradient": "1MB",
+    },
+    "variants": [{"name": "a", "schedule": "gpipe", "transport": {"model": "ideal"}}],
+    "engine": "simulate",
+}
+"""Two pipelines of two stages, two microbatches and three iterations: 12 microbatches at each stage and boundary."""
+
+
+def with_transport(schedule: str = "gpipe", **transport: Any) -> dict[str, Any]:
+    return {"variants": [{"name": "a", "schedule": schedule, "transport": transport}]}
+
+
+def refused_field(monkeypatch: pytest.MonkeyPatch, limit: str, value: float, **changes: Any) -> str | None:
+    """Return the field that is refused with this limit, None if all is taken."""
+    monkeypatch.setattr(EXTENT + limit, value)
+    try:
+        parsed(**{**BY_HAND, **changes})
+    except InputError as refused:
+        return str(refused).removeprefix("exp.yaml: ").split(": ")[0]
+    return None
+
+
+def assert_limits(monkeypatch: pytest.MonkeyPatch, limit: str, sums: dict[str, int], **changes: Any) -> None:
+    """Assert that each field's sum, with those of the fields before, is taken exactly up to the limit."""
+    for field, total in sums.items():
+        assert refused_field(monkeypatch, limit, total - 1, **changes) == field
+        assert refused_field(monkeypatch, limit, total, **changes) != field
+    assert refused_field(monkeypatch, limit, total, **changes) is None
+
+
+def test_the_time_of_a_trial_is_all_its_work_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each of 2 x 2 ranks computes 2 x 70 ms and 5 ms in an iteration; 24 transfers of 1 MB take 80 ms each; in rings
+    # of 2 each of the 4 ranks sends 2 x 0.5 MB at 1 Gbit/s, three times.
+    computed_ns, sent_ns, summed_ns = 12 * 145 * 10**6, 24 * 80 * 10**6, 4 * 3 * 2 * 4 * 10**6
+    sums = {
+        "compute.forward": computed_ns,
+        "compute.activation": computed_ns + sent_ns,
+        "compute.gradient": computed_ns + sent_ns + summed_ns,
+    }
+    assert_limits(monkeypatch, "MAX_TRIAL_NS", sums)
+
+
+def test_transfers_of_a_cell_are_scattered_and_gathered_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone_ns = 12 * 145 * 10**6 + 24 * 80 * 10**6 + 96 * 10**6
+    twice_inside_ns = 24 * 2 * 8 * 10**6
+    changes = with_transport("atlas", model="ideal", sharing="temporal")
+    assert refused_field(monkeypatch, "MAX_TRIAL_NS", alone_ns + twice_inside_ns - 1, **changes) == "compute.gradient"
+    assert refused_field(monkeypatch, "MAX_TRIAL_NS", alone_ns + twice_inside_ns, **changes) is None
+
+
+def test_the_longer_of_a_backward_and_its_parts_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute = {**BY_HAND["compute"], "forward": "1ms", "recompute": "0ms", "optimizer": "0ms"}
+    changes = {"compute": compute, "training": {**SMALL["training"], "pipelines": 1, "stages": 1}}
+    assert refused_field(monkeypatch, "MAX_TRIAL_NS", 6 * 41 * 10**6 - 1, **changes) == "compute.forward"
+    assert refused_field(monkeypatch, "MAX_TRIAL_NS", 6 * 41 * 10**6, **changes) is None
+
+
+def test_the_bytes_of_a_trial_are_those_of_all_transfers_and_rings(monkeypatch: pytest.MonkeyPatch) -> None:
+    sums = {"compute.activation": 24 * 10**6, "compute.gradient": 24 * 10**6 + 4 * 3 * 2 * 500_000}
+    assert_limits(monkeypatch, "MAX_TRIAL_BYTES", sums)
+
+
+def test_spans_are_two_a_microbatch_and_stage_its_recompute_and_four_a_boundary(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert_limits(monkeypatch, "MAX_SPANS", {"training.iterations": 12 * (2 * 2 + 2 + 4)})
+    compute = {**BY_HAND["compute"], "recompute": "0ms"}
+    assert_limits(monkeypatch, "MAX_SPANS", {"training.iterations": 12 * (2 * 2 + 4)}, compute=compute)
+
+
+def test_each_bucket_of_each_rank_and_iteration_has_a_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 1 MB in buckets of 4 KiB: 245 at most.
+    changes = with_transport(model="ideal", all_reduce_overlap=True, bucket="4KiB")
+    assert_limits(monkeypatch, "MAX_SPANS", {"variants.0.transport.bucket": 245 * 4 * 3}, **changes)
+
+
+def test_windows_are_counted_along_one_direction_of_a_boundary(monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = TransportSpec.model_validate({"window": "64KiB"})
+    window_bytes = tcp_settings(transport, "real").in_flight_bytes
+    changes = {
+        "topology.wan": {"latency": "20ms", "rate": "1Gbit"},
+        "compute": {**BY_HAND["compute"], "activation": f"{10 * window_bytes}B"},
+    }
+    for connections, windows in ((1, 10), (2, 5)):
+        assert_limits(
+            monkeypatch,
+            "MAX_WINDOWS",
+            {"compute.activation": windows * 6},
+            **changes,
+            **with_transport(window="64KiB", connections=connections),
+        )
+    near = {**changes, "topology.wan": {"latency": "0ns", "rate": "1Gbit"}}
+    assert refused_field(monkeypatch, "MAX_WINDOWS", 0, **near, **with_transport(window="64KiB")) is None
+
+
+def test_segments_are_counted_where_packets_are_drawn_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    lossy = {"topology.wan": {"latency": "0ns", "rate": "100Mbit", "loss": "0.1%"}, **with_transport()}
+    # 24 MB in segments of 1448 bytes.
+    assert_limits(monkeypatch, "MAX_SEGMENTS", {"topology.wan": 24_000_000 // 1448}, **lossy)
+    assert refused_field(monkeypatch, "MAX_SEGMENTS", 0, **with_transport()) is None
+    assert refused_field(monkeypatch, "MAX_SEGMENTS", 0, **{**lossy, **with_transport(model="ideal")}) is None
+    assert refused_field(monkeypatch, "MAX_SEGMENTS", 0, **{**lossy, "engine": "emulate"}) is None
+
+
+def test_requests_are_at_least_those_that_come_while_the_slowest_stage_computes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changes = {
+        "topology.datacenters": [{"name": name, "hosts": 2, "serving_hosts": 1} for name in ("east", "west")],
+        "prefill": {"rate": "100/s", "warmup": 1},
+    }
+    # Three iterations of two microbatches of 60 ms.
+    assert_limits(monkeypatch, "MAX_REQUESTS", {"prefill.rate": 36}, **changes)
+
+
+def trace_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: float, wan: dict[str, Any] | None = None
+) -> str | None:
+    """Return the field that is refused where a trace of 3 iterations is replayed with this limit, None for none.
+
+    Rank 0 computes for 5 us and sends 1 MB to rank 1, which computes for 7 us; both all-reduce 2 MB.
+    """
+    ranks = {
+        0: [computation(0, 5), message(NodeType.COMM_SEND_NODE, 1, (0, 1), 10**6, [0]), all_reduce(2, 2 * 10**6, [1])],
+        1: [message(NodeType.COMM_RECV_NODE, 0, (0, 1), 10**6), computation(1, 7, [0]), all_reduce(2, 2 * 10**6, [1])],
+    }
+    write_trace(tmp_path / "t", ranks)
+    document = {
+        "topology": {
+            "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+            "wan": wan or BY_HAND["topology.wan"],
+        },
+        "compute": {"trace": "t"},
+        "variants": [{"name": "t", "transport": {} if wan else {"model": "ideal"}}],
+        "engine": "simulate",
+    }
+    monkeypatch.setattr(EXTENT + limit, value)
+    try:
+        parse_experiment(document, "exp.yaml", tmp_path)
+    except InputError as refused:
+        return str(refused).removeprefix("exp.yaml: ").split(": ")[0]
+    return None
+
+
+@pytest.mark.parametrize(
+    ("limit", "total", "field"),
+    [
+        # 80 ns a byte: 80 ms for the message, and 1 MB on both ways of a ring of two, twice.
+        ("MAX_TRIAL_NS", 3 * (12_000 + 80 * 10**6 + 4 * 80 * 10**6), "compute.trace"),
+        ("MAX_TRIAL_BYTES", 3 * (10**6 + 4 * 10**6), "compute.trace"),
+        ("MAX_SPANS", 3 * 6, "training.iterations"),
+    ],
+)
+def test_a_trace_is_limited_by_all_its_nodes_in_all_iterations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, total: int, field: str
+) -> None:
+    assert trace_field(tmp_path, monkeypatch, limit, total - 1) == field
+    assert trace_field(tmp_path, monkeypatch, limit, total) is None
+
+
+def test_segments_and_windows_of_a_trace_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lossy = {"latency": "20ms", "rate": "10Gbit", "loss": "0.1%"}
+    segments = 15 * 10**6 // 1448
+    assert trace_field(tmp_path, monkeypatch, "MAX_SEGMENTS", segments - 1, lossy) == "topology.wan"
+    assert trace_field(tmp_path, monkeypatch, "MAX_SEGMENTS", segments, lossy) is None
+    monkeypatch.undo()
+    window_bytes = tcp_settings(TransportSpec(), "real").in_flight_bytes
+    windows = 3 * 5 * (10**6 // window_bytes)
+    assert trace_field(tmp_path, monkeypatch, "MAX_WINDOWS", windows, lossy) is None

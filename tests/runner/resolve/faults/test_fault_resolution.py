@@ -8,6 +8,7 @@ import pytest
 from ground.strict_model import InputError
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
+from runner.resolve.faults.planned_fault import PlannedFault
 from runner.resolve.resolved_variant import ResolvedVariant
 
 DOCUMENT: dict[str, Any] = {
@@ -157,3 +158,35 @@ def test_other_replicas_that_synchronise_seldom_know_no_failures(
 ) -> None:
     with pytest.raises(InputError, match=fault):
         averaging(options, **changes)
+
+
+def test_a_fault_is_over_before_another_only_if_it_is_back_by_then() -> None:
+    def fault(at_ns: int, back_ns: int | None) -> PlannedFault:
+        return PlannedFault("rank", "", 1, at_ns, (), back_ns)
+
+    first = fault(10, 20)
+    assert first.overlaps(fault(20, 30))
+    assert fault(20, 30).overlaps(first)
+    assert not first.overlaps(fault(21, 30))
+    assert not fault(21, 30).overlaps(first)
+    assert fault(10, None).overlaps(fault(10**12, 10**13))
+    assert not first.overlaps(fault(21, None))
+
+
+def test_a_host_hits_the_ranks_on_it_and_a_rank_itself() -> None:
+    host, rank = PlannedFault("host", "a", -1, 0, ("a",)), PlannedFault("rank", "", 3, 0, ())
+    assert [host.hits(0, name) for name in ("a", "b")] == [True, False]
+    assert [rank.hits(number, "a") for number in (2, 3)] == [False, True]
+    assert [str(each) for each in (host, rank, PlannedFault("gateway", "w", -1, 0, ("a",)))] == [
+        "host a",
+        "rank 3",
+        "gateway of w",
+    ]
+
+
+def test_several_replicas_of_a_star_may_fail_and_all_come_back() -> None:
+    found = point(**STAR, fail=[{"rank": 1, "at": "1s", "for": "2s"}, {"rank": 2, "at": "1500ms", "for": "1s"}])
+    assert [fault.rank for fault in found.faults.faults] == [1, 2]
+    east = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 2}], "wan": {"latency": "5ms"}}
+    both = point(**{**STAR, "topology": east}, fail=[{"host": "west-0", "at": "1s", "for": "2s"}])
+    assert both.faults.brings_back(both.variants[0])

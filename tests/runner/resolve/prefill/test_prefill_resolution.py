@@ -7,7 +7,7 @@ import pytest
 from ground.strict_model import InputError
 from tests.support.runner.prefill_documents import document, point, with_prefill
 from workloads.config_file import read_config, write_config
-from workloads.prefill.request_source import RequestSource
+from workloads.prefill.request_source import RequestSource, TokenCount
 from workloads.prefill.service_config import ServiceConfig
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.0,4808,10\n{}2023-11-16 18:17:07.0,300,20\n"
@@ -157,3 +157,88 @@ def test_another_content_of_the_trace_is_another_experiment(tmp_path: Path) -> N
     before = point(tmp_path, **of_file()).resolved()
     path.write_text(AZURE.format("").replace("300", "3000"))
     assert point(tmp_path, **of_file()).resolved() != before
+
+
+def test_settings_follow_the_section_and_the_network_inside_a_datacenter() -> None:
+    own = service(**with_prefill(guard="3ms", chunk=256, warmup=2, slo="2s")).settings
+    assert (own.policy, own.guard_ns, own.chunk_tokens, own.warmup_iterations) == ("planned", 3 * 10**6, 256, 2)
+    assert (own.slo_ns, own.dispatch_ns, own.transfer_latency_ns) == (2 * 10**9, 50_000, 50_000)
+    ideal = variant(transport={"model": "ideal"})
+    whole = service(**with_prefill(kv=None, activation=None), **ideal)
+    assert whole.settings.transfer_rate_bps == 10**10
+    # A token's cache is 128 KiB and its activation 8 KiB: the slower of the two is planned with.
+    half = service(**with_prefill(kv="64KiB", activation="1KiB"), **ideal)
+    assert half.settings.transfer_rate_bps == 2 * 10**10
+    eighth = service(**with_prefill(kv="16KiB", activation="4KiB"), **ideal)
+    assert eighth.settings.transfer_rate_bps == 2 * 10**10
+    topology = {**document()["topology"], "intra": {"latency": "50us"}}
+    unlimited = service(topology=topology, **with_prefill(kv=None, activation=None), **ideal)
+    assert unlimited.settings.transfer_rate_bps == 10**15
+
+
+def test_gpus_that_fill_no_whole_group_are_not_used_and_a_depth_may_be_all_of_a_datacenter() -> None:
+    topology = document()["topology"]
+    three = [{"name": name, "hosts": 3, "serving_hosts": 1} for name in ("east", "west")]
+    training = {"stages": 6, "pipelines": 1, "microbatches": 4, "iterations": 8, "warmup": 4}
+    found = service(topology={**topology, "datacenters": three}, training=training)
+    assert [len(each.gpus) for each in found.datacenters] == [2, 2]
+    assert [len(each.groups) for each in service(**with_prefill(depth=4)).datacenters] == [1, 1]
+
+
+def test_groups_of_a_pool_go_to_datacenters_in_turn_as_far_as_there_is_room() -> None:
+    topology = document()["topology"]
+    datacenters = [
+        {"name": "east", "hosts": 4, "serving_hosts": 1, "gpus_per_host": 2},
+        {"name": "west", "hosts": 4, "serving_hosts": 3, "gpus_per_host": 2},
+    ]
+    changes: dict[str, Any] = {"topology": {**topology, "datacenters": datacenters}}
+    pooled = {}
+    for pool in (2, 4, 6, 8):
+        found = service(**changes, **variant(prefill="none", pool=pool))
+        pooled[pool] = {each.name: len(each.groups) for each in found.datacenters}
+    assert pooled == {
+        2: {"east": 1},
+        4: {"east": 1, "west": 1},
+        6: {"east": 1, "west": 2},
+        8: {"east": 1, "west": 3},
+    }
+    west = found.datacenters[1]
+    seats = [(gpu.host, gpu.index) for gpu in west.gpus]
+    assert seats == [(f"west-serving-{host}", index) for host in range(3) for index in range(2)]
+    assert (west.controller_host, west.weight) == ("west-serving-0", 3)
+    with pytest.raises(InputError, match="room for 4 such groups"):
+        service(**changes, **variant(prefill="none", pool=10))
+
+
+def test_requests_are_drawn_with_the_seed_of_the_file_and_what_the_section_says() -> None:
+    plain = service(**with_prefill(prompt=None), seed=7).source
+    assert (plain.kind, plain.rate_per_s, plain.seed, plain.variation) == ("poisson", 40.0, 7, 1.0)
+    assert (plain.prompt, plain.output) == (TokenCount(1024, 1.0), TokenCount(128, 1.0))
+    drawn = service(
+        **with_prefill(trace="gamma", variation=3, prompt={"median": 9, "spread": 2}, output=5), seed=7
+    ).source
+    assert (drawn.kind, drawn.variation) == ("gamma", 3.0)
+    assert (drawn.prompt, drawn.output) == (TokenCount(9, 2.0), TokenCount(5, 1.0))
+
+
+def test_a_burst_has_no_rate_above_one_a_nanosecond_and_none_that_could_be_scaled(tmp_path: Path) -> None:
+    lines = "2023-11-16 18:17:03.0,48,10\n" * 3
+    (tmp_path / "trace.csv").write_text(AZURE.split("{}", maxsplit=1)[0].split("\n", maxsplit=1)[0] + "\n" + lines)
+    assert service(tmp_path, **of_file()).source.rate_per_s == 1e9
+    with pytest.raises(InputError, match=r"prefill\.rate: trace 'trace': its requests arrive at one moment"):
+        service(tmp_path, **of_file(rate="1/s"))
+
+
+def test_memory_beside_training_must_hold_the_weights_and_a_pools_needs_not(tmp_path: Path) -> None:
+    tight = with_prefill(memory="20GiB", training_memory="19GiB")
+    with pytest.raises(InputError, match=r"prefill\.memory: .* take a deeper pipeline, or more memory"):
+        point(**tight)
+    found = service(**tight, **variant(prefill="none", pool=2))
+    assert {
+        memory.training_bytes for each in found.datacenters for group in each.groups for memory in group.memories
+    } == {0}
+
+
+def test_measured_times_are_those_of_torch_alone() -> None:
+    with pytest.raises(InputError, match=r"prefill\.profile: measured: there are times to measure where torch"):
+        point(**with_prefill(profile="measured"))

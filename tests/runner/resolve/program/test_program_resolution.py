@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +93,56 @@ def test_what_a_program_cannot_do_is_refused_in_one_line(
 def test_a_window_and_a_congestion_control_hold_for_a_program_s_connections() -> None:
     (variant,) = resolved({}, variant={"transport": {"window": "512KiB", "congestion": "reno"}}).variants
     assert variant.tcp.congestion == "reno"
+
+
+def test_one_iteration_at_least_is_left_to_measure() -> None:
+    (variant,) = resolved({"iterations": 4, "warmup": 2}).variants
+    assert variant.program is not None
+    assert (variant.program.iterations, variant.program.warmup, variant.program.profiled) == (4, 2, 1)
+    assert resolved({"iterations": 3, "warmup": 1, "profile": 1}).variants
+    assert resolved({"iterations": 2, "warmup": 1, "profile": 0}).variants
+    assert "1 warm up and 1 are profiled, leaves none" in refusal({"iterations": 2, "warmup": 1, "profile": 1})
+
+
+def test_the_python_of_torchs_launcher_is_that_of_the_command() -> None:
+    def python_of(word: str) -> str | None:
+        (variant,) = resolved({"command": [word, "a"], "launcher": "torchrun"}).variants
+        assert variant.program is not None
+        assert variant.program.uses_torchrun
+        return variant.program.torchrun_python
+
+    assert [python_of(word) for word in ("python", "/usr/bin/python3.11", "{python}")] == [
+        "python",
+        "/usr/bin/python3.11",
+        "{python}",
+    ]
+    assert [python_of(word) for word in ("bash", "./train.py")] == [None, None]
+
+
+def test_what_stands_for_the_same_everywhere_is_known_ahead() -> None:
+    (variant,) = resolved({"pattern": "step"}).variants
+    assert variant.program is not None
+    assert variant.program.values_everywhere == {"python": sys.executable, "folder": str(Path("/tmp").resolve())}
+    assert (variant.program.marked_by, variant.program.uses_torchrun, variant.program.profiled) == ("output", False, 0)
+
+
+@pytest.mark.parametrize(
+    "transport",
+    [
+        {"model": "ideal"},
+        {"sharing": "temporal"},
+        {"all_reduce": "gloo"},
+        {"all_reduce_overlap": True},
+        {"all_reduce_overlap": True, "bucket": "5MiB"},
+    ],
+)
+def test_a_program_has_nothing_of_wanbeds_own_transport(transport: dict[str, Any]) -> None:
+    assert "a program makes its own connections: leave" in refusal({}, variant={"transport": transport})
+
+
+def test_a_program_may_say_that_it_does_not_prefill() -> None:
+    assert resolved({}, variant={"prefill": "none"}).variants
+    prefill = {"trace": "poisson", "rate": "1/s"}
+    assert "variants.0.pool: a program decides that itself" in refusal(
+        {}, variant={"prefill": "none", "pool": 2}, prefill=prefill
+    )

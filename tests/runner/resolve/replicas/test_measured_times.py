@@ -11,6 +11,7 @@ import wanbed
 from ground.strict_model import InputError
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import Experiment
+from runner.resolve.replicas.measured_times import MeasuredSource, MeasuredTimes, measured_times, median_ns
 from runner.resolve.resolved_variant import ResolvedVariant
 from workloads.compute.replay import ReplayDurations
 
@@ -185,3 +186,31 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
 def test_resampling_is_of_a_run_and_no_jitter(compute: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=re.escape(text)):
         parse_experiment(document(compute), "exp.yaml", Path())
+
+
+def test_a_median_is_a_whole_nanosecond_and_one_at_least() -> None:
+    assert [median_ns(each) for each in ([0], [0, 1], [1, 2], [3], [2, 5, 100])] == [1, 1, 2, 3, 5]
+
+
+def test_replicas_are_taken_together_where_the_pipelines_are_others() -> None:
+    source = MeasuredSource("r", "simulate", "v", 0, (0,), "")
+    own: dict[tuple[int, int], dict[str, tuple[int, ...]]] = {
+        (0, 0): {"forward": (1, 5), "optimizer": (9,)},
+        (1, 0): {"forward": (3,)},
+    }
+    times = MeasuredTimes(source, 2, 1, own)
+    assert times.of(1, 0, 2) == {"forward": (3,)}
+    assert times.of(1, 0, 3) == times.of_stage(0) == {"forward": (1, 3, 5), "optimizer": (9,)}
+
+
+def test_a_runs_only_variant_and_only_sweep_point_stand_for_those_of_any_name(
+    tmp_path: Path,
+) -> None:
+    written = document({"forward": "10ms"}, variants=[{"name": "gpipe", "schedule": "gpipe"}])
+    own = wanbed.simulate(wanbed.Experiment(**written), runs=tmp_path, jobs=1)  # type: ignore[arg-type]
+    for values in ({}, {"training.microbatches": "7"}):
+        found = measured_times(own.path, "other", values)
+        assert (found.source.variant, found.source.sweep_point, found.source.repeats) == ("gpipe", 0, (0,))
+        assert (found.pipelines, found.stages) == (2, 2)
+        assert set(found.durations_ns[1, 1]["forward"]) == {10 * MS}
+        assert len(found.durations_ns[1, 1]["forward"]) == 2 * 3, "two iterations after the warm-up, of three"

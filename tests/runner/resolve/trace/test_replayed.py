@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from ground.strict_model import InputError
 from results.chakra.definition import message_class
-from results.chakra.node import DURATION_NS, ChakraNode, NodeType
+from results.chakra.node import DURATION_NS, KIND, MICROBATCH, ChakraNode, NodeType
 from results.chakra.node_message import node_message
 from results.chakra.rank_file import rank_bytes
+from results.records.span_log import NO_MICROBATCH
+from runner.resolve.trace import chakra_folder
 from runner.resolve.trace.replayed import replayed_trace
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
 from workloads.trace.replayed_trace import WorkKind
@@ -243,3 +245,63 @@ def _outcome(folder: Path) -> str:
     except InputError as refused:
         return str(refused)
     return trace.digest
+
+
+def test_a_computation_has_the_microbatch_and_kind_that_the_trace_says(tmp_path: Path) -> None:
+    def node(number: int, name: str, **attributes: Any) -> ChakraNode:
+        return ChakraNode(number, name, NodeType.COMP_NODE, (), (), 0, 1, attributes)
+
+    nodes = [
+        node(0, "x", **{MICROBATCH: 0}),
+        node(1, "backward 7", **{MICROBATCH: 2**31 - 1}),
+        node(2, "recompute"),
+        node(3, "backward 7", **{MICROBATCH: -1, KIND: "optimizer"}),
+        node(4, "x", **{KIND: "x"}),
+    ]
+    (rank,) = replayed_trace(write_trace(tmp_path, {0: nodes})).ranks
+    assert [each.microbatch for each in rank] == [0, 2**31 - 1, NO_MICROBATCH, NO_MICROBATCH, NO_MICROBATCH]
+    assert [each.span for each in rank] == ["forward", "backward", "recompute", "optimizer", "forward"]
+
+
+def test_sizes_are_of_one_byte_at_least_and_4_tib_at_most(tmp_path: Path) -> None:
+    most = 4 * 2**40
+    for size_bytes in (1, most):
+        (first, _) = replayed_trace(write_trace(tmp_path / str(size_bytes), both(size_bytes))).ranks
+        assert first[1].size_bytes == size_bytes
+    for size_bytes in (0, most + 1):
+        assert f"its comm_size is {size_bytes}: give 1 to 4TiB" in refused(tmp_path, both(size_bytes)).replace(
+            "4096GiB", "4TiB"
+        )
+
+
+def test_a_day_is_the_longest_computation(tmp_path: Path) -> None:
+    day_us = 86_400 * 10**6
+    (rank,) = replayed_trace(write_trace(tmp_path / "day", {0: [computation(0, day_us)]})).ranks
+    assert rank[0].duration_ns == day_us * 1000
+    assert "86400s is the longest" in refused(tmp_path, {0: [computation(0, day_us + 1)]})
+
+
+def test_files_of_a_trace_are_limited_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_trace(tmp_path, both())
+    size_bytes = sum(path.stat().st_size for path in folder.iterdir())
+    monkeypatch.setattr(chakra_folder, "MAX_BYTES", size_bytes)
+    assert len(replayed_trace(folder).ranks) == 2
+    monkeypatch.setattr(chakra_folder, "MAX_BYTES", size_bytes - 1)
+    assert "its files have more than 0 GiB: cut the trace" in refusal(folder)
+
+
+def test_ends_of_a_message_that_are_not_said_are_those_of_the_file(tmp_path: Path) -> None:
+    ranks = both()
+
+    def leave_out(rank: int, position: int, name: str) -> None:
+        node = ranks[rank][position]
+        kept = {each: value for each, value in node.attributes.items() if each != name}
+        ranks[rank][position] = replace(node, attributes=kept)
+
+    leave_out(0, 1, "comm_src")
+    leave_out(1, 0, "comm_tag")
+    first, second = replayed_trace(write_trace(tmp_path, ranks)).ranks
+    assert (first[1].peer, second[0].peer) == (1, 0)
+    leave_out(0, 1, "comm_dst")
+    assert "it has no attribute comm_dst" in refused(tmp_path, ranks)
+    assert "its comm_dst is 0, which is no other" in refused(tmp_path, with_node(0, 1, attributes={"comm_dst": 0}))

@@ -163,3 +163,29 @@ def test_there_is_nothing_to_plan_with_virtual_stages() -> None:
     (point,) = experiment(ZB_V).points()
     with pytest.raises(InputError, match=r"variants\.0\.training\.virtual_stages: 2: the planner does not know"):
         planning_task(WrittenVariant(point.spec, 0, point.topology, Path()), pipelines=None)
+
+
+def test_a_stage_computes_its_own_parts_in_order_of_its_chunks_and_in_dilated_time() -> None:
+    variant = resolved(
+        {"schedule": "interleaved-1f1b", "training": {"virtual_stages": 2}},
+        compute={"forward": ["10ns", "20ns", "40ns"], "activation": "1MiB"},
+    )
+    forwards = [[costs.durations.forward_ns for costs in variant.chunk_costs(stage)] for stage in range(3)]
+    assert forwards == [[5, 5], [10, 10], [20, 20]]
+    assert [costs.durations.forward_ns for costs in variant.chunk_costs(1, 3.0)] == [30, 30]
+    assert resolved({"schedule": "1f1b"}).chunk_costs(0) == ()
+    profiled = resolved(ZB_V, compute={"profile": "a100"}, model="gpt-a")
+    assert profiled.work.virtual is not None
+    whole = profiled.work.virtual.forward_ns
+    for stage, (first, second) in enumerate(((0, 5), (1, 4), (2, 3))):
+        own = [costs.durations.forward_ns for costs in profiled.chunk_costs(stage)]
+        assert own == [whole[first], whole[second]]
+
+
+def test_a_model_may_have_exactly_a_layer_for_each_part() -> None:
+    model = {"layers": 6, "hidden": 128, "context": 128, "heads": 4, "vocabulary": 512}
+    assert resolved(ZB_V, compute={"profile": "a100"}, model=model).work.virtual is not None
+    assert "cut the model's 5 layers" in refusal(ZB_V, compute={"profile": "a100"}, model={**model, "layers": 5})
+    summed: dict[str, Any] = {"compute": {"forward": "1ms", "activation": "1B"}, "model": {**model, "layers": 5}}
+    assert "cut the model's 5 layers" in refusal(ZB_V, **summed, training={"stages": 3, "pipelines": 2})
+    assert resolved(ZB_V, **summed).work.gradient_bytes == (0, 0, 0)

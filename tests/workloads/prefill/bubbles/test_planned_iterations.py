@@ -51,3 +51,14 @@ def test_the_bubble_after_a_send_that_blocks_begins_with_it() -> None:
     orders = (FORWARD, later[0], BACKWARD, later[1])
     planned = planned_iterations(CellPlan(((orders, orders),), ((),), ((),), 0), cell, 0)
     assert [action.start_ns for action in planned[0, 0].actions] == [0, 50, 180, 240]
+
+
+def test_where_sends_block_a_gpu_goes_on_only_once_its_turn_on_a_shared_boundary_has_passed() -> None:
+    boundary = BoundaryCosts(5, 40, shared=True)
+    cell = CellCosts(PipelineShape(2, 2), 2, (10, 10), (20, 20), (0, 0), (boundary,), sends_block=True)
+    order = (FORWARD, Action(ActionKind.FORWARD, 1), BACKWARD, Action(ActionKind.BACKWARD, 1))
+    turns = ((1, 0), (0, 0), (1, 1), (0, 1))
+    planned = planned_iterations(CellPlan(((order, order), (order, order)), (turns,), (turns,), 0), cell, 0)
+    # Both have made their first activation at 10; pipeline 1's leaves at 50, pipeline 0's after it at 90.
+    assert planned[1, 0].actions[1] == PlannedAction(("forward", 1), 50, 60)
+    assert planned[0, 0].actions[1] == PlannedAction(("forward", 1), 90, 100)

@@ -6,7 +6,7 @@ from tests.workloads.prefill.toy_datacenter import A100, LARGE, LLAMA, MS
 from workloads.prefill.control.admission import Admission, Admitted
 from workloads.prefill.control.memory_ledger import GpuMemory
 from workloads.prefill.control.outcome import Reason
-from workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup
+from workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup, working_bytes
 from workloads.prefill.control.prompt_chunks import ChunkTimes
 from workloads.prefill.messages import ENDLESS_NS, BubbleReport
 from workloads.prefill.prefill_settings import PrefillSettings
@@ -91,3 +91,52 @@ def test_a_request_is_given_room_for_its_cache_and_all_its_activations_on_their_
     group = PrefillGroup(0, gpus, LLAMA, ChunkTimes(LLAMA, A100, own), own)
     expected = 131_072 // depth * 700 + boundaries * 700 * 4096 * 2
     assert group.request_bytes(stage, 700) == expected
+
+
+def test_only_so_many_groups_are_asked_as_there_are_candidates() -> None:
+    weights = LLAMA.weight_bytes(32, embedding=True, head=True)
+    for candidates, expected in ((1, Reason.MEMORY), (2, Admitted)):
+        own = PrefillSettings(slo_ns=S, candidates=candidates)
+        tight = GpuMemory(weights + 500 * 10**6, 0)
+        groups = groups_of(own, [tight, LARGE])
+        groups[0].ledgers[0].reserve(7, 400 * 10**6)
+        offer = Admission(groups, LLAMA, own).choose(0, 2000, ENDLESS_NS)
+        if expected is Admitted:
+            assert isinstance(offer, Admitted)
+            assert offer.group is groups[1]
+        else:
+            assert offer is expected
+
+
+def test_the_first_of_two_equal_offers_is_taken() -> None:
+    own = PrefillSettings(slo_ns=S)
+    groups = groups_of(own, [LARGE] * 2)
+    groups[1].timeline.report(0, BubbleReport(1, 0, 100 * MS, 0, ((50 * MS, 100 * MS),)))
+    admission = Admission(groups, LLAMA, own)
+    assert [take_in(admission, 0, request, 1000).group.number for request in range(4)] == [0, 1, 0, 1]
+
+
+def test_the_reason_that_may_end_soonest_is_said_when_groups_refuse_for_several() -> None:
+    weights = LLAMA.weight_bytes(32, embedding=True, head=True)
+    own = PrefillSettings(slo_ns=S)
+    small, tight = GpuMemory(weights + 300 * 10**6, 0), GpuMemory(weights + 800 * 10**6, 0)
+
+    def reason(memories: list[GpuMemory], due_ns: int = ENDLESS_NS, *, blind: int | None = None) -> object:
+        groups = groups_of(own, memories)
+        for group, memory in zip(groups, memories, strict=True):
+            if memory is tight:
+                group.ledgers[0].reserve(7, 600 * 10**6)
+        if blind is not None:
+            groups[blind].timeline.report(0, BubbleReport(blind, 0, 100 * MS, 0, ()))
+        return Admission(groups, LLAMA, own).choose(0, 3000, due_ns)
+
+    assert reason([small, small]) is Reason.NEVER_FITS
+    assert reason([small, tight]) is Reason.MEMORY
+    assert reason([LARGE, tight, small], 1) is Reason.MEMORY
+    assert reason([LARGE, LARGE], 1, blind=0) is Reason.FORECAST
+    assert reason([LARGE, small], 1) is Reason.SLO
+
+
+def test_a_layer_works_on_input_output_and_two_products_of_its_feed_forward() -> None:
+    # 4096 wide and 14,336 in the feed-forward, 2 bytes an element.
+    assert working_bytes(LLAMA, 100) == 100 * 2 * (2 * 4096 + 2 * 14_336)

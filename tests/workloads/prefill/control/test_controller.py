@@ -317,3 +317,71 @@ def test_groups_that_share_a_gpu_and_weights_that_do_not_fit_are_refused_by_name
         PrefillController("dc", [GroupGpus((0,), (memory,)), GroupGpus((0,), (memory,))], LLAMA, A100, SETTINGS)
     with pytest.raises(ValueError, match=r"^gpu 3: memory: .* take a deeper pipeline"):
         PrefillController("dc", [GroupGpus((3,), (GpuMemory(10**10, 0),))], LLAMA, A100, SETTINGS)
+
+
+def test_a_request_is_forgotten_once_its_pieces_are_done_and_its_cache_has_moved_in_either_order() -> None:
+    for moved_first in (True, False):
+        controller = one_group(1)
+        assert len(controller.arrived(0, Request(0, 0, 400, 1))) == 1
+        if moved_first:
+            controller.kv_moved(50 * MS, 0)
+        controller.piece_done(60 * MS, PieceDone(0, 0, 0, 10 * MS, 40 * MS))
+        if not moved_first:
+            controller.kv_moved(70 * MS, 0)
+        with pytest.raises(ValueError, match="request 0 has no pieces that are not done"):
+            controller.piece_done(80 * MS, PieceDone(0, 0, 0, 10 * MS, 40 * MS))
+        assert controller.records[0].prefilled_ns == 40 * MS
+
+
+def test_a_prefill_begins_with_its_first_chunk_at_the_first_stage_and_ends_with_its_last_at_the_last() -> None:
+    controller = one_group(2)
+    assert len(controller.arrived(5, Request(0, 5, 700, 1))) == 4, "two chunks at each of two stages"
+    record = controller.records[0]
+    assert (record.chunks, record.group, record.admitted_ns) == (2, 0, 5)
+    seen = []
+    for number, (stage, chunk) in enumerate(((0, 0), (0, 1), (1, 0), (1, 1)), 1):
+        controller.piece_done(number * MS, PieceDone(0, stage, chunk, number * MS - 10, number * MS - 1))
+        seen.append((record.started_ns, record.prefilled_ns))
+    begun = MS - 10
+    assert seen == [(begun, None), (begun, None), (begun, None), (begun, 4 * MS - 1)]
+
+
+def test_one_that_is_held_is_rejected_the_moment_after_it_could_have_been_in_time_and_not_before() -> None:
+    # 400 tokens take 32 layers of 60 us + 400 x 2.5 us + 0.45 ns x 80,000; 131,072 B a token move at 100 Gbit/s.
+    needed_ns = 32 * (60_000 + 1_000_000 + 36_000) + SETTINGS.transfer_ns(400 * 131_072)
+    parts = [GroupGpus((0,), (GpuMemory(80 * 10**9, 0),))]
+    for late_ns, outcome in ((0, Outcome.HELD), (1, Outcome.REJECTED)):
+        controller = PrefillController("dc", parts, LLAMA, A100, SETTINGS)
+        controller.arrived(7, Request(0, 7, 400, 1))
+        assert controller.held == 1
+        controller.expire(7 + SETTINGS.slo_ns - needed_ns + late_ns)
+        assert controller.records[0].outcome is outcome
+        assert controller.held == 1 - late_ns
+
+
+def test_a_report_lets_in_who_waits_in_order_of_arrival_until_one_does_not_fit() -> None:
+    weights = LLAMA.weight_bytes(32, embedding=True, head=True)
+    parts = [GroupGpus((0,), (GpuMemory(weights + 800 * 10**6, 0),))]
+    controller = PrefillController("dc", parts, LLAMA, A100, SETTINGS)
+    for number, tokens in enumerate((2000, 5000, 100)):
+        assert controller.arrived(number, Request(number, number, tokens, 1)) == []
+    commands = controller.bubbles_reported(10, BubbleReport(0, 0, 100 * MS, 0, ((10 * MS, 100 * MS),)))
+    assert {command.piece.request for command in commands} == {0}
+    outcomes = [(record.outcome, record.reason) for record in controller.records.values()]
+    assert outcomes == [(Outcome.ADMITTED, None), (Outcome.HELD, Reason.MEMORY), (Outcome.HELD, Reason.FORECAST)]
+
+
+def test_greedy_counts_gpus_as_always_idle_and_takes_no_report() -> None:
+    own = watching_briefly(slo_ns=S, policy=FillPolicy.GREEDY)
+    parts = [GroupGpus((0,), (GpuMemory(80 * 10**9, 0),))]
+    controller = PrefillController("dc", parts, LLAMA, A100, own)
+    assert controller.bubbles_reported(0, BubbleReport(0, 0, 100 * MS, 0, ())) == []
+    assert len(controller.arrived(0, Request(0, 0, 400, 1))) == 1
+    assert controller.records[0].outcome is Outcome.ADMITTED
+
+
+def test_a_datacenter_without_groups_rejects_at_once() -> None:
+    controller = PrefillController("dc", [], LLAMA, A100, SETTINGS)
+    controller.arrived(0, Request(0, 0, 400, 1))
+    record = controller.records[0]
+    assert (record.outcome, record.reason, record.was_held) == (Outcome.REJECTED, Reason.NEVER_FITS, False)

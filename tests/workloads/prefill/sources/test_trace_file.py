@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ground.strict_model import InputError
 from workloads.prefill.sources import trace_file
+from workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
 from workloads.prefill.sources.trace import Trace
 from workloads.prefill.sources.trace_file import LONGEST_TICK_NS, read_trace, spread_evenly
 
@@ -176,3 +177,33 @@ def test_mooncakes_ticks_are_seen_and_spread(public_data: Path) -> None:
     assert len(set(burst)) == 1_180
     assert len(set(spread)) == 12_031
     assert all(0 <= late - early < 2_997_000_000 for early, late in zip(burst, spread, strict=True))
+
+
+def test_more_requests_than_are_converted_at_once_keep_their_numbers(tmp_path: Path) -> None:
+    lines = [mooncake_line(5000 * number, number + 1) for number in range(4100)]
+    trace = read_trace(written(tmp_path, *lines))
+    assert [request.number for request in trace.requests] == list(range(4100))
+    assert [request.prompt_tokens for request in trace.requests] == list(range(1, 4101))
+    assert arrivals_ns(trace)[-1] == 4099 * 5 * 10**9
+
+
+def test_ticks_far_apart_are_spread_over_three_seconds_at_most() -> None:
+    assert spread_evenly(np.array([0, 0, 10**10])).tolist() == [0, 15 * 10**8, 10**10]
+
+
+def test_named_columns_of_json_lines_have_no_ticks_to_spread(tmp_path: Path) -> None:
+    columns = TraceColumns("t", "i", "o", ArrivalUnit.SECONDS)
+    path = written(tmp_path, *(f'{{"t": {at}, "i": 1, "o": 1}}' for at in (0, 0, 3)))
+    assert arrivals_ns(read_trace(path, columns=columns)) == [0, 0, 3 * 10**9]
+
+
+def test_a_mark_in_the_middle_of_a_file_is_not_passed_over(tmp_path: Path) -> None:
+    path = written(tmp_path, HEADER, AZURE_LINES[0], "\ufeff" + AZURE_LINES[1])
+    assert read_trace(path, skip_bad_lines=True).skipped == 1
+
+
+@pytest.mark.parametrize("first", ["[", " [ {", "[[1, 2]]", "[]"])
+def test_a_json_array_is_told_what_it_should_be(tmp_path: Path, first: str) -> None:
+    wanted = "neither the header" if first == "[]" else "a JSON array: write each request as one JSON object"
+    with pytest.raises(InputError, match=rf"some\.trace:1: {wanted}"):
+        read_trace(written(tmp_path, first, "]"))

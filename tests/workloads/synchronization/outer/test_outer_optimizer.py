@@ -1,5 +1,6 @@
 """The outer optimizer on flat parameters, its replicas joined by hand."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from workloads.synchronization.fragments import cut_fragments
 from workloads.synchronization.outer.outer_optimizer import OuterOptimizer
+from workloads.synchronization.outer.outer_steps import OuterSteps
 from workloads.synchronization.synchronization import Synchronization
 from workloads.synchronization.wire.wire_format import WireFormat
 
@@ -151,3 +153,61 @@ def test_a_replica_that_comes_back_goes_on_to_the_bit_as_those_that_never_left()
         synchronise(outers)
         assert torch.equal(parameters[2], parameters[0])
     assert bytes(outers[2].state(2 * 4 * 50)) == bytes(outers[0].state(2 * 4 * 50))
+
+
+def test_a_sum_of_fewer_replicas_is_divided_by_their_number() -> None:
+    parameters = replicas(3)
+    plain = replace(DILOCO, outer_learning_rate=1.0, outer_momentum=0.0)
+    outers = [OuterOptimizer(each, plain, 3) for each in parameters]
+    move(parameters, 1)
+    average = torch.stack(parameters[:2]).mean(dim=0)
+    for outer in outers[:2]:
+        outer.encode(0)
+    outers[0].add(outers[0].encoded(0), outers[1].encoded(0))
+    outers[0].apply(0, 2)
+    assert torch.allclose(parameters[0], average, atol=1e-6)
+
+
+def test_a_state_of_another_size_is_refused_either_way() -> None:
+    outer, larger = (OuterOptimizer(torch.zeros(count), DILOCO, 2) for count in (5, 6))
+    assert outer.state(40).nbytes == 40
+    with pytest.raises(ValueError, match="has 40 bytes, and 48 are expected"):
+        outer.state(48)
+    with pytest.raises(ValueError, match="has 40 bytes, and 48 are expected"):
+        larger.take_state(outer.state(40))
+
+
+def test_taking_over_a_state_replaces_momentum_and_tells_the_caller() -> None:
+    parameters, changes = replicas(2), list[int]()
+    first = OuterOptimizer(parameters[0], DILOCO, 1)
+    move(parameters, 1)
+    first.encode(0)
+    first.apply(0)
+    second = OuterOptimizer(parameters[1], DILOCO, 1, changed=lambda: changes.append(1))
+    second.take_state(first.state(400))
+    assert changes == [1]
+    assert bytes(second.state(400)) == bytes(first.state(400))
+    assert torch.equal(parameters[1], parameters[0])
+
+
+def test_steps_are_timed_and_a_state_is_given_back_once_it_has_been_taken_over() -> None:
+    released: list[memoryview] = []
+    calls: list[str] = []
+
+    def timed(work: Callable[[], None]) -> tuple[int, int]:
+        work()
+        calls.append("timed")
+        return 3, 5
+
+    parameters = replicas(2)
+    steps = [OuterSteps(OuterOptimizer(each, DILOCO, 2), timed, released.append) for each in parameters]
+    move(parameters, 1)
+    assert [each.encode(0) for each in steps] == [(3, 5)] * 2
+    steps[0].add_encoded(steps[0].encoded(0), steps[1].encoded(0))
+    steps[1].encoded(0)[:] = steps[0].encoded(0)
+    assert [each.apply(0, 2) for each in steps] == [(3, 5)] * 2
+    assert calls == ["timed"] * 4
+    assert torch.equal(parameters[0], parameters[1])
+    state = steps[0].state(400)
+    steps[1].take_state(state)
+    assert released == [state]

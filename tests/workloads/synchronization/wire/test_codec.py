@@ -103,3 +103,40 @@ def test_a_part_that_begins_anywhere_in_memory_is_added(wire: WireFormat) -> Non
     total = ones.clone()
     add_encoded(total.numpy().data, shifted, wire)
     assert decode(total, wire)[:5].tolist() == [2.0] * 5
+
+
+def test_fp4_rounds_to_the_nearest_power_of_two_and_what_is_below_half_the_smallest_to_zero() -> None:
+    # With 1 the largest: 3/4 of a power goes up, less goes down; the smallest magnitude is 1/64, half of it 1/128.
+    written = {
+        0.75: 1.0,
+        0.74: 0.5,
+        -0.375: -0.5,
+        0.37: 0.25,
+        1 / 64: 1 / 64,
+        1 / 100: 1 / 64,
+        1 / 128: 1 / 64,
+        1 / 129: 0.0,
+        -1 / 128: -1 / 64,
+        1.0: 1.0,
+    }
+    assert decode(encode(torch.tensor([*written]), WireFormat.FP4), WireFormat.FP4)[:10].tolist() == [*written.values()]
+
+
+def test_int8_has_127_equal_steps_to_either_side() -> None:
+    numbers = torch.tensor([127.0, -127.0, 1.0, 1.4, 1.6, 0.0, -63.0])
+    assert decode(encode(numbers, WireFormat.INT8), WireFormat.INT8)[:7].tolist() == [127, -127, 1, 1, 2, 0, -63]
+
+
+def test_blocks_have_scales_of_their_own() -> None:
+    numbers = torch.cat((torch.full((BLOCK,), 1000.0), torch.full((3,), 0.001)))
+    for wire in (WireFormat.INT8, WireFormat.FP8, WireFormat.FP4):
+        found = decode(encode(numbers, wire), wire)
+        assert torch.allclose(found[: BLOCK + 3], numbers, rtol=1e-6)
+        assert found[BLOCK + 3 :].tolist() == [0.0] * (BLOCK - 3)
+        assert wire.encoded_bytes(BLOCK) == wire.element_bytes == 4 + BLOCK * BITS[wire] // 8
+        assert wire.encoded_bytes(BLOCK + 1) == 2 * wire.element_bytes
+
+
+def test_nothing_is_added_to_nothing() -> None:
+    for wire in WireFormat:
+        add_encoded(memoryview(bytearray()), memoryview(bytearray()), wire)

@@ -1,0 +1,153 @@
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ground.strict_model import InputError, parse_model
+from runner.experiment.experiment_spec import ExperimentSpec
+from runner.experiment.sweep_points import SweepPointSpec, read_experiment, sweep_point_specs
+
+TWO: dict[str, Any] = {
+    "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+    "wan": {"latency": "10ms", "rate": "1Gbit"},
+}
+
+
+def points(directory: Path = Path(), **document: Any) -> list[SweepPointSpec]:
+    whole = {"topology": TWO, **document}
+    spec = parse_model(ExperimentSpec, whole, "exp.yaml")
+    return list(sweep_point_specs(spec, whole, "exp.yaml", directory))
+
+
+def refusal(directory: Path = Path(), **document: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        points(directory, **document)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def read(path: Path, document: dict[str, Any], overrides: Sequence[str] = ()) -> tuple[Any, str]:
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return read_experiment(path, overrides)
+
+
+def test_an_experiment_is_called_like_its_file_unless_it_says_otherwise(tmp_path: Path) -> None:
+    assert read(tmp_path / "demo.yaml", {})[0]["name"] == "demo"
+    assert read(tmp_path / "demo.yaml", {"name": "mine"})[0]["name"] == "mine"
+    assert read(tmp_path / f"{'x' * 80}.yaml", {})[0]["name"] == "x" * 80
+    assert read(tmp_path / f"{'x' * 81}.yaml", {})[0]["name"] == "experiment"
+    assert read(tmp_path / "a\x07.yaml", {})[0]["name"] == "experiment"
+
+
+def test_messages_start_with_the_file_and_what_is_set_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "demo.yaml"
+    document, source = read(path, {"seed": 1}, ["seed=2", "repeats=3"])
+    assert source == f"{path} --set seed=2 --set repeats=3"
+    assert (document["seed"], document["repeats"]) == (2, 3)
+
+
+def test_a_topology_in_a_file_of_its_own_is_read_beside_the_experiment(tmp_path: Path) -> None:
+    for name, latency in (("near.yaml", "1ms"), ("far.yaml", "90ms")):
+        topology = {**TWO, "wan": {"latency": latency, "rate": "1Gbit"}}
+        (tmp_path / name).write_text(yaml.safe_dump(topology), encoding="utf-8")
+    path = tmp_path / "demo.yaml"
+    assert read(path, {"topology": "near.yaml"})[0]["topology"]["wan"]["latency"] == "1ms"
+    changed = read(path, {"topology": "near.yaml"}, ["topology=far.yaml", "topology.wan.rate=2Gbit"])[0]
+    assert changed["topology"]["wan"] == {"latency": "90ms", "rate": "2Gbit"}
+    swept = points(tmp_path, sweep={"topology": ["near.yaml", "far.yaml"]})
+    assert [point.topology.conditions("east", "west").latency_ns for point in swept] == [1_000_000, 90_000_000]
+    with pytest.raises(InputError, match=r"demo\.yaml: topology: .*nowhere\.yaml"):
+        read(path, {"topology": "nowhere.yaml"})
+    (tmp_path / "near.yaml").write_text("datacentres: []\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"near\.yaml: datacentres: unknown field"):
+        read(path, {"topology": "near.yaml"})
+
+
+def test_each_sweep_point_has_its_values_as_text_its_own_network_and_a_source_that_names_them() -> None:
+    first, second = points(sweep={"topology.wan.latency": ["10ms", "40ms"]})
+    assert [(point.index, dict(point.values)) for point in (first, second)] == [
+        (0, {"topology.wan.latency": "10ms"}),
+        (1, {"topology.wan.latency": "40ms"}),
+    ]
+    assert [point.topology.conditions("east", "west").latency_ns for point in (first, second)] == [
+        10_000_000,
+        40_000_000,
+    ]
+    assert second.source == "exp.yaml: sweep: at topology.wan.latency=40ms"
+    (alone,) = points()
+    assert (alone.index, dict(alone.values), alone.source) == (0, {}, "exp.yaml")
+
+
+def test_a_sweep_over_costs_leaves_the_model_as_it_is_without_it() -> None:
+    assert [point.spec.model is None for point in points(sweep={"compute.forward": ["1ms", "2ms"]})] == [False, False]
+    assert points(compute={"forward": "1ms"})[0].spec.model is None
+
+
+def test_two_writings_of_one_value_are_one_sweep_point_too_many() -> None:
+    words = refusal(sweep={"topology.wan.latency": ["40ms", "10ms", "0.04s"]})
+    assert words == (
+        "exp.yaml: sweep: topology.wan.latency: '40ms' and '0.04s' are the same value, leave one of them out"
+    )
+    two = {"topology.wan.latency": ["1ms", "1000us"], "training.microbatches": [8, 16]}
+    assert "topology.wan.latency: '1ms' and '1000us' are the same value" in refusal(sweep=two)
+    assert len(points(sweep={**two, "topology.wan.latency": ["1ms", "2ms"]})) == 4
+
+
+def test_a_value_that_is_wrong_at_one_sweep_point_is_reported_there() -> None:
+    words = refusal(sweep={"training.microbatches": [8, 0]})
+    assert words.startswith("exp.yaml: sweep: at training.microbatches=0: training.microbatches: 0 is not a whole")
+    assert refusal(sweep={"model.hidden": [8]}, model="gpt-a").startswith("exp.yaml: sweep: model.hidden: model is the")
+
+
+@pytest.mark.parametrize("field", ["wan", "profile", "scale"])
+def test_one_datacenter_has_no_wan(field: str) -> None:
+    values = {"wan": {"latency": "1ms"}, "profile": "paper-10ms", "scale": {"latency": 2}}
+    topology = {"datacenters": TWO["datacenters"][:1], field: values[field]}
+    assert f"exp.yaml: topology.{field}: one datacenter has no WAN: leave {field} out" in refusal(topology=topology)
+    del topology[field]
+    assert len(points(topology=topology)[0].topology.datacenters) == 1
+
+
+def test_two_datacenters_need_a_network_in_both_directions() -> None:
+    def words(*links: dict[str, Any]) -> str:
+        return refusal(topology={"datacenters": TWO["datacenters"], "links": list(links)})
+
+    one_way = {"from": "east", "to": "west", "latency": "1ms"}
+    assert "topology.wan: no network between the datacenters is given" in words()
+    assert "topology.wan: no network between the datacenters is given" in words(one_way)
+    for links in ([{"between": ["east", "west"]}], [one_way, {"from": "west", "to": "east", "latency": "3ms"}]):
+        (point,) = points(topology={"datacenters": TWO["datacenters"], "links": links})
+        assert len(point.topology.datacenters) == 2
+    three = [*TWO["datacenters"], {"name": "north", "hosts": 1}]
+    two_of_three = [{"between": ["east", "west"]}, {"between": ["east", "north"]}]
+    assert "no network between" in refusal(topology={"datacenters": three, "links": two_of_three})
+    assert points(topology={"datacenters": three, "links": [*two_of_three, {"between": ["west", "north"]}]})
+
+
+def test_a_profile_that_is_not_there_is_refused_by_its_field() -> None:
+    topology = {"datacenters": TWO["datacenters"], "profile": "azur"}
+    assert refusal(topology=topology).startswith("exp.yaml: topology.profile: ")
+    assert "profile: profile:" not in refusal(topology=topology)
+
+
+def test_both_ends_of_a_flow_are_datacenters() -> None:
+    flow = {"name": "x", "from": "east", "to": "west"}
+    for end, name in (("from", "eats"), ("to", "wets")):
+        words = refusal(background=[flow, {**flow, "name": "y", end: name}])
+        assert words.startswith(f"exp.yaml: background.1.{end}: no datacenter '{name}', did you mean")
+
+
+def test_a_sweep_point_keeps_the_traces_of_its_links_and_flows(tmp_path: Path) -> None:
+    rates, drift = "t_s,rate\n0,5Mbit\n", "t_s,rate\n5,50Mbit\n"
+    (tmp_path / "cross.csv").write_text(rates, encoding="utf-8")
+    (tmp_path / "drift.csv").write_text(drift, encoding="utf-8")
+    flow = {"name": "x", "from": "east", "to": "west", "trace": "cross.csv"}
+    steady = {"name": "y", "from": "east", "to": "west"}
+    topology = {**TWO, "wan": {**TWO["wan"], "trace": "drift.csv"}}
+    (point,) = points(tmp_path, topology=topology, background=[flow, steady])
+    assert point.traces == {"cross.csv": rates, "drift.csv": drift}
+    assert list(point.offered) == ["cross.csv"]
+    assert points()[0].traces == {}
+    assert points()[0].offered == {}

@@ -1,0 +1,65 @@
+import pytest
+
+from runner.experiment.transport_spec import TransportSpec
+from tests.support.runner.taken_values import taken, words_of_refusal
+
+
+def test_what_is_left_out_is_one_connection_of_cubic_as_a_stock_debian_has_it() -> None:
+    spec = TransportSpec()
+    assert (spec.model, spec.connections, spec.window, spec.congestion) == ("tcp", 1, 6 * 2**20, "cubic")
+    assert (spec.slow_start_after_idle, spec.overlap, spec.sharing) == (True, True, "none")
+    assert (spec.pipelines_per_cell, spec.all_reduce) == ("auto", "ring")
+    assert (spec.all_reduce_overlap, spec.bucket) == (False, 25 * 2**20)
+
+
+def test_connections_and_pipelines_of_a_cell_are_auto_or_a_number_in_their_range() -> None:
+    assert taken(TransportSpec, "connections", 1, 64, "auto") == [1, 64, "auto"]
+    assert taken(TransportSpec, "pipelines_per_cell", 1, 1024, "auto", sharing="temporal") == [1, 1024, "auto"]
+    for written in (0, 1025, True):
+        words = words_of_refusal(TransportSpec, sharing="temporal", pipelines_per_cell=written)
+        assert "is neither auto nor a whole number from 1 to 1024" in words
+
+
+def test_a_window_is_from_4_kib_to_1_gib() -> None:
+    assert taken(TransportSpec, "window", "4KiB", "1GiB") == [4096, 2**30]
+    for written in ("4095B", "1073741825B"):
+        assert "is not from 4KiB to 1GiB" in words_of_refusal(TransportSpec, window=written)
+
+
+def test_a_congestion_controls_name_has_up_to_15_characters() -> None:
+    assert taken(TransportSpec, "congestion", "x" * 15, "a_b-1") == ["x" * 15, "a_b-1"]
+    for written in ("x" * 16, "", "BBR", 7):
+        assert "is no congestion control's name" in words_of_refusal(TransportSpec, congestion=written)
+
+
+@pytest.mark.parametrize(
+    ("all_reduce", "hierarchical", "buckets"),
+    [
+        ("ring", False, True),
+        ("hierarchical", True, True),
+        ("nccl", False, False),
+        ("nccl-shared", False, False),
+        ("gloo", False, False),
+    ],
+)
+def test_rings_of_wanbeds_own_sum_in_buckets_where_they_overlap_and_libraries_never_do(
+    all_reduce: str, hierarchical: bool, buckets: bool
+) -> None:
+    spec = TransportSpec.model_validate({"all_reduce": all_reduce})
+    assert (spec.sums_over_transport, spec.is_hierarchical, spec.sums_in_buckets) == (buckets, hierarchical, False)
+    if buckets:
+        assert TransportSpec.model_validate({"all_reduce": all_reduce, "all_reduce_overlap": True}).sums_in_buckets
+    else:
+        words = words_of_refusal(TransportSpec, all_reduce=all_reduce, all_reduce_overlap=True)
+        assert f"all_reduce_overlap: {all_reduce} sums all gradients at once" in words
+
+
+def test_a_bucket_is_given_only_where_there_are_buckets() -> None:
+    assert "bucket: " in words_of_refusal(TransportSpec, bucket="5MiB")
+    assert "bucket: " in words_of_refusal(TransportSpec, bucket="5MiB", all_reduce_overlap=False)
+    assert taken(TransportSpec, "bucket", "25MiB") == [25 * 2**20]
+
+
+def test_the_document_says_only_where_a_gpu_does_not_compute_while_it_sends() -> None:
+    assert TransportSpec(overlap=False).model_dump(mode="json")["overlap"] is False
+    assert "overlap" not in TransportSpec().model_dump(mode="json")

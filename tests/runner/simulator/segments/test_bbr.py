@@ -326,3 +326,21 @@ def test_losses_narrow_the_window_by_as_many_segments() -> None:
     assert flow.bbr.window == LEAST_SEGMENTS
     flow.bbr.control(flow.now_ns, 0, 1, 0, recovers=False)
     assert flow.bbr.window == LEAST_SEGMENTS
+
+
+def test_one_loss_ends_probing_for_more_after_a_round_trip() -> None:
+    for lost, gain in ((0, 1.25), (1, 0.75)):
+        flow = probing()
+        while flow.gain(100) < 1.2:
+            flow.round(in_flight=150)
+        flow.now_ns += 2 * RTT_NS
+        flow.bbr.control(flow.now_ns, 1, lost, 0, recovers=False)
+        assert flow.gain(100) == pytest.approx(gain * 0.99, rel=0.001)
+
+
+def test_after_a_measurement_the_round_trip_is_known_for_ten_seconds() -> None:
+    flow = probing()
+    measure_round_trip(flow)
+    flow.now_ns += 99 * 10**8
+    flow.bbr.sampled(flow.now_ns, 2 * RTT_NS, 0, 0)
+    assert acknowledged(flow.bbr, flow.now_ns, 50) > LEAST_SEGMENTS

@@ -256,6 +256,20 @@ def test_a_longer_path_does_not_end_slow_start_with_fewer_than_16_segments() -> 
     assert rounds(window, 1) == [2 * INITIAL]
 
 
+def test_what_a_changed_path_holds_decides_where_slow_start_ends() -> None:
+    window = CongestionWindow(1, INITIAL, RTT_NS, 10**9)
+    window.path_changes(RTT_NS, HELD)
+    assert rounds(window, 6)[-1] == 32 * INITIAL + HELD // 2
+
+
+def test_a_group_part_of_which_has_left_slow_start_grows_to_what_it_may_be_too() -> None:
+    window = CongestionWindow(8, 8 * INITIAL, RTT_NS, HELD)
+    *_, size_bytes = rounds(window, 3)
+    assert 4 * 8 * INITIAL < size_bytes < 8 * 8 * INITIAL
+    window.grow(size_bytes, size_bytes, size_bytes + size_bytes // 3)
+    assert window.size_bytes == size_bytes + size_bytes // 3
+
+
 def test_after_idle_slow_start_leads_to_the_former_size_exactly() -> None:
     window = settled(160)
     window.halve()

@@ -1,4 +1,4 @@
-"""A channel over connections that are followed segment by segment: chunks, their order, and when transfers are there."""
+"""A channel over connections that are followed segment by segment: its chunks, and when its transfers are there."""
 
 import pytest
 

@@ -46,7 +46,7 @@ def test_an_end_of_its_own_counts() -> None:
 
 def test_a_period_ends_after_the_last_row() -> None:
     assert trace((0, ONE), (5, OTHER), end_ns=8).period_ns(6) == 6
-    with pytest.raises(LocatedError, match="^f.csv:3: loop: 5ns ends before this row holds"):
+    with pytest.raises(LocatedError, match=r"^f\.csv:3: loop: 5ns ends before this row holds"):
         trace((0, ONE), (5, OTHER)).period_ns(5)
 
 

@@ -26,7 +26,11 @@ def stays_s(timeline: list[tuple[int, dict[str, Any]]]) -> list[float]:
 
 
 def test_at_the_end_everything_is_as_without_a_generator() -> None:
-    for given in ({"diurnal": {"period": "20s", "low": "40%"}}, {"latency_steps": {"every": "5s", "up_to": "15ms"}}):
+    kinds: list[dict[str, Any]] = [
+        {"diurnal": {"period": "20s", "low": "40%"}},
+        {"latency_steps": {"every": "5s", "up_to": "15ms"}},
+    ]
+    for given in kinds:
         *timeline, (end_ns, values) = drawn(length="60s", **given)
         assert (end_ns, values) == (60 * S, {})
         assert all(0 <= at_ns < 60 * S for at_ns, _ in timeline)
@@ -100,10 +104,8 @@ def test_a_link_goes_down_and_up_in_turn_and_is_up_in_the_end() -> None:
 
 def test_levels_and_days_are_multiplied_and_none_changes_what_is_drawn_for_the_other() -> None:
     day, levels = {"period": "50s", "low": "40%"}, {"levels": ["100%", "50%", "20%"], "stay": "7s"}
-    both, by_day, by_level = (
-        drawn(length="300s", **given)
-        for given in ({"diurnal": day, "markov": levels}, {"diurnal": day}, {"markov": levels})
-    )
+    both = drawn(length="300s", diurnal=day, markov=levels)
+    by_day, by_level = drawn(length="300s", diurnal=day), drawn(length="300s", markov=levels)
     factors = dict(by_level[:-1])
     now = 1.0
     product = []
@@ -117,17 +119,20 @@ def test_levels_and_days_are_multiplied_and_none_changes_what_is_drawn_for_the_o
 def test_what_is_drawn_holds_until_it_is_drawn_anew_whatever_else_changes() -> None:
     steps, outages = {"every": "7s", "up_to": "15ms"}, {"mtbf": "20s", "mttr": "3s"}
     both = drawn(length="300s", latency_steps=steps, outages=outages)
-    for name, given in (("latency", {"latency_steps": steps}), ("up", {"outages": outages})):
-        alone = [(at_ns, values[name]) for at_ns, values in drawn(length="300s", **given)[:-1]]
+    alone = {
+        "latency": drawn(length="300s", latency_steps=steps)[:-1],
+        "up": drawn(length="300s", outages=outages)[:-1],
+    }
+    for name, expected in alone.items():
         seen: list[tuple[int, Any]] = []
         for at_ns, values in both[:-1]:
             if name in values and (not seen or seen[-1][1] != values[name]):
                 seen.append((at_ns, values[name]))
-        assert seen == alone
+        assert seen == [(at_ns, values[name]) for at_ns, values in expected]
 
 
 def test_every_rate_that_a_link_has_changes_and_is_a_bit_a_second_at_least() -> None:
-    given = {"length": "10s", "diurnal": {"period": "4s", "low": "50%"}}
+    given: dict[str, Any] = {"length": "10s", "diurnal": {"period": "4s", "low": "50%"}}
     for at_ns, values in drawn(base=LinkConditions(0, 1000, 600), **given)[:-1]:
         assert set(values) == {"rate", "node_pair_rate"}, at_ns
         assert values["node_pair_rate"] == pytest.approx(0.6 * values["rate"], abs=1)

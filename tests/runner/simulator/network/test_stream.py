@@ -1,4 +1,4 @@
-"""Stretches of bytes end when the line has carried them, whatever their rate was meanwhile and with whom they had it."""
+"""Stretches of bytes end when the line has carried them, whatever their rate was meanwhile and who shared it."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -203,7 +203,7 @@ def test_a_member_that_leaves_keeps_its_rate_and_what_it_has_been_served() -> No
 def test_senders_that_share_a_line_end_as_a_processor_that_is_shared_equally_would_have_it(
     rate_bps: int, transfers: list[tuple[int, int]], headers: bool, alike: bool
 ) -> None:
-    """As processor sharing: of n that send each gets an n-th part. Instants are whole nanoseconds, rates whole bits/s."""
+    """As processor sharing: of n that send each gets an n-th part. Times are whole nanoseconds, rates whole bit/s."""
     frame, payload = (FRAME_BYTES, PAYLOAD_BYTES) if headers else (1, 1)
     events = EventQueue()
     capacity = SharedCapacity(events, {len(transfers): rate_bps})

@@ -14,8 +14,8 @@ from runner.simulator.deadlock import SimulationError
 from runner.simulator.prefill_simulation import PrefillSimulation
 from runner.simulator.simulation import KIND_CODES, SimulatedPrefill, Simulation
 from runner.simulator.variant_simulation import simulate_variant
-from tests.support.runner.prefill_documents import point, with_prefill
 from testbed.network.flow_model.line import Line
+from tests.support.runner.prefill_documents import point, with_prefill
 from workloads.prefill.control.outcome import Outcome, count_outcomes
 from workloads.prefill.service_config import ServiceConfig
 from workloads.schedules.action import Action, ActionKind

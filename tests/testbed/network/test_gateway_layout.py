@@ -379,3 +379,29 @@ def test_super_packets_suit_the_slowest_rate_and_the_shortest_way() -> None:
         for conditions in ((FAR, near), (FAR, slow))
     ]
     assert frames == [20, 2]
+
+
+def test_ports_have_the_addresses_of_their_datacenter_and_host() -> None:
+    east, west = plan_gateways(two_datacenters({"latency": "1ms"}, hosts=(1, 3)), 7).gateways
+    assert [(port.host, port.host_address, port.host_mac, port.gateway_mac) for port in west.host_ports] == [
+        (f"west-{host}", f"10.7.1.{host + 2}", f"02:01:07:01:00:0{host}", f"02:02:07:01:00:0{host}")
+        for host in range(3)
+    ]
+    (there,), (back,) = east.wan_ports, west.wan_ports
+    assert (there.mac, there.peer_mac) == (back.peer_mac, back.mac) == ("02:03:07:00:01:00", "02:03:07:01:00:00")
+    assert (there.peer_gateway, there.peer_subnet, back.peer_gateway) == ("10.7.1.1", "10.7.1.0", "10.7.0.1")
+
+
+def test_the_shortest_round_trip_of_a_link_that_changes_decides_how_long_packets_may_be() -> None:
+    def frames(latency_ms: int, later_ms: int | None = None) -> list[int | None]:
+        first = LinkConditions(latency_ms * 1_000_000, 10**9)
+        course = None
+        if later_ms is not None:
+            course = course_of([(0, first), (10**9, replace(first, latency_ns=later_ms * 1_000_000))])
+        topology = two_datacenters({"latency": "1ms"})
+        (link,) = topology.wan
+        changing = replace(topology, wan=(replace(link, conditions=first, courses=(course, course)),))
+        return [gateway.super_packet_frames for gateway in plan_gateways(changing, 1, Timers.VIRTUAL).gateways]
+
+    assert frames(80) != frames(1)
+    assert frames(80, 1) == frames(1, 80) == frames(1)

@@ -93,6 +93,19 @@ def test_a_40_ms_link_of_20_gbit_holds_three_latencies_of_full_frames() -> None:
     assert queue_limit_packets(20_000_000_000, 40_000_000, rtt_ns=80_000_000, floor_packets=FLOOR) == 198_151
 
 
+@pytest.mark.parametrize(("rtt_ms", "queued_ms"), [(0, 20), (20, 20), (30, 30)])
+def test_a_queue_holds_a_round_trip_and_20_ms_at_least(rtt_ms: int, queued_ms: int) -> None:
+    # 1 Gbit/s are 82.56 frames a millisecond.
+    frames = 10**9 * (10 + queued_ms) / 1000 / FRAME_BITS
+    limit = queue_limit_packets(10**9, 10_000_000, rtt_ns=rtt_ms * 1_000_000, floor_packets=1)
+    assert frames <= limit <= frames + 2
+
+
+def test_the_fastest_card_has_400_gbit() -> None:
+    frames = 400 * 10**9 * 0.1 / FRAME_BITS
+    assert queue_limit_packets(None, 0, rtt_ns=100_000_000, floor_packets=1) == pytest.approx(frames, abs=2)
+
+
 def test_queue_of_a_slow_link_holds_stock_windows() -> None:
     # 16 connections with 3.9 MB in flight each, in frames and in super-packets.
     topology = two_datacenters({"rate": "10Mbit", "latency": "1ms"}, {"rate": "10Mbit"})

@@ -187,6 +187,38 @@ def test_groups_all_reduce_for_themselves(tmp_path: Path) -> None:
     assert ends[1] > 40
 
 
+def test_an_all_reduce_waits_for_a_message_over_one_of_its_hops(tmp_path: Path) -> None:
+    def reduced_ms(name: str, peer: int, message_bytes: int) -> int:
+        ranks: dict[int, list[ChakraNode]] = {rank: [computation(0, 1_000)] for rank in range(4)}
+        ranks[0].append(message(SEND, 1, (0, peer), message_bytes, [0]))
+        ranks[peer].append(message(RECEIVE, 1, (0, peer), message_bytes))
+        for rank in (0, 3):
+            ranks[rank].append(all_reduce(2, 100_000, [0], group="over the WAN"))
+        (tmp_path / name).mkdir()
+        return max(end for _, _, end in spans_of(replayed(tmp_path / name, ranks), "all_reduce"))
+
+    # Halves of 5 ms over 20 ms, there and back, after a computation of a millisecond.
+    assert reduced_ms("beside", 1, 1_000_000) == 1 + 2 * (5 + 20)
+    # A megabyte takes 100 ms, and what is queued behind it goes after it.
+    assert reduced_ms("behind", 3, 1_000_000) >= 1 + 100 + 5 + 20
+
+
+def test_all_reduces_of_one_group_with_two_sizes_share_its_hops(tmp_path: Path) -> None:
+    def reduced_ms(name: str, *sizes_bytes: int) -> int:
+        ranks: dict[int, list[ChakraNode]] = {rank: [computation(0, 1_000)] for rank in range(4)}
+        for rank in (0, 3):
+            ranks[rank] += [
+                all_reduce(number, size_bytes, [0], group="over the WAN")
+                for number, size_bytes in enumerate(sizes_bytes, 1)
+            ]
+        (tmp_path / name).mkdir()
+        return max(end for _, _, end in spans_of(replayed(tmp_path / name, ranks), "all_reduce"))
+
+    # Each sends a megabyte, which takes 100 ms.
+    assert reduced_ms("one", 1_000_000) >= 100
+    assert reduced_ms("two", 1_000_000, 1_000_001) >= 200
+
+
 @given(st.data())
 @settings(max_examples=30)
 def test_any_graph_of_any_ranks_ends_after_its_longest_chain(

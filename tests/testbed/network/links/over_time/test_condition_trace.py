@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ground.strict_model import LocatedError
+from netem_profiles.traces.csv_trace import csv_trace
 from testbed.network.links.over_time.condition_trace import ConditionTrace, TraceRow
 
 
@@ -55,3 +56,10 @@ def test_the_rows_of_a_period_are_those_before_its_end() -> None:
     assert [row.at_ns for row in found.within(9)] == [0, 5]
     assert [row.at_ns for row in found.within(10)] == [0, 5, 9]
     assert found.within(None) == found.rows
+
+
+def test_a_trace_lasts_31_days_at_most() -> None:
+    seconds = 31 * 24 * 3600
+    assert csv_trace(f"t_s,rate\n0,1Gbit\n{seconds},2Gbit\n", "f.csv", "f").rows[-1].at_ns == seconds * 10**9
+    with pytest.raises(LocatedError, match=r"f\.csv:3"):
+        csv_trace(f"t_s,rate\n0,1Gbit\n{seconds + 1},2Gbit\n", "f.csv", "f")

@@ -92,9 +92,9 @@ def test_a_slow_uplink_holds_up_its_replica_alone() -> None:
 class Failing:
     """A star of three on lines of 8 Gbit/s and 5 ms: a part takes 6 ms there, and the sum as long back."""
 
-    def __init__(self, *, sums: int = 3) -> None:
+    def __init__(self, *, sums: int = 3, rate_bps: int = 8 * 10**9) -> None:
         self.events = EventQueue()
-        self.inwards, self.outwards = ([channel(8 * 10**9, 5 * MS) for _ in range(2)] for _ in range(2))
+        self.inwards, self.outwards = ([channel(rate_bps, 5 * MS) for _ in range(2)] for _ in range(2))
         self.cut = PartCut.of(SIZE_BYTES, 1, headers=False)
         self.star = Star(self.inwards, self.outwards, [1, 1], self.events, cuts=[self.cut], sums=sums, quorum=None)
         self.has: list[tuple[int, int, float]] = []
@@ -173,6 +173,16 @@ def test_a_replica_that_comes_back_begins_when_it_has_what_it_begins_with_and_co
     assert failing.run() == [(6, [0, 1]), (46, [0, 1, 2])]
     assert failing.begun == [(26, 2)]
     assert (1, 2, 52) in failing.has
+
+
+def test_what_it_begins_with_takes_its_time_on_the_line() -> None:
+    failing = Failing(rate_bps=2 * 10**9)
+    failing.kill(1)
+    for position in (0, 1):
+        failing.join(0, 0, position)
+    failing.admit(20, sums=1)
+    failing.run()
+    assert failing.begun == [(20 + 4 + 5, 2)]
 
 
 def test_it_gets_the_sums_that_are_not_in_what_it_begins_with() -> None:

@@ -344,3 +344,13 @@ def test_after_a_measurement_the_round_trip_is_known_for_ten_seconds() -> None:
     flow.now_ns += 99 * 10**8
     flow.bbr.sampled(flow.now_ns, 2 * RTT_NS, 0, 0)
     assert acknowledged(flow.bbr, flow.now_ns, 50) > LEAST_SEGMENTS
+
+
+def test_what_arrives_while_the_round_trip_is_measured_does_not_lower_the_rate() -> None:
+    flow = probing()
+    flow.now_ns += 11 * 10**9
+    flow.bbr.sampled(flow.now_ns, RTT_NS, 0, 0)
+    for _ in range(15):
+        flow.now_ns += RTT_NS // 4
+        acknowledged(flow.bbr, flow.now_ns, LEAST_SEGMENTS)
+    assert flow.gain(100) >= 0.99 * 0.999

@@ -155,9 +155,9 @@ class Bbr:
             while rates and rates[-1][1] <= rate:
                 rates.pop()
             rates.append((self._rounds, rate))
-        while self._rates and self._rates[0][0] <= self._rounds - _ROUNDS:
-            self._rates.popleft()
-        self._rate = self._rates[0][1] if self._rates else rate
+            while rates[0][0] <= self._rounds - _ROUNDS:
+                rates.popleft()
+            self._rate = rates[0][1]
         self._sample_limited = stamp.limited
 
     def _look_for_full(self) -> None:

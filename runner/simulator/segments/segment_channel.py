@@ -36,7 +36,6 @@ class SegmentChannel:
         self._senders: list[Sender] = []
         self._ends: dict[Sender, deque[tuple[int, _Transfer]]] = {}
         self._waiting: deque[_Transfer] = deque()
-        self._current: _Transfer | None = None
         self._begun = 0
 
     def add(self, sender: Sender) -> None:

@@ -67,7 +67,7 @@ class Failures:
         computed = np.isin(each[:, 1], [KIND_CODES[kind] for kind in COMPUTE_KINDS])
         dropped = np.zeros(len(each), bool)
         for rank, iteration, at_ns in self._undone:
-            dropped |= computed & (each[:, 0] == rank) & (each[:, 2] == iteration) & (each[:, 5] <= at_ns)
+            dropped |= computed & (each[:, 0] == rank) & (each[:, 2] == iteration) & (each[:, 4] <= at_ns)
         return array("q", each[~dropped].tobytes())
 
     def _fail(self, now_ns: int, fault: PlannedFault) -> None:

@@ -239,7 +239,7 @@ class TcpWindow:
 
     @property
     def timeout_ns(self) -> int:
-        """The retransmission timeout."""
+        """The retransmission timeout. It is derived from acknowledgements: if they are delayed, it is longer."""
         return self._rtt_ns + self._variation_ns + self._waited_ns
 
     @property
@@ -285,9 +285,7 @@ class TcpWindow:
         congestion = self._congestion
         if not self._restarts or congestion is None or congestion.is_initial:
             return
-        # A timeout is derived from acknowledgements: if they are delayed, it is longer.
-        timeout_ns = self._rtt_ns + self._variation_ns + self._waited_ns
-        count = halvings(now_ns - self._last_sent_ns, timeout_ns)
+        count = halvings(now_ns - self._last_sent_ns, self.timeout_ns)
         if not count:
             return
         # The caller is about to send, so the same idle time must not count again.

@@ -78,3 +78,14 @@ def test_a_slow_boundary_carries_all_transfers_between_the_ends_of_the_way() -> 
     times, way = StageTimes(10, 0, 20, 0, 8), Way(5, 100, 800)
     ends = PipelineChains([times] * 2, [Hop(way, Way(5, 1, 8))], 8).ends()
     assert ends[0] == Chain(10 + 800 + 5 + 10 + 20 + 6 + 20, Part.LINK_THERE, 0, 800)
+
+
+def test_what_a_transfer_waits_for_and_what_follows_it() -> None:
+    stages = [StageTimes(10, 3, 20, 5, 8), StageTimes(11, 2, 21, 4, 8)]
+    chains = PipelineChains(stages, [Hop(Way(7, 1, 8), Way(9, 2, 16))], 8)
+    # A forward; then the way there, forward, recompute and gradient of the last stage.
+    assert chains.sent_ns(0) == (10, 10 + 7 + 1 + 11 + 2 + 21)
+    # After the last gradient of stage 0 come its weight gradient and what closes the iteration; after that of stage 1
+    # its own, or the way back and all of that.
+    for closing, from_first, from_last in (([100, 50], 105, 9 + 2 + 20 + 105), ([100, 500], 105, 504)):
+        assert chains.after_sent_ns(0, closing) == (7 + 11 + 2 + 21 + from_last, 9 + 20 + from_first)

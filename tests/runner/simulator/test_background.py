@@ -45,6 +45,13 @@ def test_what_is_received_is_the_payload_one_latency_later() -> None:
     assert payload == pytest.approx(flow.sent.sent_by(at_ns) * 1448 / 1514, rel=1e-4)
 
 
+def test_of_a_datagram_1472_bytes_of_1514_are_payload() -> None:
+    (flow,) = simulated(with_background({**TO_WEST, "rate": "30Mbit", "protocol": "udp"}, compute=IDLE)).background
+    at_ns = np.arange(1, 4) * S
+    payload = flow.received.sent_by(at_ns + 10_000_000)
+    assert payload == pytest.approx(flow.sent.sent_by(at_ns) * 1472 / 1514, rel=1e-4)
+
+
 def test_a_bulk_flow_takes_half_of_a_trunk_that_training_keeps_busy() -> None:
     gpipe = [{"name": "1f1b", "schedule": "gpipe"}]
     compute = {"forward": "1ms", "backward": "1ms", "activation": "8MiB"}

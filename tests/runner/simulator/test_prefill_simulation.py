@@ -11,10 +11,13 @@ from results.records.span_columns import SpanColumns
 from results.records.span_log import COMPUTE_KINDS, NO_REQUEST, PREFILL
 from runner.resolve.experiment import SweepPoint
 from runner.simulator.deadlock import SimulationError
+from runner.simulator.prefill_simulation import PrefillSimulation
 from runner.simulator.simulation import KIND_CODES, SimulatedPrefill, Simulation
 from runner.simulator.variant_simulation import simulate_variant
+from testbed.network.flow_model.line import Line
 from tests.support.runner.prefill_documents import point, with_prefill
 from workloads.prefill.control.outcome import Outcome, count_outcomes
+from workloads.prefill.service_config import ServiceConfig
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.gpipe import GPipe
 
@@ -182,3 +185,56 @@ class Stubborn(GPipe):
     def choose(self, stage: int) -> Action | None:
         action = super().choose(stage)
         return None if stage == 3 and action == Action(ActionKind.BACKWARD, 3) else action
+
+
+def pool_service(**prefill: Any) -> tuple[PrefillSimulation, ServiceConfig]:
+    """A service on a pool of one GPU a datacenter, over 10 Gbit/s and 50 us."""
+    of = point(**variant(prefill="none", pool=2), **with_prefill(**prefill))
+    service = of.variants[0].service
+    assert service is not None
+    return PrefillSimulation(service, LINE, {}), service
+
+
+LATENCY_NS = 50_000
+LINE = Line(10**10, LATENCY_NS, headers=False)
+
+
+def ended(at_ns: int, **prefill: Any) -> tuple[list[list[int]], SimulatedPrefill]:
+    """What such a service has done by a time: for each stretch of prefill its eight numbers and the request."""
+    simulation, _ = pool_service(**prefill)
+    while simulation.next_ns is not None and simulation.next_ns <= at_ns:
+        simulation.handle_next_instant()
+    found = simulation.end(at_ns)
+    return np.frombuffer(found.rows, np.int64).reshape(-1, 9).tolist(), found
+
+
+def test_a_layer_under_way_at_the_end_does_not_count() -> None:
+    (first, *_), _ = ended(2 * 10**9, depth=1, rate="5/s")
+    start_ns, end_ns, request = first[4], first[5], first[8]
+    _, service = pool_service(depth=1, rate="5/s")
+    layer_ns, rest_ns = divmod(end_ns - start_ns, service.model.layers)
+    assert rest_ns == 0
+    for layers in (0, 1, 31):
+        for past_ns in (0, layer_ns - 1):
+            rows, _ = ended(start_ns + layers * layer_ns + past_ns, depth=1, rate="5/s")
+            assert [row[4:6] for row in rows if row[8] == request] == (
+                [[start_ns, start_ns + layers * layer_ns]] if layers else []
+            )
+
+
+def test_a_cache_has_moved_a_transfer_and_a_report_after_its_prompt_was_prefilled() -> None:
+    rows, found = ended(3 * 10**9, depth=1, rate="5/s")
+    _, service = pool_service(depth=1, rate="5/s")
+    ends = {row[8]: row[5] for row in rows}
+    took_ns = set()
+    for record in found.records:
+        if record.kv_moved_ns is None or record.prefilled_ns is None:
+            continue
+        assert record.prefilled_ns == ends[record.number]
+        tokens = record.prompt_tokens
+        moves_ns = LATENCY_NS + LINE.duration_ns(service.kv_sent_bytes(service.model.layers, tokens))
+        moved_ns = record.kv_moved_ns - ends[record.number] - LATENCY_NS
+        # The decode host is another one, or the one that prefilled.
+        assert moved_ns in {moves_ns, 0}
+        took_ns.add(moved_ns)
+    assert len(took_ns) > 1

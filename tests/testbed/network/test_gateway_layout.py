@@ -93,6 +93,19 @@ def test_a_40_ms_link_of_20_gbit_holds_three_latencies_of_full_frames() -> None:
     assert queue_limit_packets(20_000_000_000, 40_000_000, rtt_ns=80_000_000, floor_packets=FLOOR) == 198_151
 
 
+@pytest.mark.parametrize(("rtt_ms", "queued_ms"), [(0, 20), (20, 20), (30, 30)])
+def test_a_queue_holds_a_round_trip_and_20_ms_at_least(rtt_ms: int, queued_ms: int) -> None:
+    # 1 Gbit/s are 82.56 frames a millisecond.
+    frames = 10**9 * (10 + queued_ms) / 1000 / FRAME_BITS
+    limit = queue_limit_packets(10**9, 10_000_000, rtt_ns=rtt_ms * 1_000_000, floor_packets=1)
+    assert frames <= limit <= frames + 2
+
+
+def test_the_fastest_card_has_400_gbit() -> None:
+    frames = 400 * 10**9 * 0.1 / FRAME_BITS
+    assert queue_limit_packets(None, 0, rtt_ns=100_000_000, floor_packets=1) == pytest.approx(frames, abs=2)
+
+
 def test_queue_of_a_slow_link_holds_stock_windows() -> None:
     # 16 connections with 3.9 MB in flight each, in frames and in super-packets.
     topology = two_datacenters({"rate": "10Mbit", "latency": "1ms"}, {"rate": "10Mbit"})
@@ -379,3 +392,29 @@ def test_super_packets_suit_the_slowest_rate_and_the_shortest_way() -> None:
         for conditions in ((FAR, near), (FAR, slow))
     ]
     assert frames == [20, 2]
+
+
+def test_ports_have_the_addresses_of_their_datacenter_and_host() -> None:
+    east, west = plan_gateways(two_datacenters({"latency": "1ms"}, hosts=(1, 3)), 7).gateways
+    assert [(port.host, port.host_address, port.host_mac, port.gateway_mac) for port in west.host_ports] == [
+        (f"west-{host}", f"10.7.1.{host + 2}", f"02:01:07:01:00:0{host}", f"02:02:07:01:00:0{host}")
+        for host in range(3)
+    ]
+    (there,), (back,) = east.wan_ports, west.wan_ports
+    assert (there.mac, there.peer_mac) == (back.peer_mac, back.mac) == ("02:03:07:00:01:00", "02:03:07:01:00:00")
+    assert (there.peer_gateway, there.peer_subnet, back.peer_gateway) == ("10.7.1.1", "10.7.1.0", "10.7.0.1")
+
+
+def test_the_shortest_round_trip_of_a_link_that_changes_decides_how_long_packets_may_be() -> None:
+    def frames(latency_ms: int, later_ms: int | None = None) -> list[int | None]:
+        first = LinkConditions(latency_ms * 1_000_000, 10**9)
+        course = None
+        if later_ms is not None:
+            course = course_of([(0, first), (10**9, replace(first, latency_ns=later_ms * 1_000_000))])
+        topology = two_datacenters({"latency": "1ms"})
+        (link,) = topology.wan
+        changing = replace(topology, wan=(replace(link, conditions=first, courses=(course, course)),))
+        return [gateway.super_packet_frames for gateway in plan_gateways(changing, 1, Timers.VIRTUAL).gateways]
+
+    assert frames(80) != frames(1)
+    assert frames(80, 1) == frames(1, 80) == frames(1)

@@ -28,6 +28,7 @@ NETEMS = st.builds(
     st.integers(1, 2**32 - 1),
     st.none() | st.integers(8, 10**12),
     st.builds(Impairments, st.integers(0, 10**12), st.floats(0, 1)),
+    st.booleans(),
 )
 NAMES = st.text(max_size=8)
 SHARED = st.none() | st.builds(SharedRate, st.integers(8, 10**12), st.integers(1, 60 * 10**6))
@@ -155,3 +156,32 @@ def test_the_trim_applies_to_every_state_of_a_course() -> None:
     course = plan.gateways[0].wan_ports[0].course
     assert course is not None
     assert [state.netem.delay_ns for state in course.states] == [37, 7, 0]
+
+
+def test_a_leaf_is_written_with_its_impairments_and_its_order_where_it_has_to_be_told() -> None:
+    leaf = NetemPlan(5, 1000, 125, Impairments(jitter_ns=2, loss=0.5))
+    document = {"delay_ns": 5, "limit_packets": 1000, "rate_bytes_per_s": 125, "jitter_ns": 2, "loss": 0.5}
+    assert leaf.document() == document
+    assert replace(leaf, keeps_order=True).document() == {**document, "keeps_order": True}
+
+
+def test_node_pairs_are_numbered_row_by_row_from_16() -> None:
+    assert [pair_class(source, destination, 3) for source in range(2) for destination in range(3)] == [*range(16, 22)]
+    assert [source_class(0, 0), source_class(0, 255), source_class(1, 0)] == [16, 271, 272]
+
+
+def test_a_port_has_the_state_of_its_last_step_and_begins_anew_with_its_period() -> None:
+    states = tuple(PortState(NetemPlan(delay_ns, 1000), None) for delay_ns in range(3))
+    steps = ((0, 0), (5, 2), (8, 1))
+    once, again = PortCourse(states, steps), PortCourse(states, steps, 10)
+    assert [once.at(time_ns).netem.delay_ns for time_ns in (0, 4, 5, 7, 8, 99)] == [0, 0, 2, 2, 1, 1]
+    assert [again.at(time_ns).netem.delay_ns for time_ns in (9, 10, 14, 15, 18, 20)] == [1, 0, 0, 2, 1, 0]
+    assert [(at_ns, state.netem.delay_ns) for at_ns, state in once.changes()] == [(5, 2), (8, 1)]
+    assert [(at_ns, state.netem.delay_ns) for at_ns, state in islice(again.changes(), 5)] == [
+        *((5, 2), (8, 1), (10, 0)),
+        *((15, 2), (18, 1)),
+    ]
+    assert list(PortCourse(states, ((0, 1),), 10).changes()) == []
+    longer = again.changed(lambda netem: replace(netem, delay_ns=netem.delay_ns + 7))
+    assert [state.netem.delay_ns for state in longer.states] == [7, 8, 9]
+    assert (longer.steps, longer.period_ns) == (steps, 10)

@@ -71,3 +71,12 @@ def test_on_the_real_clock_a_bucket_lasts_until_a_late_timer_fires(timers: Timer
 @given(rate_bps=RATES)
 def test_a_bucket_is_never_without_time_nor_beyond_what_htb_counts(timers: Timers, rate_bps: int) -> None:
     assert 1 <= shared_rate(rate_bps, timers, FRAME_BYTES).burst_us <= 60_000_000
+
+
+def test_a_bucket_lasts_as_long_as_timers_may_be_late_and_for_two_frames_at_least() -> None:
+    assert [shared_rate(10**10, timers, 0).burst_us for timers in (Timers.KERNEL, Timers.GUEST)] == [1000, 8000]
+    # Two frames at 1 Mbit/s; in virtual time it lasts as long as the largest packet.
+    assert shared_rate(10**6, Timers.KERNEL, 0).burst_us == 2 * 1514 * 8
+    assert shared_rate(10**6, Timers.VIRTUAL, 3 * FRAME_BYTES).burst_us == 3 * 1514 * 8
+    # HTB looks a minute ahead.
+    assert shared_rate(64, Timers.KERNEL, 0).burst_us == 60_000_000

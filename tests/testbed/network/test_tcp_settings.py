@@ -1,3 +1,5 @@
+import pytest
+
 from testbed.network.tcp_settings import BUFFER_PER_WINDOW, TcpSettings
 from workloads.transport import socket_options
 
@@ -18,3 +20,34 @@ def test_a_namespace_that_makes_room_gives_every_socket_what_a_held_window_takes
 
 def test_receivers_ask_for_as_much_as_the_namespace_gives() -> None:
     assert socket_options._BUFFER_PER_WINDOW == BUFFER_PER_WINDOW
+
+
+def test_a_stock_host_has_6_mib_of_which_seven_tenths_may_be_in_flight() -> None:
+    stock = TcpSettings()
+    assert (stock.window_bytes, stock.in_flight_bytes) == (6_291_456, 4_404_019)
+    assert TcpSettings(1000, window_share=0.49).in_flight_bytes == 490
+    assert stock.sysctls() == {
+        "net.ipv4.tcp_rmem": "4096 131072 6291456",
+        "net.ipv4.tcp_wmem": "4096 16384 12582912",
+        "net.ipv4.tcp_congestion_control": "cubic",
+        "net.ipv4.tcp_slow_start_after_idle": "1",
+        "net.ipv4.tcp_no_metrics_save": "1",
+    }
+
+
+def test_a_small_window_is_the_first_buffer_too() -> None:
+    sysctls = TcpSettings(10_000, slow_start_after_idle=False).sysctls()
+    assert sysctls["net.ipv4.tcp_rmem"] == "4096 10000 10000"
+    assert sysctls["net.ipv4.tcp_wmem"] == "4096 10000 20000"
+    assert sysctls["net.ipv4.tcp_slow_start_after_idle"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("congestion", "restarts", "leaves"), [("cubic", True, True), ("reno", True, False), ("bbr", False, False)]
+)
+def test_bbr_goes_on_after_a_pause_and_only_cubic_leaves_slow_start_early(
+    congestion: str, restarts: bool, leaves: bool
+) -> None:
+    settings = TcpSettings(congestion=congestion)
+    assert (settings.restarts_after_idle, settings.leaves_slow_start_early) == (restarts, leaves)
+    assert not TcpSettings(congestion=congestion, slow_start_after_idle=False).restarts_after_idle

@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 from ground.impairments import Impairments
 from ground.strict_model import InputError, parse_model
 from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.topology import Topology, check_can_be_emulated, resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from testbed.network.topology import (
+    Topology,
+    check_can_be_emulated,
+    check_does_not_change,
+    resolve_topology,
+    with_flow_hosts,
+)
+from testbed.network.topology_spec import MAX_HOSTS, LinkSpec, ScaleSpec, TopologySpec
 
 
 def resolved(document: dict[str, Any], **given_preset: Any) -> Topology:
@@ -249,3 +255,133 @@ def test_a_network_without_any_host_has_no_links() -> None:
     left = topology.without({"east-0", "west-0"})
     assert left.hosts == ()
     assert left.wan == ()
+
+
+ASYMMETRIC = {
+    "datacenters": datacenters("east", "west"),
+    "intra": {"latency": "1ms", "rate": "2Gbit"},
+    "wan": {"latency": "40ms", "rate": "1Gbit"},
+    "links": [{"from": "west", "to": "east", "latency": "10ms", "rate": "unlimited", "node_pair_rate": "3Gbit"}],
+}
+
+
+def test_a_round_trip_has_the_latencies_of_both_directions() -> None:
+    topology = resolved(ASYMMETRIC)
+    assert topology.rtt_ns("east", "west") == topology.rtt_ns("west", "east") == 50_000_000
+    assert topology.rtt_ns("east", "east") == 2_000_000
+    assert topology.pair_in_flight_bytes("east", "west") == 1e9 / 8 * 0.05
+
+
+def test_a_line_is_as_fast_as_the_slowest_of_node_pair_trunk_and_port() -> None:
+    topology = resolved(ASYMMETRIC)
+    assert [topology.line_rate_bps("east", "west"), topology.line_rate_bps("west", "east")] == [10**9, 2 * 10**9]
+    assert [topology.line_rate_bps(each, each) for each in ("east", "west")] == [2 * 10**9] * 2
+    unlimited = resolved({"datacenters": datacenters("east", "west"), "wan": {}})
+    assert unlimited.line_rate_bps("east", "west") is None
+
+
+def test_inside_a_datacenter_are_50_us_and_no_limit_unless_they_are_given() -> None:
+    assert resolved({"datacenters": datacenters("east")}).path("east", "east") == LinkConditions(50_000, None)
+
+
+def test_a_changing_link_is_told_of_and_has_its_conditions_at_every_time() -> None:
+    constant = resolved(ASYMMETRIC)
+    wan = {"latency": "40ms", "events": [{"at": "5s", "latency": "20ms"}, {"at": "9s", "latency": "40ms"}]}
+    topology = resolved({"datacenters": datacenters("east", "west"), "wan": wan})
+    slow, fast = LinkConditions(40_000_000), LinkConditions(20_000_000)
+    assert (topology.changes, constant.changes) == (True, False)
+    assert topology.conditions("east", "west") == slow
+    assert topology.ever("east", "west") == (slow, fast)
+    assert constant.ever("east", "west") == (constant.conditions("east", "west"),)
+    assert topology.at(5 * 10**9).conditions("west", "east") == fast
+    assert not topology.at(5 * 10**9).changes
+    check_does_not_change(constant, "engine", "it", "there")
+    with pytest.raises(InputError, match="engine: the link from east to west changes during a trial, which it cannot"):
+        check_does_not_change(topology, "engine", "it", "use another")
+
+
+def test_hosts_train_or_serve_or_carry_background() -> None:
+    topology = resolved(
+        {"datacenters": [{"name": "east", "hosts": 1, "serving_hosts": 1}, *datacenters("west")], "wan": {}}
+    )
+    grown = with_flow_hosts(topology, [("east", "west"), ("west", "east")])
+    assert [(host.name, host.index, host.trains, host.serves) for host in grown.hosts] == [
+        ("east-0", 0, True, False),
+        ("east-serving-0", 1, False, True),
+        ("east-background-0", 2, False, False),
+        ("east-background-1", 3, False, False),
+        ("west-0", 0, True, False),
+        ("west-background-0", 1, False, False),
+        ("west-background-1", 2, False, False),
+    ]
+    assert grown.wan == topology.wan
+    taken = resolved({"datacenters": datacenters("east", "east-background"), "wan": {}})
+    with pytest.raises(InputError, match=r"^background.0: its host would be called east-background-0"):
+        with_flow_hosts(taken, [("east", "east")])
+
+
+def test_hosts_of_two_datacenters_never_have_one_name() -> None:
+    document = {"datacenters": [{"name": "a", "hosts": 1, "serving_hosts": 1}, *datacenters("a-serving")], "wan": {}}
+    with pytest.raises(InputError, match="two hosts get one name"):
+        resolved(document)
+
+
+@pytest.mark.parametrize(
+    ("field", "least", "most", "default"), [("gpus_per_host", 1, 64, 1), ("serving_hosts", 0, 65_536, 0)]
+)
+def test_a_datacenter_has_its_limits(field: str, least: int, most: int, default: int) -> None:
+    def parsed(**given: Any) -> int:
+        spec = parse_model(TopologySpec, {"datacenters": [{"name": "east", "hosts": 1, **given}]}, "file")
+        found: int = getattr(spec.datacenters[0], field)
+        return found
+
+    assert parsed() == default
+    assert [parsed(**{field: value}) for value in (least, most)] == [least, most]
+    for value in (least - 1, most + 1, 1.5):
+        with pytest.raises(InputError, match=field):
+            parsed(**{field: value})
+
+
+def test_all_datacenters_together_have_a_million_hosts_and_are_250() -> None:
+    sixteen = [{"name": f"dc{number}", "hosts": 65_536} for number in range(16)]
+    spec = parse_model(TopologySpec, {"datacenters": sixteen}, "file")
+    assert sum(each.hosts for each in spec.datacenters) == MAX_HOSTS == 1_048_576
+    sixteen[0]["serving_hosts"] = 1
+    with pytest.raises(InputError, match="they have 1048577 hosts together, more than 1048576"):
+        parse_model(TopologySpec, {"datacenters": sixteen}, "file")
+    many = datacenters(*(f"dc{number}" for number in range(251)))
+    assert len(parse_model(TopologySpec, {"datacenters": many[:250]}, "file").datacenters) == 250
+    for refused in (many, []):
+        with pytest.raises(InputError, match="datacenters"):
+            parse_model(TopologySpec, {"datacenters": refused}, "file")
+
+
+def test_a_link_names_two_ends_in_one_of_two_ways() -> None:
+    assert parse_model(LinkSpec, {"between": ["a", "b"]}, "links").ends == ("a", "b")
+    assert parse_model(LinkSpec, {"from": "b", "to": "a"}, "links").ends == ("b", "a")
+    for refused in (
+        {},
+        {"from": "a"},
+        {"to": "a"},
+        {"between": ["a", "b"], "from": "a"},
+        {"between": ["a", "b"], "from": "a", "to": "b"},
+    ):
+        with pytest.raises(InputError, match="give either between, like"):
+            parse_model(LinkSpec, refused, "links")
+
+
+def test_a_scale_is_a_factor_up_to_a_thousand() -> None:
+    assert parse_model(ScaleSpec, {}, "scale") == ScaleSpec(latency=1, rate=1)
+    assert parse_model(ScaleSpec, {"latency": 0, "rate": 1000}, "scale") == ScaleSpec(latency=0, rate=1000)
+    for refused in ({"latency": -0.1}, {"latency": 1000.1}, {"rate": 0}, {"rate": 1000.1}):
+        with pytest.raises(InputError, match=next(iter(refused))):
+            parse_model(ScaleSpec, refused, "scale")
+
+
+def test_a_link_has_a_thousand_events_at_most() -> None:
+    events = [{"at": f"{number}ms", "latency": "1ms"} for number in range(1001)]
+    spec = parse_model(TopologySpec, {"datacenters": datacenters("a", "b"), "wan": {"events": events[:1000]}}, "file")
+    assert spec.wan is not None
+    assert len(spec.wan.events) == 1000
+    with pytest.raises(InputError, match="events"):
+        parse_model(TopologySpec, {"datacenters": datacenters("a", "b"), "wan": {"events": events}}, "file")

@@ -2,15 +2,17 @@ from typing import Any
 
 import pytest
 
-from workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
+from workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig, RingConfig
 from workloads.transport.peer import Peer
+from workloads.transport.star.star_config import StarConfig
 
 
 def peer(rank: int, **changed: Any) -> Peer:
-    return Peer(**{"rank": rank, "host": "h", "address": "127.0.0.1", "port": 1000, "connections": 1} | changed)
+    valid: dict[str, Any] = {"rank": rank, "host": "h", "address": "127.0.0.1", "port": 1000, "connections": 1}
+    return Peer(**valid | changed)
 
 
-VALID = {
+VALID: dict[str, Any] = {
     "rank": 2,
     "pipeline": 1,
     "stage": 0,
@@ -89,6 +91,105 @@ def test_an_invalid_links_config_names_the_field(changed: dict[str, Any], fault:
     ],
 )
 def test_an_invalid_boundary_config_names_the_field(changed: dict[str, Any], fault: str) -> None:
-    valid = {"rank": 3, "transfer_bytes": 100, "mates": (0, 2), "outgoing_turns": ((0, 0), (1, 0))}
+    valid: dict[str, Any] = {"rank": 3, "transfer_bytes": 100, "mates": (0, 2), "outgoing_turns": ((0, 0), (1, 0))}
     with pytest.raises(ValueError, match=f"^{fault}"):
         BoundaryConfig(**valid | changed)
+
+
+ALONE: dict[str, Any] = {"rank": 1, "pipeline": 0, "stage": 0, "previous": None, "following": None, "rings": ()} | {
+    "microbatches": 1,
+    "iterations": 1,
+}
+"""Rank 1 without a boundary, a ring or a star."""
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        *(("rank", 0), ("pipeline", 0), ("stage", 0), ("buckets", 0), ("first_iteration", 0)),
+        *(("microbatches", 1), ("iterations", 1), ("window_bytes", 1)),
+    ],
+)
+def test_the_least_of_each_count_is_taken_and_one_less_is_not(name: str, least: int) -> None:
+    assert getattr(LinksConfig(**ALONE | {"peers": (), name: least}), name) == least
+    with pytest.raises(ValueError, match=f"^{name}: {least - 1} is below {least}$"):
+        LinksConfig(**ALONE | {"peers": (), name: least - 1})
+
+
+@pytest.mark.parametrize("name", ["connections", "unsent_bytes", "unread_bytes"])
+def test_a_peer_has_one_of_each_at_least(name: str) -> None:
+    LinksConfig(**ALONE | {"peers": (peer(0, **{name: 1}),)})
+    with pytest.raises(ValueError, match=rf"^peers.0.{name}: 0 is below 1$"):
+        LinksConfig(**ALONE | {"peers": (peer(0, **{name: 0}),)})
+
+
+def test_a_peer_of_a_higher_rank_has_a_port_to_be_called_at() -> None:
+    for port in (1, 65_535):
+        LinksConfig(**ALONE | {"peers": (peer(2, port=port),)})
+    for refused in (None, 0, 65_536):
+        with pytest.raises(ValueError, match=f"^peers.0.port: {refused} is no port to call rank 2 at"):
+            LinksConfig(**ALONE | {"peers": (peer(2, port=refused),)})
+    # One of a lower rank calls.
+    LinksConfig(**ALONE | {"peers": (peer(0, port=None),)})
+
+
+def test_gradients_are_summed_once_an_iteration_or_in_so_many_buckets() -> None:
+    with_ring = ALONE | {"peers": (peer(0),), "rings": (RingConfig((0, 1)),), "iterations": 5}
+    assert [LinksConfig(**with_ring | {"buckets": buckets}).all_reduces for buckets in (0, 1, 3)] == [5, 5, 15]
+    assert LinksConfig(**with_ring | {"synchronizations": 0}).all_reduces == 0
+
+
+def test_a_rank_exchanges_messages_or_has_boundaries() -> None:
+    exchanges = (ExchangeConfig(0, (1, 2), ()),)
+    assert LinksConfig(**ALONE | {"peers": (peer(0),), "exchanges": exchanges}).exchanges == exchanges
+    with pytest.raises(ValueError, match="exchanges: rank 0 is none of the peers"):
+        LinksConfig(**ALONE | {"peers": (peer(2),), "exchanges": exchanges})
+    for name in ("previous", "following"):
+        with pytest.raises(ValueError, match="exchanges: a rank has stage boundaries or exchanges, not both"):
+            LinksConfig(**ALONE | {"peers": (peer(0),), "exchanges": exchanges, name: BoundaryConfig(0, 1)})
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"outgoing_bytes": (1, 0)}, "outgoing_bytes: a message has 1 byte at least"),
+        ({"incoming_bytes": (0,)}, "incoming_bytes: a message has 1 byte at least"),
+        ({"connections": 0}, "connections: 0 is below 1"),
+    ],
+)
+def test_an_invalid_exchange_names_the_field(changed: dict[str, Any], fault: str) -> None:
+    valid: dict[str, Any] = {"rank": 0, "outgoing_bytes": (1,), "incoming_bytes": ()}
+    with pytest.raises(ValueError, match=f"^{fault}"):
+        ExchangeConfig(**valid | changed)
+
+
+def test_a_boundary_has_one_connection_at_least() -> None:
+    assert BoundaryConfig(0, 1).connections == 1
+    with pytest.raises(ValueError, match="connections: 0 is below 1"):
+        BoundaryConfig(0, 1, connections=0)
+
+
+def test_a_star_is_of_this_rank_and_its_peers() -> None:
+    star = StarConfig((0, 1, 2), (10,), 1, quorum=2, state_bytes=5)
+    assert LinksConfig(**ALONE | {"peers": (peer(0),), "star": star}).star == star
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"peers": (peer(2),)}, "star: rank 0 is none of the peers"),
+        ({"rank": 0, "peers": (peer(1),)}, "star: rank 2 is none of the peers"),
+        ({"rank": 5, "peers": (peer(0),)}, "star: rank 5 itself is not in it"),
+    ]
+    for changed, fault in refused:
+        with pytest.raises(ValueError, match=f"^{fault}"):
+            LinksConfig(**ALONE | {"star": star} | changed)
+
+
+def test_only_a_replica_of_a_star_that_does_not_gather_comes_back() -> None:
+    star = StarConfig((0, 1), (10,), 1, quorum=1, state_bytes=5)
+    assert LinksConfig(**ALONE | {"peers": (peer(0),), "star": star, "joins": True}).joins
+    refused: list[dict[str, Any]] = [
+        {"peers": ()},
+        {"peers": (peer(0),), "star": StarConfig((0, 1), (10,), 1, quorum=1)},
+        {"rank": 0, "peers": (peer(1),), "star": star},
+    ]
+    for changed in refused:
+        with pytest.raises(ValueError, match="joins: only a replica of a star comes back"):
+            LinksConfig(**ALONE | {"joins": True} | changed)

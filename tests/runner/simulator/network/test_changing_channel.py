@@ -20,7 +20,7 @@ OPEN = {"window": "64MiB"}
 def arrives_ms(
     there: Changes, back: Changes | None = None, *, size: str = "12500000B", effects: TcpEffects = IDEAL, **options: Any
 ) -> float:
-    """When a transfer of 12.5 MB arrives that begins after 10 ms at 1 Gbit/s, 20 ms from here to there and back."""
+    """When a transfer of 12.5 MB arrives after its begin, at 10 ms: 1 Gbit/s, 20 ms from here to there and back."""
     point = sweep_point(
         {
             "topology": chain([20 * MS], node_pair_rate="1Gbit"),
@@ -90,3 +90,29 @@ def test_tcp_gives_up_and_training_ends_with_a_line() -> None:
         arrives_ms([(5 * MS, {"up": False})], effects=WINDOW_ONLY)
     with pytest.raises(SimulationError, match=r"down from 0\.01 s on for ever"):
         arrives_ms([(5 * MS, {"up": False})])
+
+
+def test_without_windows_a_transfer_goes_on_at_each_rate_that_its_node_pair_has() -> None:
+    # It begins at 10 ms, from which its arrival counts. 20 ms at 1 Gbit/s carry 2.5 of the 12.5 MB, 100 at 400 Mbit/s
+    # 5 more, and 5 are left for 100 Mbit/s.
+    rates = [(30 * MS, {"node_pair_rate_bps": 4 * 10**8}), (130 * MS, {"node_pair_rate_bps": 10**8})]
+    assert arrives_ms(rates) == 20 + 100 + 400 + 20
+    # A narrow line that widens.
+    assert arrives_ms([(1 * MS, {"node_pair_rate_bps": 10**8}), (510 * MS, {})]) == 500 + 50 + 20
+
+
+def test_a_trunk_changes_for_what_left_a_latency_before() -> None:
+    # From 30 ms on at the far end of the link: for all that leaves after 10 ms.
+    assert arrives_ms([(30 * MS, {"rate_bps": 10**8})]) == 1000 + 20
+    # From 80 ms on: 50 ms at 1 Gbit/s are half of it.
+    assert arrives_ms([(80 * MS, {"rate_bps": 10**8})]) == 50 + 500 + 20
+
+
+def test_a_latency_that_becomes_longer_delays_what_leaves_from_then_on() -> None:
+    assert arrives_ms([(50 * MS, {"latency_ns": 50 * MS})]) == 100 + 50
+    assert arrives_ms([(111 * MS, {"latency_ns": 50 * MS})]) == 100 + 20
+
+
+def test_without_tcp_a_transfer_goes_on_as_soon_as_the_link_is_up() -> None:
+    # Down from 30 ms to 500: what had not left by then waits.
+    assert arrives_ms([(30 * MS, {"up": False}), (500 * MS, {})]) == 490 + 80 + 20

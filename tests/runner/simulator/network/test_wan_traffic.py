@@ -1,12 +1,16 @@
 """Traffic is counted exactly where the products fit in 64 bits, and never exceeds what was sent."""
 
+from array import array
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.simulator.network.wan_traffic import part_sent
+from runner.simulator.network.history import History
+from runner.simulator.network.wan_traffic import ChannelTraffic, part_sent
 from runner.simulator.variant_simulation import simulate_variant
+from testbed.network.flow_model.line import Line
 from tests.runner.simulator.variants import sweep_point
 
 DAY_NS = 86_400 * 10**9
@@ -41,3 +45,15 @@ def test_node_pairs_are_told_in_the_order_of_their_senders() -> None:
     assert [(traffic.source, traffic.destination) for traffic in simulation.traffic] == [
         (f"{one}-{pipeline}", f"{other}-{pipeline}") for pipeline in range(6) for one, other in ways
     ]
+
+
+def test_channels_of_a_node_pair_are_summed_until_the_last_byte_of_any() -> None:
+    histories = [History(array("q", rows)) for rows in ([0, 10, 100], [5, 25, 40, 30, 40, 10])]
+    traffic = ChannelTraffic("east-0", "west-0", histories, Line(None, 0, headers=False))
+    assert traffic.last_ns == 40
+    # Half of the first by 5, all of it and a quarter of the next 40 by 10, and so on.
+    times_ns = np.array([0, 5, 10, 15, 25, 30, 35, 40, 99])
+    assert traffic.sent_by(times_ns).tolist() == [0, 50, 110, 120, 140, 140, 145, 150, 150]
+    renamed = traffic.renamed("a", "b")
+    assert (renamed.source, renamed.destination, renamed.last_ns) == ("a", "b", 40)
+    assert ChannelTraffic("east-0", "west-0", [], Line(None, 0, headers=False)).last_ns == 0

@@ -13,7 +13,8 @@ from results.chakra.node import ChakraNode, NodeType
 from results.chakra.rank_file import rank_bytes
 from runner.simulator.simulation import KIND_CODES, Simulation
 from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL
+from runner.tcp.effects import IDEAL, TcpEffects
+from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 from tests.results.chakra.wire_format import rank_file
 from tests.runner.simulator.variants import sweep_point
 from tests.support.runner.chakra_traces import (
@@ -24,6 +25,7 @@ from tests.support.runner.chakra_traces import (
     replay_document,
     write_trace,
 )
+from workloads.transport.frames.frame import HEADER_BYTES
 
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
 SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "atlas", "dp")
@@ -113,7 +115,9 @@ def test_a_measured_iteration_is_repeated_iteration_after_iteration(tmp_path: Pa
     assert lengths_ns(replayed) == lengths_ns(simulation)
 
 
-def replayed(folder: Path, ranks: Mapping[int, list[ChakraNode]], iterations: int = 1) -> Simulation:
+def replayed(
+    folder: Path, ranks: Mapping[int, list[ChakraNode]], iterations: int = 1, effects: TcpEffects = IDEAL
+) -> Simulation:
     document = {
         "topology": {
             "datacenters": [{"name": each, "hosts": 2} for each in "ab"],
@@ -124,7 +128,7 @@ def replayed(folder: Path, ranks: Mapping[int, list[ChakraNode]], iterations: in
         "variants": [{"name": "t"}],
     }
     point = sweep_point(document)
-    return simulate_variant(point.topology, point.variants[0], iterations, effects=IDEAL)
+    return simulate_variant(point.topology, point.variants[0], iterations, effects=effects)
 
 
 def spans_of(simulation: Simulation, kind: str) -> list[tuple[int, int, int]]:
@@ -185,6 +189,58 @@ def test_groups_all_reduce_for_themselves(tmp_path: Path) -> None:
     ends = [end for _, _, end in spans_of(replayed(tmp_path, ranks), "all_reduce")]
     assert 30 < ends[0] < ends[1]
     assert ends[1] > 40
+
+
+def test_a_message_takes_the_headers_of_its_frame_and_its_packets_along_where_they_count(tmp_path: Path) -> None:
+    ranks: dict[int, list[ChakraNode]] = {rank: [computation(0, 1_000)] for rank in range(4)}
+    ranks[0].append(message(SEND, 1, (0, 3), 100_000, [0]))
+    ranks[3].append(message(RECEIVE, 1, (0, 3), 100_000))
+    lasted_ns = {}
+    for headers in (False, True):
+        effects = TcpEffects(window=False, slow_start=False, headers=headers)
+        folder = tmp_path / str(headers)
+        folder.mkdir()
+        spans = replayed(folder, ranks, effects=effects).spans
+        (sent,) = np.flatnonzero(spans.kind == KIND_CODES["send"])
+        lasted_ns[headers] = int(spans.end_ns[sent] - spans.start_ns[sent])
+    assert lasted_ns[False] == 10 * MS
+    # A byte takes 100 ns on the wire. There is a frame for each of a few connections.
+    framed_bytes = lasted_ns[True] / 100 * PAYLOAD_BYTES / FRAME_BYTES
+    frames = round((framed_bytes - 100_000) / HEADER_BYTES)
+    assert 1 <= frames <= 16
+    assert framed_bytes == pytest.approx(100_000 + frames * HEADER_BYTES, abs=0.1)
+
+
+def test_an_all_reduce_waits_for_a_message_over_one_of_its_hops(tmp_path: Path) -> None:
+    def reduced_ms(name: str, peer: int, message_bytes: int) -> int:
+        ranks: dict[int, list[ChakraNode]] = {rank: [computation(0, 1_000)] for rank in range(4)}
+        ranks[0].append(message(SEND, 1, (0, peer), message_bytes, [0]))
+        ranks[peer].append(message(RECEIVE, 1, (0, peer), message_bytes))
+        for rank in (0, 3):
+            ranks[rank].append(all_reduce(2, 100_000, [0], group="over the WAN"))
+        (tmp_path / name).mkdir()
+        return max(end for _, _, end in spans_of(replayed(tmp_path / name, ranks), "all_reduce"))
+
+    # Halves of 5 ms over 20 ms, there and back, after a computation of a millisecond.
+    assert reduced_ms("beside", 1, 1_000_000) == 1 + 2 * (5 + 20)
+    # A megabyte takes 100 ms, and what is queued behind it goes after it.
+    assert reduced_ms("behind", 3, 1_000_000) >= 1 + 100 + 5 + 20
+
+
+def test_all_reduces_of_one_group_with_two_sizes_share_its_hops(tmp_path: Path) -> None:
+    def reduced_ms(name: str, *sizes_bytes: int) -> int:
+        ranks: dict[int, list[ChakraNode]] = {rank: [computation(0, 1_000)] for rank in range(4)}
+        for rank in (0, 3):
+            ranks[rank] += [
+                all_reduce(number, size_bytes, [0], group="over the WAN")
+                for number, size_bytes in enumerate(sizes_bytes, 1)
+            ]
+        (tmp_path / name).mkdir()
+        return max(end for _, _, end in spans_of(replayed(tmp_path / name, ranks), "all_reduce"))
+
+    # Each sends a megabyte, which takes 100 ms.
+    assert reduced_ms("one", 1_000_000) >= 100
+    assert reduced_ms("two", 1_000_000, 1_000_001) >= 200
 
 
 @given(st.data())

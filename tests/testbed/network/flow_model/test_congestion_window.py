@@ -168,3 +168,232 @@ def test_cubic_is_slower_after_a_pause_than_reno_which_left_slow_start_never() -
 def test_idle_counts_in_ticks_of_the_kernels_clock(idle_ms: int, times: int) -> None:
     # A timeout of 280 ms is 29 ticks, since a round trip is never quite as short as its line.
     assert halvings(idle_ms * 1_000_000, 280_000_000) == times
+
+
+def test_a_lone_connection_leaves_slow_start_when_half_of_what_the_line_holds_has_been_acknowledged() -> None:
+    window = CongestionWindow(1, INITIAL, RTT_NS, HELD)
+    sizes = rounds(window, 7)
+    # Of 32 initial windows half a line's worth opens it: until then the train of acknowledgements is too short.
+    assert sizes[4] == 32 * INITIAL
+    assert sizes[5] == 32 * INITIAL + HELD // 2
+    assert sizes[6] == sizes[5] + sizes[5] // 20
+
+
+def test_a_window_grows_by_what_is_acknowledged_to_what_it_may_be_and_no_further() -> None:
+    window = CongestionWindow(1, INITIAL, RTT_NS, None)
+    window.grow(1000, INITIAL, INITIAL + 3000)
+    window.grow(1000, INITIAL, INITIAL + 3000)
+    assert window.size_bytes == INITIAL + 2000
+    window.grow(5000, INITIAL, INITIAL + 3000)
+    assert window.size_bytes == INITIAL + 3000
+    window.grow(5000, INITIAL, INITIAL)
+    assert window.size_bytes == INITIAL + 3000
+
+
+def settled(segments: int, rtt_ns: int = RTT_NS) -> CongestionWindow:
+    """Return the window of a connection that has left slow start with so many segments, never having lost any."""
+    window = CongestionWindow(1, INITIAL, rtt_ns, 10**9)
+    window.grow(segments * 1448 - INITIAL, segments * 1448, 10**9)
+    window.path_changes(2 * rtt_ns, 10**9)
+    window.path_changes(rtt_ns, 10**9)
+    assert window.size_bytes == segments * 1448
+    assert rounds(window.copied(), 1) == [segments * 1448 * 21 // 20]
+    return window
+
+
+@pytest.mark.parametrize(("rtt_ms", "late_ms"), [(16, 4), (40, 5), (128, 16), (400, 16)])
+def test_acknowledgements_that_are_late_by_an_eighth_of_a_round_trip_or_4_or_16_ms_end_slow_start(
+    rtt_ms: int, late_ms: int
+) -> None:
+    sizes = []
+    for later_ns in (late_ms * 1_000_000, late_ms * 1_000_000 + 1):
+        window = CongestionWindow(1, INITIAL, rtt_ms * 1_000_000, 10**9)
+        rounds(window, 2)
+        window.grow(4 * INITIAL, 4 * INITIAL, 10**9, later_ns)
+        sizes.append([window.size_bytes, *rounds(window, 1)])
+    # Eight acknowledgements of two segments show it.
+    noticed = 4 * INITIAL + 16 * 1448
+    assert sizes == [[8 * INITIAL, 16 * INITIAL], [noticed, noticed + noticed // 20]]
+
+
+@pytest.mark.parametrize(("segments", "ends"), [(15, False), (16, True)])
+def test_fewer_than_16_segments_in_flight_do_not_tell_whether_acknowledgements_are_late(
+    segments: int, ends: bool
+) -> None:
+    window = CongestionWindow(1, INITIAL, RTT_NS, 10**9)
+    rounds(window, 1)
+    window.grow(100, segments * 1448, 10**9, RTT_NS)
+    size_bytes = window.size_bytes
+    assert rounds(window, 1) == [size_bytes * 21 // 20 if ends else 2 * size_bytes]
+
+
+@pytest.mark.parametrize(("later_ns", "ends"), [(5_000_000, False), (5_000_001, True)])
+def test_a_path_that_becomes_longer_by_an_eighth_of_its_shortest_round_trip_ends_slow_start(
+    later_ns: int, ends: bool
+) -> None:
+    window, never = CongestionWindow(1, INITIAL, RTT_NS, 10**9), CongestionWindow(1, INITIAL, RTT_NS, None)
+    for each in (window, never):
+        rounds(each, 1)
+        # The shortest one ever counts, not the last one.
+        each.path_changes(RTT_NS + 3_000_000, 10**9)
+        each.path_changes(RTT_NS + later_ns, 10**9)
+    assert rounds(window, 1) == [2 * INITIAL * 21 // 20 if ends else 4 * INITIAL]
+    assert rounds(never, 1) == [4 * INITIAL]
+
+
+def test_a_path_that_becomes_shorter_shortens_what_counts_as_late() -> None:
+    for later_ns, ends in ((4_000_000, False), (4_000_001, True)):
+        window = CongestionWindow(1, INITIAL, RTT_NS, 10**9)
+        rounds(window, 1)
+        window.path_changes(RTT_NS // 2, 10**9)
+        window.path_changes(RTT_NS // 2 + later_ns, 10**9)
+        assert rounds(window, 1) == [2 * INITIAL * 21 // 20 if ends else 4 * INITIAL]
+
+
+def test_a_longer_path_does_not_end_slow_start_with_fewer_than_16_segments() -> None:
+    window = CongestionWindow(1, INITIAL, RTT_NS, 10**9)
+    window.path_changes(2 * RTT_NS, 10**9)
+    assert rounds(window, 1) == [2 * INITIAL]
+
+
+def test_what_a_changed_path_holds_decides_where_slow_start_ends() -> None:
+    window = CongestionWindow(1, INITIAL, RTT_NS, 10**9)
+    window.path_changes(RTT_NS, HELD)
+    assert rounds(window, 6)[-1] == 32 * INITIAL + HELD // 2
+
+
+def test_a_group_part_of_which_has_left_slow_start_grows_to_what_it_may_be_too() -> None:
+    window = CongestionWindow(8, 8 * INITIAL, RTT_NS, HELD)
+    *_, size_bytes = rounds(window, 3)
+    assert 4 * 8 * INITIAL < size_bytes < 8 * 8 * INITIAL
+    window.grow(size_bytes, size_bytes, size_bytes + size_bytes // 3)
+    assert window.size_bytes == size_bytes + size_bytes // 3
+
+
+def test_after_idle_slow_start_leads_to_the_former_size_exactly() -> None:
+    window = settled(160)
+    window.halve()
+    assert window.size_bytes == 80 * 1448
+    assert rounds(window, 2) == [160 * 1448, 160 * 1448 * 21 // 20]
+
+
+def test_a_window_that_has_grown_far_since_comes_back_to_three_quarters_by_slow_start() -> None:
+    window = settled(160)
+    while window.size_bytes < 2 * 160 * 1448:
+        rounds(window, 1)
+    before = window.size_bytes
+    window.halve()
+    half, threshold = before // 2, 3 * before // 4
+    assert window.size_bytes == half
+    assert rounds(window, 1)[0] == pytest.approx(threshold + (before - threshold) / 20, abs=2)
+
+
+def test_it_is_halved_down_to_its_initial_size_which_it_knows() -> None:
+    for window in (CongestionWindow(1, INITIAL, RTT_NS, None), settled(30)):
+        assert window.is_initial == (window.size_bytes == INITIAL)
+        rounds(window, 1)
+        assert not window.is_initial
+        for _ in range(3):
+            window.halve()
+        assert window.is_initial
+        assert window.size_bytes == INITIAL
+
+
+def test_two_losses_one_after_the_other_make_room_for_others() -> None:
+    """Fast convergence, RFC 9438, section 4.7: the plateau is (1 + 0.7) / 2 of the window at the second loss."""
+    rtt_ns = 100_000_000
+    window = settled(1000, rtt_ns)
+    window.lose(needless=True)
+    window.lose(needless=True)
+    assert window.size_bytes == 490 * 1448
+    plateau = 700 * 0.85
+    k_s = ((plateau - 490) / 0.4) ** (1 / 3)
+    sizes = rounds(window, 100)
+    for number, size_bytes in enumerate(sizes, 1):
+        # W(t) = C (t - K)^3 + W_max, but no slower than Reno's.
+        cubic = 0.4 * (number * 0.1 - k_s) ** 3 + plateau
+        assert size_bytes / 1448 == pytest.approx(max(cubic, 490 + number * 9 / 17), rel=0.02)
+
+
+def test_as_large_a_window_at_the_next_loss_is_where_it_comes_back_to() -> None:
+    window = settled(1000, 100_000_000)
+    window.lose(needless=True)
+    while window.size_bytes < 1001 * 1448:
+        rounds(window, 1)
+    before = window.size_bytes / 1448
+    window.lose(needless=True)
+    k_s = (before * 0.3 / 0.4) ** (1 / 3)
+    assert rounds(window, round(k_s / 0.1))[-1] / 1448 == pytest.approx(before, rel=0.01)
+
+
+def test_a_small_window_grows_with_renos_after_a_loss() -> None:
+    window = settled(20, 10_000_000)
+    window.lose(needless=True)
+    # RFC 9438, section 4.3: 3 (1 - 0.7) / (1 + 0.7) = 9 / 17 segments a round.
+    assert rounds(window, 34)[-1] / 1448 == pytest.approx(14 + 34 * 9 / 17, rel=0.02)
+
+
+def test_no_window_grows_by_more_than_half_of_itself_in_a_round_after_a_loss() -> None:
+    window = settled(160, 4 * 10**9)
+    window.lose(needless=True)
+    assert [round(size / 1448) for size in rounds(window, 3)] == [112 * 3 // 2, 112 * 9 // 4, 112 * 27 // 8]
+
+
+def test_a_loss_leaves_two_segments_as_the_least_that_slow_start_leads_to() -> None:
+    window = CongestionWindow(1, INITIAL, RTT_NS, None)
+    window.lose(needless=False)
+    window.lose(needless=True)
+    assert window.size_bytes == 2 * 1448
+
+
+@given(st.integers(2, 50), st.lists(st.sampled_from(["grow", "halve", "lose", "needless"]), max_size=20))
+def test_connections_without_a_line_of_their_own_have_as_many_times_the_window_of_one(
+    connections: int, changes: list[str]
+) -> None:
+    one = CongestionWindow(1, INITIAL, RTT_NS, None)
+    many = CongestionWindow(connections, connections * INITIAL, RTT_NS, None)
+    for change in changes:
+        for window in (one, many):
+            if change == "grow":
+                rounds(window, 1)
+            elif change == "halve":
+                window.halve()
+            else:
+                window.lose(needless=change == "needless")
+        assert many.size_bytes == pytest.approx(connections * one.size_bytes, rel=0.01)
+
+
+Change = tuple[str, int]
+
+
+def change(window: CongestionWindow, how: Change) -> None:
+    what, amount = how
+    if what == "grow":
+        window.grow(window.size_bytes * amount // 10, window.size_bytes, 10**8, amount * 1_000_000, amount * 10**5)
+    elif what == "halve":
+        window.halve()
+    elif what == "lose":
+        window.lose(needless=amount % 2 == 0)
+    else:
+        window.path_changes(RTT_NS * amount, HELD * amount)
+
+
+changes = st.lists(st.tuples(st.sampled_from(["grow", "grow", "halve", "lose", "path"]), st.integers(1, 10)))
+
+
+@given(st.integers(1, 8), st.sampled_from([None, HELD]), st.booleans(), changes, changes)
+def test_a_copy_goes_on_alike_and_by_itself(
+    connections: int, held: int | None, piecewise: bool, before: list[Change], after: list[Change]
+) -> None:
+    window = CongestionWindow(connections, connections * INITIAL, RTT_NS, held, piecewise=piecewise)
+    for each in before:
+        change(window, each)
+    copied, size_bytes = window.copied(), window.size_bytes
+    sizes = []
+    for each in after:
+        change(copied, each)
+        sizes.append(copied.size_bytes)
+    assert window.size_bytes == size_bytes
+    for each, size in zip(after, sizes, strict=True):
+        change(window, each)
+        assert window.size_bytes == size

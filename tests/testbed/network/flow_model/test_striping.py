@@ -146,3 +146,43 @@ def test_the_narrowest_connection_delays_its_transfer_and_not_the_next(striped: 
     start_ns = 2 * RTT_NS
     assert channel.transmit(start_ns, size_bytes, striping) == (start_ns, start_ns + (RTT_NS if striped else 0))
     assert channel.transmit(start_ns, size_bytes, striping)[0] == start_ns
+
+
+def test_a_connection_that_has_sent_all_two_rounds_earlier_does_not_delay_the_last_round() -> None:
+    connections = Connections(2, None, INITIAL)
+    assert connections.waiting(Striping(2, 1, 7 * INITIAL), 0) == Waiting(2, 4 * INITIAL)
+    connections.sent(Striping(2, 1, 7 * INITIAL), 0)
+    # The first one lets out all of its chunk now; the other begins with 1 and 2 windows.
+    assert connections.waiting(Striping(2, 2, 7 * INITIAL), 1) == Waiting(2, 4 * INITIAL)
+
+
+def test_each_connection_lets_its_chunks_out_at_once_if_its_congestion_window_is_as_wide() -> None:
+    new = Connections(4, INITIAL, INITIAL)
+    # Of five chunks the first connection carries two.
+    assert new.let_out(Striping(4, 5, INITIAL // 2), 0)
+    assert not Connections(4, None, INITIAL).let_out(Striping(4, 5, INITIAL // 2 + 1), 0)
+    assert not Connections(4, None, INITIAL).let_out(Striping(4, 1, INITIAL + 1), 0)
+    # A receive window is not asked for.
+    assert new.let_out(Striping(4, 4, 2 * INITIAL), 0)
+
+
+def test_only_the_connections_whose_turn_it_is_have_to_be_wide() -> None:
+    connections = Connections(3, None, INITIAL, timeout_ns=TIMEOUT_NS)
+    wide = Striping(3, 1, 2 * INITIAL)
+    connections.waiting(wide, 0)
+    connections.sent(wide, 0)
+    # The second and the third one are new; then it is the first one's turn again, which has grown.
+    for expected in (False, False, True):
+        assert connections.let_out(wide, 1) is expected
+        connections.waiting(wide, 1)
+        connections.sent(wide, 1)
+    assert not Connections(3, None, INITIAL, timeout_ns=TIMEOUT_NS).let_out(wide, 10 * TIMEOUT_NS)
+
+
+def test_to_ask_changes_nothing() -> None:
+    connections = Connections(3, WINDOW, INITIAL, timeout_ns=TIMEOUT_NS)
+    for _ in range(3):
+        connections.let_out(Striping(3, 4, 5 * INITIAL), 0)
+    assert connections.waiting(Striping(3, 4, 5 * INITIAL), 0) == Connections(3, WINDOW, INITIAL).waiting(
+        Striping(3, 4, 5 * INITIAL), 0
+    )

@@ -174,6 +174,49 @@ def test_outages_last_and_come_as_often_as_they_are_drawn_to() -> None:
         assert sum(own) / len(own) == pytest.approx(mean_s, rel=0.2)
 
 
+def test_a_generator_begins_anew_after_its_length_or_a_longer_period() -> None:
+    generate = {"length": "20s", "markov": {"levels": ["100%", "50%"], "stay": "3s"}}
+    once = course(wan={"generate": generate})
+    at_its_end, later = (course(wan={"generate": generate, "loop": loop}) for loop in (True, "30s"))
+    within = [once.at(time_s * S) for time_s in range(20)]
+    assert len(set(within)) == 2
+    assert [at_its_end.at(time_s * S) for time_s in range(40)] == 2 * within
+    constant = resolved().conditions("east", "west")
+    assert [later.at(time_s * S) for time_s in range(60)] == 2 * (within + 10 * [constant])
+    assert course(wan={"generate": generate, "loop": "20s"}).changes == at_its_end.changes
+    assert refusal(wan={"generate": generate, "loop": "19s"}).startswith("topology.wan.loop: 19s is less than the 20s")
+    assert "what begins anew stands alone" in refusal(
+        wan={"generate": generate, "loop": True, "events": [{"at": "3s", "down": True, "for": "1s"}]}
+    )
+
+
+def test_constants_of_an_entry_hide_what_is_drawn_of_them_and_nothing_else() -> None:
+    generate = {
+        "length": "60s",
+        "markov": {"levels": ["100%", "50%"], "stay": "3s"},
+        "latency_steps": {"every": "5s", "up_to": "15ms"},
+    }
+    topology = resolved(wan={"generate": generate}, links=[{"between": ["east", "west"], "latency": "5ms"}])
+    found = topology.course("east", "west")
+    assert found is not None
+    assert {change.conditions.latency_ns for change in found.changes} == {5 * MS}
+    assert {change.conditions.rate_bps for change in found.changes} == {10 * GBIT, 5 * GBIT}
+
+
+def test_events_lie_above_what_is_drawn_and_a_trace() -> None:
+    generate = {"length": "60s", "latency_steps": {"every": "1s", "up_to": "15ms"}}
+    events = [{"at": "20s", "for": "20s", "latency": "100ms", "rate": "1Gbit"}]
+    text = "t_s,rate\n0,3Gbit\n25,2Gbit\n"
+    found = course(wan={"trace": "f.csv", "generate": generate, "events": events}, trace=text)
+    assert rates(found, 19, 20, 39, 40) == [3, 1, 1, 2]
+    latencies_ms = [found.at(time_s * S).latency_ns / MS for time_s in range(60)]
+    assert set(latencies_ms[20:40]) == {100}
+    assert len(set(latencies_ms[:20])) > 5
+    assert max(latencies_ms[:20] + latencies_ms[40:]) <= 25
+    assert found.source == "f.csv + generated: latency steps + events"
+    assert found.synthetic
+
+
 def test_a_rate_is_drawn_on_only_where_there_is_one() -> None:
     generate = {"length": "60s", "diurnal": {"period": "20s", "low": "40%"}}
     assert refusal(wan={"rate": "unlimited", "generate": generate}).startswith(

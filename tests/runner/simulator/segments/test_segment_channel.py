@@ -1,0 +1,139 @@
+"""A channel over connections that are followed segment by segment: its chunks, and when its transfers are there."""
+
+import pytest
+
+from ground.impairments import Impairments
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.segments.segment_channel import SegmentChannel
+from runner.simulator.segments.segment_links import SegmentLinks, Way
+from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
+from testbed.network.flow_model.striping import Striping
+from testbed.network.tcp_settings import TcpSettings
+
+MS = 1_000_000
+RATE_BPS = FRAME_BYTES * 8 * 1000
+"""A segment takes a millisecond."""
+
+
+class Sending:
+    """A channel from east to west, 20 ms there and 30 ms back, and what its transfers have called: milliseconds."""
+
+    def __init__(
+        self, connections: int = 1, *, rate_bps: int | None = RATE_BPS, unsent_bytes: int = 1 << 20, loss: float = 0.0
+    ) -> None:
+        self.events = EventQueue()
+        links = SegmentLinks(self.events, "seed")
+        crossed = {} if rate_bps is None else {("node_pair", "east", "west"): rate_bps}
+        self.channel: SegmentChannel = links.channel(
+            Line(rate_bps, 20 * MS, headers=True, back_ns=30 * MS),
+            connections,
+            TcpSettings(2**20),
+            unsent_bytes=unsent_bytes,
+            forth=Way("east", "west", 20 * MS, Impairments(loss=loss), crossed),
+            back=Way("west", "east", 30 * MS, Impairments(), {}),
+        )
+        self.left: list[tuple[str, float, float]] = []
+        self.accepted: list[tuple[str, float]] = []
+
+    def queue(self, name: str, at_ms: int, size_bytes: int, striping: Striping | None = None) -> None:
+        self.channel.queue(
+            at_ms * MS,
+            size_bytes,
+            lambda first_ns, last_ns: self.left.append((name, first_ns / MS, last_ns / MS)),
+            striping,
+            accepted=lambda now_ns: self.accepted.append((name, now_ns / MS)),
+        )
+
+    def run(self) -> list[tuple[str, float, float]]:
+        while self.events.handle_next_instant():
+            pass
+        return self.left
+
+
+def test_a_transfer_has_left_a_latency_before_its_last_segment_arrives() -> None:
+    sending = Sending()
+    sending.queue("a", 5, 3 * PAYLOAD_BYTES)
+    assert sending.run() == [("a", 5, 8)]
+    assert sending.accepted == [("a", 5)]
+    assert sending.channel.arrival_ns(8 * MS) == 28 * MS
+    assert sending.channel.report_ns(28 * MS) == 58 * MS
+
+
+def test_transfers_leave_one_after_the_other() -> None:
+    sending = Sending()
+    sending.queue("a", 0, 3 * PAYLOAD_BYTES)
+    sending.queue("b", 0, 2 * PAYLOAD_BYTES)
+    sending.queue("c", 40, PAYLOAD_BYTES)
+    assert sending.run() == [("a", 0, 3), ("b", 0, 5), ("c", 40, 41)]
+
+
+def test_a_later_transfer_waits_for_one_that_is_not_available_yet() -> None:
+    sending = Sending()
+    sending.queue("a", 10, PAYLOAD_BYTES)
+    sending.queue("b", 0, PAYLOAD_BYTES)
+    assert sending.run() == [("a", 10, 11), ("b", 10, 12)]
+
+
+def test_a_transfer_of_nothing_has_left_when_it_is_available() -> None:
+    sending = Sending()
+    sending.queue("a", 7, 0)
+    assert sending.run() == [("a", 7, 7)]
+    assert sending.accepted == [("a", 7)]
+
+
+def test_a_transfer_is_accepted_when_the_socket_has_taken_its_last_chunk() -> None:
+    # A socket has room while less than two segments wait, and ten are sent at once.
+    sending = Sending(unsent_bytes=4 * PAYLOAD_BYTES)
+    sending.queue("a", 0, 30 * PAYLOAD_BYTES, Striping(1, 10, 3 * PAYLOAD_BYTES))
+    ((_, _, left_ms),) = sending.run()
+    ((_, accepted_ms),) = sending.accepted
+    # The first acknowledgement arrives after 2 ms on the line and a round trip of 50 ms.
+    assert 52 <= accepted_ms < left_ms
+
+
+def test_chunks_go_over_all_connections_and_those_of_a_transfer_differ_by_a_byte_at_most() -> None:
+    sending = Sending(3, rate_bps=None)
+    sending.queue("a", 0, 1000, Striping(3, 3, 334))
+    assert sending.run() == [("a", 0, 0)]
+    assert [sender.sent for sender in sending.channel._senders] == [333, 333, 334]
+
+
+def test_the_longest_unused_connection_begins_the_next_chunk() -> None:
+    sending = Sending(3, rate_bps=None)
+    sending.queue("a", 0, 200, Striping(3, 2, 100))
+    sending.queue("b", 100, 20, Striping(3, 2, 10))
+    sending.run()
+    assert [sender.sent for sender in sending.channel._senders] == [110, 100, 10]
+
+
+def test_a_transfer_has_no_more_chunks_than_bytes() -> None:
+    sending = Sending(4, rate_bps=None)
+    sending.queue("a", 0, 2, Striping(4, 4, 1))
+    assert sending.run() == [("a", 0, 0)]
+    assert sorted(sender.sent for sender in sending.channel._senders) == [0, 0, 1, 1]
+
+
+def test_one_lost_chunk_holds_up_its_own_transfer_and_the_next_of_its_connection_only() -> None:
+    names = [f"t{number}" for number in range(40)]
+    sending = Sending(8, rate_bps=None, loss=0.05)
+    for number, name in enumerate(names):
+        sending.queue(name, number, PAYLOAD_BYTES, Striping(8, 1, PAYLOAD_BYTES))
+    took_ms = {name: last_ms - int(name[1:]) for name, _, last_ms in sending.run()}
+    assert set(took_ms) == set(names)
+    late = [name for name in names if took_ms[name] > 0]
+    assert 0 < len(late) < len(names) // 2
+    # The next transfer over the same connection is the eighth after it.
+    assert all(took_ms[name] >= 50 or f"t{int(name[1:]) - 8}" in late for name in late)
+
+
+@pytest.mark.parametrize("connections", [1, 4])
+def test_the_history_tells_when_the_line_carried_which_bytes(connections: int) -> None:
+    sending = Sending(connections)
+    size_bytes = 8 * PAYLOAD_BYTES
+    sending.queue("a", 0, size_bytes, Striping(connections, 8, PAYLOAD_BYTES))
+    sending.queue("b", 300, PAYLOAD_BYTES)
+    sending.run()
+    assert [each / MS for each in sending.channel.history[:2]] == [0, 8]
+    assert sending.channel.history[2] == size_bytes
+    assert [each / MS for each in sending.channel.history[3:5]] == [300, 301]
+    assert sending.channel.history[5] == PAYLOAD_BYTES

@@ -1,0 +1,327 @@
+"""The sending end over a link of 40 ms: when it sends, what it takes for lost, and what its window becomes."""
+
+from collections import Counter
+from collections.abc import Collection
+
+import pytest
+
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.segments.bbr import Bbr
+from runner.simulator.segments.cubic import Cubic
+from runner.simulator.segments.lane import Lane
+from runner.simulator.segments.receiver import Receiver
+from runner.simulator.segments.sender import Sender
+from runner.simulator.segments.shared_rates import SharedRates
+from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
+
+MS = 1_000_000
+WAY_MS = 20
+ENOUGH = 1 << 30
+FAST_BPS = 10**9
+"""A packet then takes 12 us: no two are sent at once, and many take no time that matters."""
+
+
+class LosingLane(Lane):
+    """A lane that loses the packets with the given numbers, and remembers when which sizes were sent."""
+
+    __slots__ = ("_loses", "packets")
+
+    def __init__(self, loses: Collection[int] = (), rate_bps: int | None = None) -> None:
+        super().__init__(SharedRates(rate_bps), WAY_MS * MS, loss=0.0, jitter_ns=0, seed="a")
+        self._loses = loses
+        self.packets: list[tuple[int, int]] = []
+
+    def send(self, now_ns: int, wire_bytes: int) -> int:
+        self.packets.append((now_ns, wire_bytes))
+        return -1 if len(self.packets) - 1 in self._loses else super().send(now_ns, wire_bytes)
+
+
+class Connection:
+    """A sender, a receiver and the bytes that are to be sent, which are written as the socket has room."""
+
+    def __init__(
+        self,
+        loses: Collection[int] = (),
+        *,
+        congestion: Cubic | Bbr | None = None,
+        most_bytes: int = ENOUGH,
+        unsent_bytes: int = 1 << 20,
+        restarts: bool = True,
+        loses_back: Collection[int] = (),
+        rate_bps: int | None = None,
+    ) -> None:
+        self.events = EventQueue()
+        self.forth = LosingLane(loses, rate_bps)
+        self.congestion = congestion or Cubic()
+        self.sender = Sender(
+            self.events,
+            self,
+            self.congestion,
+            self.forth,
+            most_bytes=most_bytes,
+            unsent_bytes=unsent_bytes,
+            restarts=restarts,
+        )
+        self.waiting_bytes = 0
+        self.in_order: list[tuple[int, int]] = []
+        self.carries: list[tuple[int, int, int]] = []
+        self.most_waiting = 0
+        receiver = Receiver(self.events, LosingLane(loses_back), self.sender.acknowledged, self._arrived)
+        self.sender.connect(receiver)
+
+    def refill(self, sender: Sender, now_ns: int) -> None:
+        while self.waiting_bytes and sender.has_room:
+            part_bytes = min(self.waiting_bytes, 4 * PAYLOAD_BYTES)
+            sender.written += part_bytes
+            self.waiting_bytes -= part_bytes
+            self.most_waiting = max(self.most_waiting, sender.unsent)
+
+    def carried(self, from_ns: int, until_ns: int, size_bytes: int) -> None:
+        self.carries.append((from_ns // MS, until_ns // MS, size_bytes))
+
+    def _arrived(self, at_ns: int, next_byte: int) -> None:
+        self.in_order.append((at_ns // MS, next_byte))
+
+    def write(self, at_ms: int, segments: float) -> None:
+        def written(now_ns: int, _: None) -> None:
+            self.waiting_bytes += round(segments * PAYLOAD_BYTES)
+            self.sender.push(now_ns)
+
+        self.events.at(at_ms * MS, written, None)
+
+    def run(self, until_ms: int | None = None) -> dict[int, int]:
+        """Let time pass. Return how many packets were sent in which millisecond."""
+        while (next_ns := self.events.next_ns) is not None and (until_ms is None or next_ns <= until_ms * MS):
+            self.events.handle_next_instant()
+        return dict(Counter(at_ns // MS for at_ns, _ in self.forth.packets))
+
+
+def sent(segments: float, loses: Collection[int] = (), rate_bps: int | None = None) -> Connection:
+    connection = Connection(loses, rate_bps=rate_bps)
+    connection.write(0, segments)
+    connection.run()
+    return connection
+
+
+def test_slow_start_sends_ten_segments_and_twice_as_many_each_round() -> None:
+    connection = Connection()
+    connection.write(0, 150)
+    assert connection.run() == {0: 10, 40: 20, 80: 40, 120: 80}
+    assert connection.in_order[-1] == (140, 150 * PAYLOAD_BYTES)
+    assert connection.sender.in_flight == connection.sender.unsent == 0
+
+
+def test_a_packet_has_up_to_1448_bytes_of_payload_and_its_headers() -> None:
+    connection = sent(1.5)
+    assert connection.forth.packets == [(0, FRAME_BYTES), (0, FRAME_BYTES - PAYLOAD_BYTES // 2)]
+    assert connection.carries == [(20, 20, PAYLOAD_BYTES), (20, 20, PAYLOAD_BYTES // 2)]
+
+
+def test_no_more_is_in_flight_than_may_be() -> None:
+    connection = Connection(most_bytes=16 * PAYLOAD_BYTES)
+    connection.write(0, 40)
+    assert connection.run() == {0: 10, 40: 16, 80: 14}
+
+
+def test_a_socket_has_room_while_less_than_half_of_what_may_wait_does() -> None:
+    connection = Connection(unsent_bytes=20 * PAYLOAD_BYTES)
+    sender = connection.sender
+    sender.written = 10 * PAYLOAD_BYTES - 1
+    assert sender.has_room
+    sender.written += 1
+    assert not sender.has_room
+    sender.sent = 1
+    assert sender.has_room
+
+
+def test_small_buffers_hold_little_and_slow_nothing_down() -> None:
+    connection = Connection(unsent_bytes=8 * PAYLOAD_BYTES)
+    connection.write(0, 70)
+    assert connection.run() == {0: 10, 40: 20, 80: 40}
+    # Fewer than four segments wait when four more are written.
+    assert connection.most_waiting == 7 * PAYLOAD_BYTES
+
+
+def test_a_window_that_is_not_filled_does_not_grow_beyond_twice_what_was_in_flight() -> None:
+    windows = []
+    for segments in (4, 5, 6, 8, 10):
+        connection = Connection()
+        for round_ms in range(0, 400, 100):
+            connection.write(round_ms, segments)
+        connection.run()
+        windows.append(connection.congestion.window)
+    assert windows == [10, 10, 12, 16, 20]
+
+
+@pytest.mark.parametrize(("segments", "again_ms"), [(2, 80), (3, 80), (4, 40), (10, 40)])
+def test_a_lost_segment_is_sent_again_once_three_later_ones_have_arrived_or_after_a_while(
+    segments: int, again_ms: int
+) -> None:
+    # RACK waits for a reordered segment for an eighth of a round trip. The kernel's timer adds two ticks and one.
+    connection = sent(segments, loses=[0])
+    assert connection.run() == {0: segments, again_ms: 1}
+    assert connection.in_order == [(again_ms + WAY_MS, segments * PAYLOAD_BYTES)]
+
+
+@pytest.mark.parametrize("loses", [[10], [10, 13, 16], [10, 20]])
+def test_the_losses_of_a_round_reduce_the_window_once_to_seven_tenths(loses: list[int]) -> None:
+    connection = Connection(loses, rate_bps=FAST_BPS)
+    connection.write(0, 60)
+    # Of 20 segments some are lost; the acknowledgements of the first two later ones let one out each.
+    assert connection.run(100) == {0: 10, 40: 20, 80: 15}
+    threshold = 22 * 717 // 1024
+    assert connection.congestion.threshold == connection.sender.in_flight == threshold
+    connection.run()
+    assert connection.congestion.window in {threshold, threshold + 1}
+    assert connection.in_order[-1][1] == 60 * PAYLOAD_BYTES
+    assert len(connection.forth.packets) == 60 + len(loses)
+
+
+def test_losses_of_two_rounds_reduce_the_window_twice() -> None:
+    connection = Connection([10, 50], rate_bps=FAST_BPS)
+    connection.write(0, 80)
+    connection.run()
+    assert connection.congestion.threshold == 22 * 717 // 1024 * 717 // 1024
+    assert len(connection.forth.packets) == 80 + 2
+
+
+def test_a_lost_end_is_probed_after_two_round_trips_and_two_ticks() -> None:
+    connection = sent(10, loses=[8, 9])
+    # Acknowledged at 40 ms: 40 + 2 * 40 + 20 ms, and a tick. The probe shows that the one before it is lost.
+    assert connection.run() == {0: 10, 150: 1, 190: 1}
+    assert connection.in_order[-1] == (210, 10 * PAYLOAD_BYTES)
+    assert connection.congestion.threshold == 18 * 717 // 1024
+
+
+def test_a_probe_of_a_single_segment_would_wait_for_a_delayed_acknowledgement_so_that_the_timeout_is_earlier() -> None:
+    # 40 + 2 * 40 + 200 ms for the probe, 40 + 40 + 200 ms and a tick for the timeout.
+    assert sent(9, loses=[8]).run() == {0: 9, 290: 1}
+
+
+def test_a_probe_that_mends_a_loss_reduces_the_window_too() -> None:
+    # The last of four is lost, and so is the acknowledgement of the third one.
+    connection = Connection([3], loses_back=[1])
+    connection.write(0, 4)
+    assert connection.run() == {0: 4, 150: 1}
+    assert connection.congestion.window == connection.congestion.threshold == 10 * 717 // 1024
+
+
+def test_a_probe_sends_what_is_new_if_there_is_any_and_what_was_lost_is_sent_once() -> None:
+    connection = Connection(range(10, 30))
+    connection.write(0, 60)
+    assert connection.run(160) == {0: 10, 40: 20, 150: 1}
+    assert connection.sender.sent == 31 * PAYLOAD_BYTES
+    connection.run()
+    assert len(connection.forth.packets) == 60 + 20
+    assert connection.in_order[-1][1] == 60 * PAYLOAD_BYTES
+
+
+def test_a_probe_sends_nothing_new_beyond_what_may_be_in_flight() -> None:
+    connection = Connection(range(10, 20), most_bytes=10 * PAYLOAD_BYTES)
+    connection.write(0, 60)
+    assert connection.run(160) == {0: 10, 40: 10, 150: 1}
+    assert connection.sender.sent == 20 * PAYLOAD_BYTES
+
+
+def test_a_flight_that_is_lost_is_sent_again_after_a_second_by_slow_start() -> None:
+    connection = sent(10, loses=range(10))
+    # The acknowledgement of a single segment is delayed by 40 ms.
+    assert connection.run() == {0: 10, 1010: 1, 1090: 2, 1130: 4, 1170: 3}
+    assert connection.congestion.threshold == 10 * 717 // 1024
+
+
+def test_each_timeout_is_twice_as_long_as_the_one_before_but_no_longer_than_256_seconds() -> None:
+    connection = Connection([*range(11), 12])
+    connection.write(0, 1)
+    connection.write(2_000_000, 1)
+    times_ms = [0]
+    for wait_s in (1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 256):
+        times_ms.append(times_ms[-1] + 1000 * wait_s + 10)
+    # When something has arrived, the next timeout is short again.
+    assert list(connection.run()) == [*times_ms, 2_000_000, 2_001_010]
+
+
+@pytest.mark.parametrize(
+    ("idle_ms", "window"), [(240, 80), (250, 40), (480, 40), (490, 20), (720, 20), (730, 10), (5000, 10)]
+)
+def test_a_pause_of_more_than_a_timeout_halves_the_window_for_each_of_them_down_to_ten(
+    idle_ms: int, window: int
+) -> None:
+    # The timeout is 40 + 200 ms.
+    for restarts in (True, False):
+        connection = Connection(restarts=restarts)
+        connection.write(0, 70)
+        connection.write(80 + idle_ms, 100)
+        assert connection.run(80 + idle_ms)[80 + idle_ms] == (window if restarts else 80)
+
+
+@pytest.mark.parametrize(("before", "threshold"), [(50, 60), (70, 70)])
+def test_after_a_pause_slow_start_leads_to_three_quarters_of_the_window_or_the_former_threshold(
+    before: int, threshold: int
+) -> None:
+    connection = Connection()
+    connection.write(0, 10)
+    connection.run()
+    connection.congestion.window, connection.congestion.threshold = 80, before
+    connection.write(300, 10)
+    connection.run(300)
+    assert (connection.congestion.window, connection.congestion.threshold) == (40, threshold)
+
+
+def test_a_pause_does_not_widen_a_window_that_is_smaller_than_an_initial_one() -> None:
+    connection = Connection()
+    connection.write(0, 4)
+    connection.run()
+    connection.congestion.window = connection.congestion.threshold = 4
+    connection.write(2000, 10)
+    assert connection.run(2000)[2000] == 4
+
+
+def test_bbr_sends_in_bursts_of_two_at_2_885_times_ten_segments_in_a_round_trip() -> None:
+    connection = Connection(congestion=Bbr(40 * MS, "a"))
+    connection.write(0, 10)
+    connection.run()
+    apart_ns = round(2 * 40 * MS / 28.85)
+    times_ns = [at_ns for at_ns, _ in connection.forth.packets]
+    assert times_ns == pytest.approx([burst * apart_ns for burst in range(5) for _ in range(2)], abs=10)
+
+
+@pytest.mark.parametrize("loses", [(), range(500, 3000, 100)])
+def test_bbr_fills_a_line_whatever_is_lost_and_holds_hardly_more_than_twice_what_it_carries(
+    loses: Collection[int],
+) -> None:
+    rate_bps, segments = 20_000_000, 3000
+    connection = Connection(loses, congestion=Bbr(40 * MS, "a"), rate_bps=rate_bps)
+    connection.write(0, segments)
+    in_flight = []
+    while connection.events.handle_next_instant():
+        in_flight.append(connection.sender.in_flight)
+    carried = rate_bps * 0.04 / 8 / FRAME_BYTES
+    assert 1.9 * carried < max(in_flight) < 2.885 * carried + 20
+    took_ms, end = connection.in_order[-1]
+    assert end == segments * PAYLOAD_BYTES
+    assert 1000 * segments * FRAME_BYTES * 8 / rate_bps < took_ms < 1.2 * 1000 * segments * FRAME_BYTES * 8 / rate_bps
+
+
+def test_after_a_pause_bbr_sends_as_if_there_had_been_none() -> None:
+    def second_flight(at_ms: int) -> list[int]:
+        connection = Connection(congestion=Bbr(40 * MS, "a"), rate_bps=FAST_BPS, restarts=False)
+        connection.write(0, 10)
+        connection.write(at_ms, 60)
+        connection.run()
+        return [at_ns - at_ms * MS for at_ns, _ in connection.forth.packets[10:]]
+
+    assert second_flight(1000) == second_flight(100)
+
+
+def test_a_probe_that_is_lost_too_is_followed_by_a_timeout() -> None:
+    # 150 ms, then 40 + 200 ms and a tick.
+    assert list(sent(10, loses=[8, 9, 10]).run())[:3] == [0, 150, 400]
+
+
+def test_each_flight_that_loses_its_end_is_probed() -> None:
+    connection = Connection([3, 8], loses_back=[1, 4])
+    connection.write(0, 4)
+    connection.write(1000, 4)
+    # The third segment was acknowledged after 230 ms: 1040 + 2 (40 + 190 / 8) + 20 ms, and a tick.
+    assert list(connection.run())[:4] == [0, 150, 1000, 1200]

@@ -1,7 +1,7 @@
 """Define the field ``model`` of the experiment file."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer
 
@@ -50,7 +50,7 @@ class ModelSpec(StrictModel):
     vocabulary: Annotated[int, whole_number(1, MAX_VOCABULARY_TOKENS)] | None = Field(
         default=None, description="Number of different tokens.", examples=[50304]
     )
-    architecture: Architecture = Field(
+    architecture: Literal["gpt", "gpt-2", "llama"] = Field(
         default="gpt",
         description="Which weights there are, as above. `gpt` is the model that torch trains.",
         examples=["llama"],
@@ -83,7 +83,7 @@ class ModelSpec(StrictModel):
             self.context,
             self.heads,
             self.vocabulary,
-            self.architecture,
+            Architecture(self.architecture),
             self.kv_heads,
             self.feed_forward,
             self.architecture == "gpt-2" if self.tied_head is None else self.tied_head,

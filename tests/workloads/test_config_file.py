@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from workloads.config_file import read_config, write_config
+from workloads.model.gpt_config import Architecture, GptConfig
 
 
 @dataclass(frozen=True)
@@ -31,3 +32,10 @@ def test_a_tuple_that_is_not_as_declared_is_refused_by_its_place(tmp_path: Path,
     path.write_text(written)
     with pytest.raises(ValueError, match="^" + str(path) + ": " + fault.replace(".", r"\.") + "$"):
         read_config(Named, path)
+
+
+def test_the_model_comes_back_as_it_was(tmp_path: Path) -> None:
+    for architecture in Architecture:
+        model = GptConfig(2, 8, 4, 2, 11, architecture, kv_heads=1, feed_forward=20, tied_head=True)
+        write_config(model, tmp_path / "model.json")
+        assert read_config(GptConfig, tmp_path / "model.json") == model

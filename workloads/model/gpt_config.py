@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from types import MappingProxyType
-from typing import Literal
-
-Architecture = Literal["gpt", "gpt-2", "llama"]
 
 BYTES_PER_ELEMENT: Mapping[str, int] = MappingProxyType({"fp32": 4, "bf16": 2})
 """The bytes of one element of a weight, an activation or a gradient, by precision."""
@@ -16,6 +14,14 @@ MAX_HEADS = MAX_HIDDEN
 MAX_CONTEXT_TOKENS = 10**8
 MAX_VOCABULARY_TOKENS = 10**8
 """About a hundred times the dimensions of the largest models. Products of them are bounded where they are used."""
+
+
+class Architecture(StrEnum):
+    """Which weights a model has besides those of all."""
+
+    GPT = "gpt"
+    GPT_2 = "gpt-2"
+    LLAMA = "llama"
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class GptConfig:
     context: int
     heads: int
     vocabulary: int
-    architecture: Architecture = "gpt"
+    architecture: Architecture = Architecture.GPT
     kv_heads: int | None = None
     feed_forward: int | None = None
     tied_head: bool = False
@@ -59,7 +65,7 @@ class GptConfig:
     def trains_in_torch(self) -> bool:
         """Whether it is a model that torch builds here: a plain GPT, of any dimensions."""
         plain = self.kv_heads in {None, self.heads} and self.feed_forward in {None, 4 * self.hidden}
-        return self.architecture == "gpt" and plain and not self.tied_head
+        return self.architecture is Architecture.GPT and plain and not self.tied_head
 
     def layers_of(self, stage: int, stages: int) -> range:
         """Return the indices of a stage's layers, which are consecutive. All stages have the same number of layers.
@@ -87,7 +93,7 @@ class GptConfig:
         """
         norm = self.hidden if self._is_llama else 2 * self.hidden
         layer = self._layer_matrix_weights + 2 * norm
-        if self.architecture == "gpt-2":
+        if self.architecture is Architecture.GPT_2:
             layer += 3 * self.hidden + 2 * self._kv_width + self._inner_width
         count = len(self.layers_of(stage, stages)) * layer
         if stage == 0:
@@ -98,7 +104,7 @@ class GptConfig:
 
     @property
     def _is_llama(self) -> bool:
-        return self.architecture == "llama"
+        return self.architecture is Architecture.LLAMA
 
     @property
     def _kv_width(self) -> int:

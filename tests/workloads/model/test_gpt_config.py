@@ -19,12 +19,12 @@ def with_layers(layers: int) -> GptConfig:
 
 
 PUBLISHED = {
-    "GPT-2": (GptConfig(12, 768, 1024, 12, 50257, "gpt-2", tied_head=True), 124_439_808),
-    "GPT-2 XL": (GptConfig(48, 1600, 1024, 25, 50257, "gpt-2", tied_head=True), 1_557_611_200),
-    "Llama 2 7B": (GptConfig(32, 4096, 4096, 32, 32000, "llama", feed_forward=11008), 6_738_415_616),
-    "Mistral 7B": (GptConfig(32, 4096, 8192, 32, 32000, "llama", 8, 14336), 7_241_732_096),
-    "Llama 3 8B": (GptConfig(32, 4096, 8192, 32, 128256, "llama", 8, 14336), 8_030_261_248),
-    "Llama 3 70B": (GptConfig(80, 8192, 8192, 64, 128256, "llama", 8, 28672), 70_553_706_496),
+    "GPT-2": (GptConfig(12, 768, 1024, 12, 50257, Architecture.GPT_2, tied_head=True), 124_439_808),
+    "GPT-2 XL": (GptConfig(48, 1600, 1024, 25, 50257, Architecture.GPT_2, tied_head=True), 1_557_611_200),
+    "Llama 2 7B": (GptConfig(32, 4096, 4096, 32, 32000, Architecture.LLAMA, feed_forward=11008), 6_738_415_616),
+    "Mistral 7B": (GptConfig(32, 4096, 8192, 32, 32000, Architecture.LLAMA, 8, 14336), 7_241_732_096),
+    "Llama 3 8B": (GptConfig(32, 4096, 8192, 32, 128256, Architecture.LLAMA, 8, 14336), 8_030_261_248),
+    "Llama 3 70B": (GptConfig(80, 8192, 8192, 64, 128256, Architecture.LLAMA, 8, 28672), 70_553_706_496),
 }
 """Models and their numbers of parameters, as their makers publish them with the weights."""
 
@@ -41,17 +41,17 @@ def test_a_tied_head_at_a_stage_of_its_own_is_a_copy_of_the_embedding() -> None:
 
 
 def test_operations_follow_the_matrices() -> None:
-    whole = GptConfig(1, 8, 4, 4, 11, "llama", kv_heads=2, feed_forward=20)
+    whole = GptConfig(1, 8, 4, 4, 11, Architecture.LLAMA, kv_heads=2, feed_forward=20)
     matrices = 8 * 8 + 2 * 8 * 4 + 8 * 8 + 3 * 8 * 20
     assert whole.forward_flops(0, 1) == 4 * (2 * matrices + 2 * 8 * 11) + 4 * 4 * 4 * 8
 
 
 def test_torch_trains_the_plain_model_however_it_is_written() -> None:
     assert GptConfig(1, 8, 4, 4, 11).trains_in_torch
-    assert GptConfig(1, 8, 4, 4, 11, "gpt", kv_heads=4, feed_forward=32).trains_in_torch
+    assert GptConfig(1, 8, 4, 4, 11, Architecture.GPT, kv_heads=4, feed_forward=32).trains_in_torch
     for other in (
-        GptConfig(1, 8, 4, 4, 11, "gpt-2"),
-        GptConfig(1, 8, 4, 4, 11, "llama"),
+        GptConfig(1, 8, 4, 4, 11, Architecture.GPT_2),
+        GptConfig(1, 8, 4, 4, 11, Architecture.LLAMA),
         GptConfig(1, 8, 4, 4, 11, kv_heads=2),
         GptConfig(1, 8, 4, 4, 11, feed_forward=31),
         GptConfig(1, 8, 4, 4, 11, tied_head=True),
@@ -69,7 +69,7 @@ def test_stages_share_the_layers_evenly_and_in_order(cut: tuple[int, int]) -> No
     assert sizes == sorted(sizes, reverse=True)
 
 
-@given(cut=cuts(), architecture=st.sampled_from(["gpt", "gpt-2", "llama"]), kv_heads=st.sampled_from([None, 1, 2]))
+@given(cut=cuts(), architecture=st.sampled_from(Architecture), kv_heads=st.sampled_from([None, 1, 2]))
 def test_a_cut_model_has_the_parameters_and_operations_of_the_whole(
     cut: tuple[int, int], architecture: Architecture, kv_heads: int | None
 ) -> None:

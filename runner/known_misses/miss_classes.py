@@ -143,7 +143,7 @@ MISS_CLASSES: tuple[MissClass, ...] = (
         lambda traffic: traffic.breaks,
     ),
     MissClass(
-        KnownMiss("loss-or-jitter", "packets are lost or delayed at random", -0.16, 0.15, 54),
+        KnownMiss("loss-or-jitter", "packets are lost or delayed at random", -0.18, 0.13, 54),
         "Each course of losses is one of many. The trials and their intervals are on a page of their own: "
         "[lossy-links.md](lossy-links.md). Beyond what was validated there, simulations are reported as not modelled.",
         lambda traffic: traffic.is_drawn_as_compared,

@@ -163,7 +163,7 @@ CALIBRATION = _schema(
     ("source", pa.string(), "where the measurement was sent from"),
     ("destination", pa.string(), "where it was sent to"),
     ("scope", pa.string(), "wan: between datacenters; intra: inside one"),
-    ("configured_rtt_ms", pa.float64(), "round-trip time the topology asks for"),
+    ("configured_rtt_ms", pa.float64(), "round-trip time of an echo that the topology asks for"),
     ("measured_rtt_ms", pa.float64(), "round-trip time measured"),
     (
         "configured_goodput_bps",

@@ -48,12 +48,20 @@ class MeasurementError(WanbedError):
     """A measuring program failed; the message is one line with the two hosts and the program's error."""
 
 
+PING_FRAME_BYTES = 98
+"""An echo request of ping's default size as an Ethernet frame, and its reply."""
+
+
 @dataclass(frozen=True)
 class PingResult:
-    """The number of echo requests sent, and the RTTs of those answered. Statistics of no RTTs are NaN."""
+    """The number of echo requests sent, and the RTTs of those answered. Statistics of no RTTs are NaN.
+
+    Requests and replies are frames of ``frame_bytes``.
+    """
 
     sent: int
     times_ms: tuple[float, ...]
+    frame_bytes: int = PING_FRAME_BYTES
 
     @property
     def lost(self) -> float:

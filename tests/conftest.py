@@ -5,6 +5,7 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,10 @@ settings.load_profile("search" if os.environ.get("WANBED_SEARCH") else "repeatab
 # tests start, its threads would mostly wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+
+# What a script puts into the background begins with interrupts ignored, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # All that is imported and collected stays until the end: a third of the time that takes would be a search for garbage.
 gc.disable()

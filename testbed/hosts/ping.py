@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from ground.wanbed_error import WanbedError
 from testbed.kernel.inside import in_virtual_time
 
-PING_INTERVAL_S, PING_INTERVAL_VIRTUAL_S = 0.002, 0.1
-"""Interval of echo requests. Below 10 ms ping waits in a busy loop, which never ends in virtual time."""
+PING_INTERVAL_S, PING_INTERVAL_VIRTUAL_S = 0.002, 1.0
+"""Interval of echo requests. In virtual time it is long enough for a link of 9600 bit/s to have sent the one before."""
 PATIENCE_S = 20.0
 
 
@@ -102,7 +102,7 @@ def with_stderr_tail(what: str, output: str) -> str:
 
 
 def ping(spawn: Spawn, source: str, destination: str, count: int = 30) -> PingResult:
-    """Send ``count`` echo requests, 2 ms apart (100 ms in virtual time). Raise MeasurementError if ping fails."""
+    """Send ``count`` echo requests, 2 ms apart (1 s in virtual time). Raise MeasurementError if ping fails."""
     interval_s = PING_INTERVAL_VIRTUAL_S if in_virtual_time() else PING_INTERVAL_S
     argv = ["ping", "-n", "-c", str(count), "-i", str(interval_s), "-W", "2", destination]
     patience = count * interval_s + PATIENCE_S

@@ -33,7 +33,7 @@ BUFFER_MAX_BYTES = 2**30
 _CHUNK_BYTES = 256 * 1024
 _PATIENCE_S, _PATIENCE_TIMES, _SLOW_START_ROUNDS = 5.0, 3, 20
 """Limits on waiting for a path far slower than configured; the bytes that arrived until then suffice."""
-_TURN_BYTES = 2**18
+_TURN_BYTES, _TURNS_TO_FILL = 2**18, 8
 _CONNECTING_S, _CONNECTING_ROUNDS = 60.0, 4
 _TURN_MIN_S = 1e-4
 _DRAINING_ROUNDS, _DRAINING_S = 8, 1.0
@@ -45,7 +45,9 @@ _DATAGRAMS_BUFFER_BYTES = 512 * 2**20
 _DATAGRAMS_S = 0.2
 _SPREADS = 100
 """Duration of a measurement over the spread of delays: the delays of the first and last packet hardly matter."""
-_BUFFER_MIN_BYTES = 256 * 1024
+_BUFFER_MIN_BYTES, _BUFFER_SLOW_BYTES = 256 * 1024, 16 * 1024
+_QUEUED_S = 8
+"""On a slow link buffers hold no more than this, so that its queue does not outlast TCP's longest timeout, 120 s."""
 _BUFFER_UNLIMITED_BYTES = 16 * 2**20
 _WARMING_MIN_BYTES = 256 * 1024
 _MEASURED_MIN_BYTES, _MEASURED_MAX_BYTES = 8 * 2**20, 64 * 2**20
@@ -106,10 +108,12 @@ def tcp_goodput_bps(ends: Ends, connections: int, *, rate_bps: int | None, rtt_s
         buffer_bytes, warming_bytes, measured_bytes = _BUFFER_UNLIMITED_BYTES, _MEASURED_MAX_BYTES, _MEASURED_MAX_BYTES
     else:
         path_bytes = math.ceil(rate_bps * rtt_s / 8)
-        buffer_bytes = max(_BUFFER_MIN_BYTES, 4 * path_bytes // connections)
+        least_bytes = min(_BUFFER_MIN_BYTES, max(_BUFFER_SLOW_BYTES, int(rate_bps * _QUEUED_S / 8 / connections)))
+        buffer_bytes = max(least_bytes, 4 * path_bytes // connections)
         # Slow start takes two bandwidth-delay products.
         warming_bytes = 4 * path_bytes + _WARMING_MIN_BYTES
         measured_bytes = min(_MEASURED_MAX_BYTES, max(_MEASURED_MIN_BYTES, rate_bps // 80))
+    turn_bytes = min(_TURN_BYTES, connections * buffer_bytes // _TURNS_TO_FILL)
     if longer:
         measured_bytes *= 4
     ideal_s = 0.0 if rate_bps is None else (warming_bytes + measured_bytes) * 8 / rate_bps
@@ -120,11 +124,12 @@ def tcp_goodput_bps(ends: Ends, connections: int, *, rate_bps: int | None, rtt_s
         warming_bytes=warming_bytes,
         measured_bytes=measured_bytes,
         # Per turn, less arrives than fits the buffers, and more than is worth a system call for each connection.
-        turn_s=rtt_s / 32 + (_TURN_MIN_S if rate_bps is None else 8 * _TURN_BYTES / rate_bps),
+        turn_s=rtt_s / 32 + (_TURN_MIN_S if rate_bps is None else 8 * turn_bytes / rate_bps),
         patience_s=_PATIENCE_TIMES * (ideal_s + _SLOW_START_ROUNDS * rtt_s) + _PATIENCE_S,
     )
-    # Packets still in flight would delay the first echo of the next measurement.
-    time.sleep(_DRAINING_ROUNDS * rtt_s + _DRAINING_S)
+    # Packets still in flight, or in the queue of a slow link, would delay what the next measurement sends first.
+    queued_s = 0.0 if rate_bps is None else 8 * connections * buffer_bytes / rate_bps
+    time.sleep(_DRAINING_ROUNDS * rtt_s + _DRAINING_S + queued_s)
     return bps
 
 

@@ -60,7 +60,7 @@ _SECONDS, _SECONDS_UNLIMITED, _SECONDS_AGAIN = 2, 1, 4
 class LinkMeasurement:
     """One directed link, configured against measured. ``configured_goodput_bps`` is None for an unlimited rate.
 
-    A configured RTT is that of an echo: both latencies, and the time that its frames take at the link's rates.
+    A configured RTT is that of an echo: both latencies, and where frames take time, that of its frames at both rates.
 
     Of a link that changes during a trial, ``at_ns`` is the time since training began at which it first has the
     conditions that were measured; it is None of any other. While the link is not ``up`` in both directions, only the
@@ -203,7 +203,10 @@ class _Path:
         return self.conditions.latency_ns + self.back.latency_ns
 
     def echo_ms(self, frame_bytes: int) -> float:
-        """Return the RTT of an echo: of a frame there and one back, each at its direction's rate."""
+        """Return the RTT of an echo: of a frame there and one back, each at its direction's rate.
+
+        On the real clock the shaper of an idle link lets a small frame pass at once.
+        """
         rates_bps = (self.conditions.pair_rate_bps, self.back.pair_rate_bps)
         serialised_ns = sum(8e9 * frame_bytes / rate_bps for rate_bps in rates_bps if rate_bps is not None)
         return (self.rtt_ns + serialised_ns) / 1e6
@@ -256,7 +259,7 @@ def _measure(testbed: "RunningTestbed", path: _Path, seconds: int | None = None)
         source=path.datacenters[0],
         destination=path.datacenters[1],
         scope=path.scope,
-        configured_rtt_ms=path.echo_ms(echoes.frame_bytes),
+        configured_rtt_ms=path.echo_ms(echoes.frame_bytes if bounded else 0),
         measured_rtt_ms=echoes.median_ms,
         configured_goodput_bps=configured_goodput_bps,
         measured_goodput_bps=goodput_bps,

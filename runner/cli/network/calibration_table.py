@@ -34,9 +34,9 @@ def calibration_table(links: Sequence[LinkMeasurement], title: str, dilation: fl
     table.add_column("within\ntolerance", no_wrap=True)
     for link in links:
         unlimited = link.up and link.configured_goodput_bps is None
-        goodput = "unlimited" if unlimited else _figure(link.configured_goodput_bps, 1e-6, ".1f")
+        goodput = "unlimited" if unlimited else _rate(link.configured_goodput_bps)
         asked = [_figure(link.configured_rtt_ms, 1, ".2f"), goodput]
-        measured = [_figure(link.measured_rtt_ms, 1, ".2f"), _figure(link.measured_goodput_bps, 1e-6, ".1f")]
+        measured = [_figure(link.measured_rtt_ms, 1, ".2f"), _rate(link.measured_goodput_bps)]
         for each in impairments:
             compared, digits = link.impairments.get(each.column), ".2f" if each.is_duration else ".2%"
             asked.append("" if compared is None else f"{compared.configured:{digits}}")
@@ -49,9 +49,17 @@ def calibration_table(links: Sequence[LinkMeasurement], title: str, dilation: fl
     return table
 
 
+_SLOW_BPS = 10**7
+
+
 def _path_text(link: LinkMeasurement) -> str:
     path = f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}"
     return f"{path}, from {link.condition}" if link.condition else path
+
+
+def _rate(bps: float | None) -> str:
+    """Return a rate in Mbit/s, with as many digits as it takes to tell slow links apart."""
+    return _figure(bps, 1e-6, ".1f" if bps is None or bps >= _SLOW_BPS or not bps else ".3g")
 
 
 def _figure(value: float | None, scale: float, digits: str) -> str:

@@ -43,7 +43,10 @@ def test_a_file_tells_its_version_and_meanings_to_any_reader(tmp_path: Path) -> 
     write_table(tmp_path / "calibration", CALIBRATION, [])
     schema = pq.read_schema(tmp_path / "calibration")
     assert schema.metadata[b"wanbed.schema_version"] == b"5"
-    assert schema.field("configured_rtt_ms").metadata[b"meaning"] == b"round-trip time of an echo that the topology asks for"
+    assert (
+        schema.field("configured_rtt_ms").metadata[b"meaning"]
+        == b"round-trip time of an echo that the topology asks for"
+    )
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:

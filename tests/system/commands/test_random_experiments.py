@@ -19,6 +19,9 @@ ROOT = Path(__file__).resolve().parents[3]
 PUBLISHED = ROOT / "results" / "reference" / "random"
 FEW = 1
 
+# Virtual time beside its simulation has quick witnesses: two jobs, a star, local updates.
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:

@@ -14,6 +14,9 @@ WANBED = f"{sys.executable} -m runner.cli.command_line"
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS, FRAME_BYTES = 4, 80
 
+# Probes, logs, fits and replays have their own tests; of a real kernel's queue this is the longest.
+pytestmark = pytest.mark.soak
+
 EXPERIMENT = """
 name: shared
 topology:

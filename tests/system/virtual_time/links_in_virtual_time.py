@@ -1,6 +1,7 @@
 """A program for ``test_virtual_time.py``: run in virtual time, it measures links and prints what it found as JSON.
 
-``calibrated`` are links as calibration measures them, ``apart`` one whose directions differ; ``untuned`` is the pace of
+``calibrated`` are links as calibration measures them, ``apart`` one whose directions differ, ``slow`` one of a modem;
+``untuned`` is the pace of
 connections that the kernel tunes as a stock host does, once they have come to their pace, by latency in ms and number
 of connections.
 """
@@ -43,13 +44,20 @@ def calibrated() -> list[dict[str, Any]]:
 
 def apart() -> list[dict[str, Any]]:
     """Both directions of a link: 40 ms and 100 Mbit/s from ``here``, 10 ms and 400 Mbit/s to it."""
-    document = {
-        "datacenters": [{"name": name, "hosts": 1} for name in ("here", "there")],
-        "links": [
-            {"from": "here", "to": "there", "latency": "40ms", "rate": "100Mbit"},
-            {"from": "there", "to": "here", "latency": "10ms", "rate": "400Mbit"},
-        ],
-    }
+    return between_two(
+        {"from": "here", "to": "there", "latency": "40ms", "rate": "100Mbit"},
+        {"from": "there", "to": "here", "latency": "10ms", "rate": "400Mbit"},
+    )
+
+
+def slow() -> list[dict[str, Any]]:
+    """Both directions of a link of 9600 bit/s, at which a full frame takes more than a second."""
+    return between_two({"between": ["here", "there"], "latency": "10ms", "rate": "9600bit"})
+
+
+def between_two(*links: dict[str, Any]) -> list[dict[str, Any]]:
+    """Both directions between two datacenters, as calibration measures them."""
+    document = {"datacenters": [{"name": name, "hosts": 1} for name in ("here", "there")], "links": list(links)}
     topology = resolve_topology(parse_model(TopologySpec, document, "links in virtual time"))
     with bring_up(topology, substrate="kernel", source="links in virtual time") as testbed:
         return [asdict(link) for link in calibrate(testbed)]
@@ -78,4 +86,4 @@ def untuned() -> list[tuple[int, int, float]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"calibrated": calibrated(), "apart": apart(), "untuned": untuned()}))
+    print(json.dumps({"calibrated": calibrated(), "apart": apart(), "slow": slow(), "untuned": untuned()}))

@@ -57,8 +57,9 @@ def test_links_are_exact(links: dict[str, Any]) -> None:
     between = [link for link in links["calibrated"] if link["scope"] == "wan"]
     assert len(between) == 12
     for link in between:
-        assert link["configured_rtt_ms"] == pytest.approx(40.0, abs=0.01)
-        assert link["measured_rtt_ms"] == pytest.approx(link["configured_rtt_ms"], abs=0.01), link
+        assert link["configured_rtt_ms"] == pytest.approx(40.0, abs=0.02)
+        # Ping has three digits.
+        assert link["measured_rtt_ms"] == pytest.approx(link["configured_rtt_ms"], abs=0.05), link
         assert link["measured_goodput_bps"] == pytest.approx(link["configured_goodput_bps"], rel=0.01), link
 
 
@@ -70,6 +71,14 @@ def test_directions_set_apart_are_exact_each(links: dict[str, Any]) -> None:
         # The calibration sends for 16 ms, headers aside.
         assert link["configured_short_ms"] == pytest.approx(latency_ms + 16.73, abs=0.01)
         assert link["measured_short_ms"] == pytest.approx(link["configured_short_ms"], abs=0.1)
+
+
+def test_a_modems_link_is_measured(links: dict[str, Any]) -> None:
+    for link in links["slow"]:
+        assert link["configured_rtt_ms"] == pytest.approx(20 + 2 * 98 * 8 / 9.6)
+        assert link["measured_rtt_ms"] == pytest.approx(link["configured_rtt_ms"], rel=0.01)
+        assert link["measured_goodput_bps"] == pytest.approx(9600 * 1448 / 1514, rel=0.03)
+        assert link["measured_short_ms"] == pytest.approx(link["configured_short_ms"], rel=0.03)
 
 
 def test_a_measurement_ends_where_nothing_limits_a_rate(links: dict[str, Any]) -> None:

@@ -43,6 +43,12 @@ def test_every_figure_is_shown_in_eighty_columns() -> None:
     assert lines[0].strip() == "experiment.yaml (dilation 3)"
 
 
+def test_slow_rates_are_told_apart() -> None:
+    lines = printed(replace(LINK, configured_goodput_bps=9_182.0, measured_goodput_bps=53_560.0))
+    assert any("0.00918" in line for line in lines if "asked" in line)
+    assert any("0.0536" in line for line in lines if "measured" in line)
+
+
 def test_a_link_without_a_rate_is_unlimited_and_one_that_is_down_has_none() -> None:
     unlimited = replace(LINK, configured_goodput_bps=None, measured_goodput_bps=None)
     down = replace(unlimited, configured_rtt_ms=None, measured_rtt_ms=None, up=False, at_ns=3 * 10**9)

@@ -125,7 +125,8 @@ def _line(row: Mapping[Any, Any], shown: Mapping[str, tuple[str, Any, Any]]) -> 
 def _reading(rows: pd.DataFrame, shown: int) -> str:
     outside = int((~rows["within_tolerance"].astype(bool)).sum())
     paths = count_text(len(rows), "measurement")
-    verdict = f"{outside} of {paths} are outside tolerance" if outside else f"All {paths} are within tolerance"
+    all_of_them = "The only measurement is" if len(rows) == 1 else f"All {paths} are"
+    verdict = f"{outside} of {paths} are outside tolerance" if outside else f"{all_of_them} within tolerance"
     rtt_off_ms = (rows["measured_rtt_ms"] - rows["configured_rtt_ms"]).abs().max()
     goodput_off = (rows["measured_goodput_bps"] / rows["configured_goodput_bps"] - 1).abs().max()
     worst: list[str] = []

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from ground.nearest_name import did_you_mean
 from ground.strict_model import InputError
+from results.text.number_text import count_text
 from testbed.network.topology import Datacenter, Host, Topology
 from workloads.schedules.virtual.virtual_stages import VirtualStages
 
@@ -145,7 +146,8 @@ def place_stages(
 def _check_room(topology: Topology, stages: int, pipelines: int, *, fits: bool, rule: str) -> None:
     gpus = {datacenter.name: _gpus(datacenter) for datacenter in topology.datacenters}
     available = ", ".join(f"{name} {count}" for name, count in gpus.items())
-    wanted = f"{stages} stages" if pipelines == 1 else f"{pipelines} pipelines of {stages} stages"
+    of_one = count_text(stages, "stage")
+    wanted = of_one if pipelines == 1 else f"{pipelines} pipelines of {of_one}"
     if stages * pipelines > sum(gpus.values()):
         raise InputError(
             f"training.stages: {wanted} need {stages * pipelines} GPUs, one each, and the hosts have "

@@ -46,6 +46,10 @@ def test_links_that_were_measured_at_an_earlier_sweep_point_are_shown_there(buil
     assert table.reading.startswith("All 2 measurements are within tolerance")
 
 
+def test_a_single_measurement_is_the_only_one(build_run: BuildRun) -> None:
+    assert table_of(build_run, [measured(20.1)]).reading.startswith("The only measurement is within tolerance; at most")
+
+
 def test_what_is_outside_tolerance_is_counted(build_run: BuildRun) -> None:
     table = table_of(build_run, [measured(20.1), measured(31.0, within=False)])
     assert table is not None

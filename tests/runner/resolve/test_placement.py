@@ -176,7 +176,7 @@ def test_a_variant_can_place_each_pipeline_for_itself() -> None:
             1,
             4,
             None,
-            "training.stages: 4 pipelines of 1 stages, replicas of a stage in one datacenter, do not fit the GPUs of",
+            "training.stages: 4 pipelines of 1 stage, replicas of a stage in one datacenter, do not fit the GPUs of",
         ),
         (2, 2, [["a", "b"]], "placement: 1 lists for 2 pipelines, give one for each, or a single one"),
         (2, 2, [["a", "b"], ["a"]], "placement.1: a list of 1 for 2 stages, name one datacenter for each stage"),

@@ -307,7 +307,7 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
         (
             [{"schedule": "dp"}],
             {"training": {"stages": 1, "pipelines": 13}},
-            "training.stages: 13 pipelines of 1 stages need 13 GPUs, one each, and the hosts have 12 (",
+            "training.stages: 13 pipelines of 1 stage need 13 GPUs, one each, and the hosts have 12 (",
         ),
     ],
 )
@@ -334,10 +334,10 @@ def test_a_text_that_is_shorter_than_a_sequence_is_refused(tmp_path: Path) -> No
 
 def test_more_pipelines_than_gpus_have_one_stage_each_that_does_not_fit() -> None:
     text = refusal({"schedule": "gpipe"}, training={"pipelines": 13})
-    assert text.startswith("exp.yaml: training.stages: 13 pipelines of 1 stages need 13 GPUs, one each, and the hosts")
+    assert text.startswith("exp.yaml: training.stages: 13 pipelines of 1 stage need 13 GPUs, one each, and the hosts")
     assert resolved({"schedule": "gpipe"}, training={"pipelines": 4})[0].placement.stages == 3
     apart = refusal({"schedule": "gpipe"}, training={"pipelines": 5})
-    assert "5 pipelines of 1 stages, replicas of a stage in one datacenter, do not fit" in apart
+    assert "5 pipelines of 1 stage, replicas of a stage in one datacenter, do not fit" in apart
 
 
 def test_a_variants_own_fields_of_training_come_before_those_of_all() -> None:

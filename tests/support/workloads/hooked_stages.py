@@ -18,6 +18,7 @@ from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, S
 from workloads.model.gpt_config import GptConfig
 
 MODEL = GptConfig(layers=4, hidden=256, context=256, heads=4, vocabulary=256)
+DIMENSIONS = {name: getattr(MODEL, name) for name in ("layers", "hidden", "context", "heads", "vocabulary")}
 STAGES, ITERATIONS = 2, 12
 WARM_UP = 2
 COMPUTED = {"forward", "backward", "optimizer"}
@@ -56,7 +57,7 @@ def loss_of(logits, targets):
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-stage, stages, microbatches, model = dist.get_rank(), {STAGES}, {MICROBATCHES}, {MODEL}
+stage, stages, microbatches, model = dist.get_rank(), {STAGES}, {MICROBATCHES}, GptConfig(**{DIMENSIONS})
 module = build_stage(model, stage, stages, {SEED}, torch.float32)
 parameters = FlatParameters(module, {LEARNING_RATE})
 flat = torch.nn.Parameter(parameters.weights)

@@ -50,9 +50,9 @@ class ModelSpec(StrictModel):
     vocabulary: Annotated[int, whole_number(1, MAX_VOCABULARY_TOKENS)] | None = Field(
         default=None, description="Number of different tokens.", examples=[50304]
     )
-    architecture: Literal["gpt", "gpt-2", "llama"] = Field(
-        default="gpt",
-        description="Which weights there are, as above. `gpt` is the model that torch trains.",
+    architecture: Literal["gpt", "gpt-2", "llama"] | None = Field(
+        default=None,
+        description="Which weights there are, as above. `gpt` is the model that torch trains. Default: gpt.",
         examples=["llama"],
     )
     kv_heads: Annotated[int, whole_number(1, MAX_HEADS)] | None = Field(
@@ -83,7 +83,7 @@ class ModelSpec(StrictModel):
             self.context,
             self.heads,
             self.vocabulary,
-            Architecture(self.architecture),
+            Architecture(self.architecture or Architecture.GPT),
             self.kv_heads,
             self.feed_forward,
             self.architecture == "gpt-2" if self.tied_head is None else self.tied_head,

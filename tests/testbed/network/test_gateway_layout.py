@@ -351,6 +351,12 @@ def test_a_trunk_that_binds_later_is_planned_from_the_start() -> None:
     assert trunks[1].rate_bytes_per_s == 125_000_000
 
 
+def test_a_wan_ports_queue_is_sized_by_its_rate_latency_jitter_and_round_trip() -> None:
+    topology = two_datacenters({"latency": "40ms", "jitter": "5ms", "rate": "20Gbit"}, hosts=(2, 2))
+    # 45 ms in flight and 80 ms of queue at 20 Gbit/s are 2.5 Gbit, which are 206,406.9 frames of 1514 bytes.
+    assert wan_ports(plan_gateways(topology, 1))["east", "west"].netem.limit_packets == 206_407
+
+
 @example([LinkConditions(0, None), LinkConditions(0, 800 * 10**9)])
 @given(st.lists(CONDITIONS, min_size=2, max_size=4, unique=True))
 def test_a_queue_has_one_limit_that_suits_all_conditions(conditions: list[LinkConditions]) -> None:

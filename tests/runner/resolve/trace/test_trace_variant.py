@@ -91,6 +91,10 @@ def test_a_trace_can_be_swept(folder: Path) -> None:
         ({"compute": {"trace": "u"}}, "/u: is no folder: give the folder of a Chakra trace"),
         ({"model": "gpt-a"}, "model: the trace has its own: leave model out"),
         ({"training": {"stages": 2}}, "training.stages: the trace has its own ranks and work: leave stages out"),
+        (
+            {"variants": [{"name": "v", "training": {"pipelines": 1}}]},
+            "variants.0.training.pipelines: the trace has its own ranks and work: leave pipelines out",
+        ),
         ({"training": {"microbatches": 2}}, "training.microbatches: the trace has its own ranks and work"),
         ({"variants": [{"name": "v", "schedule": "gpipe"}]}, "variants.0.schedule: compute.trace has its own order"),
         ({"variants": [{"name": "v", "options": {"a": 1}}]}, "variants.0.options: a trace takes none"),

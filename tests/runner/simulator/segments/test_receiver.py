@@ -39,6 +39,11 @@ class Receiving:
         return self.acknowledgements
 
 
+def test_an_acknowledgement_is_a_frame_of_headers_alone() -> None:
+    # Ethernet, IPv4, TCP with timestamps.
+    assert ACKNOWLEDGEMENT_BYTES == 14 + 20 + 32
+
+
 def test_segments_in_order_are_acknowledged_in_twos() -> None:
     assert Receiving().arrive((1, 0), (2, 1), (3, 2), (5, 3)) == [(2 + BACK_MS, 200, 2), (5 + BACK_MS, 400, 4)]
 

@@ -122,6 +122,8 @@ def init_script(command: GuestCommand) -> str:
             *exports,
             f'export PATH="$PATH:{SYSTEM_PROGRAMS}" TMPDIR=/dev/shm',
             f"cd {shlex.quote(str(command.folder))}",
+            # To ping a clock below one second is one that it has not read yet: it would keep no interval.
+            "sleep 1",
             "set +e",
             # A shell lets its background processes ignore both signals.
             f"chrt --other 0 env --default-signal=INT,QUIT {shlex.join(command.argv)} "

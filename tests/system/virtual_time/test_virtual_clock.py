@@ -6,6 +6,7 @@ No test here minds what else the machine does: nothing that is asserted depends 
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -147,15 +148,15 @@ def test_nothing_is_left_of_a_guest_whose_command_was_killed_or_interrupted(
         assert text.decode() == "wanbed: interrupted, nothing of it is left running\n"
 
 
-def test_exec_passes_everything_through(file: Path, tmp_path: Path) -> None:
-    script = "hostname; pwd; cat; ping -c 3 -q west-0; exit 9"
-    arguments = ["--also", "west-0 pwd", "--", "sh", "-c", script]
+def test_exec_passes_everything_through_and_links_change_meanwhile(file: Path, tmp_path: Path) -> None:
+    script = "hostname; pwd; cat; ping -c 4 -i 0.5 west-0; exit 9"
+    changes = "topology.wan.events=[{at: 700ms, latency: 40ms}]"
+    arguments = ["--set", changes, "--also", "west-0 pwd", "--", "sh", "-c", script]
     done = wanbed("exec", file, "east-0", *arguments, input="given\n", status=9, cwd=tmp_path)
     assert done.stdout.splitlines()[:3] == ["east-0", str(tmp_path), "given"]
     assert done.stderr == f"west-0: {tmp_path}\n"
-    assert "3 received" in done.stdout
-    # Each way a frame takes some microseconds of the line beside the latency.
-    assert "= 40.0" in done.stdout
+    # Each way a frame takes some microseconds of the line beside the latency. Half a second lies between echoes.
+    assert re.findall(r"time=([\d.]+) ms", done.stdout) == ["40.0", "40.0", "80.0", "80.0"]
 
 
 def test_a_run_that_was_killed_is_resumed_and_says_that_its_clock_was_virtual(

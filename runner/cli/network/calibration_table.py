@@ -16,6 +16,9 @@ TRANSFERS: Mapping[str, tuple[str, float]] = {
 }
 """The fields that ``LinkMeasurement`` has only of some links, configured and measured: heading and scale."""
 
+_SLOW_BPS = 10**7
+"""Below this rate a tenth of a Mbit/s does not tell links apart."""
+
 
 def calibration_table(links: Sequence[LinkMeasurement], title: str, dilation: float) -> Table:
     """Return two rows a directed link, configured and measured; columns beyond RTT and goodput only where used."""
@@ -47,9 +50,6 @@ def calibration_table(links: Sequence[LinkMeasurement], title: str, dilation: fl
         table.add_row(_path_text(link), "asked", *asked)
         table.add_row("", "measured", *measured, "yes" if link.within_tolerance else "NO", end_section=True)
     return table
-
-
-_SLOW_BPS = 10**7
 
 
 def _path_text(link: LinkMeasurement) -> str:

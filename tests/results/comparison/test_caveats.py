@@ -1,4 +1,4 @@
-"""What is said beside a comparison, from the manifests alone."""
+"""Caveats beside a comparison, from the manifests alone."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -44,7 +44,7 @@ def test_a_step_that_ignores_its_end_is_killed_with_what_it_started(
 
 
 def ended(pid: int) -> bool:
-    """Whether a process has ended, also where process 1 has not collected it yet."""
+    """Tell whether a process has ended, also where process 1 has not collected it yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""What the GPUs of a machine allow NCCL to sum."""
+"""Sums of NCCL over the GPUs that a machine has."""
 
 from pathlib import Path
 from typing import Any

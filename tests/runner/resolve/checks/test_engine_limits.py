@@ -1,4 +1,4 @@
-"""What an engine does not run is refused while the file is read."""
+"""Refuse what an engine does not run while the file is read."""
 
 from pathlib import Path
 from typing import Any

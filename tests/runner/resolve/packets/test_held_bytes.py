@@ -1,4 +1,4 @@
-"""What a connection holds that is not sent yet, or not read yet."""
+"""Bytes that a connection holds: not sent yet, or not read yet."""
 
 from math import ceil, floor
 from typing import Any

@@ -24,6 +24,7 @@ from testbed.virtual_time.guest_boot import (
     MOUNT,
     OUTSIDE_EXCHANGE,
     PROCESSES,
+    PROCESSES_BEGUN,
     STANDARD_ERROR,
     STANDARD_INPUT,
     STANDARD_OUTPUT,
@@ -214,6 +215,14 @@ class Guest:
         with os.fdopen(descriptor, "r", errors="replace") as file:
             return file.read()
 
+    def exists(self, name: str) -> bool:
+        """Return whether the exchange has a file of this name."""
+        try:
+            os.stat(name, dir_fd=self._exchange)
+        except FileNotFoundError:
+            return False
+        return True
+
     def status(self) -> int | None:
         """Return the command's exit status, None while it runs."""
         text = self.read(STATUS)
@@ -249,7 +258,9 @@ class Guest:
         send_command(console, CONTROL_ALT_DELETE, _ASKING_S)
         deadline = time.monotonic() + _ASKING_S
         while not (text := self.read(PROCESSES)) and time.monotonic() < deadline:
-            self._view.interrupt_running()
+            # The first process has real-time priority: nothing computes in its way once it has begun its list.
+            if spins and not self.exists(PROCESSES_BEGUN):
+                self._view.interrupt_spinning()
             if self.wait(_LOOK_INTERVAL_S):
                 break
         processes = parse_processes(text)

@@ -20,7 +20,8 @@ EXCHANGE = Path("/run/outside")
 """The exchange's path for programs inside the guest."""
 MOUNT = "mount"
 INIT, STANDARD_INPUT, STANDARD_OUTPUT, STANDARD_ERROR = "init", "stdin", "stdout", "stderr"
-STATUS, PROCESSES, KERNEL_LOG = "status", "processes", "kernel.log"
+STATUS, KERNEL_LOG = "status", "kernel.log"
+PROCESSES, PROCESSES_BEGUN = "processes", "processes.partial"
 CONTROL = Path("uml/guest/mconsole")
 """The management console of the guest's kernel, a socket in the exchange."""
 
@@ -80,7 +81,7 @@ def init_script(command: GuestCommand) -> str:
         f"export {name}={shlex.quote(value)}" for name, value in command.environment.items() if _NAME.fullmatch(name)
     ]
     given = EXCHANGE / STANDARD_INPUT if command.has_input else "/dev/null"
-    processes = EXCHANGE / PROCESSES
+    processes, begun = EXCHANGE / PROCESSES, EXCHANGE / PROCESSES_BEGUN
     return "\n".join(
         [
             "#!/bin/sh",
@@ -110,8 +111,8 @@ def init_script(command: GuestCommand) -> str:
             '    while read -r name value _; do [ "$name" != State: ] || state=$value; done < "$process/status"',
             '    command=$(tr "\\0\\n" "  " < "$process/cmdline")',
             '    echo "${process#/proc/} $state $command"',
-            f"  done > {processes}.partial 2> /dev/null",
-            f"  mv {processes}.partial {processes}",
+            f"  done > {begun} 2> /dev/null",
+            f"  mv {begun} {processes}",
             "}",
             "trap list_processes INT",
             # Real-time priority: otherwise a process that computes without a pause would delay the list.

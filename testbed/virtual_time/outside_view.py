@@ -19,6 +19,7 @@ class OutsideView:
         self._launcher = launcher
         self._clock_address = clock_address
         self._kernel: int | None = None
+        self._seen: dict[int, tuple[int, int]] = {}
 
     @property
     def kernel(self) -> int | None:
@@ -51,14 +52,19 @@ class OutsideView:
         """Return the CPU seconds used by the guest's kernel and the processes inside."""
         return process_tree_cpu_s(self._launcher)
 
-    def interrupt_running(self) -> None:
-        """Interrupt processes that compute without system calls, so that the guest's kernel gets control."""
-        if self.kernel is None:
-            return
-        for process in _children(self.kernel):
-            with suppress(OSError):
-                if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "R":
+    def interrupt_spinning(self) -> None:
+        """Interrupt processes that computed without a system call since the last call, so that the kernel gets control.
+
+        A system call of the guest is a stop of its process, which its kernel makes for it. A signal in the midst of one
+        would end the process.
+        """
+        seen = {} if self.kernel is None else {process: _progress(process) for process in _children(self.kernel)}
+        for process, (stops, cpu_ticks) in seen.items():
+            stops_before, cpu_ticks_before = self._seen.get(process, (None, 0))
+            if stops == stops_before and cpu_ticks > cpu_ticks_before:
+                with suppress(OSError):
                     os.kill(process, signal.SIGALRM)
+        self._seen = seen
 
 
 def _children(process: int) -> Iterator[int]:
@@ -67,3 +73,14 @@ def _children(process: int) -> Iterator[int]:
             with suppress(OSError, IndexError):
                 if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == process:
                     yield int(entry.name)
+
+
+def _progress(process: int) -> tuple[int, int]:
+    """Return how often a process gave its core away by itself, and the clock ticks for which it has computed."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+        stat = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0, 0
+    stops = next(line for line in status.splitlines() if line.startswith("voluntary_ctxt_switches:"))
+    return int(stops.split()[1]), int(stat[11]) + int(stat[12])

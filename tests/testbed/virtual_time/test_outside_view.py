@@ -47,7 +47,9 @@ def test_only_processes_that_never_stop_are_interrupted(tmp_path: Path) -> None:
     ) as launcher:
         assert launcher.stdout is not None
         view, deadline = OutsideView(launcher.pid, 0), time.monotonic() + 60
-        while not select.select([launcher.stdout], [], [], 0.03)[0] and time.monotonic() < deadline:
-            view.interrupt_spinning()
-        os.killpg(launcher.pid, signal.SIGKILL)
+        try:
+            while not select.select([launcher.stdout], [], [], 0.03)[0] and time.monotonic() < deadline:
+                view.interrupt_spinning()
+        finally:
+            os.killpg(launcher.pid, signal.SIGKILL)
         assert launcher.stdout.read() == "True"

@@ -27,7 +27,7 @@ from tests.support.until import until_within
 EXPERIMENT = """
 topology:
   datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}]
-  wan: {latency: 5ms, rate: 200Mbit}
+  wan: {latency: 5ms, rate: 20Mbit}
 compute: {forward: 5ms, backward: 10ms, activation: 256KiB}
 training: {microbatches: 4, iterations: 400}
 """

@@ -48,7 +48,7 @@ TRAINED = {
     "name": "trained",
     "topology": {
         "datacenters": [{"name": name, "hosts": 1} for name in ("east", "west")],
-        "wan": {"latency": "20ms", "rate": "100Mbit"},
+        "wan": {"latency": "20ms", "rate": "20Mbit"},
     },
     "model": {"layers": 2, "hidden": 64, "context": 32, "heads": 4, "vocabulary": 256},
     "compute": {"kind": "torch", "device": "cpu", "checkpointing": False},

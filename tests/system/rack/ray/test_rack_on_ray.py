@@ -178,6 +178,8 @@ def test_a_run_over_the_cluster_leaves_a_run_like_any_other(
     until_within(10, lambda: not _held(two_nodes))
 
 
+# Without Ray test_rack_pool.py has the same bytes.
+@pytest.mark.soak
 def test_simulations_spread_over_the_cluster_leave_the_same_bytes(
     two_nodes: RayCluster,  # noqa: F811
     experiment_file: Path,
@@ -371,6 +373,8 @@ def test_a_cluster_without_authentication_is_refused_unless_that_is_wanted(two_n
     assert "the cluster refuses this token" in allowed.stderr
 
 
+# Of a driver that is killed test_rack_testbed.py shows it on machines that no Ray has joined.
+@pytest.mark.soak
 def test_of_a_driver_that_is_killed_nothing_is_left_on_any_machine(
     two_nodes: RayCluster,  # noqa: F811
     tmp_path: Path,

@@ -10,7 +10,8 @@ import results
 from results import metrics
 from tests.support.results.perfetto_engine import Engine
 from tests.support.results.trace_rules import load_trace, problems
-from tests.support.runner.wanbed_command import printed, stored, wanbed
+from tests.support.runner.called_wanbed import run_here
+from tests.support.runner.wanbed_command import printed, wanbed
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 EXPERIMENT = """
@@ -29,7 +30,7 @@ clock: virtual
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kernel_or_skip()
-    return stored("run", EXPERIMENT, tmp_path_factory.mktemp("results"))
+    return run_here(EXPERIMENT, tmp_path_factory.mktemp("results")).path
 
 
 def test_the_trace_keeps_every_rule_and_perfetto_finds_nothing_to_complain_of(run: Path, tmp_path: Path) -> None:

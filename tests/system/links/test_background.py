@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from results.reading.run import load_run
 from runner.planner.experiment_file import parse_experiment
 from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.background import with_background
-from tests.support.runner.wanbed_command import stored
+from tests.support.runner.called_wanbed import run_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 PAYLOAD_SHARE = {"backup": 1448 / 1514, "stream": 1472 / 1514}
@@ -23,7 +22,7 @@ def test_a_bulk_flow_shares_the_trunk_and_all_that_it_sends_is_counted(tmp_path:
         variants=[{"name": "gpipe", "schedule": "gpipe", "transport": {"connections": "auto"}}],
         compute={"forward": "10ms", "backward": "10ms", "activation": "1MiB"},
     )
-    run = load_run(stored("run", yaml.safe_dump({**document, "clock": "virtual"}), tmp_path))
+    run = run_here(yaml.safe_dump({**document, "clock": "virtual"}), tmp_path)
     (time_s,) = run.summary["iteration_time_s"]
     counters = run.link_samples[run.link_samples["scope"] == "background"]
     received = run.background_samples
@@ -69,7 +68,7 @@ def test_flows_run_beside_failures_and_prefill_until_the_end(tmp_path: Path, sec
     if section == "prefill":
         for datacenter in document["topology"]["datacenters"]:
             datacenter["serving_hosts"] = 1
-    run = load_run(stored("run", yaml.safe_dump(document), tmp_path))
+    run = run_here(yaml.safe_dump(document), tmp_path)
     assert run.summary["outcome"].tolist() == (["recovered"] if section == "fail" else [None])
     assert bool(len(run.prefill_requests)) == (section == "prefill")
     received = run.background_samples

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from results import load
 from results.metrics.iterations import iteration_windows
-from tests.support.runner.wanbed_command import stored
+from tests.support.runner.called_wanbed import run_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 OUTAGE_S, ITERATIONS = 15, 5
@@ -22,7 +21,7 @@ clock: virtual
 
 def test_an_outage_that_is_configured_is_outwaited(tmp_path: Path) -> None:
     kernel_or_skip()
-    run = load(stored("run", EXPERIMENT, tmp_path))
+    run = run_here(EXPERIMENT, tmp_path)
     (trial,) = run.trials
     assert "faults" not in trial.facts
     windows = iteration_windows(run.spans)

@@ -7,8 +7,8 @@ import yaml
 
 from runner.planner.experiment_file import parse_experiment
 from runner.simulator.variant_simulation import simulate_variant
+from tests.support.runner.called_wanbed import run_here
 from tests.support.runner.two_jobs import two_jobs
-from tests.support.runner.wanbed_command import printed
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 
@@ -22,9 +22,9 @@ def test_jobs_at_once_slow_each_other_down_as_simulated(tmp_path: Path) -> None:
         compute={"forward": "10ms", "backward": "30ms", "activation": "512KiB", "gradient": "2MiB"},
         training={"pipelines": 2, "stages": 2, "microbatches": 4, "iterations": 3, "warmup": 1},
     )
-    file = tmp_path / "experiment.yaml"
-    file.write_text(yaml.safe_dump({**document, "clock": "virtual"}))
-    times_s = {row["variant"]: row["iteration_time_s"] for row in printed("run", file, "--runs", tmp_path)["summary"]}
+    times_s = run_here(yaml.safe_dump({**document, "clock": "virtual"}), tmp_path).summary.set_index("variant")[
+        "iteration_time_s"
+    ]
     (point,) = parse_experiment({"engine": "simulate", **document}, "file", tmp_path).points()
     for variant in point.variants:
         simulation = simulate_variant(point.topology, variant, point.iterations(variant))

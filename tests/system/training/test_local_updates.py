@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from results.reading.run import Run, load_run
-from tests.support.runner.wanbed_command import stored
+from results.reading.run import Run
+from tests.support.runner.called_wanbed import run_here, simulate_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 REPLICAS, STEPS, SYNC_EVERY = 3, 4, 2
@@ -40,7 +40,7 @@ variants:
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
     kernel_or_skip()
-    return load_run(stored("run", EXPERIMENT, tmp_path_factory.mktemp("emulated")))
+    return run_here(EXPERIMENT, tmp_path_factory.mktemp("emulated"))
 
 
 @pytest.mark.parametrize("wire", WIRE_BYTES)
@@ -63,7 +63,7 @@ def test_streaming_sends_as_much_and_hides_it(emulated: Run) -> None:
 
 
 def test_the_simulator_agrees(emulated: Run, tmp_path: Path) -> None:
-    simulated = load_run(stored("simulate", EXPERIMENT, tmp_path)).summary.set_index("variant")["iteration_time_s"]
+    simulated = simulate_here(EXPERIMENT, tmp_path).summary.set_index("variant")["iteration_time_s"]
     measured = emulated.summary.set_index("variant")["iteration_time_s"]
     for name, time_s in measured.items():
         assert simulated[name] == pytest.approx(time_s, rel=0.05), name

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from results.reading.run import Run, load_run
+from results.reading.run import Run
 from runner.planner.experiment_file import load_experiment
-from tests.support.runner.wanbed_command import stored
+from tests.support.runner.called_wanbed import run_here, simulate_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 from workloads.model.gpt_config import GptConfig
 
@@ -30,7 +30,7 @@ sweep:
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Run:
     kernel_or_skip()
-    return load_run(stored("run", EXPERIMENT, tmp_path_factory.mktemp("emulated")))
+    return run_here(EXPERIMENT, tmp_path_factory.mktemp("emulated"))
 
 
 def test_both_passes_take_the_time_of_the_groups(emulated: Run, tmp_path: Path) -> None:
@@ -46,8 +46,7 @@ def test_both_passes_take_the_time_of_the_groups(emulated: Run, tmp_path: Path) 
 
 def test_the_simulator_agrees(emulated: Run, tmp_path: Path) -> None:
     simulated, measured = (
-        each.sort_values("sweep_point")
-        for each in (load_run(stored("simulate", EXPERIMENT, tmp_path)).summary, emulated.summary)
+        each.sort_values("sweep_point") for each in (simulate_here(EXPERIMENT, tmp_path).summary, emulated.summary)
     )
     assert simulated["iteration_time_s"].tolist() == pytest.approx(measured["iteration_time_s"].tolist(), rel=0.05)
     assert simulated["outcome"].tolist() == measured["outcome"].tolist()

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from results import load
 from results.chakra.node import ChakraNode, NodeType
+from tests.support.runner.called_wanbed import run_here, simulate_here
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
-from tests.support.runner.wanbed_command import stored
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
@@ -44,7 +43,7 @@ def test_an_emulated_replay_takes_as_long_as_its_simulation(tmp_path: Path) -> N
         "clock": "virtual",
     }
     text = yaml.safe_dump(experiment)
-    emulated, simulated = (load(stored(command, text, tmp_path)) for command in ("run", "simulate"))
+    emulated, simulated = run_here(text, tmp_path), simulate_here(text, tmp_path)
     for run in (emulated, simulated):
         kinds = run.spans.groupby("kind").size().to_dict()
         assert kinds == {"forward": 15, "send": 6, "receive": 6, "all_reduce": 12}

@@ -1,9 +1,10 @@
 """``wanbed`` whose ranks are forked from one process that has loaded torch, as they are in virtual time.
 
 ``python -m tests.system.training.forked_ranks ARGUMENT...`` is ``wanbed ARGUMENT...``, but that it does not measure the
-links, on which nothing depends that ranks compute; ``fork_ranks`` forks those of the testbeds of this process. A rank
-that loads torch itself takes two seconds of a processor to do so. It is on its host and does the same, whichever
-process started it. Ranks that load it themselves are those of ``test_without_root.py``.
+links, on which nothing depends that ranks compute, and leaves the pictures of its report empty. ``fork_ranks`` forks
+those of the testbeds of this process. A rank that loads torch itself takes two seconds of a processor to do so. It is
+on its host and does the same, whichever process started it. Ranks that load it themselves are those of
+``test_without_root.py``.
 """
 
 import json
@@ -75,10 +76,14 @@ def trained(experiment: Mapping[str, Any], folder: Path, *options: str) -> Run:
 
 
 def main() -> None:
+    # What it imports takes a while, and only a command draws.
+    from tests.support.runner.unpainted_wanbed import leave_pictures_empty
+
     os.environ |= ENVIRONMENT
     fork_ranks()
     assert measured_links.calibrate is calibrate
     measured_links.calibrate = lambda *_: []
+    leave_pictures_empty()
     wanbed()
 
 

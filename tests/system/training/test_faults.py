@@ -4,7 +4,7 @@ import math
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -67,7 +67,7 @@ repeats: 2
 class Failed:
     """The trials of a sweep over failures, a row of the summary and the recorded facts of each, and their run."""
 
-    rows: list[dict[str, Any]]
+    rows: list[dict[Hashable, Any]]
     facts: list[dict[str, Any]]
     run: Run
 

@@ -137,6 +137,7 @@ def served(build_run_in: Callable[[Path], BuildRun], tmp_path_factory: pytest.Te
         build_run(
             name=name,
             variants=("atlas", *serving),
+            latencies=("10ms",),
             repeats=2,
             prefill=dict.fromkeys(serving, 20.0),
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from runner.resolve.connection_count import count_connections
@@ -48,9 +49,13 @@ def seconds(of: Network, transfers: dict[tuple[str, str], int]) -> list[float]:
     wanted: dict[Ends, int] = {(places[one], places[other]): count for (one, other), count in transfers.items()}
     channels = of.channels(wanted, events)
     ends: dict[Ends, int] = {}
+
+    def note(pair: Ends, _: int, end_ns: int) -> None:
+        ends[pair] = end_ns
+
     for pair, count in wanted.items():
         for _ in range(count):
-            channels[pair].queue(0, MEGABYTE, lambda _, end_ns, pair=pair: ends.update({pair: end_ns}))
+            channels[pair].queue(0, MEGABYTE, partial(note, pair))
     while events.handle_next_instant():
         pass
     return [round(ends[pair] / 1e9, 6) for pair in wanted]
@@ -201,6 +206,13 @@ def test_acknowledgements_wait_only_where_both_ways_are_used_and_windows_and_rou
     assert known_at_once(network(effects=IDEAL, **near), OUT, BACK) == [True, True]
     at_once = network(effects=WINDOW_ONLY, wan={"latency": "0ms", "node_pair_rate": "8Mbit"})
     assert known_at_once(at_once, OUT, BACK) == [True, True]
+
+
+def test_packets_are_drawn_only_on_links_that_lose_some() -> None:
+    lossy = network(wan={"loss": "1%"}, effects=TcpEffects())
+    within = ("east-0.0", "east-1.0")
+    assert known_at_once(lossy, within, OUT) == [True, False]
+    assert known_at_once(replace(lossy, effects=IDEAL), within, OUT) == [True, True]
 
 
 def test_a_timeout_that_an_emulation_does_not_dilate_is_shorter_in_its_time() -> None:

@@ -1,5 +1,7 @@
 """Flows in the background share trunks with a simulated training."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,14 +9,21 @@ import numpy as np
 import pytest
 
 from runner.planner.experiment_file import parse_experiment
+from runner.resolve.connection_count import count_connections
 from runner.simulator.deadlock import SimulationError
+from runner.simulator.event_queue import EventQueue
 from runner.simulator.network import background
+from runner.simulator.network.background import BackgroundTraffic
+from runner.simulator.network.network import Network
 from runner.simulator.simulation import FlowTraffic, Simulation
 from runner.simulator.variant_simulation import simulate_variant
+from runner.tcp.effects import IDEAL, TcpEffects
 from tests.support.runner.background import TO_WEST, with_background
 from tests.support.runner.two_jobs import two_jobs
 
 S = 10**9
+MS = 10**6
+HEADERS_ONLY = TcpEffects(window=False, slow_start=False, headers=True)
 IDLE = {"forward": "400ms", "backward": "400ms", "activation": "1KiB"}
 """Training that leaves the link to others."""
 
@@ -128,3 +137,113 @@ def test_training_in_which_nothing_ends_any_more_is_told(monkeypatch: pytest.Mon
     monkeypatch.setattr(background, "_PATIENCE_NS", 300_000_000)
     with pytest.raises(SimulationError, match="nothing has ended in training for an hour of simulated time"):
         simulated(with_background(TO_WEST, compute=IDLE))
+
+
+def alone(
+    flow: dict[str, Any],
+    until_ns: int,
+    *,
+    effects: TcpEffects = IDEAL,
+    ended: Callable[[int], int] = lambda now_ns: now_ns,
+    **wan: Any,
+) -> FlowTraffic:
+    """Return what a flow sends by then over a line of its own; training has ended so many spans at each time."""
+    document = with_background({**TO_WEST, **flow}, wan={"rate": "unlimited", **wan})
+    (point,) = parse_experiment({"engine": "simulate", **document}, "file", Path()).points()
+    (variant,), topology = point.variants, point.topology
+    connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
+    network, events = Network(topology, connections, variant, effects), EventQueue()
+    traffic = BackgroundTraffic(point.background, network, events)
+    rows: list[int] = []
+    channels = replace(network, beside=traffic.by_host).channels(traffic.networks, events)
+    traffic.begin(channels, [rows])
+    while events.next_ns is not None and events.next_ns <= until_ns:
+        rows += [0] * (ended(events.next_ns) - len(rows))
+        events.handle_next_instant()
+    (sent,) = traffic.flows()
+    return sent
+
+
+def constant(burst: str, pause: str) -> dict[str, Any]:
+    return {"on_off": {"burst": burst, "pause": pause, "times": "constant"}}
+
+
+def some(_: int) -> int:
+    return 1
+
+
+def test_a_bulk_flow_hands_over_what_its_line_carries_in_ten_milliseconds_or_32_kib() -> None:
+    for rate, piece_bytes in (("800Mbit", 1_000_000), ("27Mbit", 33_750), ("26Mbit", 32_768), ("8Mbit", 32_768)):
+        sent = alone({}, S, ended=some, node_pair_rate=rate).sent
+        assert np.diff(sent.wire_bytes[sent.wire_bytes > 0])[0] == piece_bytes, rate
+        assert sent.wire_bytes[1] == piece_bytes
+    assert alone({}, 0, ended=some, node_pair_rate="8Mbit").sent.wire_bytes.tolist() == [0]
+
+
+def test_two_pieces_wait_while_a_burst_lasts_and_are_sent_after_it() -> None:
+    # A byte a microsecond: a piece of 32,768 bytes leaves in 32.768 ms, and another one is handed over in its place.
+    for burst, pieces in (("32767us", 2), ("32768us", 2), ("32769us", 3), ("65536us", 3), ("65537us", 4)):
+        sent = alone(constant(burst, "800ms"), S // 2, ended=some, node_pair_rate="8Mbit").sent
+        assert sent.wire_bytes[-1] == pieces * 32_768, burst
+        assert sent.last_ns == pieces * 32_768_000
+
+
+def test_what_a_flow_offers_beyond_128_kib_a_connection_is_lost() -> None:
+    # 300 Mbit/s are 187,500 bytes every 5 ms, of which the line carries 5,000.
+    for connections, held in ((1, 131_072), (2, 262_144), (3, 393_216)):
+        flow = {**constant("20ms", "100s"), "rate": "300Mbit", "connections": connections}
+        sent = alone(flow, 50 * S, ended=some, node_pair_rate="8Mbit").sent
+        assert sent.wire_bytes[-1] == held + 187_500
+    slow = alone({**constant("20ms", "100s"), "rate": "300Mbit"}, 50 * S, ended=some, node_pair_rate="300Mbit").sent
+    assert slow.wire_bytes[-1] == 4 * 187_500
+
+
+def test_a_flow_with_a_rate_sends_every_five_milliseconds_at_the_rate_of_its_line() -> None:
+    sent = alone({"rate": "8Mbit"}, 12 * MS, ended=some, node_pair_rate="80Mbit", latency="10ms").sent
+    # 5,000 bytes leave in half a millisecond.
+    assert sent.sent_by(np.array([0, 250_000, 500_000, 5 * MS, 5_250_000, 5_500_000, 10 * MS])).tolist() == [
+        *(0, 2_500, 5_000, 5_000, 7_500, 10_000, 10_000)
+    ]
+
+
+def test_what_is_received_of_a_flow_with_a_rate_is_its_payload_rounded_down_once() -> None:
+    for rate, ticks in (("30Mbit", 37), ("9600bit", 200), ("8kbit", 41)):
+        found = alone({"rate": rate}, (5 * ticks - 1) * MS, effects=HEADERS_ONLY, ended=some, node_pair_rate="80Mbit")
+        wire = {"30Mbit": 18_750, "9600bit": 6, "8kbit": 5}[rate] * ticks
+        assert found.received.wire_bytes[-1] == wire * 1448 // 1514, rate
+        assert wire - 2 <= found.sent.wire_bytes[-1] <= wire
+        without = alone({"rate": rate}, (5 * ticks - 1) * MS, ended=some, node_pair_rate="80Mbit")
+        assert without.received.wire_bytes[-1] == without.sent.wire_bytes[-1] == wire
+
+
+def test_each_byte_arrives_a_latency_after_it_has_left() -> None:
+    found = alone({"rate": "8Mbit"}, 52 * MS, ended=some, node_pair_rate="80Mbit", latency="7ms")
+    assert found.received.times_ns.tolist()[1:] == [each + 7 * MS for each in found.sent.times_ns.tolist()[1:]]
+    assert found.received.wire_bytes.tolist() == found.sent.wire_bytes.tolist()
+    assert found.name == "flow"
+
+
+def test_datagrams_know_no_windows() -> None:
+    # A window of 64 KiB lets a fifth out in a round trip of 200 ms; datagrams are sent at their rate, or are lost.
+    slow: dict[str, Any] = {"rate": "30Mbit", "window": "64KiB"}
+    wan = {"node_pair_rate": "80Mbit", "latency": "100ms"}
+    tcp, udp = (
+        alone({**flow, "protocol": protocol}, S, effects=TcpEffects(headers=False), ended=some, **wan).sent.wire_bytes[
+            -1
+        ]
+        for flow, protocol in ((slow, "tcp"), ({"rate": "30Mbit"}, "udp"))
+    )
+    assert udp == pytest.approx(30e6 / 8, rel=0.006)
+    assert tcp < udp / 5
+
+
+def test_training_may_end_nothing_for_an_hour_and_not_for_longer() -> None:
+    # Two handouts, five milliseconds apart, every hour: nothing in between would notice.
+    hour_ns = 3_600 * S
+    hourly, later = ({**constant("10ms", pause), "rate": "8Mbit"} for pause in ("3599990ms", "3599991ms"))
+    just_in_time = alone(hourly, hour_ns + 6 * MS, ended=lambda now_ns: 1 + (now_ns > hour_ns))
+    assert just_in_time.sent.wire_bytes[-1] == 20_000
+    with pytest.raises(SimulationError, match="for an hour of simulated time"):
+        alone(hourly, hour_ns + 6 * MS, ended=some)
+    with pytest.raises(SimulationError):
+        alone(later, hour_ns + 2 * MS, ended=some)

@@ -247,3 +247,12 @@ def test_training_may_end_nothing_for_an_hour_and_not_for_longer() -> None:
         alone(hourly, hour_ns + 6 * MS, ended=some)
     with pytest.raises(SimulationError):
         alone(later, hour_ns + 2 * MS, ended=some)
+
+
+def test_beside_a_flow_no_pipeline_stands_for_another() -> None:
+    training = {"stages": 2, "pipelines": 2, "microbatches": 2, "iterations": 2, "warmup": 0}
+    document = with_background(TO_WEST, training=training, compute={"activation": "1MiB", "gradient": "1KiB"})
+    document["topology"]["datacenters"] = [{"name": name, "hosts": 2} for name in ("east", "west")]
+    (point,) = parse_experiment({"engine": "simulate", **document}, "file", Path()).points()
+    one, all_ = (simulate_variant(point.topology, point.variants[0], 2, symmetry=each) for each in (True, False))
+    assert np.array_equal(one.spans.end_ns, all_.spans.end_ns)

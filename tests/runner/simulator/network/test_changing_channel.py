@@ -1,5 +1,6 @@
 """One transfer over a link that changes, over TCP: each case is worked out beside it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -186,11 +187,66 @@ def test_what_has_been_sent_openly_beyond_acknowledgements_that_are_lost_is_not_
 UP = LinkConditions(latency_ns=20 * MS, node_pair_rate_bps=10**9)
 
 
-def channel(there: LinkCourse, back: LinkCourse, *, tcp: bool) -> ChangingChannel:
+def channel(there: LinkCourse, back: LinkCourse, *, tcp: bool = True, window_bytes: int = 10**6) -> ChangingChannel:
+    """Return one that is alone: acknowledgements wait behind no other bytes."""
     path = ChangingPath(there, back, None, headers=False)
     capacity = SharedCapacity(EventQueue(), {0: 10**9})
-    window = TcpWindow(40 * MS, 10**6, None)
+    window = TcpWindow(path.line(0).rtt_ns, window_bytes, None)
     return ChangingChannel(path, window, NodePairFlow(0, [0]), capacity, Retransmission(path) if tcp else None)
+
+
+def down(begin_ms: int, end_ms: int) -> LinkCourse:
+    return course_of([(0, UP), (begin_ms * MS, replace(UP, up=False)), (end_ms * MS, UP)])
+
+
+def stretches_ms(of: ChangingChannel, size_bytes: int) -> list[tuple[float, float, int]]:
+    """Return when each stretch of a transfer begins and ends, and its bytes."""
+    of.queue(0, size_bytes, lambda *_: None)
+    while of.events.handle_next_instant():
+        pass
+    numbers = of.history.tolist()
+    stretches = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    return [(begin_ns / MS, end_ns / MS, sent_bytes) for begin_ns, end_ns, sent_bytes in stretches]
+
+
+def test_of_a_window_beyond_what_the_line_holds_the_rest_leaves_and_the_probe_follows_its_acknowledgement() -> None:
+    # A window of 10 MB over a line that holds 5 MB and a byte: bytes wait for 40 ms, as long as a round trip.
+    sent = stretches_ms(channel(down(100, 300), constant(UP), window_bytes=10**7), 50_000_000)
+    waiting_bytes = 10**7 - 5_000_001
+    assert [sent_bytes for *_, sent_bytes in sent] == [12_500_000, waiting_bytes, 37_500_000 - waiting_bytes]
+    # What left at 100 ms is acknowledged at 180; the probe follows two round trips of 80 ms, 2.5 ticks of 10 later.
+    expected = [(0, 100), (100, 140), (180 + 185, 180 + 185 + 260)]
+    assert [(begin_ms, round(end_ms, 4)) for begin_ms, end_ms, _ in sent] == expected
+    # Where only acknowledgements are lost, the last one has come at 120 ms, and that of the probe comes 40 ms later.
+    sent = stretches_ms(channel(constant(UP), down(100, 300), window_bytes=10**7), 50_000_000)
+    expected = [(0, 100), (100, 140), (120 + 185 + 40, 120 + 185 + 40 + 260)]
+    assert [(begin_ms, round(end_ms, 4)) for begin_ms, end_ms, _ in sent] == expected
+
+
+def test_of_a_window_that_the_line_holds_nothing_waits_and_the_next_round_follows_the_probe() -> None:
+    # Rounds of 20 ms every 40; round trips are measured 10 ms longer, by half of what a transfer begins with.
+    window = 2_500_000
+    first = [(0, 20, window), (40, 60, window)]
+    # What left at 80 ms is acknowledged at 120, and the probe follows 125 ms later.
+    sent = stretches_ms(channel(down(90, 200), constant(UP), window_bytes=window), 4 * window)
+    assert sent == [*first, (80, 90, window // 2), (245, 265, window), (285, 295, window // 2)]
+    # The last acknowledgement lets out what leaves at 80 ms; the probe at 205 is acknowledged.
+    sent = stretches_ms(channel(constant(UP), down(90, 200), window_bytes=window), 4 * window)
+    assert sent == [*first, (80, 100, window), (245, 265, window)]
+
+
+def test_a_round_trip_has_the_latencies_of_when_its_bytes_leave_and_are_acknowledged() -> None:
+    there, back = (
+        course_of([(0, replace(UP, latency_ns=before * MS)), (100 * MS, replace(UP, latency_ns=after * MS))])
+        for before, after in ((20, 30), (10, 40))
+    )
+    # What leaves at 90 ms arrives at 110, and is acknowledged with the longer latency.
+    begins_ms = [begin_ms for begin_ms, *_ in stretches_ms(channel(there, back), 7 * 10**6)]
+    assert begins_ms == [0, 30, 60, 90, 150, 220, 290]
+    begins_ms = [begin_ms for begin_ms, *_ in stretches_ms(channel(there, constant(UP)), 7 * 10**6)]
+    assert begins_ms == [0, 40, 80, 120, 170, 220, 270]
+    begins_ms = [begin_ms for begin_ms, *_ in stretches_ms(channel(constant(UP), back), 7 * 10**6)]
+    assert begins_ms == [0, 30, 60, 90, 150, 210, 270]
 
 
 def test_a_report_takes_the_latency_of_the_way_back_when_it_is_sent() -> None:
@@ -202,11 +258,10 @@ def test_a_report_takes_the_latency_of_the_way_back_when_it_is_sent() -> None:
 
 
 def test_a_report_that_is_lost_is_sent_again_over_tcp() -> None:
-    down = course_of([(0, UP), (50 * MS, LinkConditions(latency_ns=20 * MS, up=False)), (150 * MS, UP)])
-    over_tcp = channel(constant(UP), down, tcp=True)
+    over_tcp = channel(constant(UP), down(50, 150))
     # The probe follows 105 ms later (test_retransmission.py).
     assert over_tcp.report_ns(60 * MS) == (60 + 105 + 20) * MS
     assert over_tcp.report_ns(49 * MS) == 69 * MS
-    assert channel(constant(UP), down, tcp=False).report_ns(60 * MS) == 80 * MS
+    assert channel(constant(UP), down(50, 150), tcp=False).report_ns(60 * MS) == 80 * MS
     # The way there may be down meanwhile, but not when the acknowledgement of the report comes.
-    assert channel(down, constant(UP), tcp=True).report_ns(60 * MS) == 80 * MS
+    assert channel(down(50, 150), constant(UP)).report_ns(60 * MS) == 80 * MS

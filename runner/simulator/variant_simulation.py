@@ -135,7 +135,7 @@ def _trained(
     # Several boundaries between virtual stages may have the same two places, whose transfers share a channel.
     background = BackgroundTraffic(variant.background, network, events)
     wanted = dict.fromkeys([*boundary_ends.values(), *of_rings, *background.networks])
-    sharing = replace(network, beside=background.by_host) if background.networks else network
+    sharing = replace(network, beside=background.by_host)
     channels = sharing.channels(wanted, events, watched_hosts(network, apart))
     boundaries = _Boundaries(network, boundary_ends, channels, events)
     sums = partial(Stars, iterations=iterations) if variant.is_star else partial(Rings, apart=apart)

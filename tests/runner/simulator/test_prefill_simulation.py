@@ -238,3 +238,22 @@ def test_a_cache_has_moved_a_transfer_and_a_report_after_its_prompt_was_prefille
         assert moved_ns in {moves_ns, 0}
         took_ns.add(moved_ns)
     assert len(took_ns) > 1
+
+
+def test_a_prompt_goes_from_stage_to_stage_as_fast_as_its_activations_and_its_cache_follows() -> None:
+    rows, found = ended(4 * 10**9, rate="2/s")
+    # 128 B and 2 KiB of each of 512 tokens at 10 Gbit/s; a stage has half of a cache.
+    activation_ns, half_ns = 52_429, 419_431
+    stages = {gpu: {row[8]: row[4:6] for row in rows if row[0] == gpu} for gpu in (8, 9)}
+    moved_ns = set()
+    for record in found.records:
+        if record.number not in stages[9]:
+            continue
+        (first_ns, passed_ns), (second_ns, prefilled_ns) = (stages[gpu][record.number] for gpu in (8, 9))
+        if first_ns == record.arrival_ns + LATENCY_NS:
+            assert second_ns == passed_ns + LATENCY_NS + activation_ns
+        if record.kv_moved_ns is not None:
+            moved_ns.add(record.kv_moved_ns - prefilled_ns)
+    assert len(stages[9]) > 3
+    # A report, and before it the last half where another host decodes.
+    assert moved_ns == {LATENCY_NS, 2 * LATENCY_NS + half_ns}

@@ -1,8 +1,10 @@
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from results.records.span_columns import SpanColumns
-from runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation
+from runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation, WanTraffic
 
 ROWS = [
     (0, "forward", 0, 0, 0, 10),
@@ -16,13 +18,20 @@ ROWS = [
 ]
 
 
-@pytest.fixture
-def simulation() -> Simulation:
+Row = tuple[int, str, int, int, int, int]
+
+
+def simulation_of(spans: Sequence[Row]) -> Simulation:
     rows = [
         (rank, KIND_CODES[kind], iteration, microbatch, start_ns, end_ns, 0, NO_PEER)
-        for rank, kind, iteration, microbatch, start_ns, end_ns in ROWS
+        for rank, kind, iteration, microbatch, start_ns, end_ns in spans
     ]
-    return Simulation(SpanColumns.of_training(np.array(rows, np.int64)), (), {})
+    return Simulation(SpanColumns.of_training(np.array(rows, np.int64).reshape(-1, 8)), (), {})
+
+
+@pytest.fixture
+def simulation() -> Simulation:
+    return simulation_of(ROWS)
 
 
 def test_an_iteration_lasts_from_its_first_to_its_last_computation_or_all_reduce(simulation: Simulation) -> None:
@@ -40,3 +49,47 @@ def test_bubbles_are_what_lies_between_computations(simulation: Simulation) -> N
     assert simulation.idle_intervals(0, 0, 80) == [(10, 20), (40, 50), (55, 60), (70, 80)]
     assert simulation.idle_intervals(1, 15, 75) == [(18, 72)]
     assert simulation.idle_intervals(0, 22, 38) == []
+
+
+def test_prefill_counts_as_computation_only_where_it_is_asked_for() -> None:
+    # GPUs of a pool are numbered after the two ranks.
+    beside = simulation_of([*ROWS, (1, "prefill", 1, -1, 62, 66), (2, "prefill", 1, -1, 60, 80)])
+    assert beside.utilization(2, 1) == pytest.approx((10 + 8) / 40)
+    assert beside.utilization(2, 1, with_prefill=True) == pytest.approx((10 + 8 + 4) / 40)
+    assert beside.windows_ns == [(0, 58), (60, 80)]
+
+
+def test_computation_is_counted_from_the_first_window_after_warm_up_to_the_end_of_the_last() -> None:
+    # The other rank's last computation of the warm-up reaches three nanoseconds into what follows.
+    late = simulation_of([*ROWS, (1, "backward", 0, 0, 58, 63)])
+    assert late.windows_ns == [(0, 63), (60, 80)]
+    assert late.utilization(2, 1) == pytest.approx((10 + 8 + 3) / 40)
+
+
+def test_the_median_iteration_counts() -> None:
+    each = simulation_of(
+        [(0, "forward", number, 0, 100 * number, 100 * number + ns) for number, ns in enumerate((9, 4, 5))]
+    )
+    assert [each.iteration_time_ns(warmup) for warmup in range(3)] == [5, 4.5, 5]
+
+
+def test_where_nothing_is_computed_there_are_no_windows() -> None:
+    assert simulation_of([]).windows_ns == simulation_of([(0, "send", 0, 0, 1, 2)]).windows_ns == []
+
+
+def test_bubbles_end_where_computations_begin_that_only_touch_or_reach_over_the_bounds() -> None:
+    spans: list[Row] = [(0, "forward", 0, 0, 10, 20), (0, "backward", 0, 0, 20, 30), (0, "forward", 1, 0, 40, 50)]
+    simulation = simulation_of(spans)
+    assert simulation.idle_intervals(0, 20, 40) == [(30, 40)]
+    assert simulation.idle_intervals(0, 0, 10) == [(0, 10)]
+    assert simulation.idle_intervals(0, 19, 41) == [(30, 40)]
+    assert simulation.idle_intervals(0, 50, 60) == [(50, 60)]
+    assert simulation.idle_intervals(1, 0, 10) == [(0, 10)]
+
+
+def test_traffic_is_linear_between_two_counts_none_before_and_all_after() -> None:
+    traffic = WanTraffic("a", "b", np.array([10, 20, 40]), np.array([5, 25, 25]))
+    assert traffic.last_ns == 40
+    assert traffic.sent_by(np.array([0, 9, 10, 15, 20, 30, 99])).tolist() == [0, 0, 5, 15, 25, 25, 25]
+    none = WanTraffic("a", "b", np.zeros(0, np.int64), np.zeros(0, np.int64))
+    assert (none.last_ns, none.sent_by(np.array([0, 7])).tolist()) == (0, [0, 0])

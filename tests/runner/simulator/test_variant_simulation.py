@@ -1,8 +1,10 @@
 """Properties of every simulation."""
 
+import gc
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from tests.runner.simulator.variants import sweep_point
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.gpipe import GPipe
+from workloads.transport.frames.frame import HEADER_BYTES
 
 SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "zb-2p", "atlas")
 ITERATIONS = 2
@@ -388,3 +391,129 @@ def test_activations_and_gradients_take_the_rate_and_latency_of_their_own_direct
     ms = 10**6
     # Out 1000 ms on the wire and 40 of latency, back 100 and 10; forward and backward at either end.
     assert int(spans.end_ns.max()) == ITERATIONS * (5 + 1000 + 40 + 5 + 7 + 100 + 10 + 7) * ms
+
+
+def cell_of_two(**changes: Any) -> dict[str, Any]:
+    """Two pipelines of two stages, one in each datacenter, that share their node pairs and take turns on them."""
+    return {
+        "topology": {
+            "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+            "intra": {"latency": "3ms"},
+            "wan": {"latency": "5ms", "node_pair_rate": "8Mbit"},
+        },
+        "model": {"hidden": 64, "context": 64},
+        "compute": {"forward": "10ms", "backward": "20ms", "activation": "2B", "gradient": "2B"},
+        "training": {"stages": 2, "pipelines": 2, "microbatches": 1, "iterations": 1, "warmup": 0},
+        "variants": [
+            {
+                "name": "any",
+                "schedule": "atlas",
+                "transport": {"sharing": "temporal", "pipelines_per_cell": 2, "connections": 1},
+            }
+        ],
+        **changes,
+    }
+
+
+def times_ns(simulation: Simulation, kind: str) -> list[tuple[int, int, int]]:
+    """Return the start of each span of a kind in order, with its rank and microbatch."""
+    spans = simulation.spans
+    own = spans.kind == KIND_CODES[kind]
+    return sorted(
+        zip(spans.start_ns[own].tolist(), spans.rank[own].tolist(), spans.microbatch[own].tolist(), strict=True)
+    )
+
+
+def test_what_a_cell_shares_is_scattered_and_gathered_inside_its_datacenters() -> None:
+    spans = simulated(sweep_point(cell_of_two()), IDEAL).spans
+    arrived_ns = spans.end_ns[(spans.kind == KIND_CODES["receive"]) & (spans.iteration == 0)]
+    # A byte, a microsecond, over each pair: 10 ms of computation, 3 to the mate, 5 over the WAN, 3 from the mate there.
+    assert sorted(arrived_ns.tolist())[:2] == [21_001_000] * 2
+
+
+def test_transfers_over_a_shared_boundary_leave_in_the_order_of_the_plan_for_their_direction() -> None:
+    point = sweep_point(
+        cell_of_two(
+            compute={"forward": "10ms", "backward": "20ms", "activation": "4KiB", "gradient": "2B"},
+            training={"stages": 2, "pipelines": 2, "microbatches": 3, "iterations": 1, "warmup": 0},
+        )
+    )
+    variant = point.variants[0]
+    plan = variant.plan
+    assert plan is not None
+    turned = tuple((1 - pipeline, microbatch) for pipeline, microbatch in plan.gradient_turns[0])
+    own = replace(variant, plan=replace(plan, gradient_turns=(turned,)))
+    sends = times_ns(simulate_variant(point.topology, own, 1, effects=IDEAL), "send")
+    for stage, turns in ((0, plan.activation_turns[0]), (1, turned)):
+        assert [(rank // 2, microbatch) for _, rank, microbatch in sends if rank % 2 == stage] == list(turns)
+
+
+def wire_bytes(document: Mapping[str, Any], effects: TcpEffects) -> list[int]:
+    point = sweep_point(document)
+    traffic = simulate_variant(point.topology, point.variants[0], 1, effects=effects).traffic
+    return [int(each.wire_bytes[-1]) for each in traffic]
+
+
+def test_chunks_have_headers_of_their_own_inside_those_of_their_packets() -> None:
+    headers = TcpEffects(window=False, slow_start=False, headers=True)
+    compute = {"forward": "10ms", "activation": "100KiB", "gradient": "2B"}
+    alone = cell_of_two(compute=compute, variants=[{"name": "any", "schedule": "gpipe"}])
+    # Chunks have 16 KiB at least, and a node pair has as many as it can of them, but 16 at most: six of 102,400 bytes,
+    # three of half of these.
+    assert wire_bytes(alone, IDEAL) == [102_400] * 4
+    assert wire_bytes(alone, headers) == [(102_400 + 6 * HEADER_BYTES) * 1514 // 1448] * 4
+    assert wire_bytes(cell_of_two(compute=compute), headers) == [(102_400 + 6 * HEADER_BYTES) * 1514 // 1448] * 4
+
+
+@given(documents(), effects_of)
+@settings(max_examples=20)
+def test_spans_are_in_order_of_rank_iteration_start_and_end(document: Mapping[str, Any], effects: TcpEffects) -> None:
+    spans = simulated(sweep_point(document), effects).spans
+    rows = np.column_stack((spans.rank, spans.iteration, spans.start_ns, spans.end_ns)).tolist()
+    assert rows == sorted(rows)
+
+
+def test_spans_of_one_part_are_the_first_of_all() -> None:
+    document = cell_of_two(
+        topology={
+            "datacenters": [{"name": "east", "hosts": 8}, {"name": "west", "hosts": 8}],
+            "wan": {"latency": "5ms"},
+        },
+        compute={"activation": "2KiB", "gradient": "1KiB"},
+        training={"stages": 2, "pipelines": 8, "microbatches": 2, "iterations": 2, "warmup": 0},
+    )
+    point = sweep_point(document)
+    every, one = (simulate_variant(point.topology, point.variants[0], 2, one_part=each) for each in (False, True))
+    assert (every.parts, one.parts) == (1, 4)
+    assert one.spans.rank.tolist() == [rank for rank in every.spans.rank.tolist() if rank < 4]
+    assert set(every.spans.rank.tolist()) == set(range(16))
+    for name in ("kind", "iteration", "microbatch", "start_ns", "end_ns", "size_bytes", "peer"):
+        column = getattr(every.spans, name)
+        assert getattr(one.spans, name).tolist() == column[: len(one.spans.rank)].tolist(), name
+    # Peers are those of the same part.
+    peers = every.spans.peer >= 0
+    assert (every.spans.peer[peers] // 4 == every.spans.rank[peers] // 4).all()
+    assert len(every.traffic) == len(one.traffic) == 16
+
+
+def test_garbage_collection_is_as_before_also_where_a_simulation_fails() -> None:
+    fails = sweep_point(cell_of_two(variants=[{"name": "any", "schedule": "gpipe"}]))
+    vars(fails.variants[0])["schedule"] = f"{__name__}:Raising"
+    assert gc.isenabled()
+    try:
+        for change in (gc.disable, gc.enable):
+            change()
+            simulated(sweep_point(cell_of_two()), IDEAL)
+            assert gc.isenabled() == (change is gc.enable)
+            with pytest.raises(SimulationError):
+                simulated(fails, IDEAL)
+            assert gc.isenabled() == (change is gc.enable)
+    finally:
+        gc.enable()
+
+
+def test_all_effects_of_tcp_are_simulated_unless_others_are_asked_for() -> None:
+    point = sweep_point(cell_of_two(compute={"forward": "10ms", "activation": "4MiB", "gradient": "2B"}))
+    default = simulate_variant(point.topology, point.variants[0], ITERATIONS)
+    assert same(default, simulated(point, TcpEffects()))
+    assert not same(default, simulated(point, IDEAL))

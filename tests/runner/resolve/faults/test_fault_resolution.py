@@ -10,6 +10,9 @@ from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.faults.planned_fault import PlannedFault
 from runner.resolve.resolved_variant import ResolvedVariant
+from tests.support.runner.chakra_traces import all_reduce, computation, write_trace
+from tests.support.runner.prefill_documents import document as prefill_document
+from workloads.compute.backends.torch_backend import TorchBackend
 
 DOCUMENT: dict[str, Any] = {
     "topology": {
@@ -26,6 +29,12 @@ RANK_1 = [{"rank": 1, "at": "1s"}]
 def point(**changes: Any) -> SweepPoint:
     (only,) = parse_experiment({**DOCUMENT, **changes}, "exp.yaml", Path()).points()
     return only
+
+
+def refusal(**changes: Any) -> str:
+    with pytest.raises(InputError) as refused:
+        point(**changes)
+    return str(refused.value).removeprefix("exp.yaml: ")
 
 
 def hosts(variant: ResolvedVariant | str) -> list[str]:
@@ -190,3 +199,98 @@ def test_several_replicas_of_a_star_may_fail_and_all_come_back() -> None:
     east = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 2}], "wan": {"latency": "5ms"}}
     both = point(**{**STAR, "topology": east}, fail=[{"host": "west-0", "at": "1s", "for": "2s"}])
     assert both.faults.brings_back(both.variants[0])
+
+
+TORCH = {"kind": "torch", "checkpointing": False}
+REPLICAS = {"stages": 2, "pipelines": 2, "microbatches": 2}
+GLOO = {"name": "torch's own sums", "schedule": "gpipe", "transport": {"all_reduce": "gloo"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"compute": TORCH, "variants": [{"name": "own", "schedule": "torch-gpipe"}]},
+            "variants.0.schedule: torch's torch-gpipe has no part in fail: leave",
+        ),
+        (
+            {"compute": TORCH, "training": REPLICAS, "variants": [*DOCUMENT["variants"], GLOO]},
+            "variants.1.transport.all_reduce: gloo does not end at once where a rank fails: give ring",
+        ),
+        ({**prefill_document(), "engine": "emulate"}, "variants.0.prefill: prefill has no part in fail"),
+    ],
+)
+def test_variants_that_know_no_failures_are_refused_by_what_does_not(changes: dict[str, Any], expected: str) -> None:
+    assert refusal(fail=RANK_1, **changes).startswith(expected)
+
+
+def test_a_trace_is_replayed_without_failures(tmp_path: Path) -> None:
+    write_trace(tmp_path / "t", {rank: [computation(0, 9), all_reduce(1, 8, [0])] for rank in range(3)})
+    document = {"topology": DOCUMENT["topology"], "compute": {"trace": "t"}, "engine": "emulate", "fail": RANK_1}
+    with pytest.raises(InputError, match=r"variants\.0\.schedule: a trace is replayed without failures"):
+        parse_experiment(document, "exp.yaml", tmp_path)
+
+
+def test_a_gateway_does_not_fail_at_either_end_of_a_flow_in_the_background() -> None:
+    flow = {"name": "bulk", "from": "east", "to": "west", "rate": "1Mbit"}
+    for name in ("east", "west"):
+        said = refusal(fail=[*RANK_1, {"gateway": name, "at": "1s"}], background=[flow])
+        assert said.startswith(f"fail.1.gateway: the flow 'bulk' in the background would end with that of {name}: let")
+    topology = {**DOCUMENT["topology"], "datacenters": [{"name": name, "hosts": 2} for name in ("east", "west", "far")]}
+    elsewhere = point(topology=topology, background=[flow], fail=[{"gateway": "far", "at": "1s"}])
+    assert len(elsewhere.faults.faults) == 1
+    # Its hosts are nobody's to name, those of training are.
+    assert refusal(fail=[{"host": "east-background-0", "at": "1s"}], background=[flow]).startswith("fail.0.host: ")
+    assert point(fail=[{"host": "east-0", "at": "1s"}], background=[flow]).faults.faults[0].name == "east-0"
+
+
+def test_every_rank_up_to_the_last_one_may_fail() -> None:
+    assert point(fail=[{"rank": 3, "at": "1s"}]).faults.faults[0].rank == 3
+    fewer = {"name": "two", "schedule": "gpipe", "training": {"stages": 2, "pipelines": 1}}
+    assert refusal(fail=[{"rank": 2, "at": "1s"}], variants=[*DOCUMENT["variants"], fewer]).startswith(
+        "fail.0.rank: 2, and 'two' has ranks 0 to 1"
+    )
+
+
+def test_of_many_hosts_twenty_are_named() -> None:
+    many = {"datacenters": [{"name": "east", "hosts": 30}, {"name": "west", "hosts": 2}], "wan": {"latency": "5ms"}}
+    said = refusal(topology=many, fail=[{"host": "nowhere", "at": "1s"}])
+    assert said.count("east-") == 20
+    assert "east-19" in said
+
+
+def test_a_back_end_that_trains_has_to_save_its_state_for_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    restart = {"fail": [{"host": "east-1", "at": "1s"}], "recovery": "restart"}
+    left = frozenset({"east-1"})
+    # Nothing is trained, so that there is nothing to save.
+    for compute in (DOCUMENT["compute"], TORCH):
+        found = point(**restart, compute=compute)
+        assert hosts(found.faults.variant_left(found.variants[0], left)) == ["east-0", "west-0", "west-1"]
+    monkeypatch.setattr(TorchBackend, "saves_state", False)
+    assert " saves no checkpoints: give recovery: none" in refusal(**restart, compute=TORCH)
+    assert point(fail=restart["fail"], compute=TORCH).faults
+
+
+def test_variants_are_placed_anew_only_for_a_restart_without_hosts() -> None:
+    faults = [{"rank": 0, "at": "1s"}, {"host": "west-1", "at": "2s"}, {"host": "east-1", "at": "3s"}]
+    lost = [frozenset({"west-1"}), frozenset({"west-1", "east-1"})]
+    assert list(point(fail=faults, recovery="restart").faults.left) == [("gpipe", each) for each in lost]
+    none = point(fail=faults).faults
+    assert (none.left, none.recovery, none.checkpoint_every, bool(none)) == ({}, "none", 1, True)
+    assert point(fail=faults, recovery="restart", checkpoint_every=3).faults.checkpoint_every == 3
+    assert not point().faults
+
+
+def test_checkpoints_without_failures_are_refused() -> None:
+    assert refusal(checkpoint_every=2).startswith("checkpoint_every: nothing fails: give fail, like")
+
+
+def test_in_a_simulation_only_replicas_fail_that_do_not_gather() -> None:
+    star = {**STAR, "engine": "simulate"}
+    assert refusal(**star, fail=[{"rank": 1, "at": "1s"}, {"host": "east-1", "at": "2s"}]).startswith(
+        "fail.1.host: in a simulation only ranks fail: give rank"
+    )
+    assert refusal(**star, fail=[{"rank": 1, "at": "1s"}, {"rank": 0, "at": "2s"}]).startswith(
+        "fail.1.rank: 0, and a simulation does not end with the replica that gathers"
+    )
+    assert point(**star, fail=[{"rank": 1, "at": "1s"}, {"rank": 2, "at": "2s"}]).faults

@@ -1,13 +1,22 @@
 """One transfer over a link that changes, over TCP: each case is worked out beside it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from runner.simulator.deadlock import SimulationError
+from runner.simulator.event_queue import EventQueue
+from runner.simulator.network.changing.changing_channel import ChangingChannel
+from runner.simulator.network.changing.changing_path import ChangingPath, constant
+from runner.simulator.network.changing.retransmission import Retransmission
+from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import IDEAL, TcpEffects
 from runner.validation.case import arrival_ns, chain
+from testbed.network.flow_model.window import TcpWindow
+from testbed.network.links.link_conditions import LinkConditions
+from testbed.network.links.link_course import LinkCourse, course_of
 from tests.runner.simulator.network.changing_topologies import Changes, with_courses
 from tests.runner.simulator.variants import sweep_point
 
@@ -21,17 +30,33 @@ def arrives_ms(
     there: Changes, back: Changes | None = None, *, size: str = "12500000B", effects: TcpEffects = IDEAL, **options: Any
 ) -> float:
     """When a transfer of 12.5 MB arrives after its begin, at 10 ms: 1 Gbit/s, 20 ms from here to there and back."""
+    (arrived,) = each_arrives_ms(there, back, size=size, effects=effects, **options)
+    return arrived
+
+
+def each_arrives_ms(
+    there: Changes,
+    back: Changes | None = None,
+    *,
+    size: str = "1250000B",
+    effects: TcpEffects = IDEAL,
+    forward_ms: int = 10,
+    microbatches: int = 1,
+    **options: Any,
+) -> list[float]:
+    """When each transfer of 1.25 MB, 10 ms on the line, arrives after the begin of the first one, at ``forward_ms``."""
     point = sweep_point(
         {
             "topology": chain([20 * MS], node_pair_rate="1Gbit"),
-            "compute": {"activation": size, "gradient": "1B", "forward": "10ms"},
-            "training": {"iterations": 1, "warmup": 0, "stages": 2, "microbatches": 1},
+            "compute": {"activation": size, "gradient": "1B", "forward": f"{forward_ms}ms"},
+            "training": {"iterations": 1, "warmup": 0, "stages": 2, "microbatches": microbatches},
             "engine": "simulate",
             "variants": [{"name": "any", "schedule": "gpipe", "transport": options.pop("transport", {})}],
         }
     )
     topology = with_courses(point.topology, there, back, **options)
-    return arrival_ns(simulate_variant(topology, point.variants[0], 1, effects=effects), 1) / MS
+    simulation = simulate_variant(topology, point.variants[0], 1, effects=effects)
+    return [arrival_ns(simulation, 1, microbatch) / MS for microbatch in range(microbatches)]
 
 
 def test_what_windows_have_let_out_leaves_at_the_rate_at_which_the_line_accepted_it() -> None:
@@ -116,3 +141,127 @@ def test_a_latency_that_becomes_longer_delays_what_leaves_from_then_on() -> None
 def test_without_tcp_a_transfer_goes_on_as_soon_as_the_link_is_up() -> None:
     # Down from 30 ms to 500: what had not left by then waits.
     assert arrives_ms([(30 * MS, {"up": False}), (500 * MS, {})]) == 490 + 80 + 20
+
+
+def test_without_tcp_only_what_has_not_left_when_the_link_fails_waits_for_it() -> None:
+    # All has left by 110 ms.
+    for begin_ms, waits_ms in ((110, 0), (109, 1000 - 109), (60, 1000 - 60), (5, 1000 - 10)):
+        down = [(begin_ms * MS, {"up": False}), (1000 * MS, {})]
+        assert arrives_ms(down) == 100 + 20 + waits_ms, begin_ms
+    # One that is over as the transfer begins, and two in a row.
+    assert arrives_ms([(5 * MS, {"up": False}), (10 * MS, {})]) == 100 + 20
+    twice = [(60 * MS, {"up": False}), (70 * MS, {}), (90 * MS, {"up": False}), (190 * MS, {})]
+    assert arrives_ms(twice) == 100 + 20 + 10 + 100
+
+
+def test_a_rate_that_changes_while_the_link_is_down_holds_once_it_is_up() -> None:
+    rate: dict[str, Any] = {"node_pair_rate_bps": 5 * 10**8}
+    down = [(60 * MS, {"up": False}), (70 * MS, {**rate, "up": False}), (80 * MS, rate)]
+    assert arrives_ms(down) == 50 + 20 + 100 + 20
+
+
+def test_after_a_shorter_latency_bytes_keep_their_order_until_a_pause_has_made_up_for_it() -> None:
+    # A second transfer follows the first without a pause, or after one that makes up for some of the 15 ms, or for all.
+    for pause_ms, takes_ms in ((0, 20), (6, 14), (14, 6), (15, 5), (16, 5)):
+        forward_ms = 10 + pause_ms
+        shorter = [((forward_ms + 5) * MS, {"latency_ns": 5 * MS})]
+        arrived = each_arrives_ms(shorter, forward_ms=forward_ms, microbatches=2)
+        assert arrived == [10 + 20, forward_ms + 10 + takes_ms], pause_ms
+
+
+def test_after_a_longer_latency_all_that_leaves_later_arrives_later_and_nothing_else() -> None:
+    longer = [(35 * MS, {"latency_ns": 90 * MS})]
+    # Microbatches leave from 20, 40 and 60 ms on, 10 ms each.
+    assert each_arrives_ms(longer, forward_ms=20, microbatches=3) == [10 + 20, 30 + 90, 50 + 90]
+
+
+def test_what_has_been_sent_openly_beyond_acknowledgements_that_are_lost_is_not_gone_on_with_before_they_come() -> None:
+    down = [(30 * MS, {"up": False}), (500 * MS, {})]
+    size_bytes, window_bytes = 100_000_000, 46_976_204
+    arrived = arrives_ms([], down, size=f"{size_bytes}B", effects=WINDOW_ONLY, transport=OPEN)
+    # Nothing is acknowledged before 500 ms: what the window does not hold leaves after that, at 125 kB a millisecond.
+    assert arrived >= 500 - 10 + (size_bytes - window_bytes) / 125_000 + 20
+    assert arrives_ms([], size=f"{size_bytes}B", effects=WINDOW_ONLY, transport=OPEN) == 820
+
+
+UP = LinkConditions(latency_ns=20 * MS, node_pair_rate_bps=10**9)
+
+
+def channel(there: LinkCourse, back: LinkCourse, *, tcp: bool = True, window_bytes: int = 10**6) -> ChangingChannel:
+    """Return one that is alone: acknowledgements wait behind no other bytes."""
+    path = ChangingPath(there, back, None, headers=False)
+    capacity = SharedCapacity(EventQueue(), {0: 10**9})
+    window = TcpWindow(path.line(0).rtt_ns, window_bytes, None)
+    return ChangingChannel(path, window, NodePairFlow(0, [0]), capacity, Retransmission(path) if tcp else None)
+
+
+def down(begin_ms: int, end_ms: int) -> LinkCourse:
+    return course_of([(0, UP), (begin_ms * MS, replace(UP, up=False)), (end_ms * MS, UP)])
+
+
+def stretches_ms(of: ChangingChannel, size_bytes: int) -> list[tuple[float, float, int]]:
+    """Return when each stretch of a transfer begins and ends, and its bytes."""
+    of.queue(0, size_bytes, lambda *_: None)
+    while of.events.handle_next_instant():
+        pass
+    numbers = of.history.tolist()
+    stretches = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    return [(begin_ns / MS, end_ns / MS, sent_bytes) for begin_ns, end_ns, sent_bytes in stretches]
+
+
+def test_of_a_window_beyond_what_the_line_holds_the_rest_leaves_and_the_probe_follows_its_acknowledgement() -> None:
+    # A window of 10 MB over a line that holds 5 MB and a byte: bytes wait for 40 ms, as long as a round trip.
+    sent = stretches_ms(channel(down(100, 300), constant(UP), window_bytes=10**7), 50_000_000)
+    waiting_bytes = 10**7 - 5_000_001
+    assert [sent_bytes for *_, sent_bytes in sent] == [12_500_000, waiting_bytes, 37_500_000 - waiting_bytes]
+    # What left at 100 ms is acknowledged at 180; the probe follows two round trips of 80 ms, 2.5 ticks of 10 later.
+    expected = [(0, 100), (100, 140), (180 + 185, 180 + 185 + 260)]
+    assert [(begin_ms, round(end_ms, 4)) for begin_ms, end_ms, _ in sent] == expected
+    # Where only acknowledgements are lost, the last one has come at 120 ms, and that of the probe comes 40 ms later.
+    sent = stretches_ms(channel(constant(UP), down(100, 300), window_bytes=10**7), 50_000_000)
+    expected = [(0, 100), (100, 140), (120 + 185 + 40, 120 + 185 + 40 + 260)]
+    assert [(begin_ms, round(end_ms, 4)) for begin_ms, end_ms, _ in sent] == expected
+
+
+def test_of_a_window_that_the_line_holds_nothing_waits_and_the_next_round_follows_the_probe() -> None:
+    # Rounds of 20 ms every 40; round trips are measured 10 ms longer, by half of what a transfer begins with.
+    window = 2_500_000
+    first = [(0, 20, window), (40, 60, window)]
+    # What left at 80 ms is acknowledged at 120, and the probe follows 125 ms later.
+    sent = stretches_ms(channel(down(90, 200), constant(UP), window_bytes=window), 4 * window)
+    assert sent == [*first, (80, 90, window // 2), (245, 265, window), (285, 295, window // 2)]
+    # The last acknowledgement lets out what leaves at 80 ms; the probe at 205 is acknowledged.
+    sent = stretches_ms(channel(constant(UP), down(90, 200), window_bytes=window), 4 * window)
+    assert sent == [*first, (80, 100, window), (245, 265, window)]
+
+
+def test_a_round_trip_has_the_latencies_of_when_its_bytes_leave_and_are_acknowledged() -> None:
+    there, back = (
+        course_of([(0, replace(UP, latency_ns=before * MS)), (100 * MS, replace(UP, latency_ns=after * MS))])
+        for before, after in ((20, 30), (10, 40))
+    )
+    # What leaves at 90 ms arrives at 110, and is acknowledged with the longer latency.
+    begins_ms = [begin_ms for begin_ms, *_ in stretches_ms(channel(there, back), 7 * 10**6)]
+    assert begins_ms == [0, 30, 60, 90, 150, 220, 290]
+    begins_ms = [begin_ms for begin_ms, *_ in stretches_ms(channel(there, constant(UP)), 7 * 10**6)]
+    assert begins_ms == [0, 40, 80, 120, 170, 220, 270]
+    begins_ms = [begin_ms for begin_ms, *_ in stretches_ms(channel(constant(UP), back), 7 * 10**6)]
+    assert begins_ms == [0, 30, 60, 90, 150, 210, 270]
+
+
+def test_a_report_takes_the_latency_of_the_way_back_when_it_is_sent() -> None:
+    longer = course_of([(0, UP), (50 * MS, LinkConditions(latency_ns=70 * MS))])
+    for tcp in (False, True):
+        of = channel(constant(UP), longer, tcp=tcp)
+        assert [of.report_ns(at_ms * MS) // MS for at_ms in (0, 49, 50)] == [20, 69, 120]
+        assert channel(longer, constant(UP), tcp=tcp).report_ns(60 * MS) == 80 * MS
+
+
+def test_a_report_that_is_lost_is_sent_again_over_tcp() -> None:
+    over_tcp = channel(constant(UP), down(50, 150))
+    # The probe follows 105 ms later (test_retransmission.py).
+    assert over_tcp.report_ns(60 * MS) == (60 + 105 + 20) * MS
+    assert over_tcp.report_ns(49 * MS) == 69 * MS
+    assert channel(constant(UP), down(50, 150), tcp=False).report_ns(60 * MS) == 80 * MS
+    # The way there may be down meanwhile, but not when the acknowledgement of the report comes.
+    assert channel(down(50, 150), constant(UP)).report_ns(60 * MS) == 80 * MS

@@ -1,14 +1,22 @@
 """Node pairs, trunks and ports are shared first between node pairs and then between channels."""
 
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from runner.resolve.connection_count import count_connections
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.network.network import Ends, Network
 from runner.tcp.effects import IDEAL, TcpEffects
+from testbed.network.flow_model.window import LEAST_TIMEOUT_NS
+from tests.runner.simulator.network.changing_topologies import Changes, with_courses
 from tests.runner.simulator.variants import sweep_point
 
 MEGABYTE = 10**6
+S = 10**9
+WINDOW_ONLY = TcpEffects(window=True, slow_start=False, headers=False)
+OUT, BACK = ("east-0.0", "west-0.0"), ("west-0.0", "east-0.0")
 
 
 def network(*, gpus: int = 4, window: str = "6MiB", effects: TcpEffects = IDEAL, **limits: Any) -> Network:
@@ -19,6 +27,7 @@ def network(*, gpus: int = 4, window: str = "6MiB", effects: TcpEffects = IDEAL,
             "datacenters": [{"name": name, "hosts": 2, "gpus_per_host": gpus} for name in ("east", "west")],
             "intra": {"latency": "0ms", **limits.pop("intra", {})},
             "wan": wan,
+            "links": limits.pop("links", []),
         },
         "compute": {"activation": "1B"},
         "training": {"stages": 4 * gpus, "pipelines": 1, "microbatches": 1, "iterations": 1, "warmup": 0},
@@ -40,12 +49,37 @@ def seconds(of: Network, transfers: dict[tuple[str, str], int]) -> list[float]:
     wanted: dict[Ends, int] = {(places[one], places[other]): count for (one, other), count in transfers.items()}
     channels = of.channels(wanted, events)
     ends: dict[Ends, int] = {}
+
+    def note(pair: Ends, _: int, end_ns: int) -> None:
+        ends[pair] = end_ns
+
     for pair, count in wanted.items():
         for _ in range(count):
-            channels[pair].queue(0, MEGABYTE, lambda _, end_ns, pair=pair: ends.update({pair: end_ns}))
+            channels[pair].queue(0, MEGABYTE, partial(note, pair))
     while events.handle_next_instant():
         pass
     return [round(ends[pair] / 1e9, 6) for pair in wanted]
+
+
+def known_at_once(of: Network, *ways: tuple[str, str]) -> list[bool]:
+    """Return of each channel whether it knows when a transfer will have left as soon as it is queued.
+
+    Only one does that shares nothing, and whose acknowledgements no other delays.
+    """
+    places = {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
+    channels = of.channels([(places[one], places[other]) for one, other in ways], EventQueue())
+    told: list[tuple[int, int]] = []
+    known: list[bool] = []
+    for one, other in ways:
+        before = len(told)
+        channels[places[one], places[other]].queue(0, MEGABYTE, lambda *times_ns: told.append(times_ns))
+        known.append(len(told) > before)
+    return known
+
+
+def changing(of: Network, changes: Changes) -> Network:
+    """Return the network with links that change."""
+    return replace(of, topology=with_courses(of.topology, changes))
 
 
 def test_a_trunk_is_shared_between_node_pairs_however_many_channels_each_has() -> None:
@@ -96,6 +130,117 @@ def test_a_line_is_as_fast_as_the_narrowest_of_what_it_crosses() -> None:
     of = network(intra={"rate": "8Mbit"}, wan={"rate": "80Mbit", "node_pair_rate": "40Mbit"})
     places = of.variant.placement.places
     assert of.line((places[0], places[-1])).rate_bps == 8 * MEGABYTE
+
+
+def test_a_trunk_that_carries_all_its_node_pairs_at_once_limits_none() -> None:
+    pairs = [("east-0.0", "west-0.0"), ("east-1.0", "west-1.0")]
+    enough = network(wan={"rate": "16Mbit", "node_pair_rate": "8Mbit"})
+    assert known_at_once(enough, *pairs) == [True, True]
+    assert known_at_once(network(wan={"rate": "15999999bit", "node_pair_rate": "8Mbit"}), *pairs) == [False, False]
+    # One that nothing narrower comes before limits also a single node pair.
+    alone = network(wan={"rate": "8Mbit"})
+    assert known_at_once(alone, *pairs[:1]) == [True]
+    assert seconds(alone, {pairs[0]: 1}) == [1.0]
+
+
+def test_what_reaches_a_port_is_as_little_as_the_narrowest_before_it_lets_through() -> None:
+    arriving = [("east-0.0", "west-0.0"), ("east-1.0", "west-0.1")]
+    wide = network(intra={"rate": "80Mbit"}, wan={"rate": "80Mbit", "node_pair_rate": "8Mbit"})
+    assert known_at_once(wide, *arriving) == [True, True]
+    for narrow in ({"rate": "80Mbit", "node_pair_rate": "8Mbit"}, {"rate": "16Mbit", "node_pair_rate": "80Mbit"}):
+        assert seconds(network(intra={"rate": "80Mbit"}, wan=narrow), dict.fromkeys(arriving, 1)) == [1.0, 1.0]
+
+
+def test_node_pairs_that_widen_share_a_trunk_from_then_on() -> None:
+    of = network(wan={"rate": "16Mbit", "node_pair_rate": "8Mbit"})
+    wider = changing(of, [(S // 2, {"node_pair_rate_bps": 16 * MEGABYTE})])
+    pairs = {("east-0.0", "west-0.0"): 1, ("east-1.0", "west-1.0"): 1}
+    # 1 MB/s each before, and afterwards half of the 2 MB/s that the trunk carries; one of them alone has it all.
+    assert seconds(wider, pairs) == [1.0, 1.0]
+    assert seconds(wider, {OUT: 1}) == [0.75]
+
+
+def test_a_trunk_that_narrows_is_shared_from_then_on_whatever_it_had_before() -> None:
+    pairs = {("east-0.0", "west-0.0"): 1, ("east-1.0", "west-1.0"): 1}
+    for wan in ({"rate": "80Mbit"}, {}):
+        of = network(wan={"node_pair_rate": "8Mbit", **wan})
+        # 1 MB/s each for half a second, then half of 1 MB/s.
+        assert seconds(changing(of, [(S // 2, {"rate_bps": 8 * MEGABYTE})]), pairs) == [1.5, 1.5]
+
+
+def test_a_node_pair_without_a_rate_gets_one_when_its_link_does() -> None:
+    of = changing(network(), [(0, {}), (S // 2, {"node_pair_rate_bps": 8 * MEGABYTE})])
+    assert seconds(of, {OUT: 1}) == [0.0]
+    narrow = changing(network(wan={"node_pair_rate": "8Mbit"}), [(S // 2, {"node_pair_rate_bps": 4 * MEGABYTE})])
+    assert seconds(narrow, {OUT: 1}) == [1.5]
+
+
+def test_a_part_has_its_share_of_every_trunk_and_all_of_a_node_pair() -> None:
+    of = network(wan={"rate": "16Mbit", "node_pair_rate": "12Mbit"})
+    assert seconds(of, {OUT: 1}) == [round(1 / 1.5, 6)]
+    assert seconds(replace(of, equal_parts=2), {OUT: 1}) == [1.0]
+    assert seconds(replace(network(wan={"rate": "3bit"}), equal_parts=4), {OUT: 1}) == [8.0 * MEGABYTE]
+
+
+def test_acknowledgements_wait_behind_windows_of_an_eighth_of_what_the_line_holds_at_least() -> None:
+    def both_ways(latency_ns: int, window: str = "1MiB", back: str = "4Gbit") -> list[bool]:
+        links = [
+            {"from": "east", "to": "west", "latency": f"{latency_ns}ns", "node_pair_rate": "4Gbit"},
+            {"from": "west", "to": "east", "latency": f"{latency_ns}ns", "node_pair_rate": back},
+        ]
+        return known_at_once(network(window=window, effects=WINDOW_ONLY, wan={}, links=links), OUT, BACK)
+
+    window_bytes = network(window="1MiB").variant.tcp.in_flight_bytes
+    # Half a byte a nanosecond: a line holds a byte for each nanosecond of its latency, and one that is under way.
+    assert both_ways(8 * window_bytes - 1) == [False, False]
+    assert both_ways(8 * window_bytes) == [True, True]
+    # One direction that others wait behind is enough: both are looked at.
+    assert both_ways(8 * window_bytes, back="3Gbit") == [False, False]
+
+
+def test_acknowledgements_wait_only_where_both_ways_are_used_and_windows_and_round_trips_count() -> None:
+    near: dict[str, Any] = {"wan": {"latency": "1ms", "node_pair_rate": "8Mbit"}}
+    assert known_at_once(network(effects=WINDOW_ONLY, **near), OUT, BACK) == [False, False]
+    assert known_at_once(network(effects=WINDOW_ONLY, **near), OUT) == [True]
+    assert known_at_once(network(effects=WINDOW_ONLY, **near), OUT, ("west-1.0", "east-0.0")) == [True, True]
+    assert known_at_once(network(effects=IDEAL, **near), OUT, BACK) == [True, True]
+    at_once = network(effects=WINDOW_ONLY, wan={"latency": "0ms", "node_pair_rate": "8Mbit"})
+    assert known_at_once(at_once, OUT, BACK) == [True, True]
+
+
+def test_packets_are_drawn_only_on_links_that_lose_some() -> None:
+    lossy = network(wan={"loss": "1%"}, effects=TcpEffects())
+    within = ("east-0.0", "east-1.0")
+    assert known_at_once(lossy, within, OUT) == [True, False]
+    assert known_at_once(replace(lossy, effects=IDEAL), within, OUT) == [True, True]
+
+
+def test_a_timeout_that_an_emulation_does_not_dilate_is_shorter_in_its_time() -> None:
+    of = network(wan={"latency": "10ms", "node_pair_rate": "8Mbit"}, effects=WINDOW_ONLY)
+    places = of.variant.placement.places
+    ends = places[0], places[-1]
+    timeouts_ns = [replace(of, dilation=dilation).window(ends).timeout_ns for dilation in (1.0, 4.0)]
+    assert timeouts_ns[0] - timeouts_ns[1] == LEAST_TIMEOUT_NS - LEAST_TIMEOUT_NS // 4
+
+
+def history_within(watched: Collection[str], transfers: Sequence[tuple[str, str]]) -> list[int]:
+    """Return the history of the first of several transfers of 1 MB, at a port of 1 MB/s each."""
+    of = network(intra={"rate": "8Mbit"})
+    places = {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
+    events = EventQueue()
+    ends = [(places[one], places[other]) for one, other in transfers]
+    channels = of.channels(ends, events, watched)
+    for each in ends:
+        channels[each].queue(0, MEGABYTE, lambda *_: None)
+    while events.handle_next_instant():
+        pass
+    return list(channels[ends[0]].history)
+
+
+def test_what_arrives_at_a_watched_host_is_remembered() -> None:
+    transfers = [("east-0.0", "east-1.0"), ("west-0.0", "east-1.1")]
+    assert history_within({"east-1"}, transfers) == [0, 2 * S, MEGABYTE]
+    assert history_within({"east-0"}, transfers) == []
 
 
 def test_only_what_crosses_the_wan_is_remembered() -> None:

@@ -108,6 +108,15 @@ def test_a_sender_goes_on_when_windows_have_let_all_of_its_bytes_out() -> None:
     assert 20 <= dict(lines.accepted)["b"] <= 60
 
 
+def test_of_more_than_a_window_the_last_byte_is_let_out_when_all_but_a_window_is_acknowledged() -> None:
+    for window_kb, size_kb in ((100, 200), (100, 101), (60, 500)):
+        lines = Lines(window_kb * KB)
+        lines.queue("a", 0, size_kb * KB)
+        assert lines.run() == [("a", 0, size_kb)]
+        # What is not in the last window leaves first, and is acknowledged a round trip later, but for a byte under way.
+        assert lines.accepted == [("a", size_kb - window_kb + 2 * LATENCY_MS + 0.001)]
+
+
 def test_what_windows_have_let_out_is_queued_until_the_line_has_carried_it() -> None:
     lines = Lines(30 * KB, sees_opposite=True)
     lines.queue("a", 0, 50 * KB)

@@ -194,6 +194,132 @@ def test_a_member_that_leaves_keeps_its_rate_and_what_it_has_been_served() -> No
     assert (one.ended, other.ended) == ([3 * S], [4 * S])
 
 
+def test_a_stretch_of_a_stream_that_is_cut_is_what_has_left_of_it() -> None:
+    events = EventQueue()
+    stream = Stream(events, 0, 1)
+    stream.set_rate(8, 0, 1)
+    one, other = joined(events, stream, [10, 4])
+    run(events, S)
+    stream.set_rate(16, S, 5)
+    stream.arm(S)
+    run(events, 3 * S // 2)
+    one.cut(7 * S // 4)
+    # A byte by 1 s, another two a second from then on: two and a half.
+    assert (one.ended, one.part_bytes, one.left_bits_ns(7 * S // 4)) == ([7 * S // 4], 2, -4 * S)
+    assert stretches(one) == [(0, S, 1), (S, 7 * S // 4, 1)]
+    assert stream.members == 1
+    run(events)
+    assert (one.ended, other.ended) == ([7 * S // 4], [5 * S // 2])
+
+
+def test_what_is_cut_as_it_begins_or_as_it_ends_is_nothing_or_all_of_it() -> None:
+    for at_ns, sent_bytes, rows in ((3, 0, []), (3 + 10 * S, 10, [(3, 3 + 10 * S, 10)])):
+        sender = Noting(EventQueue())
+        sender.load(10, 0, 3)
+        sender.send_at(8, 3, 2)
+        sender.cut(at_ns)
+        assert (sender.ended, sender.part_bytes, sender.left_bits_ns(at_ns)) == ([at_ns], sent_bytes, 0)
+        assert stretches(sender) == rows
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_the_next_stretch_begins_and_ends_as_the_first_did(is_cut: bool) -> None:
+    events = EventQueue()
+    sender = Noting(events)
+    sender.load(10, 0, 0)
+    sender.send_at(8, 0, 4)
+    if is_cut:
+        sender.cut(2 * S)
+    else:
+        run(events)
+    again_ns = 2 * S if is_cut else 10 * S
+    sender.load(20, 0, again_ns)
+    assert (sender.rate_bps, sender.left_bits_ns(again_ns + S)) == (0, 20 * 8 * S)
+    sender.send_at(8, again_ns, 6)
+    # The end that the first stretch would have had, at ten seconds, is not that of the next.
+    run(events)
+    assert sender.begun == [(0, 3), (again_ns, 5)]
+    assert sender.ended == [again_ns, again_ns + 20 * S]
+    assert [size_bytes for _, _, size_bytes in stretches(sender)] == [again_ns // S, 20]
+
+
+def test_a_member_that_leaves_and_joins_again_ends_once_when_it_has_been_served_in_all() -> None:
+    events = EventQueue()
+    stream = Stream(events, 0, 1)
+    stream.set_rate(8, 0, 1)
+    one, other = joined(events, stream, [4, 12])
+    run(events, S)
+    one.leave()
+    one.send_at(0, S, 7)
+    stream.arm(S)
+    run(events, 6 * S)
+    one.join(stream, 6 * S, 9)
+    stream.arm(6 * S)
+    assert (stream.members, one.rate_bps) == (2, 8)
+    run(events)
+    # One of its four bytes had left, and the others wait for five seconds.
+    assert (one.ended, other.ended, one.begun) == ([9 * S], [12 * S], [(0, 1)])
+    assert stretches(one) == [(0, S, 1), (S, 6 * S, 0), (6 * S, 9 * S, 3)]
+
+
+def test_a_member_alone_keeps_the_turn_of_the_last_change_of_its_rate() -> None:
+    events = EventQueue()
+    stream = Stream(events, 0, 1)
+    stream.set_rate(8, 0, 1)
+    (sender,) = joined(events, stream, [10])
+    assert sender.turn() == 2
+    sender.position = 6
+    stream.set_rate(16, S, 20)
+    assert sender.turn() == 26
+    sender.leave()
+    assert (sender.turn(), sender.rate_bps) == (26, 16)
+    sender.send_at(16, S, 40)
+    assert sender.turn() == 26
+    sender.send_at(8, S, 42)
+    assert sender.turn() == 42
+
+
+CHANGES = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 9), st.integers(0, 5)), max_size=6)
+"""After so many thirds of a second a stream serves so many bytes a second, and one of its members leaves it."""
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=4), CHANGES, st.booleans())
+def test_members_of_a_stream_end_as_each_would_alone_at_the_rates_of_the_stream(
+    sizes: list[int], changes: list[tuple[int, int, int]], headers: bool
+) -> None:
+    events, apart = EventQueue(), EventQueue()
+    stream = Stream(events, 0, PAYLOAD_BYTES if headers else 1)
+    stream.set_rate(8, 0, 1)
+    members = [Noting(events, headers=headers) for _ in sizes]
+    alone = [Noting(apart, headers=headers) for _ in sizes]
+    for one, other, size_bytes in zip(members, alone, sizes, strict=True):
+        one.load(size_bytes, 0, 0)
+        one.join(stream, 0, 2)
+        other.load(size_bytes, 0, 0)
+        other.send_at(8, 0, 2)
+    stream.arm(0)
+    now_ns, turn = 0, 2
+    for thirds, rate, leaver in changes:
+        now_ns, turn = now_ns + thirds * S // 3, turn + 10
+        run(events, now_ns)
+        run(apart, now_ns)
+        for number, (one, other) in enumerate(zip(members, alone, strict=True)):
+            assert one.left_bits_ns(now_ns) == other.left_bits_ns(now_ns) or one.ended
+            if one.ended:
+                continue
+            other.send_at(8 * rate, now_ns, turn)
+            if number == leaver and one.stream is not None:
+                one.leave()
+            if one.stream is None:
+                one.send_at(8 * rate, now_ns, turn)
+        stream.set_rate(8 * rate, now_ns, turn)
+        stream.arm(now_ns)
+    run(events)
+    run(apart)
+    assert [one.ended for one in members] == [other.ended for other in alone]
+    assert [sum(row[2] for row in stretches(one)) for one in members] == sizes
+
+
 @given(
     st.integers(8, 10**6),
     st.lists(st.tuples(st.integers(0, 20), st.integers(1, 5000)), min_size=1, max_size=8),

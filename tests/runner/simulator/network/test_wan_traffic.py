@@ -57,3 +57,42 @@ def test_channels_of_a_node_pair_are_summed_until_the_last_byte_of_any() -> None
     renamed = traffic.renamed("a", "b")
     assert (renamed.source, renamed.destination, renamed.last_ns) == ("a", "b", 40)
     assert ChannelTraffic("east-0", "west-0", [], Line(None, 0, headers=False)).last_ns == 0
+
+
+def test_a_single_channel_has_sent_what_its_stretches_say_at_any_time() -> None:
+    traffic = ChannelTraffic("a", "b", [History(array("q", [0, 20, 100, 30, 40, 50]))], Line(None, 0, headers=False))
+    expected = {0: 0, 5: 25, 15: 75, 20: 100, 25: 100, 30: 100, 35: 125, 40: 150, 99: 150}
+    times_ns = list(expected)
+    assert traffic.sent_by(np.array(times_ns)).tolist() == list(expected.values())
+    # Whether it is asked for alone, in which order, or twice.
+    assert [traffic.sent_by(np.array([each])).tolist() for each in times_ns] == [[each] for each in expected.values()]
+    assert traffic.sent_by(np.array([35, 5, 35])).tolist() == [125, 25, 125]
+    assert traffic.counts()[0].tolist() == [0, 20, 30, 40]
+    assert traffic.counts()[1].tolist() == [0, 100, 100, 150]
+
+
+def test_several_channels_asked_for_one_time_are_interpolated_each() -> None:
+    histories = [History(array("q", rows)) for rows in ([0, 10, 100], [4, 12, 80])]
+    traffic = ChannelTraffic("a", "b", histories, Line(None, 0, headers=False))
+    expected = {2: 20, 4: 40, 5: 60, 11: 170, 12: 180, 13: 180}
+    assert [traffic.sent_by(np.array([each])).tolist() for each in expected] == [[each] for each in expected.values()]
+
+
+def test_headers_are_counted_of_all_that_a_node_pair_has_sent_together() -> None:
+    # 724 bytes are half of a frame: that of both channels together has 1514 bytes on the wire.
+    histories = [History(array("q", rows)) for rows in ([0, 10, 724], [0, 10, 724])]
+    assert ChannelTraffic("a", "b", histories, Line(None, 0, headers=True)).counts()[1].tolist() == [0, 1514]
+
+
+def test_parts_are_exact_up_to_the_largest_product_and_do_not_overflow_beyond() -> None:
+    # 7 divides 2^63 - 1: but for one part in 10^18 all is sent, which a double would round up to all.
+    whole_ns = (2**63 - 1) // 7
+    assert part_sent(np.array([7]), np.array([whole_ns - 1]), np.array([whole_ns])).tolist() == [6]
+    assert part_sent(np.array([8]), np.array([2**60]), np.array([2**60])).tolist() == [8]
+    # The largest size and the longest stretch count, also of different stretches.
+    sizes, moved_ns, wholes_ns = np.array([1, 2**40, 2**40]), np.array([0, 2**39, 2**40]), np.array([1, 2**40, 2**40])
+    assert part_sent(sizes, moved_ns, wholes_ns).tolist() == [0, 2**39, 2**40]
+    odd = np.array([2**40 + 1])
+    assert part_sent(odd, np.array([2**39]), np.array([2**40])).tolist() == [2**39]
+    none = np.zeros(0, np.int64)
+    assert part_sent(none, none, none).tolist() == []

@@ -1,5 +1,6 @@
 """Rings on shared lines: alone they take the computed time, together the time that the shared line allows."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -7,15 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.simulator.event_queue import EventQueue
+from runner.simulator.network.changing.changing_channel import ChangingChannel
+from runner.simulator.network.changing.changing_path import ChangingPath, constant
 from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
 from runner.simulator.network.shared_channel import SharedChannel
 from runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
-from runner.simulator.rings.shared_ring import SharedRing
+from runner.simulator.rings.shared_ring import SharedRing, awaits_room
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.channel import PrivateChannel
 from runner.tcp.effects import IDEAL
 from testbed.network.flow_model.line import Line
 from testbed.network.flow_model.window import TcpWindow
+from testbed.network.links.link_conditions import LinkConditions
 from tests.runner.simulator.variants import all_reduces_ns, sweep_point
 
 CHUNK_BYTES = 1000
@@ -120,8 +124,12 @@ def ring_ends_ns(latencies_ms: list[int], cut: RingCut) -> list[int]:
     ]
     ring = SharedRing(channels, [1] * len(channels), cut, events)
     ends_ns: dict[int, int] = {}
+
+    def note(position: int, _: int, end_ns: int) -> None:
+        ends_ns[position] = end_ns
+
     for position in range(len(channels)):
-        ring.join(0, position, 0, lambda _, end_ns, position=position: ends_ns.update({position: end_ns}))
+        ring.join(0, position, 0, partial(note, position))
     while events.handle_next_instant():
         pass
     return [ends_ns[position] for position in range(len(channels))]
@@ -154,3 +162,34 @@ def test_a_replica_is_through_when_windows_have_let_its_last_bytes_out() -> None
     assert ends_ns(10**7) == [1_300_000_000 + latency_ns, 300_000_000 + chunk_ns + 500_000_000 + 2 * latency_ns]
     # Without a window nothing shows when the line is used by others.
     assert ends_ns(None)[1] >= 1_300_000_000
+
+
+def lines(*latencies_ms: int) -> list[Line]:
+    return [Line(10**9, latency_ms * 10**6, headers=False) for latency_ms in latencies_ms]
+
+
+def test_a_step_may_wait_for_room_where_one_round_trip_is_longer_than_the_way_around() -> None:
+    whole, in_parts = RingCut.of(60, 4), RingCut.of(200 * 2**20, 4)
+    for latencies_ms, awaits in (((100, 50, 25, 25), False), ((100, 50, 25, 24), True), ((10, 10, 10, 10), False)):
+        assert awaits_room(lines(*latencies_ms), whole) == awaits
+        # A window that does not hold all chunks is another limit.
+        assert not awaits_room(lines(*latencies_ms), in_parts)
+    # Lines that repeat around the ring: twice 60 ms around, against 100 there and back.
+    assert not awaits_room(lines(50, 10), whole)
+    assert awaits_room(lines(50, 10), RingCut.of(60, 2))
+
+
+def test_over_links_that_change_a_step_may_always_wait_for_room() -> None:
+    path = ChangingPath(
+        constant(LinkConditions(latency_ns=10**7)), constant(LinkConditions(latency_ns=10**7)), None, False
+    )
+    capacity = SharedCapacity(EventQueue(), {0: 10**9})
+    flow, free = NodePairFlow(0, [0]), TcpWindow(0, None, None)
+    changing = ChangingChannel(path, free, flow, capacity, None)
+    still = [SharedChannel(line, free, flow, capacity) for line in lines(10, 10, 10)]
+    for channels, size_bytes, awaits in (
+        ([*still, changing], 60, True),
+        ([*still, changing], 200 * 2**20, False),
+        ([*still, still[0]], 60, False),
+    ):
+        assert SharedRing(channels, [1] * 4, RingCut.of(size_bytes, 4), capacity.events).awaits_room == awaits

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from results.chakra.node import ChakraNode, NodeType
 from results.chakra.rank_file import rank_bytes
 from runner.simulator.simulation import KIND_CODES, Simulation
+from runner.simulator.training.training import Pulse
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import IDEAL, TcpEffects
 from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
@@ -116,7 +117,11 @@ def test_a_measured_iteration_is_repeated_iteration_after_iteration(tmp_path: Pa
 
 
 def replayed(
-    folder: Path, ranks: Mapping[int, list[ChakraNode]], iterations: int = 1, effects: TcpEffects = IDEAL
+    folder: Path,
+    ranks: Mapping[int, list[ChakraNode]],
+    iterations: int = 1,
+    effects: TcpEffects = IDEAL,
+    pulse: Pulse | None = None,
 ) -> Simulation:
     document = {
         "topology": {
@@ -128,7 +133,7 @@ def replayed(
         "variants": [{"name": "t"}],
     }
     point = sweep_point(document)
-    return simulate_variant(point.topology, point.variants[0], iterations, effects=effects)
+    return simulate_variant(point.topology, point.variants[0], iterations, effects=effects, pulse=pulse)
 
 
 def spans_of(simulation: Simulation, kind: str) -> list[tuple[int, int, int]]:
@@ -212,12 +217,13 @@ def test_a_message_takes_the_headers_of_its_frame_and_its_packets_along_where_th
 
 
 def test_an_all_reduce_waits_for_a_message_over_one_of_its_hops(tmp_path: Path) -> None:
-    def reduced_ms(name: str, peer: int, message_bytes: int) -> int:
+    def reduced_ms(name: str, peer: int, message_bytes: int, *, answers: bool = False) -> int:
         ranks: dict[int, list[ChakraNode]] = {rank: [computation(0, 1_000)] for rank in range(4)}
-        ranks[0].append(message(SEND, 1, (0, peer), message_bytes, [0]))
-        ranks[peer].append(message(RECEIVE, 1, (0, peer), message_bytes))
+        for one, other in ((0, peer), (peer, 0))[: 1 + answers]:
+            ranks[one].append(message(SEND, 3 + one, (one, other), message_bytes, [0]))
+            ranks[other].append(message(RECEIVE, 3 + one, (one, other), message_bytes))
         for rank in (0, 3):
-            ranks[rank].append(all_reduce(2, 100_000, [0], group="over the WAN"))
+            ranks[rank].append(all_reduce(9, 100_000, [0], group="over the WAN"))
         (tmp_path / name).mkdir()
         return max(end for _, _, end in spans_of(replayed(tmp_path / name, ranks), "all_reduce"))
 
@@ -225,6 +231,7 @@ def test_an_all_reduce_waits_for_a_message_over_one_of_its_hops(tmp_path: Path) 
     assert reduced_ms("beside", 1, 1_000_000) == 1 + 2 * (5 + 20)
     # A megabyte takes 100 ms, and what is queued behind it goes after it.
     assert reduced_ms("behind", 3, 1_000_000) >= 1 + 100 + 5 + 20
+    assert reduced_ms("both ways", 3, 1_000_000, answers=True) >= 1 + 100 + 5 + 20
 
 
 def test_all_reduces_of_one_group_with_two_sizes_share_its_hops(tmp_path: Path) -> None:
@@ -241,6 +248,24 @@ def test_all_reduces_of_one_group_with_two_sizes_share_its_hops(tmp_path: Path) 
     # Each sends a megabyte, which takes 100 ms.
     assert reduced_ms("one", 1_000_000) >= 100
     assert reduced_ms("two", 1_000_000, 1_000_001) >= 200
+
+
+def test_a_pulse_tells_the_share_of_the_nodes_that_have_ended(tmp_path: Path) -> None:
+    shares: list[float] = []
+    # An instant ends one of 29 computations, of which there are 2,900.
+    replayed(tmp_path, {0: [computation(number, 1_000) for number in range(29)]}, 100, pulse=shares.append)
+    assert shares == [pytest.approx(1000 / 2900), pytest.approx(2000 / 2900)]
+
+
+def test_a_message_of_a_later_iteration_waits_for_its_receiver_to_begin_it(tmp_path: Path) -> None:
+    # The sender has a millisecond of work in each iteration, and the receiver 100, half of which needs the message.
+    ranks = {
+        0: [computation(0, 1_000), message(SEND, 1, (0, 1), 1_000, [0])],
+        1: [computation(0, 50_000), message(RECEIVE, 1, (0, 1), 1_000), computation(2, 50_000, [1])],
+    }
+    spans = spans_of(replayed(tmp_path, ranks, iterations=3), "forward")
+    assert [start for rank, start, _ in spans if rank == 0] == [0, 1, 2]
+    assert [start for rank, start, _ in spans if rank == 1] == [0, 50, 100, 150, 200, 250]
 
 
 @given(st.data())

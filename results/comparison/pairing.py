@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import isnan
 
 from ground.strict_model import InputError
 from results.comparison.repeatability import repeatable_within
@@ -22,12 +22,13 @@ class PairingError(InputError):
 
 @dataclass(frozen=True)
 class Side:
-    """One variant in one sweep point of one run: the iteration times of each repeat, in seconds.
+    """One variant in one sweep point of one run: the iteration time of each repeat in seconds, or another figure of it.
 
-    ``exact`` marks a simulation that draws nothing. ``repeatable_within`` is the largest relative difference
-    between two runs of it if that is known without repeats, else None. ``saturated`` is the number of repeats with a
-    saturated machine. ``bound`` is the time below which an iteration cannot come and the part that decides, None if
-    unknown.
+    A repeat's iteration time is the period of its training: one figure, since successive iterations depend on each
+    other. ``iterations`` is over how many it is, in all repeats together. ``exact`` marks a simulation that draws
+    nothing. ``repeatable_within`` is the largest relative difference between two runs of it if that is known without
+    repeats, else None. ``saturated`` is the number of repeats with a saturated machine. ``bound`` is the time below
+    which no iteration time can come and the part that decides, None if unknown.
     """
 
     point: int
@@ -37,10 +38,11 @@ class Side:
     repeatable_within: float | None = None
     saturated: int = 0
     bound: tuple[float, str] | None = None
+    iterations: int = 0
 
     @property
     def median_s(self) -> float | None:
-        """Median over repeats of each repeat's median iteration time; None if nothing was measured."""
+        """Median over repeats of each repeat's iteration time; None if nothing was measured."""
         return median_of_medians(self.times_s)
 
     @property
@@ -57,11 +59,6 @@ class Side:
     def repeats(self) -> int:
         """The number of repeats with a measured iteration."""
         return sum(1 for times in self.times_s if times)
-
-    @property
-    def iterations(self) -> int:
-        """The number of measured iterations in all repeats."""
-        return sum(map(len, self.times_s))
 
 
 @dataclass(frozen=True)
@@ -158,29 +155,27 @@ class _Sides:
     """A run's trials by sweep point and variant."""
 
     run: Run
-    times_s: Mapping[tuple[int, str], Sequence[tuple[float, ...]]]
-    facts: Mapping[tuple[int, str], Sequence[Mapping[str, Any]]]
-    bounds: Mapping[tuple[int, str], tuple[float, str] | None]
+    positions: Mapping[tuple[int, str], Sequence[int]]
 
     @classmethod
     def of(cls, run: Run) -> "_Sides":
-        times_s: dict[tuple[int, str], list[tuple[float, ...]]] = {}
-        facts: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
-        for trial, own_s in zip(run.trials, run.summary["iteration_times_s"], strict=True):
-            times_s.setdefault((trial.point, trial.variant), []).append(tuple(own_s))
-            facts.setdefault((trial.point, trial.variant), []).append(trial.facts)
-        return cls(run, times_s, facts, {(trial.point, trial.variant): trial.bound for trial in run.trials})
+        positions: dict[tuple[int, str], list[int]] = {}
+        for position, trial in enumerate(run.trials):
+            positions.setdefault((trial.point, trial.variant), []).append(position)
+        return cls(run, positions)
 
     def side(self, point: int, variant: str) -> Side:
-        key = point, variant
+        positions = self.positions.get((point, variant), ())
+        own, trials = self.run.summary.iloc[list(positions)], [self.run.trials[each] for each in positions]
         return Side(
             point,
             variant,
-            tuple(self.times_s.get(key, ())),
+            tuple(() if isnan(time_s) else (float(time_s),) for time_s in own["iteration_time_s"]),
             self.run.exact(point),
             repeatable_within(self.run, point),
-            Saturation.of(self.facts.get(key, ())).saturated,
-            self.bounds.get(key),
+            Saturation.of(trial.facts for trial in trials).saturated,
+            trials[-1].bound if trials else None,
+            sum(map(len, own["iteration_times_s"])),
         )
 
 

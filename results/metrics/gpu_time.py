@@ -46,17 +46,59 @@ def spans_of_training_gpus(spans: pd.DataFrame) -> pd.DataFrame:
     return own
 
 
+@dataclass(frozen=True)
+class GpuWindows:
+    """When each of several GPUs was measured; both have an entry for each GPU.
+
+    In a window of whole iterations a GPU is measured from the end of its own computation before the first of them to
+    the end of its computation of the last: GPUs begin and end an iteration at different times, and of each the whole
+    work of these iterations counts, and no other.
+    """
+
+    start_ns: Numbers
+    end_ns: Numbers
+
+    @classmethod
+    def of(cls, gpus: Gpus, spans: pd.DataFrame, window: Window) -> "GpuWindows":
+        """Return the windows of the GPUs, whose spans these are."""
+        start_ns, end_ns = (np.full(len(gpus.index), edge_ns) for edge_ns in (window.start_ns, window.end_ns))
+        if window.iterations is None:
+            return cls(start_ns, end_ns)
+        computing = is_among(spans["kind"], COMPUTE_KINDS)
+        iteration = spans["iteration"].to_numpy(np.int64)
+        for edge_ns, until in ((start_ns, window.iterations.start), (end_ns, window.iterations.stop)):
+            chosen = computing & (iteration < until)
+            last_ns = np.full(len(gpus.index), -1)
+            np.maximum.at(last_ns, gpus.of_span[chosen], spans["end_ns"].to_numpy(np.int64)[chosen])
+            edge_ns[last_ns >= 0] = last_ns[last_ns >= 0]
+        return cls(start_ns, np.maximum(start_ns, end_ns))
+
+    @property
+    def length_ns(self) -> Numbers:
+        """End minus start of each."""
+        return self.end_ns - self.start_ns
+
+    def clipped(self, spans: pd.DataFrame, gpu: Numbers) -> tuple[Numbers, Numbers]:
+        """Return start and end of spans, each within the window of its GPU. ``gpu`` are the GPUs' numbers."""
+        starts_ns, ends_ns = (
+            np.clip(spans[name].to_numpy(np.int64), self.start_ns[gpu], self.end_ns[gpu])
+            for name in ("start_ns", "end_ns")
+        )
+        return starts_ns, ends_ns
+
+
 def gpu_busy(spans: pd.DataFrame, window: Window, *, with_prefill: bool = False) -> pd.DataFrame:
     """Return busy and idle time of every training GPU in the window: integer columns busy_ns, idle_ns by (host, gpu).
 
-    Busy is the length of the union of the GPU's compute spans, clipped to the window; ``with_prefill`` includes its
-    prefill spans. Idle is the rest: the two add up to the window's length exactly. Busy means that the GPU had work,
-    not that all its multiprocessors had. A training GPU is one that has a span of another kind than prefill.
+    Busy is the length of the union of the GPU's compute spans, clipped to its ``GpuWindows``; ``with_prefill`` includes
+    its prefill spans. Idle is the rest: the two add up to the length of its window exactly. Busy means that the GPU had
+    work, not that all its multiprocessors had. A training GPU is one that has a span of another kind than prefill.
     """
     own = spans_of_training_gpus(spans)
     gpus = Gpus.of(own)
-    busy_ns = _covered(own, gpus, (*COMPUTE_KINDS, PREFILL) if with_prefill else COMPUTE_KINDS, window)
-    return pd.DataFrame({"busy_ns": busy_ns, "idle_ns": window.length_ns - busy_ns}, index=gpus.index)
+    windows = GpuWindows.of(gpus, own, window)
+    busy_ns = _covered(own, gpus, (*COMPUTE_KINDS, PREFILL) if with_prefill else COMPUTE_KINDS, windows)
+    return pd.DataFrame({"busy_ns": busy_ns, "idle_ns": windows.length_ns - busy_ns}, index=gpus.index)
 
 
 def prefill_ns(spans: pd.DataFrame, window: Window) -> "pd.Series[int]":
@@ -69,28 +111,27 @@ def prefill_ns(spans: pd.DataFrame, window: Window) -> "pd.Series[int]":
     return gpu_busy(spans, window, with_prefill=True)["busy_ns"] - gpu_busy(spans, window)["busy_ns"]
 
 
-def _covered(spans: pd.DataFrame, gpus: Gpus, kinds: Sequence[str], window: Window) -> Numbers:
-    """Return the length of the union of each GPU's spans of these kinds within the window."""
+def _covered(spans: pd.DataFrame, gpus: Gpus, kinds: Sequence[str], windows: GpuWindows) -> Numbers:
+    """Return the length of the union of each GPU's spans of these kinds within its window."""
     own = is_among(spans["kind"], kinds)
-    start_ns, end_ns = (np.clip(spans[name].to_numpy(np.int64)[own], *window) for name in ("start_ns", "end_ns"))
+    start_ns, end_ns = (each[own] for each in windows.clipped(spans, gpus.of_span))
     return GroupedIntervals.of(gpus.of_span[own], start_ns, end_ns).covered(len(gpus.index))
 
 
 def prefill_gpu_time_ns(spans: pd.DataFrame, window: Window) -> int:
     """Return how long GPUs prefilled within the window: the sum over all GPUs, those of a pool included."""
     own = spans[(spans["kind"] == PREFILL).to_numpy(bool)]
-    return int(_covered(own, Gpus.of(own), (PREFILL,), window).sum())
+    gpus = Gpus.of(own)
+    return int(_covered(own, gpus, (PREFILL,), GpuWindows.of(gpus, own, window._replace(iterations=None))).sum())
 
 
 def gpu_utilization(busy: pd.DataFrame) -> float | None:
-    """Return the mean over GPUs of busy / (busy + idle), a fraction; ``busy`` is ``gpu_busy`` of the measured window.
+    """Return busy / (busy + idle) of all GPUs together, a fraction; ``busy`` is ``gpu_busy`` of the measured window.
 
     None if there is no GPU or the window is empty.
     """
-    window_ns = busy["busy_ns"] + busy["idle_ns"]
-    if busy.empty or not window_ns.iloc[0]:
-        return None
-    return float((busy["busy_ns"] / window_ns).mean())
+    busy_ns, idle_ns = int(busy["busy_ns"].sum()), int(busy["idle_ns"].sum())
+    return busy_ns / (busy_ns + idle_ns) if busy_ns + idle_ns else None
 
 
 def gpu_utilizations(spans: pd.DataFrame, window: Window) -> tuple[float | None, float | None]:

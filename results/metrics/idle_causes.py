@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from results.metrics.gpu_time import Gpus, spans_of_training_gpus
+from results.metrics.gpu_time import Gpus, GpuWindows, spans_of_training_gpus
 from results.metrics.intervals import CoveredTime, GroupedIntervals, Numbers
 from results.metrics.iterations import Window
 from results.metrics.numbering import MOST_KEYS, is_among
@@ -54,9 +54,10 @@ def idle_causes(spans: pd.DataFrame, window: Window, *, sends_block: bool = Fals
     spans = spans_of_training_gpus(spans)
     gpus = Gpus.of(spans)
     kinds = spans["kind"]
-    columns = {name: spans[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "iteration")}
     computing, updating = is_among(kinds, COMPUTE_KINDS), is_among(kinds, ("optimizer",))
-    gaps = _gaps(gpus, computing, updating, columns, window)
+    windows = GpuWindows.of(gpus, spans, window)
+    clipped = dict(zip(("start_ns", "end_ns"), windows.clipped(spans, gpus.of_span), strict=True))
+    gaps = _gaps(gpus, computing, updating, {**clipped, "iteration": spans["iteration"].to_numpy(np.int64)}, windows)
     sent_ns = _sent_ns(gpus, spans, gaps)
     if sends_block:
         sent_ns = np.maximum(sent_ns, _held_ns(gpus, spans, gaps))
@@ -68,11 +69,11 @@ def idle_causes(spans: pd.DataFrame, window: Window, *, sends_block: bool = Fals
     # Where no tensor is needed, the rest of the gap counts as after its arrival.
     made_ns, arrived_ns = (np.where(needed, times_ns, sent_ns) for times_ns in (made_ns, arrived_ns))
 
-    clipped = {name: np.clip(columns[name], *window) for name in ("start_ns", "end_ns")}
+    latest_ns = int(windows.end_ns.max(initial=0))
 
     def covered_by(chosen: Flags) -> CoveredTime:
         starts_ns, ends_ns = (clipped[name][chosen] for name in ("start_ns", "end_ns"))
-        return CoveredTime(GroupedIntervals.of(gpus.of_span[chosen], starts_ns, ends_ns), window.end_ns)
+        return CoveredTime(GroupedIntervals.of(gpus.of_span[chosen], starts_ns, ends_ns), latest_ns)
 
     reducing, prefilling = (is_among(kinds, (kind,)) for kind in (ALL_REDUCE, PREFILL))
     prefilled, occupied = covered_by(prefilling), covered_by(reducing | prefilling)
@@ -98,7 +99,7 @@ def idle_causes(spans: pd.DataFrame, window: Window, *, sends_block: bool = Fals
 
 @dataclass(frozen=True)
 class _Gaps:
-    """The parts of the window in which a GPU did not compute, one entry per gap in every column.
+    """The parts of its window in which a GPU did not compute, one entry per gap in every column.
 
     ``span`` is the position of the computation that ends the gap, -1 if the window's end does. ``inside`` is true if
     that computation is not the GPU's first one of its iteration. ``ended`` is the iteration that the GPU finished in
@@ -113,17 +114,17 @@ class _Gaps:
     ended: Numbers
 
 
-def _gaps(gpus: Gpus, computing: Flags, updating: Flags, columns: dict[str, Numbers], window: Window) -> _Gaps:
+def _gaps(gpus: Gpus, computing: Flags, updating: Flags, columns: dict[str, Numbers], windows: GpuWindows) -> _Gaps:
     positions = np.flatnonzero(computing)
-    starts_ns, ends_ns = (np.clip(columns[name][positions], *window) for name in ("start_ns", "end_ns"))
+    starts_ns, ends_ns = (columns[name][positions] for name in ("start_ns", "end_ns"))
     busy = GroupedIntervals.of(gpus.of_span[positions], starts_ns, ends_ns)
     own = positions[busy.order]
     begins = np.concatenate(([True], np.diff(busy.group) != 0)) if len(own) else np.zeros(0, bool)
-    before_ns = np.where(begins, window.start_ns, busy.before)
+    before_ns = np.where(begins, windows.start_ns[busy.group], busy.before)
     iteration = columns["iteration"][own]
     first = begins | np.concatenate(([True], np.diff(iteration) != 0))[: len(own)]
 
-    done_ns = np.full(len(gpus.index), window.start_ns)
+    done_ns = windows.start_ns.copy()
     np.maximum.at(done_ns, busy.group, busy.end)
     every_gpu = np.arange(len(gpus.index))
     ended_by_window = np.full(len(every_gpu), -1)
@@ -132,7 +133,7 @@ def _gaps(gpus: Gpus, computing: Flags, updating: Flags, columns: dict[str, Numb
         for both in (
             (busy.group, every_gpu),
             (before_ns, done_ns),
-            (busy.start, np.full(len(every_gpu), window.end_ns)),
+            (busy.start, windows.end_ns),
             (own, ended_by_window),
         )
     )

@@ -1,4 +1,8 @@
-"""Compute when iterations took place, how long they took, and the throughput in tokens per second."""
+"""Compute when iterations took place, how long they took, and the throughput in tokens per second.
+
+An iteration's time is its period: training begins the next iteration before the last GPU has ended this one, so that
+what a lone iteration lasts, its makespan, says less of a training's pace the more iterations overlap.
+"""
 
 from typing import NamedTuple
 
@@ -6,16 +10,20 @@ import numpy as np
 import pandas as pd
 
 from results.metrics.numbering import is_among, numbered
-from results.records.span_log import ALL_REDUCE, COMPUTE_KINDS, ITERATION
+from results.records.span_log import ITERATION, PREFILL
 
 NS_PER_S = 1_000_000_000
 
 
 class Window(NamedTuple):
-    """A period of a trial, in nanoseconds since its start."""
+    """A part of a trial, in nanoseconds since its start.
+
+    ``iterations`` are those that a window of whole iterations is made of, None of another.
+    """
 
     start_ns: int
     end_ns: int
+    iterations: range | None = None
 
     @property
     def length_ns(self) -> int:
@@ -26,13 +34,12 @@ class Window(NamedTuple):
 def iteration_windows(spans: pd.DataFrame) -> pd.DataFrame:
     """Return when each iteration took place: columns start_ns and end_ns, indexed by iteration.
 
-    An iteration lasts from the earliest start of its compute and all-reduce spans to their latest end, over all GPUs of
-    the trial. Where ranks state their iterations themselves, by spans of the kind ``iteration``, one after the other,
-    it lasts from the latest start of these spans to their latest end: the trial has done an iteration once its last
-    rank has, and the iterations of a trial add up to its time.
+    An iteration lasts from the earliest start to the latest end of all that belongs to it, over all GPUs of the trial:
+    computation, messages, collectives, optimizer. Where ranks state their iterations themselves, by spans of the kind
+    ``iteration``, one after the other, it lasts from the latest start of these spans to their latest end.
     """
     stated = is_among(spans["kind"], (ITERATION,))
-    work = stated if stated.any() else is_among(spans["kind"], (*COMPUTE_KINDS, ALL_REDUCE))
+    work = stated if stated.any() else ~is_among(spans["kind"], (PREFILL,))
     iterations, position = numbered(spans["iteration"].to_numpy()[work])
     begun_ns, ended_ns = (spans[name].to_numpy(np.int64)[work] for name in ("start_ns", "end_ns"))
     end_ns = np.full(len(iterations), np.iinfo(np.int64).min)
@@ -46,47 +53,71 @@ def iteration_windows(spans: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"start_ns": start_ns, "end_ns": end_ns}, index=pd.Index(iterations, name="iteration"))
 
 
-def measured_window(
-    windows: pd.DataFrame, warmup_iterations: int, profiled_iterations: int | None = None
-) -> Window | None:
+def successive_windows(windows: pd.DataFrame) -> pd.DataFrame:
+    """Return the windows of a trial one after the other: each ends as before, or with one before it if that is later.
+
+    An iteration begins where the one before it ends, the first one at its own start. So lengths are periods, and add up
+    to the trial's time. ``windows`` are those of ``iteration_windows``.
+    """
+    if windows.empty:
+        return windows
+    end_ns = np.maximum.accumulate(windows["end_ns"].to_numpy(np.int64))
+    start_ns = np.concatenate((windows["start_ns"].to_numpy(np.int64)[:1], end_ns[:-1]))
+    return pd.DataFrame({"start_ns": start_ns, "end_ns": end_ns}, index=windows.index)
+
+
+def measured_window(successive: pd.DataFrame, first: int, profiled_iterations: int | None = None) -> Window | None:
     """Return the window in which GPUs' time is measured, None if there is none.
 
-    It lasts from the start of the first iteration after warm-up to the end of the last. Where a profiler records a
-    program, GPUs' time is known only of its last ``profiled_iterations``: then they are the window.
+    It lasts from the end of the last iteration before number ``first`` to the end of the last one. Where a profiler
+    records a program, GPUs' time is known only of its last ``profiled_iterations``: then they are the window. Of a
+    single iteration the window is that iteration.
     """
-    measured = windows[windows.index >= warmup_iterations]
+    measured = successive[successive.index >= first]
     if profiled_iterations is not None:
         measured = measured[len(measured) - min(profiled_iterations, len(measured)) :]
+    if len(successive) == 1:
+        measured = successive
     if measured.empty:
         return None
-    return Window(int(measured["start_ns"].min()), int(measured["end_ns"].max()))
+    whole = len(successive) > 1 and profiled_iterations is None
+    iterations = range(int(measured.index[0]), int(measured.index[-1]) + 1) if whole else None
+    return Window(int(measured["start_ns"].min()), int(measured["end_ns"].max()), iterations)
 
 
-def iteration_times_s(
-    windows: pd.DataFrame, warmup_iterations: int, profiled_iterations: int | None = None
-) -> list[float]:
-    """Return the duration of every measured iteration, in order, in seconds: end minus start of its window.
+def iteration_times_s(windows: pd.DataFrame, first: int, profiled_iterations: int | None = None) -> list[float]:
+    """Return the length of every measured window, in order, in seconds: periods of successive windows, or makespans.
 
-    Measured are those after warm-up, without the last ``profiled_iterations``: a profiler slows what it records.
+    Measured are the iterations from number ``first``, without the last ``profiled_iterations``: a profiler slows what
+    it records.
     """
-    measured = windows[windows.index >= warmup_iterations]
+    measured = windows[windows.index >= first]
     measured = measured[: len(measured) - min(profiled_iterations or 0, len(measured))]
     return [float(length_ns) / NS_PER_S for length_ns in measured["end_ns"] - measured["start_ns"]]
 
 
-def iteration_time_s(times_s: list[float]) -> float | None:
-    """Return the median of the iteration times in seconds; None if nothing was measured."""
+def mean_time_s(times_s: list[float]) -> float | None:
+    """Return the mean of the iterations' times in seconds; None if nothing was measured.
+
+    Of periods it is the time from the end of the iteration before the measured ones to the end of the last one, by
+    their number.
+    """
+    return float(np.mean(times_s)) if times_s else None
+
+
+def median_time_s(times_s: list[float]) -> float | None:
+    """Return the median of the iterations' times in seconds; None if nothing was measured."""
     return float(np.median(times_s)) if times_s else None
 
 
 def over_bound(time_s: float | None, bound_s: float | None) -> float | None:
-    """Return the median iteration time divided by the lower bound of the trial; None if either is unknown.
+    """Return the iteration time divided by its lower bound; None if either is unknown.
 
-    A time that was measured may be below 1, by the noise of its clock.
+    It may be below 1 by the noise of a clock, and over few iterations if the one before them ended late.
     """
     return time_s / bound_s if time_s and bound_s else None
 
 
 def tokens_per_s(tokens_per_iteration: float | None, time_s: float | None) -> float | None:
-    """Return the tokens of one iteration divided by the median iteration time; None if either is unknown."""
+    """Return the tokens of one iteration divided by the iteration time; None if either is unknown."""
     return tokens_per_iteration / time_s if tokens_per_iteration and time_s else None

@@ -53,13 +53,17 @@ def wan_bytes_within(link_samples: pd.DataFrame, window: Window) -> tuple[int, i
 def wan_goodput_bps(spans: pd.DataFrame, window: Window) -> float | None:
     """Return the payload received from other datacenters per second of the window, in bit/s, over all links.
 
-    Counts the receive spans that end within the window and whose sender is in another datacenter. None if the window
-    is empty.
+    Counts the receive spans of the window's iterations, or those that end within a window of others, whose sender is in
+    another datacenter. None if the window is empty.
     """
     if not window.length_ns:
         return None
-    end_ns = spans["end_ns"].to_numpy(np.int64)
-    received = (spans["kind"] == "receive").to_numpy(bool) & (window.start_ns <= end_ns) & (end_ns <= window.end_ns)
+    received = (spans["kind"] == "receive").to_numpy(bool)
+    if window.iterations is None:
+        received = received & spans["end_ns"].between(window.start_ns, window.end_ns).to_numpy(bool)
+    else:
+        first, last = window.iterations[0], window.iterations[-1]
+        received = received & spans["iteration"].between(first, last).to_numpy(bool)
     hosts, names = text_codes(spans["host"])
     datacenters, _ = text_codes(spans["datacenter"])
     home = np.full(len(names) + 1, -1)

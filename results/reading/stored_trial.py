@@ -55,8 +55,14 @@ class StoredTrial:
     @property
     def bound(self) -> tuple[float, str] | None:
         """The time in seconds below which its iterations cannot come, and the part that decides; None if unknown."""
-        bound = self.facts.get("bound")
+        bound = self.facts.get("period_bound")
         return None if bound is None else (bound["time_ns"] / 1e9, bound["part"])
+
+    @property
+    def makespan_bound_s(self) -> float | None:
+        """The time below which no iteration by itself can come; None if unknown."""
+        bound = self.facts.get("makespan_bound")
+        return None if bound is None else float(bound["time_ns"]) / 1e9
 
     @property
     def while_all_ran_ns(self) -> int | None:
@@ -89,6 +95,15 @@ class StoredTrial:
     def profiled_iterations(self) -> int | None:
         """The number of its last iterations that a profiler recorded; None if a schedule ran, which needs none."""
         return None if self.program is None else int(self.facts.get("profiled_iterations") or 0)
+
+    @property
+    def first_measured_iteration(self) -> int:
+        """The number of the first iteration that is measured: the first after warm-up, and one that follows another.
+
+        Of the first of all no period is known, unless ranks state when their iterations begin, as programs do.
+        """
+        warmup = int(self.settings.get("warmup_iterations") or 0)
+        return warmup if self.program is not None else max(warmup, 1)
 
     @property
     def settings(self) -> dict[str, Any]:

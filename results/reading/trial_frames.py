@@ -2,11 +2,10 @@
 
 import pandas as pd
 
-from results import metrics
 from results.metrics import Window
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial
-from results.reading.summaries.counted_windows import counted_windows
+from results.reading.summaries.counted_windows import counted_window, counted_windows
 from results.reading.trial_rows import chosen_rows
 
 
@@ -23,9 +22,8 @@ def warmup_iterations(run: Run, trial: StoredTrial) -> int:
     return int({**run.manifest, **trial.facts}.get("warmup_iterations") or 0)
 
 
-def measured_window(run: Run, trial: StoredTrial, spans: pd.DataFrame) -> Window | None:
+def measured_window(trial: StoredTrial, spans: pd.DataFrame) -> Window | None:
     """Return the window in which a trial's GPU time is measured, None if there is none. ``spans`` are the trial's."""
     if spans.empty:
         return None
-    windows = counted_windows(trial, spans)
-    return metrics.measured_window(windows, warmup_iterations(run, trial), trial.profiled_iterations)
+    return counted_window(trial, counted_windows(trial, spans))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ground.impairments import IMPAIRMENTS
 from results.records.span_log import SPAN_KINDS
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """The version that is written. ``schema_upgrade`` has what earlier ones lack or call otherwise."""
 
 VERSION_KEY = b"wanbed.schema_version"
@@ -218,12 +218,18 @@ SUMMARY = _schema(
     (
         "iteration_time_s",
         pa.float64(),
-        "median of the next, their mean where replicas synchronise seldom, null if none was measured",
+        "the period of training: mean of the next, null if none was measured",
     ),
-    ("iteration_times_s", pa.list_(pa.float64()), "how long each iteration after warm-up took"),
-    ("bound_s", pa.float64(), "time below which no iteration of the trial can come, null if not known"),
+    (
+        "iteration_times_s",
+        pa.list_(pa.float64()),
+        "of each iteration after warm-up the time from the end of the one before it to its own end",
+    ),
+    ("bound_s", pa.float64(), "time below which no period of the trial can come, null if not known"),
     ("bound_part", pa.string(), "the part of the trial that this bound consists of the most, null if not known"),
     ("over_bound", pa.float64(), "iteration_time_s / bound_s, null if either is unknown"),
+    ("makespan_s", pa.float64(), "median time from an iteration's first start to its last end, null if not measured"),
+    ("makespan_bound_s", pa.float64(), "time below which no iteration by itself can come, null if not known"),
     ("gpu_utilization", pa.float64(), "share of GPU time computed in for training after warm-up, null if unknown"),
     ("gpu_utilization_with_prefill", pa.float64(), "the same, with prefill in it"),
     ("wan_bytes", pa.int64(), "bytes that crossed between datacenters in the trial, with headers, null if unknown"),

@@ -3,7 +3,7 @@
 Version 1 had neither ``tensor`` nor ``request`` in the spans, no TCP samples and no prefill requests. Version 2 had
 them. Up to version 2 a sweep point was called a cell, and a configured figure of calibration began with ``asked_``.
 Up to version 3 a summary, which is not read back, had the swept values in ``sweep_point``; up to version 4 it had no
-bound.
+bound. Up to version 5 a summary's iteration time was the makespan, and a trial's bound was that of the makespan.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from results.records.span_log import ACTIVATION, GRADIENT, NO_REQUEST
 
-EARLIER_VERSIONS = ("1", "2", "3", "4")
+EARLIER_VERSIONS = ("1", "2", "3", "4", "5")
 
 FIRST_VERSION = "1"
 
@@ -21,7 +21,7 @@ EARLIER_POINT_NAME = "cell-"
 """Begins the names of sweep points' folders and files up to version 2."""
 
 _SENDS, _RECEIVES = "send", "receive"
-_EARLIER_KEYS = {"cell": "sweep_point", "cells": "sweep_points"}
+_EARLIER_KEYS = {"cell": "sweep_point", "cells": "sweep_points", "bound": "makespan_bound"}
 
 
 def renamed(table: pa.Table) -> pa.Table:

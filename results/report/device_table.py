@@ -60,7 +60,7 @@ def device_rows(run: Run) -> list[DeviceRow]:
 
 def _of_trial(run: Run, trial: StoredTrial) -> list[DeviceRow]:
     spans = rows_of_trial(run.spans, trial)
-    window = measured_window(run, trial, spans)
+    window = measured_window(trial, spans)
     if window is None or not window.length_ns:
         return []
     samples = rows_of_trial(run.gpu_samples, trial)
@@ -103,7 +103,9 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def _nvml_utilization(samples: pd.DataFrame, device: str, window: Window) -> float | None:
-    own = samples[(samples["device"] == device) & samples["time_ns"].between(*window)]["utilization"].dropna()
+    own = samples[(samples["device"] == device) & samples["time_ns"].between(window.start_ns, window.end_ns)][
+        "utilization"
+    ].dropna()
     return float(own.mean()) if len(own) else None
 
 

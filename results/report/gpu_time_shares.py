@@ -57,7 +57,7 @@ def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = No
         if points is not None and trial.point not in points:
             continue
         spans = rows_of_trial(run.spans, trial)
-        window = measured_window(run, trial, spans)
+        window = measured_window(trial, spans)
         if window is None or not window.length_ns:
             continue
         profiled = metrics.profiled_iterations(spans, trial.profiled_iterations)

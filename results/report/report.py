@@ -85,7 +85,7 @@ class _Table:
     @property
     def columns(self) -> int:
         """The number of columns."""
-        return 6 + self.several_runs + self.measured + self.bounded
+        return 7 + self.several_runs + self.measured + self.bounded
 
 
 def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence[Run | None] | None = None) -> None:

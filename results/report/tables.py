@@ -114,6 +114,7 @@ def _records(
             "bound_s": row.bound_s,
             "bound_part": row.bound_part,
             "over_bound_ratio": row.over_bound,
+            "makespan_s": row.makespan_s,
             "fastest_repeat_s": row.fastest_s,
             "slowest_repeat_s": row.slowest_s,
             "speed_up_ratio": row.speed_up,
@@ -237,7 +238,7 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
     swept = any(row.where for row in rows)
     names = [*(["sweep point"] if swept else []), "variant", *(["run"] if several else [])]
     prefilled = any(row.prefilled for row in rows)
-    figures = ["iteration time", "95 % interval", "speed-up", "over its lower bound", "GPU utilization"]
+    figures = ["iteration time", "95 % interval", "speed-up", "over its lower bound", "makespan", "GPU utilization"]
     figures += [*(["with prefill"] if prefilled else []), "WAN bytes per trial", "WAN goodput"]
     lines = [
         table_line([*names, *figures, "calibrated"]),
@@ -251,6 +252,7 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
                 _interval(row),
                 ratio_text(row.speed_up),
                 bound_text(row.over_bound, row.bound_part),
+                seconds_text(row.makespan_s),
                 percent_text(row.gpu_utilization),
                 *([percent_text(row.gpu_utilization_with_prefill)] if prefilled else []),
                 size_text(row.wan_bytes),

@@ -1,15 +1,17 @@
-"""Bound the time of a trial's iteration from below, before it runs, and name the part that decides.
+"""Bound a trial's makespan and period from below, before it runs, and name the part that decides.
 
-No schedule of the same placement, transport, stage costs, memory bound and kinds of actions makes an iteration shorter.
+No schedule of the same placement, transport, stage costs, memory bound and kinds of actions makes an iteration shorter,
+nor lets iterations follow each other faster. Iterations overlap where pipelines fill and drain: a stage begins the next
+one once its own optimizer step has ended. So the period's bound is the longest of all stages' own cycles and of the
+loads of links; the makespan's has the fill and drain besides.
+
 What makes real iterations longer is left out: headers, slow start, the part of a window that a kernel gives, scatter
 and gather, blocking sends, turns.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
 
 from runner.bound.durations import OPTIMIZER, ByKind, Durations, durations_of
 from runner.bound.pipeline_chains import Chain, Hop, Part, PipelineChains, StageTimes
@@ -33,28 +35,39 @@ _Shares = tuple[tuple[Resource, float], ...]
 
 @dataclass(frozen=True)
 class LowerBound:
-    """A time below which no iteration comes, in whole nanoseconds, and the part of which it consists the most."""
+    """A time in whole nanoseconds, and the part of which it consists the most."""
 
     time_ns: int
     part: str
+
+
+@dataclass(frozen=True)
+class LowerBounds:
+    """What the period of a trial, and the makespan of each of its iterations, last at least."""
+
+    period: LowerBound
+    makespan: LowerBound
 
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
     """All transfers of an iteration in one direction between two stages, or over one hop of a ring.
 
-    ``head_ns`` is when the first of them can begin, ``tail_ns`` what must follow the last. ``bits`` has what each
+    ``head_ns`` is when the first of them can begin, ``tail_ns`` what must follow the last. ``between_ns`` is the time
+    from the last of them to the first of the next iteration, for all flows of the same ``way``. ``bits`` has what each
     resource carries of one transfer, of which there are ``count``.
     """
 
     head_ns: float
     tail_ns: float
+    between_ns: float
+    way: tuple[str, int]
     count: int
     bits: _Shares
 
 
-def lower_bound(topology: Topology, variant: ResolvedVariant, iterations: int = 1) -> LowerBound | None:
-    """Return the lower bound of a variant's iterations, of which there are ``iterations``.
+def lower_bounds(topology: Topology, variant: ResolvedVariant, iterations: int = 1) -> LowerBounds | None:
+    """Return the lower bounds of a variant, of whose iterations there are ``iterations``.
 
     Return None for a program, a trace, and a schedule of torch or of its own kinds of actions: what they compute and
     send is not known here. None too for replicas that synchronise seldom, of which few iterations send anything.
@@ -69,10 +82,18 @@ def lower_bound(topology: Topology, variant: ResolvedVariant, iterations: int = 
         return None
     if variant.virtual is not None:
         connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
-        time_ns, part = VirtualBound(variant, schedule, Resources(topology, variant, connections)).lowest()
-        return LowerBound(int(time_ns * BELOW), part)
+        virtual = VirtualBound(variant, schedule, Resources(topology, variant, connections))
+        return LowerBounds(_largest(virtual.periods()), _largest(virtual.makespans()))
     durations = durations_of(variant, iterations)
-    return None if durations is None else _TrialBound(topology, variant, schedule, durations).lowest()
+    if durations is None:
+        return None
+    trial = _TrialBound(topology, variant, schedule, durations)
+    return LowerBounds(_largest(trial.periods()), _largest(trial.makespans()))
+
+
+def _largest(times: Iterable[tuple[float, str]]) -> LowerBound:
+    time_ns, part = max(times, key=lambda each: each[0], default=(0.0, Part.PATH.value))
+    return LowerBound(int(time_ns * BELOW), part)
 
 
 def stage_times(variant: ResolvedVariant, schedule: type[Schedule], stage: int, durations_ns: ByKind) -> StageTimes:
@@ -117,23 +138,41 @@ class _TrialBound:
             min(own[stage][OPTIMIZER] for own in durations.shortest) for stage in range(placement.stages)
         ]
 
-    def lowest(self) -> LowerBound:
-        """Return the largest of all times that an iteration is known to take at least."""
+    def makespans(self) -> Iterator[tuple[float, str]]:
+        """Yield times that an iteration by itself lasts at least, each with the part that decides."""
         ends = [chains.ends() for chains in self._chains]
-        times = [*self._stage_times(ends), *self._resource_times(ends)]
-        time_ns, part = max(times, key=lambda each: each[0], default=(0.0, Part.PATH.value))
-        return LowerBound(int(time_ns * BELOW), part)
-
-    def _stage_times(self, ends: list[list[Chain]]) -> Iterator[tuple[float, str]]:
-        """Yield when each stage of the slowest pipeline, and its all-reduce, can have ended."""
         for stage, (ring, optimizer_ns) in enumerate(zip(self._rings, self._optimizer_ns, strict=True)):
-            chains = [of_pipeline[stage] for of_pipeline in ends]
-            first = min(chains, key=lambda chain: chain.end_ns)
-            last = max(chains, key=lambda chain: chain.end_ns)
+            first, last = self._extremes(ends, stage)
             for chain, ring_ns in ((first, ring.after_first_ns), (last, ring.after_last_ns)):
-                yield chain.end_ns + ring_ns + optimizer_ns, self._named(chain, chains, stage, ring_ns)
+                yield chain.end_ns + ring_ns + optimizer_ns, self._named(chain, ends, stage, ring_ns)
+        for flows in self._together(ends):
+            for resource, busy_ns, own in _loads(flows):
+                around_ns = min(flow.head_ns for flow in own) + min(flow.tail_ns for flow in own)
+                yield busy_ns + around_ns, resource.name if busy_ns >= around_ns else Part.PATH.value
 
-    def _named(self, chain: Chain, chains: list[Chain], stage: int, ring_ns: float) -> str:
+    def periods(self) -> Iterator[tuple[float, str]]:
+        """Yield times that lie between two iterations at least, each with the part that decides.
+
+        The replica that begins its iteration last ends its computation a cycle later, of the shortest one at least, and
+        the all-reduce of some replica ends after that. Each replica by itself needs its own cycle, and its own sends.
+        """
+        cycles = [chains.cycles() for chains in self._chains]
+        for stage, (ring, optimizer_ns) in enumerate(zip(self._rings, self._optimizer_ns, strict=True)):
+            first, last = self._extremes(cycles, stage)
+            for chain, ring_ns in ((first, max(ring.after_last_ns, ring.own_ns)), (last, 0.0)):
+                yield chain.end_ns + ring_ns + optimizer_ns, self._named(chain, cycles, stage, ring_ns)
+        for flows in self._together([chains.ends() for chains in self._chains]):
+            for resource, busy_ns, own in _loads(flows):
+                alike = len({flow.way for flow in own}) == 1
+                around_ns = min(flow.between_ns for flow in own) if alike else 0.0
+                yield busy_ns + around_ns, resource.name if busy_ns >= around_ns else Part.PATH.value
+
+    def _extremes(self, chains: list[list[Chain]], stage: int) -> tuple[Chain, Chain]:
+        """Return a stage's chain of the fastest pipeline and of the slowest one."""
+        own = [of_pipeline[stage] for of_pipeline in chains]
+        return min(own, key=lambda chain: chain.end_ns), max(own, key=lambda chain: chain.end_ns)
+
+    def _named(self, chain: Chain, chains: list[list[Chain]], stage: int, ring_ns: float) -> str:
         """Return the name of the longest part of a chain, with the all-reduce that follows it."""
         rest_ns = chain.end_ns - chain.part_ns
         if ring_ns > max(chain.part_ns, rest_ns):
@@ -142,29 +181,18 @@ class _TrialBound:
             return Part.PATH.value
         if chain.part in {Part.GPU, Part.MEMORY}:
             return f"{chain.part.value} of stage {chain.place}"
-        pipeline = next(number for number, each in enumerate(chains) if each is chain)
+        pipeline = next(number for number, each in enumerate(chains) if each[stage] is chain)
         shares = self._shares[pipeline][chain.place][chain.part is Part.LINK_BACK]
         microbatches = self._variant.microbatches
         return max(shares, key=lambda share: share[0].duration_ns(microbatches * share[1]))[0].name
 
-    def _resource_times(self, ends: list[list[Chain]]) -> Iterator[tuple[float, str]]:
-        """Yield how long each resource is in use: by transfers between stages, by rings, and by both."""
+    def _together(self, ends: list[list[Chain]]) -> Iterator[list[_Flow]]:
+        """Yield the flows that load resources together: those between stages, those of rings, and both."""
         training, rings = list(self._transfers()), list(self._all_reduces(ends))
-        for flows in (training, rings, [*training, *rings] if training and rings else []):
-            loads: dict[int, float] = defaultdict(float)
-            used: dict[int, Resource] = {}
-            heads_ns: dict[int, float] = defaultdict(lambda: inf)
-            tails_ns: dict[int, float] = defaultdict(lambda: inf)
-            for flow in flows:
-                for resource, bits in flow.bits:
-                    key = id(resource)
-                    used[key] = resource
-                    loads[key] += flow.count * bits
-                    heads_ns[key] = min(heads_ns[key], flow.head_ns)
-                    tails_ns[key] = min(tails_ns[key], flow.tail_ns)
-            for key, resource in used.items():
-                busy_ns, around_ns = resource.duration_ns(loads[key]), heads_ns[key] + tails_ns[key]
-                yield busy_ns + around_ns, resource.name if busy_ns >= around_ns else Part.PATH.value
+        yield training
+        yield rings
+        if training and rings:
+            yield [*training, *rings]
 
     def _transfers(self) -> Iterator[_Flow]:
         microbatches, stages = self._variant.microbatches, self._variant.placement.stages
@@ -175,15 +203,21 @@ class _TrialBound:
             ]
             for boundary in range(stages - 1):
                 heads_ns, tails_ns = chains.sent_ns(boundary), chains.after_sent_ns(boundary, closing_ns)
-                for shares, head_ns, tail_ns in zip(self._shares[pipeline][boundary], heads_ns, tails_ns, strict=True):
-                    yield _Flow(head_ns, tail_ns, microbatches, shares)
+                # Pipelines without an all-reduce do not wait for each other.
+                waits = len(self._chains) == 1 or all(ring.loads for ring in self._rings)
+                between_ns = chains.between_sent_ns(boundary, self._optimizer_ns) if waits else (0.0, 0.0)
+                times = zip(
+                    ("there", "back"), self._shares[pipeline][boundary], heads_ns, tails_ns, between_ns, strict=True
+                )
+                for way, shares, head_ns, tail_ns, own_between_ns in times:
+                    yield _Flow(head_ns, tail_ns, own_between_ns, (way, boundary), microbatches, shares)
 
     def _all_reduces(self, ends: list[list[Chain]]) -> Iterator[_Flow]:
         for stage, (ring, optimizer_ns) in enumerate(zip(self._rings, self._optimizer_ns, strict=True)):
             ready_ns = min(of_pipeline[stage].end_ns for of_pipeline in ends)
             for hop, hop_bits in ring.loads:
                 bits = tuple((resource, hop_bits) for resource in self._resources.between(hop))
-                yield _Flow(max(0.0, ready_ns - ring.begins_before_ns), optimizer_ns, 1, bits)
+                yield _Flow(max(0.0, ready_ns - ring.begins_before_ns), optimizer_ns, 0.0, ("ring", stage), 1, bits)
 
     def _hops(self, pipeline: int) -> list[Hop]:
         pairs, microbatches = pairwise(self._variant.placement.pipelines[pipeline]), self._variant.microbatches
@@ -211,3 +245,13 @@ class _TrialBound:
                 _, before = found.get(id(resource), (resource, 0.0))
                 found[id(resource)] = resource, before + bits
         return tuple(found.values())
+
+
+def _loads(flows: Sequence[_Flow]) -> Iterator[tuple[Resource, float, list[_Flow]]]:
+    """Yield each resource with the time for which an iteration's flows use it, and those flows."""
+    used: dict[int, tuple[Resource, list[tuple[_Flow, float]]]] = {}
+    for flow in flows:
+        for resource, bits in flow.bits:
+            used.setdefault(id(resource), (resource, []))[1].append((flow, bits))
+    for resource, own in used.values():
+        yield resource, resource.duration_ns(sum(flow.count * bits for flow, bits in own)), [flow for flow, _ in own]

@@ -44,6 +44,11 @@ class StageTimes:
     weight_ns: float
     held: int
 
+    @property
+    def whole_ns(self) -> float:
+        """All of the work on one microbatch."""
+        return self.forward_ns + self.recompute_ns + self.gradient_ns + self.weight_ns
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -124,12 +129,39 @@ class PipelineChains:
         """Return for each stage the chain before whose end it has not ended all of its computation."""
         found = []
         for number, (stage, gradient) in enumerate(zip(self._stages, self.gradient_ends(), strict=True)):
-            whole_ns = stage.forward_ns + stage.recompute_ns + stage.gradient_ns + stage.weight_ns
-            work_ns = self._microbatches * whole_ns
+            work_ns = self._microbatches * stage.whole_ns
             busy = Chain(self.reach_ns[number] + self._idles_ns[number] + work_ns, Part.GPU, number, work_ns)
             after = gradient.later(stage.weight_ns)
             found.append(busy if busy.end_ns >= after.end_ns else after)
         return found
+
+    def cycles(self) -> list[Chain]:
+        """Return for each stage the chain which its computation of an iteration lasts at least, from its first forward.
+
+        A stage begins no iteration before its optimizer step of the one before it. So these chains, and what follows
+        the computation of each stage, repeat in every iteration, while the fill of the pipeline may overlap with it.
+        """
+        return [chain.later(-reach_ns) for chain, reach_ns in zip(self.ends(), self.reach_ns, strict=True)]
+
+    def between_sent_ns(self, boundary: int, closing_ns: Sequence[float]) -> tuple[float, float]:
+        """Return the least time from the last activation that left at a boundary to the first of the next iteration.
+
+        The second figure is that of the gradients. ``closing_ns`` is what follows the computation of each stage.
+        """
+        hop, before, after = self._hops[boundary], self._stages[boundary], self._stages[boundary + 1]
+        around_ns = 0.0
+        for number in range(boundary + 1):
+            stage, own_ns = self._stages[number], self._stages[number].weight_ns + closing_ns[number]
+            if number:
+                passed = self._hops[number - 1]
+                gradient_ns = self._stages[number - 1].gradient_ns
+                own_ns = max(own_ns, passed.back.pass_ns + gradient_ns + around_ns + passed.there.pass_ns)
+            around_ns = own_ns + stage.forward_ns
+        on_ns = after.forward_ns + self._waits_ns[boundary + 1] + after.gradient_ns
+        return (
+            hop.there.latency_ns + on_ns + hop.back.pass_ns + before.gradient_ns + around_ns,
+            hop.back.latency_ns + before.gradient_ns + around_ns + hop.there.pass_ns + on_ns,
+        )
 
     def sent_ns(self, boundary: int) -> tuple[float, float]:
         """Return when the first activation, and the first gradient, can be ready to be sent over a boundary."""

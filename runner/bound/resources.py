@@ -68,6 +68,10 @@ class Resources:
                 found.append(self._limited(("trunk", *trunk), f"trunk {trunk[0]} to {trunk[1]}", path.rate_bps))
         return tuple(each for each in found if each is not None)
 
+    def buffered_bits(self, ends: Pair) -> float:
+        """Return what a sender may leave in the send buffers of its connections: one window in each."""
+        return 0.0 if self._window_bits is None else self._count(ends) * self._window_bits
+
     def way(self, ends: Pair, shares: "Iterable[tuple[Resource, float]]", microbatches: int) -> Way:
         """Return the way between two places, given the bits of one transfer that cross each resource."""
         times = [(each.duration_ns(bits), each.duration_ns(microbatches * bits)) for each, bits in shares]
@@ -81,10 +85,13 @@ class Resources:
         rtt_ns = self.latency_ns(ends) + self.latency_ns(ends[::-1])
         if self._window_bits is None or not rtt_ns:
             return None
-        one, other = ends
-        here, there = one.host.name, other.host.name
-        count = self._connections.get((here, there)) or self._connections.get((there, here)) or 1
+        here, there = (place.host.name for place in ends)
+        count = self._count(ends)
         bits = count * self._window_bits
         key = "windows", *(str(number) for place in ends for number in (place.pipeline, place.stage))
         name = f"windows of {count} connection{'' if count == 1 else 's'} {here} to {there}"
         return self._found.setdefault(key, Resource(name, bits / rtt_ns, bits))
+
+    def _count(self, ends: Pair) -> int:
+        here, there = (place.host.name for place in ends)
+        return self._connections.get((here, there)) or self._connections.get((there, here)) or 1

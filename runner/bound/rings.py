@@ -21,12 +21,14 @@ class RingTimes:
 
     ``after_first_ns`` is counted from when the first replica has ended its computation, ``after_last_ns`` from when the
     last one has: it has to send all of its hop's bytes itself, and what it sends has to reach all the others.
-    ``loads`` are those hops with their bits. ``begins_before_ns`` is how long before the end of its replica's
+    ``own_ns`` is from the end of computation to the end of the all-reduce of the same replica, the one that takes
+    longest. ``loads`` are those hops with their bits. ``begins_before_ns`` is how long before the end of its replica's
     computation the all-reduce may begin.
     """
 
     after_first_ns: float = 0.0
     after_last_ns: float = 0.0
+    own_ns: float = 0.0
     loads: tuple[tuple[Pair, float], ...] = ()
     begins_before_ns: float = 0.0
 
@@ -55,10 +57,12 @@ def ring_times(variant: ResolvedVariant, resources: Resources, stage: int, last_
     def arrived_ns(bits: float) -> float:
         return max(busy + latency for busy, latency in zip(busy_ns(bits), latencies_ns, strict=True))
 
+    loads = tuple((hop, hop_bits) for hop in hops)
     return RingTimes(
         max(arrived_ns(hop_bits) - hidden_ns, arrived_ns(bucket_bits), *around_ns),
         max(min(busy_ns(hop_bits)) - hidden_ns, min(busy_ns(bucket_bits)), min(around_ns)),
-        tuple((hop, hop_bits) for hop in hops),
+        _own_ns(resources, loads, hidden_ns),
+        loads,
         hidden_ns,
     )
 
@@ -80,7 +84,21 @@ def _nested_times(rings: StageRings, resources: Resources, sizes_bytes: Sequence
     before_ns = max(0.0, (buckets - 1) * every_ns - hidden_ns)
     loads = [(hop, 2 * buckets * inside_bits) for ring in rings.levels[0] for hop in ring_pairs(ring)]
     loads += [(hop, buckets * across_bits) for ring in rings.levels[1] for hop in ring_pairs(ring)]
-    return RingTimes(after_first_ns + before_ns, after_last_ns + before_ns, tuple(loads), hidden_ns)
+    own_ns = _own_ns(resources, loads, hidden_ns)
+    return RingTimes(after_first_ns + before_ns, after_last_ns + before_ns, own_ns, tuple(loads), hidden_ns)
+
+
+def _own_ns(resources: Resources, loads: Sequence[tuple[Pair, float]], hidden_ns: float) -> float:
+    """Return how long the replica of the slowest hop sends, after its computation.
+
+    It ends with what it sends last in its send buffers, which hold a window of each connection. Half of it at least has
+    been sent: it has come back around the ring, summed.
+    """
+    sent_ns = 0.0
+    for hop, bits in loads:
+        left_bits = max(bits / 2, bits - resources.buffered_bits(hop))
+        sent_ns = max(sent_ns, *(each.duration_ns(left_bits) for each in resources.between(hop)), 0.0)
+    return max(0.0, sent_ns - hidden_ns)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Bound the iterations of virtual stages from below.
+"""Bound the makespan and the period of virtual stages from below.
 
 A GPU does all of the work of its virtual stages, from when the first microbatch has come to the first of them until the
 last gradient has made its way from there back. And every virtual stage alone has the chains of
@@ -29,10 +29,19 @@ class VirtualBound:
             for stage in range(variant.placement.stages)
         ]
 
-    def lowest(self) -> tuple[float, str]:
-        """Return the largest time that an iteration is known to take at least, and the part that decides it."""
-        found = (each for pipeline in range(self._variant.pipelines) for each in self._of_pipeline(pipeline))
-        return max(found, key=lambda each: each[0])
+    def makespans(self) -> Iterator[tuple[float, str]]:
+        """Yield times that an iteration by itself lasts at least, each with the part that decides."""
+        for pipeline in range(self._variant.pipelines):
+            yield from self._makespans(pipeline)
+
+    def periods(self) -> Iterator[tuple[float, str]]:
+        """Yield times that lie between two iterations at least, each with the part that decides."""
+        own = [list(self._cycles(pipeline)) for pipeline in range(self._variant.pipelines)]
+        for of_pipelines in zip(*own, strict=True):
+            (first_ns, part, stage), (last_ns, *_) = min(of_pipelines), max(of_pipelines)
+            ring, optimizer_ns = self._rings[stage], self._variant.work.optimizer_ns[stage]
+            yield first_ns + max(ring.after_last_ns, ring.own_ns) + optimizer_ns, part
+            yield last_ns + optimizer_ns, part
 
     def _of_parts(self) -> list[StageTimes]:
         variant, layout = self._variant, self._variant.layout
@@ -51,7 +60,7 @@ class VirtualBound:
             )
         return found
 
-    def _of_pipeline(self, pipeline: int) -> Iterator[tuple[float, str]]:
+    def _makespans(self, pipeline: int) -> Iterator[tuple[float, str]]:
         variant, times, microbatches = self._variant, self._times, self._variant.microbatches
         hops = self._hops(pipeline)
         chains = PipelineChains(times, hops, microbatches)
@@ -69,6 +78,26 @@ class VirtualBound:
             back_ns = sum(hops[n].back.pass_ns + times[n].gradient_ns for n in range(first))
             for work_ns, rest_ns in ((needed_ns + weight_ns, after_ns), (needed_ns, back_ns)):
                 yield chains.reach_ns[first] + microbatches * work_ns + rest_ns, f"gpu of stage {stage}"
+
+    def _cycles(self, pipeline: int) -> Iterator[tuple[float, str, int]]:
+        """Yield what a pipeline computes at least between two optimizer steps of a stage, with the stage."""
+        variant, times, microbatches = self._variant, self._times, self._variant.microbatches
+        hops = self._hops(pipeline)
+        chains = PipelineChains(times, hops, microbatches)
+        for number, chain in enumerate(chains.cycles()):
+            stage = variant.layout.place(number)[0]
+            decides = chain.part is Part.GPU and 2 * chain.part_ns >= chain.end_ns
+            yield chain.end_ns, f"gpu of stage {stage}" if decides else Part.PATH.value, stage
+        for stage in range(variant.placement.stages):
+            numbers = [variant.layout.number(stage, chunk) for chunk in range(variant.layout.chunks)]
+            first, part = min(numbers), f"gpu of stage {stage}"
+            needed_ns = sum(times[n].forward_ns + times[n].recompute_ns + times[n].gradient_ns for n in numbers)
+            weight_ns = sum(times[n].weight_ns for n in numbers)
+            yield microbatches * (needed_ns + weight_ns), part, stage
+            # The last gradient makes its way to the first part, whose GPU then steps and sends the next activation.
+            back_ns = sum(hops[n].back.pass_ns + times[n].gradient_ns for n in range(first))
+            if first:
+                yield chains.reach_ns[first] + microbatches * needed_ns + back_ns, part, 0
 
     def _closing_ns(self, ring: RingTimes, stage: int) -> float:
         return ring.after_last_ns + self._variant.work.optimizer_ns[stage]

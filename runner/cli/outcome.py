@@ -119,7 +119,8 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
         table.add_column(heading)
     with_tokens = any(row["tokens_per_s"] is not None for row in rows)
     bounded = any(row["over_bound"] is not None for row in rows)
-    table.add_column("iteration\nseconds", justify="right", no_wrap=True)
+    for heading in ("iteration\nseconds", "makespan\nseconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
     if bounded:
         table.add_column("iteration /\nlower bound")
     for heading in ("GPU\nutilization", "WAN MB in\nthe trial", *(["tokens/s"] if with_tokens else [])):
@@ -132,6 +133,7 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
             ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["swept"].items()),
             Text(row["variant"]),
             _figure(row["iteration_time_s"], ".3f"),
+            _figure(row["makespan_s"], ".3f"),
             *([Text(_over_bound(row))] if bounded else []),
             _figure(row["gpu_utilization"], ".1%"),
             _figure(None if row["wan_bytes"] is None else row["wan_bytes"] / 1e6, ".1f"),

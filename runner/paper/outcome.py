@@ -36,7 +36,7 @@ def outcomes_of(part: str, run: Run) -> list[Outcome]:
     goodput_bps: dict[tuple[int, str], float | None] = {}
     for trial in run.trials:
         spans = rows_of_trial(run.spans, trial)
-        window = measured_window(run, trial, spans)
+        window = measured_window(trial, spans)
         goodput_bps[trial.point, trial.variant] = None if window is None else steady_goodput_bps(spans, window)
     return [
         Outcome(

@@ -1,8 +1,10 @@
-"""Compute a lower bound on the iteration time of a candidate without simulating it.
+"""Compute a lower bound on the period of a candidate without simulating it.
 
-The chains are those of ``runner.bound.pipeline_chains``, of one pipeline: all pipelines of a candidate are alike. A
+The cycles are those of ``runner.bound.pipeline_chains``, of one pipeline: all pipelines of a candidate are alike. A
 direction of a WAN link is busy with ``M`` transfers over the node pair of each pipeline (C pipelines that share C node
-pairs load each of them equally), and with the transfers of all pipelines over the trunk.
+pairs load each of them equally), and with the transfers of all pipelines over the trunk. These count one after the
+other in a cycle only if pipelines wait for each other in the all-reduce of every stage, and a cycle that they decide
+has the all-reduce of no pipeline whole: a replica that begins early has sent half of it before the last one begins.
 
 A connection sends one window at once and one more in each round trip, so ``bytes`` over n connections take at least
 ``(bytes / (n x window) - 1) x RTT``. Whatever makes real iterations longer (headers, slow start, scatter and gather,
@@ -11,6 +13,7 @@ that overlaps with the last backward, only what that backward cannot hide counts
 bucket, nor the last bucket before its end.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from math import inf
 
@@ -51,6 +54,7 @@ class IterationBound:
         self._largest_host = {entry.name: max(host.gpus for host in entry.hosts) for entry in topology.datacenters}
         self._largest_anywhere = max(self._largest_host.values())
         self._intra_latency_ns, self._intra_bps = topology.intra_latency_ns, topology.intra_rate_bps
+        self._least_gradient_bytes = min(work.gradient_bytes, default=0)
         self._last_ns = work.backward_weight_ns if splits_backward else work.backward_ns
         self._times = [
             StageTimes(
@@ -64,7 +68,7 @@ class IterationBound:
         ]
 
     def of(self, candidate: Candidate) -> float:
-        """Return a lower bound on the candidate's iteration time, in nanoseconds."""
+        """Return a lower bound on the candidate's period, in nanoseconds."""
         return self.of_first(candidate.pipelines, candidate.runs, frozenset(), candidate.pipelines_per_cell)
 
     def of_first(
@@ -77,25 +81,35 @@ class IterationBound:
         """
         parts = 1 if not self._shares else pipelines_per_cell or pipelines
         homes = [name for name, stages in runs for _ in range(stages)]
-        hops = [
-            self._hop(one, other, boundary, pipelines, parts) for boundary, (one, other) in enumerate(pairwise(homes))
-        ]
-        if homes and len(homes) < self._work.stages:
-            hops.append(self._least_hop(homes[-1], free, len(homes) - 1, pipelines, parts))
-        hops += [Hop()] * (self._work.stages - 1 - len(hops))
         sums_ns = [
-            self._sum_ns(stage, homes[stage] if stage < len(homes) else None, pipelines)
-            + self._work.optimizer_ns[stage]
+            self._sums_ns(stage, homes[stage] if stage < len(homes) else None, pipelines)
             for stage in range(self._work.stages)
         ]
-        ends = PipelineChains(self._times, hops, self._microbatches).ends()
-        return max(chain.end_ns + sum_ns for chain, sum_ns in zip(ends, sums_ns, strict=True)) * BELOW
+        alone, together = (self._hops(homes, free, parts, loads) for loads in (1, pipelines))
+        found = [way.busy_ns for hop in together for way in (hop.there, hop.back)]
+        found += self._cycles_ns(alone, [sum_ns for _, sum_ns in sums_ns])
+        # With fewer bytes than replicas some parts are empty, and nobody waits for those.
+        if together != alone and self._least_gradient_bytes >= pipelines:
+            found += self._cycles_ns(together, [half_ns for half_ns, _ in sums_ns])
+        return max(found) * BELOW
 
-    def _least_hop(self, one: str, free: frozenset[str], boundary: int, pipelines: int, parts: int) -> Hop:
-        hops = [self._hop(one, other, boundary, pipelines, parts) for other in sorted(free)]
-        return Hop(_least([hop.there for hop in hops]), _least([hop.back for hop in hops]))
+    def _cycles_ns(self, hops: list[Hop], sums_ns: Sequence[float]) -> list[float]:
+        """Return the time of each stage from its first forward to the end of its optimizer step."""
+        cycles = PipelineChains(self._times, hops, self._microbatches).cycles()
+        return [
+            chain.end_ns + sum_ns + optimizer_ns
+            for chain, sum_ns, optimizer_ns in zip(cycles, sums_ns, self._work.optimizer_ns, strict=True)
+        ]
 
-    def _hop(self, one: str, other: str, boundary: int, pipelines: int, parts: int) -> Hop:
+    def _hops(self, homes: Sequence[str], free: frozenset[str], parts: int, loads: int) -> list[Hop]:
+        """Return all boundaries, their trunks loaded by so many pipelines."""
+        hops = [self._hop(one, other, boundary, loads, parts) for boundary, (one, other) in enumerate(pairwise(homes))]
+        if homes and len(homes) < self._work.stages:
+            others = [self._hop(homes[-1], other, len(homes) - 1, loads, parts) for other in sorted(free)]
+            hops.append(Hop(_least([hop.there for hop in others]), _least([hop.back for hop in others])))
+        return hops + [Hop()] * (self._work.stages - 1 - len(hops))
+
+    def _hop(self, one: str, other: str, boundary: int, loads: int, parts: int) -> Hop:
         bits = 8.0 * self._work.activation_bytes[boundary]
         if one == other:
             if self._largest_host[one] > 1:
@@ -113,7 +127,7 @@ class IterationBound:
                 self._pair_ns(bits / parts, link.pair_rate_bps, rtt_ns),
                 max(
                     self._pair_ns(all_bits, link.pair_rate_bps, rtt_ns),
-                    _duration_ns(all_bits * pipelines, link.rate_bps),
+                    _duration_ns(all_bits * loads, link.rate_bps),
                 ),
             )
             for link, latency_ns in zip(links, latencies_ns, strict=True)
@@ -124,18 +138,21 @@ class IterationBound:
         rounds = bits / self._connection_bits - 1 if self._connection_bits else 0.0
         return max(_duration_ns(bits, rate_bps), rounds * rtt_ns)
 
-    def _sum_ns(self, stage: int, home: str | None, pipelines: int) -> float:
-        """Return the least time of a stage's all-reduce after its last computation.
+    def _sums_ns(self, stage: int, home: str | None, pipelines: int) -> tuple[float, float]:
+        """Return the least time of a stage's all-reduce after its last computation: of half of its bytes, and of all.
 
         A ring sends 2 (P - 1) parts of 1/P of the gradients over each port.
         """
         if pipelines <= (self._largest_anywhere if home is None else self._largest_host[home]):
-            return 0.0
+            return 0.0, 0.0
         size_bytes = self._work.gradient_bytes[stage]
         buckets = 1 if self._bucket_bytes is None else bucket_count(size_bytes, self._bucket_bytes)
         part_bytes = size_bytes // buckets // pipelines
-        bucket_ns = 2 * (pipelines - 1) * _duration_ns(8.0 * part_bytes, self._intra_bps)
-        return max(bucket_ns, buckets * bucket_ns - self._last_ns[stage] * (buckets - 1) / buckets)
+        hidden_ns = self._last_ns[stage] * (buckets - 1) / buckets
+        half_ns, bucket_ns = (
+            share * (pipelines - 1) * _duration_ns(8.0 * part_bytes, self._intra_bps) for share in (1, 2)
+        )
+        return max(half_ns, buckets * half_ns - hidden_ns), max(bucket_ns, buckets * bucket_ns - hidden_ns)
 
 
 def _least(ways: list[Way]) -> Way:

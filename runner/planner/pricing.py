@@ -18,12 +18,15 @@ from runner.tcp.effects import TcpEffects
 from testbed.network.course_extremes import as_begun
 from testbed.network.topology import Topology
 
-_MOST_ITERATIONS = 3
+_FEWEST_ITERATIONS, _MOST_ITERATIONS = 2, 3
 
 
 @dataclass(frozen=True)
 class PricedIterations:
-    """The number of iterations that are simulated for a price, and how many of them are warm-up."""
+    """The number of iterations that are simulated for a price, and how many of them are warm-up: one at least.
+
+    A price is for the period of training, which takes an iteration before the measured ones.
+    """
 
     iterations: int
     warmup: int
@@ -31,8 +34,8 @@ class PricedIterations:
     @classmethod
     def of(cls, iterations: int, warmup: int) -> "PricedIterations":
         """Return the first few iterations of a training, because later iterations repeat them."""
-        simulated = min(iterations, _MOST_ITERATIONS)
-        return cls(simulated, min(warmup, simulated - 1))
+        simulated = max(_FEWEST_ITERATIONS, min(iterations, _MOST_ITERATIONS))
+        return cls(simulated, max(1, min(warmup, simulated - 1)))
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ def simulated_pricing(
 def price_of(simulation: Simulation, variant: ResolvedVariant, context: int, warmup: int) -> Price:
     """Return the price of a simulated variant without the first ``warmup`` iterations.
 
-    The time is the median of the other iterations, ``wan_bytes`` their mean. Utilization is that of the GPUs in use.
+    The time is the period of the other iterations, ``wan_bytes`` their mean. Utilization is that of the GPUs in use.
     """
     time_s = simulation.iteration_time_ns(warmup) / 1e9
     return Price(
@@ -112,11 +115,9 @@ def price_of(simulation: Simulation, variant: ResolvedVariant, context: int, war
 
 
 def wan_bytes_per_iteration(simulation: Simulation, warmup: int) -> int:
-    """Return the mean bytes over the WAN of an iteration, from the end of the warm-up to the end of the last one."""
-    windows_ns = simulation.windows_ns
-    begin_ns, end_ns = windows_ns[warmup - 1][1] if warmup else 0, windows_ns[-1][1]
+    """Return the mean bytes over the WAN of a measured iteration."""
     sent = 0.0
     for pair in simulation.traffic:
-        before, after = pair.sent_by(np.array([begin_ns, end_ns]))
+        before, after = pair.sent_by(np.array(simulation.measured_ns(warmup)))
         sent += after - before
-    return round(sent / (len(windows_ns) - warmup))
+    return round(sent / (len(simulation.windows_ns) - max(warmup, 1)))

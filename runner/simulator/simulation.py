@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -124,9 +125,9 @@ class Simulation:
 
     @cached_property
     def windows_ns(self) -> list[tuple[int, int]]:
-        """The window of each iteration: from its first computation or all-reduce on any GPU to the end of its last."""
+        """The window of each iteration: from the first start of its work and messages on any GPU to their last end."""
         spans = self.spans
-        work = np.isin(spans.kind, [KIND_CODES[kind] for kind in (*COMPUTE_KINDS, "all_reduce")])
+        work = spans.kind != KIND_CODES[PREFILL]
         iteration, start_ns, end_ns = spans.iteration[work], spans.start_ns[work], spans.end_ns[work]
         count = int(iteration.max()) + 1 if len(iteration) else 0
         begins, ends = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
@@ -134,18 +135,35 @@ class Simulation:
         np.maximum.at(ends, iteration, end_ns)
         return list(zip(begins.tolist(), ends.tolist(), strict=True))
 
+    def measured_ns(self, warmup: int) -> tuple[int, int]:
+        """Return when the last iteration before the measured ones ended, and when the last one did.
+
+        Measured are those after the first ``warmup``, and after the first of all, whose period is not known. At least
+        one must remain.
+        """
+        ends_ns = list(accumulate((end_ns for _, end_ns in self.windows_ns), max))
+        return ends_ns[max(warmup, 1) - 1], ends_ns[-1]
+
     def iteration_time_ns(self, warmup: int) -> float:
-        """Return the median length of the iterations after the first ``warmup``. At least one must remain."""
-        return float(np.median([end_ns - start_ns for start_ns, end_ns in self.windows_ns[warmup:]]))
+        """Return the period of training: the measured time by the number of iterations that end in it."""
+        begin_ns, end_ns = self.measured_ns(warmup)
+        return (end_ns - begin_ns) / (len(self.windows_ns) - max(warmup, 1))
 
     def utilization(self, ranks: int, warmup: int, *, with_prefill: bool = False) -> float:
-        """Return the mean share of the time after warm-up that the GPUs of ranks 0 to ``ranks`` - 1 compute."""
-        begin_ns, end_ns = self.windows_ns[warmup][0], self.windows_ns[-1][1]
+        """Return the share of the measured time that the GPUs of ranks 0 to ``ranks`` - 1 work on its iterations.
+
+        With prefill, what they prefill in that time counts too.
+        """
+        begin_ns, end_ns = self.measured_ns(warmup)
         spans = self.spans
-        kinds = (*COMPUTE_KINDS, PREFILL) if with_prefill else COMPUTE_KINDS
-        computes = np.isin(spans.kind, [KIND_CODES[kind] for kind in kinds]) & (spans.rank < ranks)
-        clipped = np.clip(spans.end_ns, begin_ns, end_ns) - np.clip(spans.start_ns, begin_ns, end_ns)
-        return float(clipped[computes].sum() / (ranks * (end_ns - begin_ns)))
+        own = spans.rank < ranks
+        trains = own & np.isin(spans.kind, [KIND_CODES[kind] for kind in COMPUTE_KINDS])
+        trains &= spans.iteration >= max(warmup, 1)
+        busy_ns = int((spans.end_ns - spans.start_ns)[trains].sum())
+        if with_prefill:
+            clipped = np.clip(spans.end_ns, begin_ns, end_ns) - np.clip(spans.start_ns, begin_ns, end_ns)
+            busy_ns += int(clipped[own & (spans.kind == KIND_CODES[PREFILL])].sum())
+        return busy_ns / (ranks * (end_ns - begin_ns))
 
     def idle_intervals(self, rank: int, begin_ns: int, end_ns: int) -> list[tuple[int, int]]:
         """Return the bubbles of a rank's GPU between two times, in order: when it does not compute for training."""

@@ -52,9 +52,8 @@ def simulated_iteration(document: dict[str, Any]) -> tuple[float, float]:
     simulation = simulate_variant(
         point.topology, variant, training.iterations, effects=effects_of(variant.transport), one_part=True
     )
-    windows_ns, warmup = simulation.windows_ns, training.warmup
-    time_ns = (windows_ns[-1][1] - windows_ns[warmup - 1][1]) / (training.iterations - warmup)
-    return time_ns / 1e9, wan_bytes_per_iteration(simulation, warmup)
+    time_s = simulation.iteration_time_ns(training.warmup) / 1e9
+    return time_s, wan_bytes_per_iteration(simulation, training.warmup)
 
 
 def _keep_price(candidate: Candidate, folder: Path) -> None:

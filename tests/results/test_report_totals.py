@@ -40,18 +40,28 @@ def wan_bytes(samples: list[dict[str, Any]]) -> int:
     return sum(max(values) - min(values) for values in counts.values())
 
 
+def own_windows_ns(spans: list[dict[str, Any]], warmup: int) -> dict[int, tuple[int, int]]:
+    """When each rank was measured: from its last computation of the warm-up to its last of all."""
+    computed = [span for span in spans if span["kind"] in COMPUTATIONS]
+    found = {}
+    for rank in {span["rank"] for span in computed}:
+        own = [span for span in computed if span["rank"] == rank]
+        before = max(span["end_ns"] for span in own if span["iteration"] < warmup)
+        found[rank] = before, max(span["end_ns"] for span in own)
+    return found
+
+
 def window_ns(spans: list[dict[str, Any]], warmup: int) -> tuple[int, int]:
-    measured = [span for span in spans if span["iteration"] >= warmup and span["kind"] in COMPUTATIONS]
-    return min(span["start_ns"] for span in measured), max(span["end_ns"] for span in measured)
+    """From the end of the warm-up on the last rank to the end of training."""
+    trained = [span for span in spans if span["kind"] != "prefill"]
+    before = max(span["end_ns"] for span in trained if span["iteration"] < warmup)
+    return before, max(span["end_ns"] for span in trained)
 
 
-def busy_ns(spans: list[dict[str, Any]], begin_ns: int, end_ns: int) -> int:
+def busy_ns(spans: list[dict[str, Any]], warmup: int) -> int:
     """Of computations that do not overlap on any GPU, as those of these runs."""
-    return sum(
-        max(0, min(span["end_ns"], end_ns) - max(span["start_ns"], begin_ns))
-        for span in spans
-        if span["kind"] in COMPUTATIONS
-    )
+    counted = (span for span in spans if span["kind"] in COMPUTATIONS and span["iteration"] >= warmup)
+    return sum(span["end_ns"] - span["start_ns"] for span in counted)
 
 
 def rows_of(path: Path) -> dict[tuple[str, str], dict[str, str]]:
@@ -73,10 +83,9 @@ def test_the_parts_of_the_gpus_time_are_the_window_of_every_gpu_to_the_nanosecon
     training_ns: dict[tuple[int, str], int] = {}
     for facts, spans, _ in trials_of(path):
         key = (facts["sweep_point"], facts["variant"])
-        begin_ns, end_ns = window_ns(spans, 1)
-        gpus = len({(span["host"], span["gpu"]) for span in spans})
-        total_ns[key] = total_ns.get(key, 0) + gpus * (end_ns - begin_ns)
-        training_ns[key] = training_ns.get(key, 0) + busy_ns(spans, begin_ns, end_ns)
+        windows_ns = own_windows_ns(spans, 1).values()
+        total_ns[key] = total_ns.get(key, 0) + sum(end_ns - begin_ns for begin_ns, end_ns in windows_ns)
+        training_ns[key] = training_ns.get(key, 0) + busy_ns(spans, 1)
     found = gpu_time_shares(results.load(path))
     assert {(each.point, each.variant): each.total_ns for each in found} == total_ns
     assert {(each.point, each.variant): each.parts_ns["training"] for each in found} == training_ns
@@ -89,19 +98,25 @@ def test_prefill_and_what_is_left_idle_are_what_training_left(build_run: BuildRu
     path = build_run(variants=("alone", "filled"), latencies=("40ms",), prefill={"filled": 30.0})
     rows = rows_of(path)
     (facts, spans, _) = next(trial for trial in trials_of(path) if trial[0]["variant"] == "filled")
-    begin_ns, end_ns = window_ns(spans, 1)
-    whole_ns = 6 * (end_ns - begin_ns)
-    prefill = [span for span in spans if span["kind"] == "prefill"]
-    filled_ns = sum(max(0, min(s["end_ns"], end_ns) - max(s["start_ns"], begin_ns)) for s in prefill)
+    windows_ns = own_windows_ns(spans, 1)
+    whole_ns = sum(end_ns - begin_ns for begin_ns, end_ns in windows_ns.values())
+
+    def filled_within(windows_ns: dict[int, tuple[int, int]]) -> int:
+        prefill = [(windows_ns[s["rank"]], s) for s in spans if s["kind"] == "prefill"]
+        return sum(max(0, min(s["end_ns"], end) - max(s["start_ns"], begin)) for (begin, end), s in prefill)
+
+    filled_ns = filled_within(windows_ns)
     row, alone = (rows["", name] for name in ("filled", "alone"))
-    training = busy_ns(spans, begin_ns, end_ns) / whole_ns
+    training = busy_ns(spans, 1) / whole_ns
     assert float(row["prefill_fraction"]) == pytest.approx(filled_ns / whole_ns)
     assert float(row["gpu_utilization_fraction"]) == pytest.approx(training)
     assert float(row["gpu_utilization_with_prefill_fraction"]) == pytest.approx(training + filled_ns / whole_ns)
     assert alone["gpu_utilization_with_prefill_fraction"] == alone["gpu_utilization_fraction"]
     idle = sum(float(value) for name, value in row.items() if name.startswith("idle_"))
     assert idle + training + filled_ns / whole_ns == pytest.approx(1)
-    assert float(row["prefill_pool_equivalent_gpus"]) == pytest.approx(filled_ns / (end_ns - begin_ns))
+    begin_ns, end_ns = window_ns(spans, 1)
+    common_ns = dict.fromkeys(windows_ns, (begin_ns, end_ns))
+    assert float(row["prefill_pool_equivalent_gpus"]) == pytest.approx(filled_within(common_ns) / (end_ns - begin_ns))
     assert facts["prefill"]["deadline_overruns"] == int(row["prefill_deadline_overruns"]) == 0
 
 

@@ -99,8 +99,16 @@ def _side(side: Side, trials: Sequence[LossTrial], split: str, metric: Metric) -
     figures = tuple(tuple(values) for values in of_seeds.values())
     # How busy the machine was while it learnt says nothing of a clock of another run.
     saturated = 0 if any(trial.provenance.joined for trial in trials) else side.saturated
-    side = replace(side, times_s=figures, exact=False, repeatable_within=None, saturated=saturated, bound=None)
-    return side, lacking
+    found = replace(
+        side,
+        times_s=figures,
+        exact=False,
+        repeatable_within=None,
+        saturated=saturated,
+        bound=None,
+        iterations=sum(map(len, figures)),
+    )
+    return found, lacking
 
 
 def _notes(of_a: Sequence[LossTrial], of_b: Sequence[LossTrial], split: str) -> tuple[str, ...]:

@@ -8,12 +8,21 @@ from results.reading.stored_trial import StoredTrial
 
 
 def counted_windows(trial: StoredTrial, spans: pd.DataFrame) -> pd.DataFrame:
-    """Return when each iteration took place, beside other jobs of those that count. ``spans`` are the trial's.
+    """Return the successive windows of a trial's iterations, beside other jobs of those that count.
 
-    Of replicas that synchronise seldom, those after warm-up are whole periods.
+    ``spans`` are the trial's. Of replicas that synchronise seldom, those that are measured are whole periods.
     """
+    windows, until_ns = metrics.successive_windows(metrics.iteration_windows(spans)), trial.while_all_ran_ns
     if trial.sync_every is not None:
-        warmup = int(trial.settings.get("warmup_iterations") or 0)
-        return metrics.whole_periods(metrics.synchronized_windows(spans), warmup, trial.sync_every)
-    windows, until_ns = metrics.iteration_windows(spans), trial.while_all_ran_ns
+        return metrics.whole_periods(windows, trial.first_measured_iteration, trial.sync_every)
     return windows if until_ns is None else while_all_ran(windows, until_ns)
+
+
+def counted_window(trial: StoredTrial, windows: pd.DataFrame) -> metrics.Window | None:
+    """Return the window in which a trial's GPU time is measured, None if there is none.
+
+    ``windows`` are the trial's ``counted_windows``. Where something failed, every GPU counts to its end, also one that
+    is gone.
+    """
+    window = metrics.measured_window(windows, trial.first_measured_iteration, trial.profiled_iterations)
+    return window if window is None or trial.faults is None else window._replace(iterations=None)

@@ -20,6 +20,7 @@ _PATH_NAMES = {LATENCY_PATH: "WAN latency", RATE_PATH: "request rate"}
 _FIGURES = (
     "iteration_time_s",
     "bound_s",
+    "makespan_s",
     "gpu_utilization",
     "gpu_utilization_with_prefill",
     "wan_bytes",
@@ -32,10 +33,11 @@ _FIGURES = (
 class HeadlineRow:
     """One variant of one run in one sweep point. Figures are medians over repeats; None means unknown.
 
-    ``bound_s`` is the time below which its iterations cannot come, ``bound_part`` what that consists of the most.
-    ``repeat_times_s`` holds the iteration time of every repeat that has one. ``interval_s`` is the 95 % interval of
-    their median (``results.metrics.bootstrap``), computed from ``iterations`` measured iterations of all repeats; None
-    if there are too few repeats or the figures are ``exact``: simulated, with nothing drawn. ``not_modelled`` lists the
+    ``iteration_time_s`` is the period of training, ``bound_s`` the time below which it cannot come, and ``bound_part``
+    what that consists of the most; ``makespan_s`` is what an iteration lasts by itself. ``repeat_times_s`` holds the
+    iteration time of every repeat that has one, over ``iterations`` measured iterations of all repeats. ``interval_s``
+    is the 95 % interval of their median (``results.metrics.bootstrap``); None if there are too few repeats or the
+    figures are ``exact``: simulated, with nothing drawn. ``not_modelled`` lists the
     configured settings that the simulation does not model, ``known_misses`` the kinds of simulations known to be off
     that it is of.
     """
@@ -63,6 +65,7 @@ class HeadlineRow:
     known_misses: tuple[str, ...] = ()
     bound_s: float | None = None
     bound_part: str | None = None
+    makespan_s: float | None = None
 
     @property
     def over_bound(self) -> float | None:
@@ -154,7 +157,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 repeats=len(positions),
                 iterations=sum(map(len, of_repeats_s)),
                 iteration_time_s=time_s,
-                interval_s=None if run.exact(point) else median_interval(of_repeats_s),
+                interval_s=None if run.exact(point) else median_interval([[time_s] for time_s in measured_s]),
                 repeat_times_s=tuple(map(float, measured_s)),
                 speed_up=baseline_s / time_s if baseline_s and time_s else None,
                 gpu_utilization=_median(of_trials["gpu_utilization"]),
@@ -170,6 +173,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 known_misses=tuple(run.summary["known_misses"].iloc[positions[0]]),
                 bound_s=_median(of_trials["bound_s"]),
                 bound_part=run.summary["bound_part"].iloc[positions[0]],
+                makespan_s=_median(of_trials["makespan_s"]),
             )
         )
     return rows
@@ -198,7 +202,7 @@ def interval_note(rows: Sequence[HeadlineRow]) -> str:
         )
         sentences.append(
             f"The range under an iteration time is its 95 % bootstrap interval, from {repeats} of {iterations}: "
-            "repeats are resampled, then iterations within them."
+            "repeats are resampled, since an iteration's end depends on that of the one before it."
         )
     if any(len(row.repeat_times_s) < ENOUGH_REPEATS for row in with_interval):
         sentences.append(

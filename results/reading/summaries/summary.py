@@ -9,7 +9,7 @@ from results import metrics
 from results.reading.known_misses import known_misses_of
 from results.reading.not_modelled import of_links, of_variant, simulated_without
 from results.reading.stored_trial import StoredTrial
-from results.reading.summaries.counted_windows import counted_windows
+from results.reading.summaries.counted_windows import counted_window, counted_windows
 from results.reading.summaries.saturation import MachineLoad
 from results.reading.summaries.swept_columns import swept_columns
 from results.reading.summaries.trial_faults import TrialFaults
@@ -26,6 +26,8 @@ FIELDS = (
     "bound_s",
     "bound_part",
     "over_bound",
+    "makespan_s",
+    "makespan_bound_s",
     "gpu_utilization",
     "gpu_utilization_with_prefill",
     "wan_bytes",
@@ -54,6 +56,8 @@ _TYPES = {
     "iteration_time_s": "float64",
     "bound_s": "float64",
     "over_bound": "float64",
+    "makespan_s": "float64",
+    "makespan_bound_s": "float64",
     "gpu_utilization": "float64",
     "gpu_utilization_with_prefill": "float64",
     "wan_bytes": "Int64",
@@ -125,12 +129,11 @@ def summarize(
 
 
 def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame) -> dict[str, Any]:
-    warmup = int(trial.settings.get("warmup_iterations") or 0)
+    first, profiled = trial.first_measured_iteration, trial.profiled_iterations
     windows = counted_windows(trial, spans)
-    window = metrics.measured_window(windows, warmup, trial.profiled_iterations)
-    times_s = metrics.iteration_times_s(windows, warmup, trial.profiled_iterations)
-    typical = metrics.iteration_time_s if trial.sync_every is None else metrics.mean_iteration_time_s
-    time_s = typical(times_s)
+    window = counted_window(trial, windows)
+    times_s = metrics.iteration_times_s(windows, first, profiled)
+    time_s = metrics.mean_time_s(times_s)
     alone, with_prefill = (None, None) if window is None else _utilizations(trial, spans, window)
     # A program says itself how many tokens it trains on, and how much of its traffic is payload is not known.
     own = trial.settings if trial.program is None else trial.facts
@@ -141,12 +144,23 @@ def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame
         "bound_s": bound_s,
         "bound_part": bound_part,
         "over_bound": metrics.over_bound(time_s, bound_s),
+        "makespan_s": metrics.median_time_s(_makespans_s(trial, spans, windows)),
+        "makespan_bound_s": trial.makespan_bound_s,
         "gpu_utilization": alone,
         "gpu_utilization_with_prefill": with_prefill,
         "wan_bytes": metrics.wan_bytes(spans, link_samples),
         "wan_goodput_bps": metrics.wan_goodput_bps(spans, window) if window and trial.program is None else None,
         "tokens_per_s": metrics.tokens_per_s(own.get("tokens_per_iteration"), time_s),
     }
+
+
+def _makespans_s(trial: StoredTrial, spans: pd.DataFrame, counted: pd.DataFrame) -> list[float]:
+    """Return how long each iteration after warm-up lasted by itself, of those that count."""
+    if trial.sync_every is not None:
+        return []
+    lone = metrics.iteration_windows(spans)
+    warmup = int(trial.settings.get("warmup_iterations") or 0)
+    return metrics.iteration_times_s(lone[lone.index.isin(counted.index)], warmup, trial.profiled_iterations)
 
 
 def _utilizations(trial: StoredTrial, spans: pd.DataFrame, window: metrics.Window) -> tuple[float | None, float | None]:

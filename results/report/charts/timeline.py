@@ -181,7 +181,7 @@ def _typical_iteration(run: Run, point: int, variant: str) -> _Iteration | None:
 
 def _synchronisation(run: Run, trial: StoredTrial, spans: pd.DataFrame) -> _Iteration:
     """Return the iterations from the begin of a synchronisation to its application, the one in the middle."""
-    windows = metrics.synchronized_windows(spans)
+    windows = metrics.successive_windows(metrics.iteration_windows(spans))
     applied = np.unique(spans["iteration"][(spans["kind"] == ALL_REDUCE).to_numpy(bool)].to_numpy(np.int64))
     applied = applied[applied - trial.sync_delay >= warmup_iterations(run, trial)]
     last = int(applied[len(applied) // 2])

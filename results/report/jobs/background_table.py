@@ -97,7 +97,7 @@ def background_rows(run: Run, label: str = "") -> list[BackgroundRow]:
     wire: dict[tuple[int, str, str], list[float]] = defaultdict(list)
     for trial in run.trials:
         listed = trial.facts.get("background") or ()
-        window = measured_window(run, trial, rows_of_trial(run.spans, trial)) if listed else None
+        window = measured_window(trial, rows_of_trial(run.spans, trial)) if listed else None
         received = rows_of_trial(run.background_samples, trial)
         counters = rows_of_trial(run.link_samples, trial)
         for flow in listed:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 from results.comparison.repeatability import repeatable_within
@@ -79,11 +80,11 @@ def impacts(run: Run, label: str = "") -> list[Impact]:
     """Return the impact at each sweep point of each variant with prefill and a counterpart, in the order of trials."""
     times_s: dict[tuple[int, str], dict[int, list[float]]] = {}
     serving: dict[tuple[int, str], bool] = {}
-    for trial, own in zip(run.trials, run.summary["iteration_times_s"], strict=True):
+    for trial, time_s in zip(run.trials, run.summary["iteration_time_s"], strict=True):
         key = (trial.point, trial.variant)
         serving[key] = serving.get(key, False) or serves(trial)
-        if own:
-            times_s.setdefault(key, {})[trial.repeat] = list(own)
+        if not isnan(time_s):
+            times_s.setdefault(key, {})[trial.repeat] = [time_s]
     settings = {variant: _settings(run.manifest, variant) for variant in run.variants}
     found = []
     for (point, variant), own in times_s.items():

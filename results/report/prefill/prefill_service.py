@@ -128,7 +128,7 @@ def prefill_rows(run: Run, label: str = "") -> list[PrefillRow]:
 
 def _part(run: Run, trial: StoredTrial) -> _Part | None:
     spans = rows_of_trial(run.spans, trial)
-    window = measured_window(run, trial, spans)
+    window = measured_window(trial, spans)
     if window is None or not window.length_ns:
         return None
     facts = prefill_facts(trial)

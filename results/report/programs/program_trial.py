@@ -10,7 +10,7 @@ from results.metrics import COMPUTE, CollectiveTime, RankTime, Window
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.summaries.headline import point_text
-from results.reading.trial_frames import rows_of_trial, warmup_iterations
+from results.reading.trial_frames import rows_of_trial
 from results.report.charts.drawing.representative import typical_trial
 
 
@@ -65,21 +65,21 @@ def _typical(run: Run, point: int, variant: str) -> StoredTrial:
 
 def _of_trial(run: Run, trial: StoredTrial) -> ProgramTrial:
     spans = rows_of_trial(run.spans, trial)
-    windows = metrics.iteration_windows(spans)
+    windows = metrics.successive_windows(metrics.iteration_windows(spans))
     profiled = metrics.profiled_iterations(spans, trial.profiled_iterations)
     of_profiled = windows.loc[profiled]
     lengths_ns = of_profiled["end_ns"] - of_profiled["start_ns"]
-    warmup = warmup_iterations(run, trial)
-    times_s = metrics.iteration_times_s(windows, warmup, trial.profiled_iterations)
+    first = trial.first_measured_iteration
+    times_s = metrics.iteration_times_s(windows, first, trial.profiled_iterations)
     return ProgramTrial(
         where=point_text(swept_values(run.manifest, trial.point)),
         variant=trial.variant,
         profiled=len(profiled),
         profiled_s=float(lengths_ns.mean()) / metrics.NS_PER_S if len(profiled) else None,
-        iteration_s=metrics.iteration_time_s(times_s),
+        iteration_s=metrics.mean_time_s(times_s),
         ranks=metrics.rank_times(spans, profiled),
         collectives=metrics.collective_times(spans, profiled),
-        wan_bytes=_wan_bytes(run, trial, windows.iloc[warmup : len(windows) - len(profiled)]),
+        wan_bytes=_wan_bytes(run, trial, windows.iloc[first : len(windows) - len(profiled)]),
     )
 
 

@@ -78,11 +78,11 @@ class Bottleneck:
 
 def bottleneck_of(topology: Topology, variant: ResolvedVariant, simulation: Simulation, warmup: int) -> Bottleneck:
     """Return what bounds the iterations after the first ``warmup`` of a simulated variant."""
-    window_ns = simulation.windows_ns[warmup][0], simulation.windows_ns[-1][1]
+    window_ns = simulation.measured_ns(warmup)
     links = _links(topology, variant, simulation, window_ns)
     return Bottleneck(
         _path(topology, variant, simulation, window_ns),
-        _busiest_gpu(variant, simulation.spans, window_ns),
+        _busiest_gpu(variant, simulation.spans, window_ns, max(warmup, 1)),
         max(links, key=lambda link: link.busy, default=None),
     )
 
@@ -102,11 +102,11 @@ def _path(
     return tuple(sorted(shares, key=lambda each: -each.share))
 
 
-def _busiest_gpu(variant: ResolvedVariant, spans: SpanColumns, window_ns: tuple[int, int]) -> GpuUse:
+def _busiest_gpu(variant: ResolvedVariant, spans: SpanColumns, window_ns: tuple[int, int], first: int) -> GpuUse:
     places = variant.placement.places
     computes = np.isin(spans.kind, [KIND_CODES[kind] for kind in COMPUTE_KINDS]) & (spans.rank < len(places))
-    lasting_ns = np.clip(spans.end_ns, *window_ns) - np.clip(spans.start_ns, *window_ns)
-    busy_ns = np.bincount(spans.rank[computes], lasting_ns[computes], len(places))
+    computes &= spans.iteration >= first
+    busy_ns = np.bincount(spans.rank[computes], (spans.end_ns - spans.start_ns)[computes], len(places))
     place = places[int(np.argmax(busy_ns))]
     return GpuUse(place.stage, place.datacenter, float(busy_ns.max()) / (window_ns[1] - window_ns[0]))
 

@@ -145,8 +145,7 @@ def _priced(family: Family, written: WrittenVariant, layout: FamilyLayout, task:
     training, topology = written.spec.training, as_begun(written.topology)
     effects = replace(effects_of(variant.transport), impairments=False)
     simulation = simulate_variant(topology, variant, training.iterations, effects=effects, one_part=True)
-    windows_ns, warmup = simulation.windows_ns, training.warmup
-    time_s = (windows_ns[-1][1] - windows_ns[warmup - 1][1]) / (training.iterations - warmup) / 1e9
+    time_s = simulation.iteration_time_ns(training.warmup) / 1e9
     return FamilyPrice(
         family,
         f"{layout.replicas} x {count_text(layout.stages, 'stage')}, {layout.replicas_per_datacenter} in each datacenter"
@@ -154,7 +153,7 @@ def _priced(family: Family, written: WrittenVariant, layout: FamilyLayout, task:
         variant.sequences_per_iteration,
         time_s,
         variant.sequences_per_iteration * task.counted_per_sequence / time_s,
-        wan_bytes_per_iteration(simulation, warmup),
+        wan_bytes_per_iteration(simulation, training.warmup),
         1,
     )
 

@@ -1,9 +1,9 @@
-"""Record the lower bound of a trial's iterations, so that a summary can say how much is left."""
+"""Record the lower bounds of a trial, so that a summary can say how much is left."""
 
 from dataclasses import asdict
 from typing import Any
 
-from runner.bound.lower_bound import lower_bound
+from runner.bound.lower_bound import lower_bounds
 from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.network.topology import Topology
 
@@ -11,9 +11,12 @@ from testbed.network.topology import Topology
 def bound_facts(
     topology: Topology, variant: ResolvedVariant, iterations: int, *, computes: bool = False
 ) -> dict[str, Any]:
-    """Return a trial's fact about the lower bound of its ``iterations``: ``time_ns``, and the ``part`` that decides.
+    """Return a trial's facts about the lower bounds of its ``iterations``: each ``time_ns``, and the ``part``.
 
-    It is null where there is none, and with ``computes``: how long real computation takes is not known beforehand.
+    They are null where there are none, and with ``computes``: how long real computation takes is not known beforehand.
     """
-    bound = None if computes else lower_bound(topology, variant, iterations)
-    return {"bound": None if bound is None else asdict(bound)}
+    bounds = None if computes else lower_bounds(topology, variant, iterations)
+    return {
+        "period_bound": None if bounds is None else asdict(bounds.period),
+        "makespan_bound": None if bounds is None else asdict(bounds.makespan),
+    }

@@ -44,7 +44,7 @@ def test_the_substrate_has_to_be_the_same_and_its_kernel_need_not(tmp_path: Path
         ("model", "gpt-b", "model"),
         ("compute", {"kind": "replay", "profile": "cpu"}, "compute.profile"),
         ("training", {**EXPERIMENT["training"], "microbatches": 8}, "training.microbatches"),
-        ("training", {**EXPERIMENT["training"], "warmup": 1}, "training.warmup"),
+        ("training", {**EXPERIMENT["training"], "warmup": 2}, "training.warmup"),
         ("prefill", {"rate": "4/s"}, "prefill.rate"),
         (
             "topology",

@@ -64,9 +64,9 @@ def test_what_was_run_names_the_command_and_no_stages(tmp_path: Path) -> None:
 
 
 def test_beside_a_program_the_training_is_that_of_the_schedules(tmp_path: Path) -> None:
-    path = write_run(tmp_path, {("10ms", "gpipe"): flat(0.5)}, training={"stages": 2, "microbatches": 4})
+    path = write_run(tmp_path, {("10ms", "gpipe"): flat(0.5)}, training={"stages": 2, "iterations": 4})
     add_program(path, "ddp", ProgramOnPaper(hosts=(("east-0", "east"), ("west-0", "west"))))
-    assert "Each trial of gpipe: 2 stages and 4 microbatches." in what_was_run(results.load(path))
+    assert "Each trial of gpipe: 2 stages and 4 iterations, of which 1 to warm up." in what_was_run(results.load(path))
 
 
 def test_the_facts_have_the_command_as_one_would_type_it(tmp_path: Path) -> None:

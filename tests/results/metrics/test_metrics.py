@@ -25,6 +25,9 @@ def spans(*rows: dict[str, Any]) -> pd.DataFrame:
         "host": "east-0",
         "datacenter": "east",
         "gpu": 0,
+        "rank": 0,
+        "pipeline": 0,
+        "stage": 0,
         "iteration": 0,
         "microbatch": 0,
         "size_bytes": 0,
@@ -78,26 +81,45 @@ def test_windows_that_tile_time_share_out_the_busy_time(of: Intervals, cuts: lis
     assert sum(tiles) == union(of)
 
 
-def test_an_iteration_lasts_from_its_first_computation_to_its_last_over_all_gpus() -> None:
+def test_an_iteration_lasts_from_its_first_start_to_its_last_end_over_all_gpus() -> None:
     frame = spans(
         compute("forward", 5, 10),
         compute("backward", 50, 90, host="west-0"),
-        compute("receive", 0, 200),
+        compute("receive", 60, 92),
+        compute("prefill", 0, 200),
         compute("forward", 95, 99, iteration=1),
         compute("recompute", 120, 160, iteration=1, host="west-0"),
     )
     windows = metrics.iteration_windows(frame)
-    assert windows.to_dict("index") == {0: {"start_ns": 5, "end_ns": 90}, 1: {"start_ns": 95, "end_ns": 160}}
-    assert metrics.iteration_times_s(windows, 0) == [85e-9, 65e-9]
-    assert metrics.measured_window(windows, 0) == Window(5, 160)
+    assert windows.to_dict("index") == {0: {"start_ns": 5, "end_ns": 92}, 1: {"start_ns": 95, "end_ns": 160}}
+    assert metrics.iteration_times_s(windows, 0) == [87e-9, 65e-9]
+
+
+def test_successive_iterations_begin_where_the_one_before_ended() -> None:
+    """Each begins before the one before it has ended, and the third ends before the second."""
+    windows = pd.DataFrame({"start_ns": [3, 60, 150, 170], "end_ns": [100, 200, 190, 300]})
+    successive = metrics.successive_windows(windows)
+    assert successive.to_dict("list") == {"start_ns": [3, 100, 200, 200], "end_ns": [100, 200, 200, 300]}
+    assert metrics.iteration_times_s(successive, 1) == [100e-9, 0.0, 100e-9]
+    assert metrics.measured_window(successive, 1) == Window(100, 300, range(1, 4))
+
+
+def test_without_iterations_there_are_no_windows() -> None:
+    assert metrics.successive_windows(metrics.iteration_windows(spans())).empty
 
 
 def test_warm_up_iterations_do_not_count() -> None:
     windows = metrics.iteration_windows(spans(*(compute("forward", 10 * i, 10 * i + i, iteration=i) for i in range(4))))
     assert metrics.iteration_times_s(windows, 2) == [2e-9, 3e-9]
-    assert metrics.measured_window(windows, 2) == Window(20, 33)
+    assert metrics.measured_window(windows, 2) == Window(20, 33, range(2, 4))
     assert metrics.measured_window(windows, 4) is None
     assert metrics.iteration_times_s(windows, 4) == []
+
+
+def test_a_single_iteration_has_a_window_and_no_period() -> None:
+    windows = metrics.successive_windows(metrics.iteration_windows(spans(compute("forward", 5, 10))))
+    assert metrics.measured_window(windows, 1) == Window(5, 10)
+    assert metrics.mean_time_s(metrics.iteration_times_s(windows, 1)) is None
 
 
 def test_iterations_that_ranks_state_end_with_their_last_rank_and_add_up() -> None:
@@ -119,9 +141,25 @@ def test_gpu_time_of_a_program_is_unknown_where_no_iteration_was_profiled() -> N
     assert metrics.iteration_times_s(windows, 1, 0) == [20e-9]
 
 
-def test_the_iteration_time_is_the_median() -> None:
-    assert metrics.iteration_time_s([1.0, 9.0, 2.0]) == 2.0
-    assert metrics.iteration_time_s([]) is None
+def test_a_period_is_a_mean_and_a_makespan_a_median() -> None:
+    assert (metrics.mean_time_s([1.0, 9.0, 2.0]), metrics.median_time_s([1.0, 9.0, 2.0])) == (4.0, 2.0)
+    assert metrics.mean_time_s([]) is metrics.median_time_s([]) is None
+
+
+def test_of_whole_iterations_every_gpu_counts_its_own_work_and_no_other() -> None:
+    """The second GPU is half an iteration behind: clipped to the common window it would lose a computation."""
+    frame = spans(
+        *(compute("forward", 10 * i, 10 * i + 8, iteration=i) for i in range(4)),
+        *(compute("forward", 10 * i + 5, 10 * i + 13, iteration=i, host="west-0") for i in range(4)),
+    )
+    windows = metrics.successive_windows(metrics.iteration_windows(frame))
+    window = metrics.measured_window(windows, 1)
+    assert window == Window(13, 43, range(1, 4))
+    busy = metrics.gpu_busy(frame, window)
+    assert busy["busy_ns"].tolist() == [24, 24]
+    assert busy["idle_ns"].tolist() == [6, 6]
+    assert metrics.idle_causes(frame, window).sum(axis="columns").tolist() == [6, 6]
+    assert metrics.gpu_busy(frame, Window(13, 43))["busy_ns"].tolist() == [21, 24]
 
 
 def test_utilization_counts_computation_only_and_averages_over_gpus() -> None:

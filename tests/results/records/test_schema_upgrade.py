@@ -13,14 +13,14 @@ from results.reading.run import load_run
 from results.reading.run_documents import read_manifest, read_trials
 from results.records.run_store import RunError, RunStore, TrialRecord
 from results.records.schema import LINK_SAMPLES, SPANS
-from results.records.schema_upgrade import upgraded
+from results.records.schema_upgrade import upgraded, upgraded_document
 from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TCP_SAMPLES_FILE
 
 NEW_IN_VERSION_2 = ("tensor", "request")
 
 
 def earlier_name(version: int, column: str) -> str:
-    if version == 3:
+    if version >= 3:
         return column
     return {"sweep_point": "cell"}.get(column, column.replace("configured_", "asked_"))
 
@@ -41,7 +41,7 @@ def with_earlier_keys(file: Path) -> None:
 def as_run_of_version(version: int, run: Path) -> None:
     for file in [*run.glob("trials/*/*/*/*.parquet"), *run.glob("calibration/*")]:
         as_version(version, file)
-    if version == 3:
+    if version >= 3:
         return
     for document in [run / "manifest.json", *run.glob("trials/*/*/*/trial.json")]:
         with_earlier_keys(document)
@@ -49,7 +49,12 @@ def as_run_of_version(version: int, run: Path) -> None:
         point.rename(point.with_name(point.name.replace("point-", "cell-")))
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+def test_the_bound_of_a_trial_up_to_version_5_is_that_of_its_makespan() -> None:
+    bound = {"time_ns": 800, "part": "gpu of stage 2"}
+    assert upgraded_document({"variant": "x", "bound": bound}) == {"variant": "x", "makespan_bound": bound}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 5])
 def test_a_run_of_an_earlier_version_loads_with_the_same_spans_and_summary(
     build_run: Callable[..., Path], version: int
 ) -> None:

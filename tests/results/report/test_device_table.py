@@ -56,7 +56,7 @@ def run(build_run: BuildRun) -> Run:
     ]
     (trial / TRIAL_FACTS).write_text(json.dumps({**read_json(trial / TRIAL_FACTS), "devices": devices}))
     shown = results.load(path)
-    window = measured_window(shown, shown.trials[0], shown.spans)
+    window = measured_window(shown.trials[0], shown.spans)
     assert window is not None
     samples = [
         (0, "shared", 0, *GpuSample(time_ns, GPU, utilization, 2**30, 412.5, 1_980_000_000, None, 54, ""))

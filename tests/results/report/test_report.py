@@ -74,7 +74,7 @@ def test_the_totals_in_the_report_are_the_sums_over_the_traces(build_run: BuildR
         (run.spans["sweep_point"] == 0) & (run.spans["variant"] == "one connection") & (run.spans["repeat"] == 0)
     ]
     crossing = spans[(spans["kind"] == "receive") & (spans["datacenter"] != spans["peer"].str.rsplit("-").str[0])]
-    assert page.figures[3] == pytest.approx(crossing["size_bytes"].sum() * 1.05, rel=1e-6)
+    assert page.figures[4] == pytest.approx(crossing["size_bytes"].sum() * 1.05, rel=1e-6)
 
 
 @pytest.mark.usefixtures("unpainted")
@@ -82,8 +82,8 @@ def test_the_headline_shows_what_the_summary_holds(build_run: BuildRun, tmp_path
     path = build_run()
     summary = results.load(path).summary
     figures = report(tmp_path, path).figures
-    rows = [figures[5 * row : 5 * row + 5] for row in range(4)]
-    fields = ["iteration_time_s", "gpu_utilization", "wan_bytes", "wan_goodput_bps"]
+    rows = [figures[6 * row : 6 * row + 6] for row in range(4)]
+    fields = ["iteration_time_s", "makespan_s", "gpu_utilization", "wan_bytes", "wan_goodput_bps"]
     assert [[row[0], *row[2:]] for row in rows] == summary[fields].astype(float).to_numpy().tolist()
 
 

@@ -1,4 +1,4 @@
-"""No simulated iteration is shorter than the bound of its trial, which names what decides."""
+"""No simulated iteration is shorter than its bound, nor all together than so many periods; what decides is named."""
 
 from typing import Any
 
@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.bound.lower_bound import LowerBound, lower_bound
+from runner.bound.lower_bound import LowerBound, LowerBounds, lower_bounds
+from runner.simulator.simulation import Simulation
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import effects_of
 from runner.validation.random.random_experiments import draw_experiment
@@ -21,6 +22,13 @@ COMPUTE: list[dict[str, Any]] = [
     {"slower": [{"pipeline": 0, "factor": 1.7}]},
     {"jitter": {"distribution": "gamma", "spread": "20%"}},
 ]
+
+
+def holds(bounds: LowerBounds | None, simulation: Simulation) -> None:
+    assert bounds is not None
+    assert 0 < bounds.makespan.time_ns <= min(end_ns - start_ns for start_ns, end_ns in simulation.windows_ns)
+    # A period over few iterations may be shorter: the iteration before them may have ended late, by its slow start.
+    assert 0 < bounds.period.time_ns <= simulation.windows_ns[-1][1] / len(simulation.windows_ns)
 
 
 @settings(max_examples=60, deadline=None)
@@ -48,10 +56,9 @@ def test_no_simulated_iteration_is_shorter_than_its_bound(
     }
     point = sweep_point(document)
     variant, iterations = point.variants[0], point.spec.training.iterations
-    bound = lower_bound(point.topology, variant, iterations)
+    bounds = lower_bounds(point.topology, variant, iterations)
     simulation = simulate_variant(point.topology, variant, iterations, effects=effects_of(variant.transport))
-    assert bound is not None
-    assert 0 < bound.time_ns <= min(end_ns - start_ns for start_ns, end_ns in simulation.windows_ns)
+    holds(bounds, simulation)
 
 
 @settings(max_examples=40, deadline=None)
@@ -80,7 +87,7 @@ def test_no_simulated_iteration_of_virtual_stages_is_shorter_than_its_bound(data
             "stages": stages,
             "pipelines": data.draw(st.integers(1, 2)),
             "microbatches": stages * groups,
-            "iterations": 2,
+            "iterations": 4,
             "virtual_stages": chunks,
         },
         "variants": [
@@ -97,20 +104,21 @@ def test_no_simulated_iteration_of_virtual_stages_is_shorter_than_its_bound(data
     }
     point = sweep_point(document)
     variant = point.variants[0]
-    bound = lower_bound(point.topology, variant, 2)
-    simulation = simulate_variant(point.topology, variant, 2, effects=effects_of(variant.transport))
-    assert bound is not None
-    assert 0 < bound.time_ns <= min(end_ns - start_ns for start_ns, end_ns in simulation.windows_ns)
+    holds(
+        lower_bounds(point.topology, variant, 4),
+        simulate_variant(point.topology, variant, 4, effects=effects_of(variant.transport)),
+    )
 
 
 def test_a_gpu_does_the_work_of_all_its_virtual_stages() -> None:
     virtual: dict[str, Any] = {"compute": {"backward": "20ms"}, "schedule": "interleaved-1f1b"}
     virtual["training"] = {"stages": 2, "microbatches": 16, "virtual_stages": 2}
-    assert ms(bound_of(**virtual)) == (5 + 10 + 16 * 30 + 10 + 10, "gpu of stage 1")
+    expected = 5 + 10 + 16 * 30 + 10 + 10, "gpu of stage 1"
+    assert both(bounds_of(**virtual)) == (expected, expected)
 
 
-def bound_of(schedule: str = "gpipe", **changes: Any) -> LowerBound | None:
-    """The bound of two stages of 10 + 20 ms, 4 microbatches of 1 MiB, over 10 ms and 1 Gbit/s a node pair."""
+def bounds_of(schedule: str = "gpipe", **changes: Any) -> LowerBounds | None:
+    """The bounds of two stages of 10 + 20 ms, 4 microbatches of 1 MiB, over 10 ms and 1 Gbit/s a node pair."""
     variant = {"name": "v", "schedule": schedule, **changes.pop("variant", {})}
     document = {
         "topology": {
@@ -124,12 +132,17 @@ def bound_of(schedule: str = "gpipe", **changes: Any) -> LowerBound | None:
         **changes,
     }
     point = sweep_point(document)
-    return lower_bound(point.topology, point.variants[0])
+    return lower_bounds(point.topology, point.variants[0])
 
 
-def ms(bound: LowerBound | None) -> tuple[float, str]:
-    assert bound is not None
+def ms(bound: LowerBound) -> tuple[float, str]:
     return round(bound.time_ns / MS, 3), bound.part
+
+
+def both(bounds: LowerBounds | None) -> tuple[tuple[float, str], tuple[float, str]]:
+    """The makespan's bound and the period's, in milliseconds."""
+    assert bounds is not None
+    return ms(bounds.makespan), ms(bounds.period)
 
 
 @pytest.mark.parametrize(
@@ -140,33 +153,51 @@ def ms(bound: LowerBound | None) -> tuple[float, str]:
         ({"training": {"memory_bound": 1}, "schedule": "1f1b"}, (4 * (60 + 20), "memory of stage 0")),
         ({"compute": {"activation": "12500000B"}}, (10 + 400 + 10 + 30 + 110 + 20, "node pair east-0 to west-0")),
         (
-            {"compute": {"activation": "12500000B"}, "training": {"pipelines": 2}, "wan": {"rate": "1Gbit"}},
-            (10 + 800 + 10 + 30 + 110 + 20, "trunk east to west"),
-        ),
-        (
-            {"compute": {"gradient": "12.5GB"}, "training": {"pipelines": 2}},
-            (170 + 1000 + 0.05, "all-reduce of stage 0"),
-        ),
-        (
             {"compute": {"activation": "4MiB"}, "variant": {"transport": {"connections": 1, "window": "128KiB"}}},
             (10 + 127 * 20 + 10 + 30 + 31 * 20 + 10 + 20, "windows of 1 connection east-0 to west-0"),
         ),
     ],
 )  # fmt: skip
-def test_the_part_that_decides_is_named(changes: dict[str, Any], expected: tuple[float, str]) -> None:
-    assert ms(bound_of(**changes)) == expected
+def test_where_every_stage_waits_for_the_first_one_the_period_is_the_makespan(
+    changes: dict[str, Any], expected: tuple[float, str]
+) -> None:
+    assert both(bounds_of(**changes)) == (expected, expected)
+
+
+def test_a_stage_with_weight_gradients_to_compute_does_not_wait_for_the_fill_of_the_pipeline() -> None:
+    # Two stages whose three parts take 10 ms each, 20 ms apart. The second one begins 30 ms after the first.
+    split = bounds_of("zb-h1", compute={"backward": "20ms"}, training={"microbatches": 8}, wan={"latency": "20ms"})
+    assert both(split) == ((30 + 8 * 30, "gpu of stage 1"), (8 * 30, "gpu of stage 0"))
+
+
+@pytest.mark.parametrize(("gradient", "period_ms"), [("1B", 800), ("2B", 800 + 10 + 30 + 110 + 20 + 10)])
+def test_a_trunk_rests_between_iterations_if_its_pipelines_wait_for_each_other(gradient: str, period_ms: int) -> None:
+    # A byte of gradients cannot be cut in two, so that nothing is summed.
+    compute, training = {"activation": "12500000B", "gradient": gradient}, {"pipelines": 2}
+    makespan, period = both(bounds_of(compute=compute, training=training, wan={"rate": "1Gbit"}))
+    assert makespan == (pytest.approx(10 + 800 + 10 + 30 + 110 + 20, abs=0.2), "trunk east to west")
+    assert period == (pytest.approx(period_ms, abs=0.2), "trunk east to west")
+
+
+def test_an_all_reduce_is_part_of_every_iteration() -> None:
+    makespan, period = both(bounds_of(compute={"gradient": "12.5GB"}, training={"pipelines": 2}))
+    assert makespan == (170 + 1000 + 0.05, "all-reduce of stage 0")
+    assert period == (170 + 1000, "all-reduce of stage 0")
 
 
 def test_a_ring_is_as_slow_as_its_slowest_hop() -> None:
     # Two replicas in the east and one in the west: each hop carries 2 x 2/3 of the gradient, two of them over the WAN.
     placement = [["east"], ["east"], ["west"]]
     training = {"stages": 1, "pipelines": 3}
-    found = bound_of(compute={"gradient": "187.5MB"}, training=training, variant={"placement": placement})
-    assert ms(found) == (4 * 30 + 2000 + 10, "all-reduce of stage 0")
+    found = bounds_of(compute={"gradient": "187.5MB"}, training=training, variant={"placement": placement})
+    makespan, (period_ms, part) = both(found)
+    assert makespan == (4 * 30 + 2000 + 10, "all-reduce of stage 0")
+    # What is sent last may still be in the send buffers, when computation goes on.
+    assert (part, 4 * 30 + 1000 < period_ms < 4 * 30 + 2000) == ("all-reduce of stage 0", True)
 
 
 def test_an_all_reduce_that_overlaps_begins_with_the_first_bucket_of_the_last_backward() -> None:
-    def of(**transport: Any) -> LowerBound | None:
+    def of(**transport: Any) -> LowerBounds | None:
         document = {
             "topology": {"datacenters": [{"name": "east", "hosts": 2}], "intra": {"latency": "0ms", "rate": "1Gbit"}},
             "compute": {"forward": "10ms", "backward": "20ms", "gradient": "125000000B"},
@@ -175,15 +206,18 @@ def test_an_all_reduce_that_overlaps_begins_with_the_first_bucket_of_the_last_ba
             "engine": "simulate",
         }
         point = sweep_point(document)
-        return lower_bound(point.topology, point.variants[0])
+        return lower_bounds(point.topology, point.variants[0])
 
-    assert ms(of(all_reduce_overlap=False)) == (120 + 1000, "all-reduce of stage 0")
-    assert ms(of(all_reduce_overlap=True, bucket="25000000B")) == (120 - 16 + 1000, "all-reduce of stage 0")
+    expected = 120 + 1000, "all-reduce of stage 0"
+    assert both(of(all_reduce_overlap=False)) == (expected, expected)
+    expected = 120 - 16 + 1000, "all-reduce of stage 0"
+    assert both(of(all_reduce_overlap=True, bucket="25000000B")) == (expected, expected)
 
 
 def test_of_gpus_that_differ_the_slowest_decides() -> None:
     slower = {"slower": [{"stage": 1, "factor": 2}]}
-    assert ms(bound_of(compute=slower)) == (10 + 10 + 4 * 60 + 10 + 20, "gpu of stage 1")
+    expected = 10 + 10 + 4 * 60 + 10 + 20, "gpu of stage 1"
+    assert both(bounds_of(compute=slower)) == (expected, expected)
 
 
 def test_torchs_own_schedules_have_no_bound() -> None:
@@ -196,4 +230,4 @@ def test_torchs_own_schedules_have_no_bound() -> None:
             "variants": [{"name": "v", "schedule": "torch-gpipe"}],
         }
     )
-    assert lower_bound(point.topology, point.variants[0]) is None
+    assert lower_bounds(point.topology, point.variants[0]) is None

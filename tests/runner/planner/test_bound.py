@@ -86,7 +86,7 @@ def test_the_trunk_carries_the_transfers_of_all_pipelines() -> None:
         2,
         variants=GPIPE,
         training={"stages": 2, "microbatches": 8},
-        compute={"forward": "1ms", "activation": "4MiB", "gradient": "1B"},
+        compute={"forward": "1ms", "activation": "4MiB", "gradient": "2B"},
         links=[{"between": ["a", "b"], "rate": "1Gbit"}],
     )
     assert bound_ms(narrow, Candidate(2, 1, (("a", 1), ("b", 1)))) == round(6 + 20 + 17 * 33.554432, 3)

@@ -61,7 +61,7 @@ def test_the_price_is_that_of_the_iterations_after_warm_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "priced"), [((3, 1), (3, 1)), ((1, 0), (1, 0)), ((2, 0), (2, 0)), ((500, 20), (3, 2)), ((10, 1), (3, 1))]
+    ("asked", "priced"), [((3, 1), (3, 1)), ((1, 0), (2, 1)), ((2, 0), (2, 1)), ((500, 20), (3, 2)), ((10, 1), (3, 1))]
 )
 def test_the_first_iterations_of_a_training_are_simulated(asked: tuple[int, int], priced: tuple[int, int]) -> None:
     assert PricedIterations.of(*asked) == PricedIterations(*priced)

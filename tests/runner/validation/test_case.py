@@ -25,8 +25,8 @@ def test_a_missing_arrival_raises_value_error() -> None:
         arrival_ns(simulation(ONE_TRANSFER), 1, microbatch=2)
 
 
-def test_an_iteration_lasts_from_the_first_computation_to_the_last() -> None:
-    assert iteration_ns(simulation(ONE_TRANSFER)) == 180
+def test_an_iteration_lasts_from_its_first_start_to_its_last_end() -> None:
+    assert iteration_ns(simulation(ONE_TRANSFER)) == 310
 
 
 def test_an_all_reduce_lasts_from_the_first_rank_that_begins_to_the_last_that_ends() -> None:

@@ -1,4 +1,7 @@
-"""Runs whose iteration times are given, one pipeline of one stage, so that comparisons can be worked out by hand."""
+"""Runs whose iteration times are given, one pipeline of one stage, so that comparisons can be worked out by hand.
+
+One iteration of warm-up goes before those that are given, so that each has a period.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +24,7 @@ EXPERIMENT: dict[str, Any] = {
     },
     "model": "gpt-a",
     "compute": {"kind": "replay", "profile": "a100"},
-    "training": {"microbatches": 4, "iterations": 3, "warmup": 0, "text": None},
+    "training": {"microbatches": 4, "iterations": 3, "warmup": 1, "text": None},
 }
 
 
@@ -42,7 +45,7 @@ def write_run(
     bound: Mapping[str, Any] | None = None,
     **manifest: Any,
 ) -> Path:
-    """A run's folder; ``experiment`` and ``manifest`` replace what they name, ``bound`` is every trial's."""
+    """A run's folder; ``experiment`` and ``manifest`` replace what they name, ``bound`` is of every trial's period."""
     latencies = list(dict.fromkeys(latency for latency, _ in times))
     variants = list(dict.fromkeys(variant for _, variant in times))
     links = [{"between": ["east", "west"], "latency_ns": latency_ns(latency), **WAN} for latency in latencies]
@@ -65,18 +68,18 @@ def write_run(
             {"index": index, "sweep_point": {"topology.wan.latency": latency}, "wan": [link], "variants": works}
             for index, (latency, link) in enumerate(zip(latencies, links, strict=True))
         ],
-        "warmup_iterations": 0,
+        "warmup_iterations": 1,
         **manifest,
     }
     store = RunStore.create(path, "made", written, "c0ffee" * 8)
     for point in range(len(latencies)):
         row = CalibrationRow("east", "west", "wan", 80.0, 80.1, 1e8, 1e8, {}, within_tolerance)
         store.write_calibration(point, [row])
-    facts = {"bound": bound} if bound is not None else {}
+    facts = {"period_bound": bound} if bound is not None else {}
     for (latency, variant), repeats in times.items():
         for repeat, times_s in enumerate(repeats):
             spans, start_ns = [], 0
-            for iteration, time_s in enumerate(times_s):
+            for iteration, time_s in enumerate((1.0, *times_s) if times_s else ()):
                 end_ns = start_ns + round(time_s * 1e9)
                 spans.append(Span("forward", iteration, 0, start_ns, end_ns))
                 start_ns = end_ns

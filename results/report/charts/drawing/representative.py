@@ -16,7 +16,7 @@ def representative_point(run: Run) -> int | None:
     None if nothing was measured.
     """
     variants: dict[int, set[str]] = {}
-    for trial, measured in zip(run.trials, run.summary["iteration_time_s"].notna(), strict=True):
+    for trial, measured in zip(run.trials, _times_s(run).notna(), strict=True):
         if measured:
             variants.setdefault(trial.point, set()).add(trial.variant)
     return max(
@@ -33,8 +33,8 @@ def closest_to_median(values: "Sequence[float] | pd.Series[float]") -> int:
 
 
 def measured_trials(run: Run, point: int, variant: str) -> list[StoredTrial]:
-    """Return the repeats of one variant at one sweep point that have an iteration time."""
-    known = run.summary["iteration_time_s"].notna()
+    """Return the repeats of one variant at one sweep point that have a measured iteration."""
+    known = _times_s(run).notna()
     return [
         trial
         for trial, measured in zip(run.trials, known, strict=True)
@@ -45,7 +45,10 @@ def measured_trials(run: Run, point: int, variant: str) -> list[StoredTrial]:
 def typical_trial(run: Run, point: int, variant: str) -> StoredTrial | None:
     """Return the repeat whose iteration time is closest to the repeats' median; None if nothing was measured."""
     chosen = [trial.point == point and trial.variant == variant for trial in run.trials]
-    summary = run.summary[chosen].dropna(subset=["iteration_time_s"])
-    if summary.empty:
-        return None
-    return run.trials[int(summary.index[closest_to_median(summary["iteration_time_s"])])]
+    times_s = _times_s(run)[chosen].dropna()
+    return None if times_s.empty else run.trials[int(times_s.index[closest_to_median(times_s)])]
+
+
+def _times_s(run: Run) -> "pd.Series[float]":
+    """Return the iteration time of each trial; of a single iteration, which has none, the makespan."""
+    return run.summary["iteration_time_s"].fillna(run.summary["makespan_s"])

@@ -16,9 +16,8 @@ TWO_REPLICAS = (
 )
 
 
-def test_iterations_follow_each_other_and_end_with_what_they_apply(spans: MakeSpans) -> None:
-    windows = metrics.synchronized_windows(spans(*TWO_REPLICAS))
-    assert windows["start_ns"].tolist() == [0, 14]
+def test_an_iteration_ends_with_what_it_applies(spans: MakeSpans) -> None:
+    windows = metrics.successive_windows(metrics.iteration_windows(spans(*TWO_REPLICAS)))
     assert windows["end_ns"].tolist() == [14, 40]
 
 
@@ -27,11 +26,6 @@ def test_only_whole_periods_count() -> None:
     assert metrics.whole_periods(windows, 2, 3).index.tolist() == list(range(8))
     assert metrics.whole_periods(windows, 0, 3).index.tolist() == list(range(9))
     assert metrics.iteration_times_s(metrics.whole_periods(windows, 2, 8), 2) == []
-
-
-def test_the_iteration_time_is_a_mean_because_few_iterations_wait() -> None:
-    assert metrics.mean_iteration_time_s([1.0, 1.0, 1.0, 9.0]) == 3.0
-    assert metrics.mean_iteration_time_s([]) is None
 
 
 def test_an_all_reduce_is_awaited_only_once_nothing_is_left_to_compute(spans: MakeSpans) -> None:
@@ -46,7 +40,3 @@ def test_an_all_reduce_that_ends_before_is_not_awaited(spans: MakeSpans) -> None
         spans(("forward", 0, 30, {"rank": 0, "iteration": 1}), ("all_reduce", 5, 20, {"rank": 0, "iteration": 1}))
     )
     assert rows["start_ns"].tolist() == [0, 20]
-
-
-def test_without_spans_there_are_no_iterations(spans: MakeSpans) -> None:
-    assert metrics.synchronized_windows(spans()).empty

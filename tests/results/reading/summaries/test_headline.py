@@ -75,7 +75,7 @@ def test_an_iteration_time_has_an_interval_that_holds_it(build_run: BuildRun) ->
     run = results.load(build_run(repeats=3))
     for row in headline(run):
         own = run.summary[(run.summary["variant"] == row.variant) & (run.summary["sweep_point"] == row.point)]
-        assert row.interval_s == median_interval(list(own["iteration_times_s"]))
+        assert row.interval_s == median_interval([[time_s] for time_s in own["iteration_time_s"]])
         assert row.interval_s is not None
         assert row.iteration_time_s is not None
         assert row.interval_s[0] <= row.iteration_time_s <= row.interval_s[1]

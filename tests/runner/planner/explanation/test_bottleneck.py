@@ -116,7 +116,7 @@ def test_a_trunk_counts_the_bytes_of_all_its_node_pairs() -> None:
 def test_a_single_datacenter_has_no_link() -> None:
     task = task_of(document({"a": 2}, 2, variants=[{"name": "v", "schedule": "gpipe"}]))
     variant = task.resolve(Candidate(1, 1, (("a", 2),)))
-    assert bottleneck_of(task.topology, variant, simulate_variant(task.topology, variant, 1), 0).link is None
+    assert bottleneck_of(task.topology, variant, simulate_variant(task.topology, variant, 2), 1).link is None
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "varuna", "atlas", "zb-h1"])

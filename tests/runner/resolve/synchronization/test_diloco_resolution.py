@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ground.strict_model import InputError
-from runner.bound.lower_bound import lower_bound
+from runner.bound.lower_bound import lower_bounds
 from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
@@ -89,8 +89,8 @@ def test_a_rank_gets_what_it_needs_to_synchronise(tmp_path: Path) -> None:
 def test_no_lower_bound_is_claimed() -> None:
     own = point(STREAMING)
     (variant,) = own.variants
-    assert lower_bound(own.topology, variant) is None
-    assert lower_bound(own.topology, replace(variant, synchronization=None)) is not None
+    assert lower_bounds(own.topology, variant) is None
+    assert lower_bounds(own.topology, replace(variant, synchronization=None)) is not None
 
 
 def test_the_manifest_has_it_as_resolved() -> None:

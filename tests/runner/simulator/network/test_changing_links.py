@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.bound.lower_bound import lower_bound
+from runner.bound.lower_bound import lower_bounds
 from runner.simulator.simulation import KIND_CODES, Simulation
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import IDEAL, TcpEffects
@@ -83,5 +83,7 @@ def test_every_byte_arrives_once_in_order_and_none_before_the_bound(
     for now, before in zip(simulation.traffic, constant.traffic, strict=True):
         assert now.wire_bytes[-1:] == pytest.approx(before.wire_bytes[-1:], abs=64)
         assert (np.diff(now.wire_bytes) >= 0).all()
-    bound = lower_bound(topology, variant, 2)
-    assert bound is None or min(end_ns - begin_ns for begin_ns, end_ns in simulation.windows_ns) >= bound.time_ns
+    bounds = lower_bounds(topology, variant, 2)
+    if bounds is not None:
+        assert min(end_ns - begin_ns for begin_ns, end_ns in simulation.windows_ns) >= bounds.makespan.time_ns
+        assert simulation.windows_ns[-1][1] / 2 >= bounds.period.time_ns

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.bound.lower_bound import lower_bound
+from runner.bound.lower_bound import lower_bounds
 from runner.simulator.simulation import Simulation
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import IDEAL, TcpEffects
@@ -128,17 +128,19 @@ def test_no_iteration_is_shorter_than_its_lower_bound(
         transport={**buckets, "model": model, **({"connections": connections} if model == "tcp" else {})},
     )
     point = sweep_point(written)
-    bound = lower_bound(point.topology, point.variants[0], 2)
+    bounds = lower_bounds(point.topology, point.variants[0], 2)
     simulation = simulated(written, TcpEffects() if model == "tcp" else IDEAL)
-    assert bound is not None
-    assert 0 < bound.time_ns <= min(end_ns - begin_ns for begin_ns, end_ns in simulation.windows_ns)
+    assert bounds is not None
+    assert 0 < bounds.makespan.time_ns <= min(end_ns - begin_ns for begin_ns, end_ns in simulation.windows_ns)
+    assert 0 < bounds.period.time_ns <= simulation.windows_ns[-1][1] / 2
 
 
 def test_the_bound_is_reached_where_the_wan_decides() -> None:
     point = sweep_point(document(3, 4, transport={"model": "ideal"}))
-    bound = lower_bound(point.topology, point.variants[0])
-    assert bound is not None
-    assert (round(bound.time_ns / MS, 3), bound.part) == (3 + 400 + 10, "all-reduce of stage 0")
+    bounds = lower_bounds(point.topology, point.variants[0])
+    assert bounds is not None
+    for bound in (bounds.makespan, bounds.period):
+        assert (round(bound.time_ns / MS, 3), bound.part) == (3 + 400 + 10, "all-reduce of stage 0")
 
 
 def test_windows_are_those_of_each_node_pair() -> None:

@@ -1,10 +1,14 @@
 """Measure the traffic that crossed the WAN."""
 
+from collections.abc import Sequence
+
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from results.metrics.iterations import NS_PER_S, Window
-from results.metrics.numbering import text_codes
+from results.metrics.numbering import is_among, text_codes
+from results.records.span_log import ALL_REDUCE
 
 
 def wan_bytes(spans: pd.DataFrame, link_samples: pd.DataFrame) -> int | None:
@@ -50,20 +54,25 @@ def wan_bytes_within(link_samples: pd.DataFrame, window: Window) -> tuple[int, i
     return fewest, most
 
 
-def wan_goodput_bps(spans: pd.DataFrame, window: Window) -> float | None:
-    """Return the payload received from other datacenters per second of the window, in bit/s, over all links.
+def wan_goodput_bps(
+    spans: pd.DataFrame, window: Window, all_reduce_ratio: Sequence[float] | None = None
+) -> float | None:
+    """Return the payload that crossed between datacenters per second of the window, in bit/s, over all links.
 
-    Counts the receive spans of the window's iterations, or those that end within a window of others, whose sender is in
-    another datacenter. None if the window is empty.
+    Counts what was received from other datacenters, and of what replicas summed ``all_reduce_ratio`` of their stage: of
+    the window's iterations, or what ended within a window of others. None if the window is empty, or if something was
+    summed by replicas in several datacenters and the ratio is not known.
     """
     if not window.length_ns:
         return None
-    received = (spans["kind"] == "receive").to_numpy(bool)
     if window.iterations is None:
-        received = received & spans["end_ns"].between(window.start_ns, window.end_ns).to_numpy(bool)
+        counted = spans["end_ns"].between(window.start_ns, window.end_ns).to_numpy(bool)
     else:
-        first, last = window.iterations[0], window.iterations[-1]
-        received = received & spans["iteration"].between(first, last).to_numpy(bool)
+        counted = spans["iteration"].between(window.iterations[0], window.iterations[-1]).to_numpy(bool)
+    summed_bytes = _summed_bytes(spans, counted, all_reduce_ratio)
+    if summed_bytes is None:
+        return None
+    received = is_among(spans["kind"], ("receive",)) & counted
     hosts, names = text_codes(spans["host"])
     datacenters, _ = text_codes(spans["datacenter"])
     home = np.full(len(names) + 1, -1)
@@ -73,4 +82,20 @@ def wan_goodput_bps(spans: pd.DataFrame, window: Window) -> float | None:
     number = {name: position for position, name in enumerate(names)}
     sender = np.array([number.get(name, -1) for name in peer_names], np.int64)[peers[received]]
     crossed = home[sender] != datacenters[received]
-    return float(spans["size_bytes"].to_numpy(np.int64)[received][crossed].sum()) * 8 * NS_PER_S / window.length_ns
+    received_bytes = float(spans["size_bytes"].to_numpy(np.int64)[received][crossed].sum())
+    return (received_bytes + summed_bytes) * 8 * NS_PER_S / window.length_ns
+
+
+def _summed_bytes(spans: pd.DataFrame, counted: npt.NDArray[np.bool_], ratios: Sequence[float] | None) -> float | None:
+    """Return what crossed between datacenters of the all-reduces that are counted; None if it is not known."""
+    summing = is_among(spans["kind"], (ALL_REDUCE,)) & counted
+    if not summing.any():
+        return 0.0
+    own = spans[summing]
+    if ratios is None:
+        return None if own["datacenter"].nunique() > 1 else 0.0
+    # Each replica of a stage has summed the same bytes.
+    stages = [rows for _, rows in own.groupby("stage")]
+    return float(
+        sum(rows["size_bytes"].sum() / rows["rank"].nunique() * ratios[rows["stage"].iloc[0]] for rows in stages)
+    )

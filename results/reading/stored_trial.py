@@ -1,6 +1,6 @@
 """Describe a finished trial as it lies in its run's folder."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,11 @@ class StoredTrial:
     def profiled_iterations(self) -> int | None:
         """The number of its last iterations that a profiler recorded; None if a schedule ran, which needs none."""
         return None if self.program is None else int(self.facts.get("profiled_iterations") or 0)
+
+    @property
+    def all_reduce_wan_ratio(self) -> Sequence[float] | None:
+        """By stage the bytes over the WAN for each byte that a replica sums; None if unknown."""
+        return self.facts.get("all_reduce_wan_ratio")
 
     @property
     def first_measured_iteration(self) -> int:

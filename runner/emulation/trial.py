@@ -54,7 +54,7 @@ from runner.runs.recorded.averages_record import averages_facts
 from runner.runs.recorded.beside_record import background_facts, beside_facts
 from runner.runs.recorded.bound_record import bound_facts
 from runner.runs.recorded.plan_record import plan_facts
-from runner.runs.recorded.synchronization_record import synchronization_facts
+from runner.runs.recorded.synchronization_record import summed_facts, synchronization_facts
 from runner.runs.recorded.variation_record import variation_facts
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.gpus.mps import find_mps
@@ -192,6 +192,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             "pipelines_per_cell": variant.pipelines_per_cell,
             **({"sends_block": True} if variant.sends_block else {}),
             **synchronization_facts(variant),
+            **summed_facts(variant),
             **averages_facts(
                 [(len(each.ranks), each.late) for log in logs for each in log.sums], sum(log.dropped for log in logs)
             ),

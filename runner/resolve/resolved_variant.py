@@ -254,6 +254,15 @@ class ResolvedVariant:
         first, *others = self.placement.replicas(stage)
         return tuple((first, other) for other in others)
 
+    def wan_ratio(self, stage: int) -> float:
+        """Return how many bytes cross between datacenters for each byte that a replica of a stage sums.
+
+        Over a star every replica's part makes its way to the first one, and the sum makes it back.
+        """
+        if self.is_star:
+            return 2.0 * sum(one.datacenter != other.datacenter for one, other in self.summing_pairs(stage))
+        return self.rings(stage).wan_ratio
+
     def shares(self, boundary: int) -> bool:
         """Return whether transfers over that boundary use the node pairs of the whole DP-cell."""
         return self.pipelines_per_cell > 1 and self.placement.crosses_wan(boundary)

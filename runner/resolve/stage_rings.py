@@ -58,6 +58,19 @@ class StageRings:
         """The number of replicas in a ring of each level."""
         return tuple(len(level[0]) for level in self.levels)
 
+    @property
+    def wan_ratio(self) -> float:
+        """How many bytes cross between datacenters for each byte that a replica sums, over all rings together.
+
+        On each hop of a ring of n it is 2 (n - 1) / n of what that ring sums.
+        """
+        found, share = 0.0, 1.0
+        for level, size in zip(self.levels, self.sizes, strict=True):
+            crossing = sum(one.datacenter != other.datacenter for ring in level for one, other in ring_pairs(ring))
+            found += share * crossing * 2 * (size - 1) / size
+            share /= size
+        return found
+
     def with_place(self, place: StagePlace) -> tuple[Ring, ...]:
         """Return the ring of each level that a place is in."""
         return tuple(next(ring for ring in level if place in ring) for level in self.levels)

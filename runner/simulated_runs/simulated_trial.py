@@ -27,7 +27,7 @@ from runner.runs.recorded.beside_record import background_facts, beside_facts
 from runner.runs.recorded.bound_record import bound_facts
 from runner.runs.recorded.plan_record import plan_facts
 from runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
-from runner.runs.recorded.synchronization_record import synchronization_facts
+from runner.runs.recorded.synchronization_record import summed_facts, synchronization_facts
 from runner.runs.recorded.variation_record import variation_facts
 from runner.simulated_runs.simulated_changes import link_changes
 from runner.simulated_runs.simulated_faults import simulated_fault_facts
@@ -128,6 +128,7 @@ def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:
             "pipelines_per_cell": variant.pipelines_per_cell,
             **({"sends_block": True} if variant.sends_block else {}),
             **synchronization_facts(variant),
+            **summed_facts(variant),
             **averages_facts(simulation.sums, simulation.dropped),
             **simulated_fault_facts(variant, simulation, trial.iterations),
             **plan_facts(trial.topology, variant),

@@ -149,7 +149,11 @@ def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame
         "gpu_utilization": alone,
         "gpu_utilization_with_prefill": with_prefill,
         "wan_bytes": metrics.wan_bytes(spans, link_samples),
-        "wan_goodput_bps": metrics.wan_goodput_bps(spans, window) if window and trial.program is None else None,
+        "wan_goodput_bps": (
+            metrics.wan_goodput_bps(spans, window, trial.all_reduce_wan_ratio)
+            if window and trial.program is None
+            else None
+        ),
         "tokens_per_s": metrics.tokens_per_s(own.get("tokens_per_iteration"), time_s),
     }
 

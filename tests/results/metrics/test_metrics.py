@@ -216,6 +216,20 @@ def test_goodput_is_the_payload_from_other_datacenters_over_the_window() -> None
     assert metrics.wan_goodput_bps(frame, Window(0, 100)) == 2 * 1000 * 8 / 100e-9
 
 
+def test_goodput_has_what_replicas_sum_over_the_wan() -> None:
+    frame = spans(
+        *(
+            compute("all_reduce", 0, end, rank=rank, stage=1, size_bytes=1000, datacenter=datacenter)
+            for end in (50, 100, 101)
+            for rank, datacenter in enumerate(("east", "west"))
+        )
+    )
+    assert metrics.wan_goodput_bps(frame, Window(0, 100), [9.0, 2.0]) == 2 * 2 * 1000 * 8 / 100e-9
+    assert metrics.wan_goodput_bps(frame, Window(0, 100)) is None, "how it is summed is not known"
+    alone = frame[frame["datacenter"] == "east"]
+    assert metrics.wan_goodput_bps(alone, Window(0, 100)) == 0
+
+
 def test_tokens_per_second_need_both_figures() -> None:
     assert metrics.tokens_per_s(4096, 2.0) == 2048
     assert metrics.tokens_per_s(None, 2.0) is None

@@ -26,6 +26,14 @@ def test_without_levels_there_is_one_ring_that_enters_each_datacenter_once() -> 
     assert StageRings.of(replicas("a")).levels == ()
 
 
+def test_of_each_byte_that_a_ring_sums_each_hop_carries_two_but_two_of_all() -> None:
+    # Four replicas, two hops between the datacenters, 2 x 3/4 over each.
+    assert StageRings.of(replicas("a", "b", "a", "b")).wan_ratio == 3
+    assert StageRings.of(replicas("a", "a", "a")).wan_ratio == StageRings.of(replicas("a")).wan_ratio == 0
+    # Inside nothing crosses. Then two rings of two sum half each, and both of their hops carry all of it.
+    assert StageRings.of(replicas("a", "b", "a", "b"), hierarchical=True).wan_ratio == 2
+
+
 def test_each_replica_is_in_a_ring_of_its_datacenter_and_in_one_of_its_counterparts() -> None:
     rings = StageRings.of(replicas("a", "b", "c", "a", "b", "c"), hierarchical=True)
     assert pipelines(rings) == [[[0, 3], [1, 4], [2, 5]], [[0, 1, 2], [3, 4, 5]]]

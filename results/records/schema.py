@@ -233,7 +233,11 @@ SUMMARY = _schema(
     ("gpu_utilization", pa.float64(), "share of GPU time computed in for training after warm-up, null if unknown"),
     ("gpu_utilization_with_prefill", pa.float64(), "the same, with prefill in it"),
     ("wan_bytes", pa.int64(), "bytes that crossed between datacenters in the trial, with headers, null if unknown"),
-    ("wan_goodput_bps", pa.float64(), "payload rate across the WAN in the measured iterations, what is summed included, null if unknown"),
+    (
+        "wan_goodput_bps",
+        pa.float64(),
+        "payload rate across the WAN in the measured iterations, what is summed included, null if unknown",
+    ),
     ("tokens_per_s", pa.float64(), "tokens trained on a second, null if unknown"),
     ("calibrated", pa.bool_(), "whether the sweep point's links were measured and all within tolerance, or simulated"),
     ("saturated", pa.bool_(), "whether cores set the trial's pace, by the next two: more than 0.1, or than 0.6"),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from results.records.span_log import ALL_REDUCE, COMPUTE_KINDS, SpanLogContents
+from results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents
 from runner.emulation.faults.injection import InjectedFault
 from runner.emulation.ranks.rank_processes import RankEnd
 from runner.resolve.resolved_variant import ResolvedVariant
@@ -90,11 +90,11 @@ def each_iteration_once(logs: Sequence[SpanLogContents]) -> tuple[SpanLogContent
 
 
 def iteration_windows_ns(logs: Sequence[SpanLogContents]) -> dict[int, tuple[int, int]]:
-    """Return when each iteration took place: from the first start to the last end of computation and all-reduce."""
+    """Return when each iteration took place: from the first start to the last end of its work and messages."""
     found: dict[int, tuple[int, int]] = {}
     for log in logs:
         for span in log.spans:
-            if span.kind == ALL_REDUCE or span.kind in COMPUTE_KINDS:
+            if span.kind != PREFILL:
                 start_ns, end_ns = found.get(span.iteration, (span.start_ns, span.end_ns))
                 found[span.iteration] = min(start_ns, span.start_ns), max(end_ns, span.end_ns)
     return found

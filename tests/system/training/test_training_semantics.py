@@ -11,11 +11,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from _pytest.mark import ParameterSet
 
-from results.metrics import gpu_busy, iteration_windows, measured_window
+from results.metrics import gpu_busy, iteration_windows, measured_window, successive_windows
 from results.reading.run import Run
 from results.records.run_store import slug
 from results.records.span_log import COMPUTE_KINDS
@@ -193,18 +192,14 @@ def test_every_rank_tells_what_it_computed_on_and_that_nothing_was_staged_there(
 
 
 @pytest.mark.parametrize("variant", cases(OURS))
-def test_what_a_gpu_did_and_its_idle_time_add_up_to_the_window(run: Run, variant: str) -> None:
+def test_what_a_gpu_did_and_its_idle_time_add_up_to_the_time_of_its_measured_iterations(run: Run, variant: str) -> None:
     spans = run.spans[run.spans["variant"] == variant]
-    window = measured_window(iteration_windows(spans), 1)
+    window = measured_window(successive_windows(iteration_windows(spans)), 1)
     assert window is not None
     busy = gpu_busy(spans, window)
     assert len(busy) == 8
     for (host, gpu), row in busy.iterrows():
-        own = spans[(spans["host"] == host) & (spans["gpu"] == gpu)]
-        by_kind = [_within(own[own["kind"] == kind], *window) for kind in COMPUTE_KINDS]
-        assert sum(by_kind) + row["idle_ns"] == pytest.approx(window.length_ns, rel=1e-3)
-
-
-def _within(spans: pd.DataFrame, start_ns: int, end_ns: int) -> int:
-    length_ns = spans["end_ns"].clip(start_ns, end_ns) - spans["start_ns"].clip(start_ns, end_ns)
-    return int(length_ns.sum())
+        own = spans[(spans["host"] == host) & (spans["gpu"] == gpu) & spans["kind"].isin(COMPUTE_KINDS)]
+        before, measured = own[own["iteration"] < 1], own[own["iteration"] >= 1]
+        assert (measured["end_ns"] - measured["start_ns"]).sum() == pytest.approx(row["busy_ns"], rel=1e-3)
+        assert measured["end_ns"].max() - before["end_ns"].max() == row["busy_ns"] + row["idle_ns"]

@@ -79,6 +79,7 @@ class _Table:
     several_repeats: bool
     measured: bool
     bounded: bool
+    disturbed: bool
     intervals: bool
     note: str
 
@@ -179,6 +180,7 @@ def _table(rows: Sequence[HeadlineRow]) -> _Table:
         several_repeats=any(row.repeats > 1 for row in rows),
         measured=any(not (row.simulated and row.calibrated) for row in rows),
         bounded=any(row.over_bound is not None for row in rows),
+        disturbed=any(row.disturbed is not None for row in rows),
         intervals=any(row.interval_s is not None for row in rows),
         note=" ".join(filter(None, (interval_note(rows), saturation_note(rows)))),
     )

@@ -115,6 +115,8 @@ def _records(
             "bound_part": row.bound_part,
             "over_bound_ratio": row.over_bound,
             "makespan_s": row.makespan_s,
+            "worst_iteration_s": None if row.disturbed is None else row.disturbed.worst_s,
+            "lost_fraction": None if row.disturbed is None else row.disturbed.lost,
             "fastest_repeat_s": row.fastest_s,
             "slowest_repeat_s": row.slowest_s,
             "speed_up_ratio": row.speed_up,
@@ -248,7 +250,7 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
         for row in own:
             named = [*([where] if swept else []), row.variant, *([row.run] if several else [])]
             text = (
-                seconds_text(row.iteration_time_s),
+                seconds_text(row.iteration_time_s) + ("" if row.disturbed is None else f" ({row.disturbed.text})"),
                 _interval(row),
                 ratio_text(row.speed_up),
                 bound_text(row.over_bound, row.bound_part),

@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS, median_interval
 from results.metrics.iterations import over_bound
+from results.reading.links.changing_links import changing_links_at
 from results.reading.run import Run
 from results.reading.stored_trial import swept_values
 from results.reading.summaries.saturation import Saturation
-from results.text.number_text import count_text
+from results.text.number_text import count_text, percent_text, seconds_text
 
 LATENCY_PATH = "topology.wan.latency"
 RATE_PATH = "prefill.rate"
@@ -30,12 +31,37 @@ _FIGURES = (
 
 
 @dataclass(frozen=True)
+class Disturbed:
+    """The iterations of a variant whose links change or in which something is to fail, of all its repeats.
+
+    ``worst_s`` is the longest one. ``lost`` is the share of their time beyond what as many median iterations take.
+    """
+
+    worst_s: float
+    lost: float
+
+    @classmethod
+    def of(cls, iterations_s: Sequence[float]) -> "Disturbed | None":
+        """Return what is known of these iterations, None if there are none."""
+        if not iterations_s:
+            return None
+        together_s, typical_s = sum(iterations_s), len(iterations_s) * float(np.median(iterations_s))
+        return cls(max(iterations_s), max(0.0, 1 - typical_s / together_s))
+
+    @property
+    def text(self) -> str:
+        """Both figures for readers."""
+        return f"worst {seconds_text(self.worst_s)}, {percent_text(self.lost)} lost"
+
+
+@dataclass(frozen=True)
 class HeadlineRow:
     """One variant of one run in one sweep point. Figures are medians over repeats; None means unknown.
 
     ``iteration_time_s`` is the period of training, ``bound_s`` the time below which it cannot come, and ``bound_part``
     what that consists of the most; ``makespan_s`` is what an iteration lasts by itself. ``repeat_times_s`` holds the
-    iteration time of every repeat that has one, over ``iterations`` measured iterations of all repeats. ``interval_s``
+    iteration time of every repeat that has one, over ``iterations`` measured iterations of all repeats; ``disturbed``
+    is None where nothing was configured to change or fail. ``interval_s``
     is the 95 % interval of their median (``results.metrics.bootstrap``); None if there are too few repeats or the
     figures are ``exact``: simulated, with nothing drawn. ``not_modelled`` lists the
     configured settings that the simulation does not model, ``known_misses`` the kinds of simulations known to be off
@@ -66,6 +92,7 @@ class HeadlineRow:
     bound_s: float | None = None
     bound_part: str | None = None
     makespan_s: float | None = None
+    disturbed: "Disturbed | None" = None
 
     @property
     def over_bound(self) -> float | None:
@@ -126,6 +153,13 @@ def _median(values: npt.NDArray[np.float64]) -> float | None:
     return float(np.median(known)) if len(known) else None
 
 
+def _disturbed(run: Run, positions: Sequence[int], iterations_s: Sequence[float]) -> Disturbed | None:
+    """Return the figures of trials whose links change, or in which something is to fail; None of others."""
+    trials = [run.trials[position] for position in positions]
+    configured = changing_links_at(run.manifest, trials[0].point) or any(trial.faults is not None for trial in trials)
+    return Disturbed.of(iterations_s) if configured else None
+
+
 def headline(run: Run, label: str = "") -> list[HeadlineRow]:
     """Return a row for each sweep point and variant that has a finished trial, in the order of the run's trials.
 
@@ -174,6 +208,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 bound_s=_median(of_trials["bound_s"]),
                 bound_part=run.summary["bound_part"].iloc[positions[0]],
                 makespan_s=_median(of_trials["makespan_s"]),
+                disturbed=_disturbed(run, positions, [time_s for own_s in of_repeats_s for time_s in own_s]),
             )
         )
     return rows

@@ -71,7 +71,8 @@ def test_report_summary_and_traces_tell_the_same(run: Path) -> None:
         shares = [
             float(value)
             for name, value in row.items()
-            if name.endswith("_fraction") and not name.startswith(("gpu_utilization", "cores_", "network_core_"))
+            if name.endswith("_fraction")
+            and not name.startswith(("gpu_utilization", "cores_", "network_core_", "lost_"))
         ]
         assert sum(shares) == pytest.approx(1)
         assert float(row["training_fraction"]) == pytest.approx(summary["gpu_utilization"])

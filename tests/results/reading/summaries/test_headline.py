@@ -6,10 +6,31 @@ import pytest
 
 import results
 from results.metrics.bootstrap import median_interval
-from results.reading.summaries.headline import by_point, headline, interval_note, point_text, saturation_note
-from tests.support.results.runs import flat, made
+from results.reading.summaries.headline import (
+    Disturbed,
+    by_point,
+    headline,
+    interval_note,
+    point_text,
+    saturation_note,
+)
+from tests.support.results.runs import WAN, flat, made
 
 BuildRun = Callable[..., Path]
+
+
+def test_of_a_link_that_changes_the_worst_iteration_and_what_was_lost_are_known(tmp_path: Path) -> None:
+    times = {("10ms", "x"): [[1.0, 1.0, 1.0, 5.0], [1.0, 1.0, 1.0, 3.0]]}
+    assert headline(made(tmp_path, times))[0].disturbed is None, "nothing was to change"
+    course = {"source": "drift.csv", "synthetic": False, "period_ns": None, "changes": 3, "sha256": "ab"}
+    link = {"between": ["east", "west"], "latency_ns": 10_000_000, **WAN, "course": course}
+    works = {"x": {"work": {"forward_ns": [1000, 1000]}}}
+    point = {"index": 0, "sweep_point": {"topology.wan.latency": "10ms"}, "wan": [link], "variants": works}
+    (row,) = headline(made(tmp_path / "changing", times, sweep_points=[point]))
+    # Fourteen seconds in all, of which eight median iterations take eight.
+    assert row.iteration_time_s == 1.75
+    assert row.disturbed == Disturbed(5.0, pytest.approx(6 / 14))
+    assert row.disturbed.text.replace("\N{NO-BREAK SPACE}", " ") == "worst 5.00 s, 42.9 % lost"
 
 
 def test_there_is_a_row_for_each_variant_in_each_sweep_point(build_run: BuildRun) -> None:

@@ -10,7 +10,7 @@ ROWS = [
     (0, "forward", 0, 0, 0, 10),
     (0, "backward", 0, 0, 20, 40),
     (0, "optimizer", 0, -1, 50, 55),
-    (0, "send", 0, 0, 10, 200),
+    (0, "send", 0, 0, 10, 59),
     (0, "forward", 1, 0, 60, 70),
     (1, "forward", 0, 0, 12, 18),
     (1, "all_reduce", 0, -1, 40, 58),
@@ -34,15 +34,28 @@ def simulation() -> Simulation:
     return simulation_of(ROWS)
 
 
-def test_an_iteration_lasts_from_its_first_to_its_last_computation_or_all_reduce(simulation: Simulation) -> None:
-    assert simulation.windows_ns == [(0, 58), (60, 80)]
-    assert simulation.iteration_time_ns(0) == 39
-    assert simulation.iteration_time_ns(1) == 20
+def test_an_iteration_lasts_from_its_first_start_to_its_last_end(simulation: Simulation) -> None:
+    assert simulation.windows_ns == [(0, 59), (60, 80)]
 
 
-def test_utilization_counts_computation_only(simulation: Simulation) -> None:
-    assert simulation.utilization(2, 1) == pytest.approx((10 + 8) / 40)
-    assert simulation.utilization(2, 0) == pytest.approx((10 + 20 + 5 + 10 + 6 + 8) / 160)
+def test_the_period_is_from_the_end_of_the_warm_up_to_the_last_end_by_the_iterations_between() -> None:
+    each = simulation_of(
+        [(0, "forward", number, 0, 100 * number, 100 * number + ns) for number, ns in enumerate((9, 4, 5))]
+    )
+    # Of the first iteration there is no period: it is warm-up in any case.
+    assert [each.iteration_time_ns(warmup) for warmup in range(3)] == [98, 98, 101]
+    assert [each.measured_ns(warmup) for warmup in range(3)] == [(9, 205), (9, 205), (104, 205)]
+
+
+def test_an_iteration_does_not_end_before_the_one_before_it() -> None:
+    late = simulation_of([*ROWS, (1, "receive", 0, 0, 60, 90), (0, "forward", 2, 0, 90, 101)])
+    assert late.windows_ns == [(0, 90), (60, 80), (90, 101)]
+    assert late.measured_ns(1) == (90, 101)
+    assert late.measured_ns(2) == (90, 101)
+
+
+def test_utilization_counts_the_computation_of_measured_iterations(simulation: Simulation) -> None:
+    assert simulation.utilization(2, 1) == simulation.utilization(2, 0) == pytest.approx((10 + 8) / (2 * 21))
 
 
 def test_bubbles_are_what_lies_between_computations(simulation: Simulation) -> None:
@@ -54,27 +67,20 @@ def test_bubbles_are_what_lies_between_computations(simulation: Simulation) -> N
 def test_prefill_counts_as_computation_only_where_it_is_asked_for() -> None:
     # GPUs of a pool are numbered after the two ranks.
     beside = simulation_of([*ROWS, (1, "prefill", 1, -1, 62, 66), (2, "prefill", 1, -1, 60, 80)])
-    assert beside.utilization(2, 1) == pytest.approx((10 + 8) / 40)
-    assert beside.utilization(2, 1, with_prefill=True) == pytest.approx((10 + 8 + 4) / 40)
-    assert beside.windows_ns == [(0, 58), (60, 80)]
+    assert beside.utilization(2, 1) == pytest.approx((10 + 8) / 42)
+    assert beside.utilization(2, 1, with_prefill=True) == pytest.approx((10 + 8 + 4) / 42)
+    assert beside.windows_ns == [(0, 59), (60, 80)]
 
 
-def test_computation_is_counted_from_the_first_window_after_warm_up_to_the_end_of_the_last() -> None:
-    # The other rank's last computation of the warm-up reaches three nanoseconds into what follows.
+def test_work_of_the_warm_up_that_reaches_into_what_is_measured_does_not_count() -> None:
     late = simulation_of([*ROWS, (1, "backward", 0, 0, 58, 63)])
     assert late.windows_ns == [(0, 63), (60, 80)]
-    assert late.utilization(2, 1) == pytest.approx((10 + 8 + 3) / 40)
+    assert late.utilization(2, 1) == pytest.approx((10 + 8) / (2 * 17))
 
 
-def test_the_median_iteration_counts() -> None:
-    each = simulation_of(
-        [(0, "forward", number, 0, 100 * number, 100 * number + ns) for number, ns in enumerate((9, 4, 5))]
-    )
-    assert [each.iteration_time_ns(warmup) for warmup in range(3)] == [5, 4.5, 5]
-
-
-def test_where_nothing_is_computed_there_are_no_windows() -> None:
-    assert simulation_of([]).windows_ns == simulation_of([(0, "send", 0, 0, 1, 2)]).windows_ns == []
+def test_of_prefill_alone_there_is_no_iteration() -> None:
+    assert simulation_of([]).windows_ns == simulation_of([(0, "prefill", 0, 0, 1, 2)]).windows_ns == []
+    assert simulation_of([(0, "send", 0, 0, 1, 2)]).windows_ns == [(1, 2)]
 
 
 def test_bubbles_end_where_computations_begin_that_only_touch_or_reach_over_the_bounds() -> None:

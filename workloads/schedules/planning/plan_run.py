@@ -185,6 +185,13 @@ def iteration_ns(plan: CellPlan, costs: CellCosts) -> int:
     return sum(_length_ns(run.iterate()) for _ in range(_PRICED_ITERATIONS)) // _PRICED_ITERATIONS
 
 
+def period_ns(plan: CellPlan, costs: CellCosts) -> int:
+    """Return the time from the end of one iteration of the plan to the end of the next, the mean of two after one."""
+    run = PlanRun(plan, costs)
+    ends_ns = [_end_ns(run.iterate()) for _ in range(_COLD_ITERATIONS + _PRICED_ITERATIONS)]
+    return (ends_ns[-1] - ends_ns[_COLD_ITERATIONS - 1]) // _PRICED_ITERATIONS
+
+
 def comes_to_an_end(plan: CellPlan, costs: CellCosts) -> bool:
     """Return whether no stage of the plan waits for ever."""
     try:
@@ -199,8 +206,11 @@ def _directions(boundary: int) -> tuple[tuple[MessageKind, int], tuple[MessageKi
 
 
 def _length_ns(iteration: dict[tuple[int, int], Times]) -> int:
-    acting = [times for times in iteration.values() if times]
-    return max(times[-1][1] for times in acting) - min(times[0][0] for times in acting)
+    return _end_ns(iteration) - min(times[0][0] for times in iteration.values() if times)
+
+
+def _end_ns(iteration: dict[tuple[int, int], Times]) -> int:
+    return max(times[-1][1] for times in iteration.values() if times)
 
 
 def _opened(costs: BoundaryCosts) -> LinkState:

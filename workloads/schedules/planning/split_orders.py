@@ -1,8 +1,8 @@
 """Run given orders of one pipeline with split backwards strictly, and shorten the run by small changes on its way.
 
 Microbatches take turns in each kind of action, so an order is a sequence of kinds. Only a change on the critical path
-(the chain of actions and transfers that the run's length consists of) can shorten a run: two actions of one stage that
-follow each other there change places, or an action moves to before or after others of the stage.
+(the chain of actions and transfers before the end of the longest stage) can shorten a run: two actions of one stage
+that follow each other there change places, or an action moves to before or after others of the stage.
 """
 
 from collections.abc import Iterator
@@ -24,13 +24,21 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class StrictRun:
-    """A run: when its last action ends, and its critical path, the last action first.
+    """A run: its period, its makespan, and the critical path to the end of the stage whose part lasts longest.
 
-    Each entry of ``path`` is the place of an action that could not start before the action in front of it had ended.
+    A stage's part lasts from its first action to when it may begin the next iteration, and the longest of them is the
+    period: each iteration can follow that much after the one before. Each entry of ``path``, the last action first, is
+    the place of an action that could not start before the action in front of it had ended.
     """
 
+    period_ns: int
     makespan_ns: int
     path: tuple[Place, ...]
+
+    @property
+    def length_ns(self) -> tuple[int, int]:
+        """What a shorter run is shorter in: first of all its period."""
+        return self.period_ns, self.makespan_ns
 
 
 class OrderedPipeline:
@@ -90,11 +98,18 @@ class OrderedPipeline:
                 causes[stage].append(cause)
         if any(len(own) < len(order) for own, order in zip(ends_ns, orders, strict=True)):
             return None
-        last = max(stages, key=lambda stage: ends_ns[stage][-1])
-        return StrictRun(ends_ns[last][-1], tuple(self._path(causes, (last, len(orders[last]) - 1))))
+        between_ns = self._costs.between_ns or (0,) * len(orders)
+        makespan_ns = max(own[-1] for own in ends_ns)
+        parts_ns = [
+            free_ns[stage] + between_ns[stage] - (ends_ns[stage][0] - self._durations[order[0]][stage])
+            for stage, order in enumerate(orders)
+        ]
+        longest = max(stages, key=lambda stage: parts_ns[stage])
+        path = self._path(causes, (longest, len(orders[longest]) - 1))
+        return StrictRun(parts_ns[longest], makespan_ns, tuple(path))
 
-    def shortened(self, orders: Orders, most_runs: int) -> tuple[Orders, int]:
-        """Return orders whose run is no longer, and its makespan, after at most ``most_runs`` further runs.
+    def shortened(self, orders: Orders, most_runs: int) -> tuple[Orders, StrictRun]:
+        """Return orders whose run is no longer, and that run, after at most ``most_runs`` further runs.
 
         Raise ValueError if the given orders deadlock.
         """
@@ -105,14 +120,14 @@ class OrderedPipeline:
         while True:
             for changed in self._changes(orders, best):
                 if runs == most_runs:
-                    return orders, best.makespan_ns
+                    return orders, best
                 runs += 1
                 run = self.run(changed)
-                if run is not None and run.makespan_ns < best.makespan_ns:
+                if run is not None and run.length_ns < best.length_ns:
                     orders, best = changed, run
                     break
             else:
-                return orders, best.makespan_ns
+                return orders, best
 
     def _changes(self, orders: Orders, run: StrictRun) -> Iterator[Orders]:
         """Yield the orders with one change on the critical path of their run, within the memory bound."""

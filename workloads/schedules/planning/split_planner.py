@@ -1,4 +1,8 @@
-"""Plan a DP-cell with split backwards: simulate a pipeline under several rules, shorten the best runs, price them."""
+"""Plan a DP-cell with split backwards: simulate a pipeline under several rules, shorten the best runs, price them.
+
+What counts is the period of training: a stage begins the next iteration when it has ended its own part of one, so that
+the longest part of any stage decides, and not when the whole pipeline has ended.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,7 +10,7 @@ from itertools import product
 
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
-from workloads.schedules.planning.plan_run import iteration_ns
+from workloads.schedules.planning.plan_run import iteration_ns, period_ns
 from workloads.schedules.planning.split_orders import OrderedPipeline, Orders
 from workloads.schedules.planning.split_rules import SplitRules, SplitSimulation
 from workloads.schedules.zero_bubble import ZeroBubble
@@ -24,20 +28,22 @@ _SHORTEST = 3
 
 
 def plan_split_cell(costs: CellCosts) -> CellPlan:
-    """Return the shortest plan that is found, with its makespan over the links of ``costs``.
+    """Return the plan with the shortest period that is found, with its makespan over the links of ``costs``.
 
     All pipelines of the DP-cell run the same orders, and take turns on shared boundaries microbatch by microbatch.
     Orders are made by rate and latency, and then priced over links with a state where ``costs`` has them
-    (``plan_run``). One candidate is the order of ZB-H1, so the plan is never longer than that over the same links. The
-    number of rules that are tried falls with the number of actions, and so does the effort to shorten the best runs.
+    (``plan_run``). One candidate is the order of ZB-H1, so the period is never longer than that over the same links. Of
+    equal periods the shorter makespan counts. The number of rules that are tried falls with the number of actions, and
+    so does the effort to shorten the best runs.
     """
     pipeline = OrderedPipeline(costs)
-    made = {orders: run.makespan_ns for orders in _candidates(costs) if (run := pipeline.run(orders)) is not None}
+    made = {orders: run.length_ns for orders in _candidates(costs) if (run := pipeline.run(orders)) is not None}
     best = sorted(made, key=lambda orders: made[orders])[:_SHORTEST]
     most_runs = _SHORTENED_ACTIONS // (_actions(costs) * len(best))
     wanted = dict.fromkeys([*best, *(pipeline.shortened(orders, most_runs)[0] for orders in best), _zb_h1(costs)])
     plans = [_plan(orders, costs) for orders in wanted]
-    return min((replace(plan, makespan_ns=iteration_ns(plan, costs)) for plan in plans), key=lambda p: p.makespan_ns)
+    priced = [replace(plan, makespan_ns=iteration_ns(plan, costs)) for plan in plans]
+    return min(priced, key=lambda plan: (period_ns(plan, costs), plan.makespan_ns))
 
 
 def _candidates(costs: CellCosts) -> Iterator[Orders]:

@@ -1,5 +1,7 @@
 """ZB-2p reaches the makespans published for it, and on small pipelines the best that any order gives."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from tests.support.workloads.exact_search import SmallPipeline
 from workloads.schedules.action import ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
-from workloads.schedules.planning.plan_run import PlanRun
+from workloads.schedules.planning.plan_run import PlanRun, period_ns
 from workloads.schedules.planning.split_orders import OrderedPipeline
 from workloads.schedules.planning.zero_bubble_2p import ZeroBubble2p
 from workloads.schedules.zero_bubble import ZeroBubble
@@ -52,6 +54,41 @@ def test_published_makespans_are_reached(
 
 def test_without_latency_the_only_bubble_is_the_way_to_the_last_stage() -> None:
     assert ZeroBubble2p.plan(costs(4, 8, 0)).makespan_ns == 3 * 50 + 8 * 150
+
+
+@pytest.mark.parametrize(
+    ("microbatches", "times", "latency", "held", "published"),
+    [
+        (24, (18_522, 18_086, 9_337), 601, 24, 1_152_600),
+        (32, (18_513, 18_086, 9_331), 626, 32, 1_475_500),
+        (64, (18_546, 18_097, 9_321), 762, 32, 2_949_200),
+        (24, (29_718, 29_444, 19_927), 527, 24, 1_903_600),
+    ],
+)
+def test_where_memory_does_not_decide_the_period_is_no_longer_than_that_of_the_papers_own_scheduler(
+    microbatches: int, times: tuple[int, int, int], latency: int, held: int, published: int
+) -> None:
+    forward, backward_input, backward_weight = ((each,) * 8 for each in times)
+    cell = CellCosts(
+        PipelineShape(8, microbatches, memory_bound=held),
+        1,
+        forward,
+        (0,) * 8,
+        (0,) * 8,
+        (BoundaryCosts(latency, 0, shared=False),) * 7,
+        backward_input_ns=backward_input,
+        backward_weight_ns=backward_weight,
+    )
+    assert period_ns(ZeroBubble2p.plan(cell), cell) <= published
+
+
+def test_of_plans_that_last_as_long_alone_the_shorter_period_is_taken() -> None:
+    cell = costs(4, 8, 0)
+    plan = ZeroBubble2p.plan(cell)
+    assert (plan.makespan_ns, period_ns(plan, cell)) == (3 * 50 + 8 * 150, 8 * 150)
+    waiting = replace(cell, between_ns=(0, 0, 0, 70))
+    # The last stage waits for its sum: then no other stage can be the longest.
+    assert period_ns(ZeroBubble2p.plan(waiting), waiting) == 8 * 150 + 70
 
 
 @pytest.mark.parametrize("bound", [4, 6, 8])

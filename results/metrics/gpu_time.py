@@ -50,9 +50,9 @@ def spans_of_training_gpus(spans: pd.DataFrame) -> pd.DataFrame:
 class GpuWindows:
     """When each of several GPUs was measured; both have an entry for each GPU.
 
-    In a window of whole iterations a GPU is measured from the end of its own computation before the first of them to
-    the end of its computation of the last: GPUs begin and end an iteration at different times, and of each the whole
-    work of these iterations counts, and no other.
+    In a window of whole iterations a GPU is measured from the end of its own computation before the first of them, for
+    as long as the window lasts: GPUs begin and end an iteration at different times, and of each the whole work of these
+    iterations counts, and no other. A GPU that has fallen behind is measured until it has computed the last of them.
     """
 
     start_ns: Numbers
@@ -71,7 +71,7 @@ class GpuWindows:
             last_ns = np.full(len(gpus.index), -1)
             np.maximum.at(last_ns, gpus.of_span[chosen], spans["end_ns"].to_numpy(np.int64)[chosen])
             edge_ns[last_ns >= 0] = last_ns[last_ns >= 0]
-        return cls(start_ns, np.maximum(start_ns, end_ns))
+        return cls(start_ns, np.maximum(start_ns + window.length_ns, end_ns))
 
     @property
     def length_ns(self) -> Numbers:

@@ -201,6 +201,42 @@ def test_wan_bytes_are_unknown_without_samples_and_none_at_all_in_one_datacenter
     assert metrics.wan_bytes(spans(here, {**here, "host": "west-0", "datacenter": "west"}), samples()) is None
 
 
+def test_each_gpu_is_watched_for_as_many_periods_from_its_own_end_on() -> None:
+    def iterations(host: str, starts: tuple[int, ...], length: int) -> list[dict[str, Any]]:
+        return [
+            compute("forward", start, start + length, iteration=number, host=host)
+            for number, start in enumerate(starts)
+        ]
+
+    # Each computes 60 of 100; the second one 30 later, and the third one far ahead of both.
+    frame = spans(
+        *iterations("east-0", (0, 100, 200), 60),
+        *iterations("east-1", (30, 130, 230), 60),
+        *iterations("east-2", (0, 60, 120), 60),
+    )
+    window = metrics.measured_window(metrics.successive_windows(metrics.iteration_windows(frame)), 1)
+    assert window == Window(90, 290, range(1, 3))
+    busy = metrics.gpu_busy(frame, window)
+    assert busy["busy_ns"].tolist() == [120, 120, 120]
+    assert busy["idle_ns"].tolist() == [80, 80, 80]
+    assert metrics.gpu_utilization(busy) == 0.6
+    assert (metrics.idle_causes(frame, window).sum(axis=1) == 80).all()
+
+
+def test_a_gpu_that_falls_behind_is_watched_until_it_has_computed_the_last_iteration() -> None:
+    frame = spans(
+        compute("forward", 0, 90),
+        compute("forward", 100, 190, iteration=1),
+        compute("forward", 0, 10, host="east-1"),
+        compute("forward", 10, 200, iteration=1, host="east-1"),
+    )
+    window = metrics.measured_window(metrics.successive_windows(metrics.iteration_windows(frame)), 1)
+    assert window == Window(90, 200, range(1, 2))
+    busy = metrics.gpu_busy(frame, window)
+    assert busy["busy_ns"].tolist() == [90, 190]
+    assert busy["idle_ns"].tolist() == [20, 0]
+
+
 def test_goodput_is_the_payload_from_other_datacenters_over_the_window() -> None:
     def receive(end: int, peer: str) -> dict[str, Any]:
         return compute("receive", 0, end, size_bytes=1000, peer=peer)

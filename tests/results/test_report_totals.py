@@ -41,13 +41,14 @@ def wan_bytes(samples: list[dict[str, Any]]) -> int:
 
 
 def own_windows_ns(spans: list[dict[str, Any]], warmup: int) -> dict[int, tuple[int, int]]:
-    """When each rank was measured: from its last computation of the warm-up to its last of all."""
+    """When each rank was measured: from its own end of the warm-up as long as training, or to its own last end."""
+    begin_ns, end_ns = window_ns(spans, warmup)
     computed = [span for span in spans if span["kind"] in COMPUTATIONS]
     found = {}
     for rank in {span["rank"] for span in computed}:
         own = [span for span in computed if span["rank"] == rank]
         before = max(span["end_ns"] for span in own if span["iteration"] < warmup)
-        found[rank] = before, max(span["end_ns"] for span in own)
+        found[rank] = before, max(before + end_ns - begin_ns, *(span["end_ns"] for span in own))
     return found
 
 

@@ -23,6 +23,7 @@ PairVerdict = Literal["same", "regressed", "improved", "unclear", "no_data"]
 
 MANY_REPEATS = 100
 """The most repeats that are advised. If more are needed, the effect is about as large as the margin."""
+_NO_TIME = "no iteration time was measured in {}: it takes two iterations"
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ def judge(
     applied = max(margin, noise_floor or 0.0)
     a_s, b_s = pair.a.median_s, pair.b.median_s
     if not a_s or not b_s:
-        what = "figure is known" if metric.of_losses else "iteration was measured"
-        reading = f"no {what} in {list_text([name for name, s in (('A', a_s), ('B', b_s)) if not s])}"
+        sides = list_text([name for name, s in (("A", a_s), ("B", b_s)) if not s])
+        reading = f"no figure is known in {sides}" if metric.of_losses else _NO_TIME.format(sides)
         return Judgement(pair, None, None, "no_data", applied, noise_floor, reading)
     ratio = b_s / a_s
     interval = _interval(pair, ratio, seed)

@@ -23,6 +23,10 @@ from runner.runs.faults import TrialError
 
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
+_ONE_ITERATION = (
+    "A single iteration has a makespan and no iteration time, which is the time from the end of one to the end of the "
+    "next: training.iterations: 2 or more"
+)
 
 
 def list_trials(experiment: Experiment, as_json: bool) -> None:
@@ -71,6 +75,8 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     else:
         console = _console()
         console.print(_table(rows, simulated=run.simulated, without=not_modelled_in(run)))
+        if any(row["iteration_time_s"] is None and row["makespan_s"] is not None for row in rows):
+            console.print(Text(_ONE_ITERATION))
         if tcp_is_modelled(run.manifest):
             console.print(Text(MODELLED_TCP))
         if (divided := divided_trunks_text(run.manifest)) is not None:

@@ -138,7 +138,7 @@ def test_one_repeat_is_judged_by_the_measured_noise(ratio: float, floor: float, 
 def test_no_measurement_gives_no_ratio() -> None:
     judgement = judge(pair(flat(1.0), [[], []]), margin=0.02)
     assert (judgement.ratio, judgement.verdict) == (None, "no_data")
-    assert judgement.reading == "no iteration was measured in B"
+    assert judgement.reading == "no iteration time was measured in B: it takes two iterations"
 
 
 def test_noise_wider_than_the_margin_is_unclear_and_says_how_many_repeats_might_do() -> None:
@@ -271,9 +271,12 @@ def test_the_advice_counts_the_repeats_of_what_was_measured() -> None:
 
 def test_a_side_without_measurements_is_named_alone_or_with_the_other() -> None:
     nothing: Times = [[]]
-    assert judge(pair(nothing, flat(1.0)), 0.02).reading == "no iteration was measured in A"
+    assert (
+        judge(pair(nothing, flat(1.0)), 0.02).reading == "no iteration time was measured in A: it takes two iterations"
+    )
     judged = judge(pair(nothing, nothing), 0.02, noise_floor=0.05)
-    assert (judged.reading, judged.margin, judged.noise_floor) == ("no iteration was measured in A and B", 0.05, 0.05)
+    assert judged.reading == "no iteration time was measured in A and B: it takes two iterations"
+    assert (judged.margin, judged.noise_floor) == (0.05, 0.05)
 
 
 def test_a_side_knows_its_counts_and_how_far_it_is_above_its_bound() -> None:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 
 from results.reading.known_misses import KnownMiss
 from runner.cli.outcome import show_outcome
 from tests.support.results.runs import write_run
+from tests.support.runner.called_wanbed import simulate_here
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
@@ -53,6 +55,20 @@ def last_line(
         trial.write_text(json.dumps({**json.loads(trial.read_text()), "machine_load": load or {}}))
     show_outcome(run, as_json=False)
     return "".join(capsys.readouterr().err.splitlines()[-1:]).replace(str(run), "RUN").replace("\u00a0", " ")
+
+
+def test_a_single_iteration_says_why_it_has_no_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment = {
+        "topology": {"datacenters": [{"name": "east", "hosts": 1}]},
+        "compute": {"forward": "10ms", "activation": "1B"},
+        "training": {"stages": 1, "microbatches": 3, "iterations": 1, "warmup": 0},
+        "variants": [{"name": "alone", "schedule": "gpipe"}],
+    }
+    show_outcome(simulate_here(yaml.safe_dump(experiment), tmp_path).path, as_json=False)
+    printed = capsys.readouterr().out
+    (row,) = (line for line in printed.splitlines() if "alone" in line)
+    assert ("unknown" in row, "0.090" in row) == (True, True)
+    assert "training.iterations: 2 or more" in printed
 
 
 def test_a_good_run_ends_with_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

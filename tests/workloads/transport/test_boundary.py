@@ -68,6 +68,10 @@ def traffic(draw: st.DrawFn) -> tuple[dict, list]:
     return shape, draw(st.permutations(sends))
 
 
+def test_a_relay_holds_two_chunks_a_connection_and_two_more() -> None:
+    assert [relay_window(connections) for connections in (1, 2, 16)] == [4, 6, 34]
+
+
 @settings(max_examples=40, deadline=None)
 @given(traffic())
 def test_every_transfer_arrives_in_any_order_of_offers(mesh: type, given_: tuple) -> None:

@@ -1,0 +1,10 @@
+from dataclasses import asdict
+
+from runner.experiment.transport_spec import TransportSpec
+from runner.tcp.effects import effects_of
+
+
+def test_an_ideal_transport_has_no_effect_of_tcp_and_any_other_all_of_them() -> None:
+    ideal, tcp = (effects_of(TransportSpec.model_validate({"model": model})) for model in ("ideal", "tcp"))
+    assert set(asdict(ideal).values()) == {False}
+    assert set(asdict(tcp).values()) == {True}

@@ -95,7 +95,7 @@ def _iteration(trial: StoredTrial, spans: Any, selected: int | None) -> int:
             raise NoSuchTrialError(f"--iteration {selected}: there is none such that computes, {choices(there)}")
         return selected
     profiled = int(trial.facts.get("profiled_iterations") or 0)
-    first = max(there, default=0) + 1 - profiled if profiled else int(trial.settings.get("warmup_iterations") or 0)
+    first = max(there, default=0) + 1 - profiled if profiled else trial.warmup_iterations
     measured = [iteration for iteration in there if iteration >= first]
     if not measured:
         raise NoSuchTrialError(f"{trial.title}: no measured iteration of it computes, {choices(there)}")

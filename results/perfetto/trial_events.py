@@ -48,7 +48,7 @@ def iteration_events(
     (np.maximum if of_program else np.minimum).at(start_ns, position, begun_ns)
     np.maximum.at(end_ns, position, work.end_ns)
     lanes = assign_lanes(np.zeros(len(iterations), np.int64), start_ns, end_ns)
-    warmup = int(trial.settings.get("warmup_iterations") or 0)
+    warmup = trial.warmup_iterations
     place = f'"pid":{tracks.trials},"tid":{tracks.trial_thread},"cat":"iteration"'
     events = []
 

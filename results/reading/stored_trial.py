@@ -102,13 +102,17 @@ class StoredTrial:
         return self.facts.get("all_reduce_wan_ratio")
 
     @property
+    def warmup_iterations(self) -> int:
+        """The number of its first iterations that are warm-up and not measured."""
+        return int(self.settings.get("warmup_iterations") or 0)
+
+    @property
     def first_measured_iteration(self) -> int:
         """The number of the first iteration that is measured: the first after warm-up, and one that follows another.
 
         Of the first of all no period is known, unless ranks state when their iterations begin, as programs do.
         """
-        warmup = int(self.settings.get("warmup_iterations") or 0)
-        return warmup if self.program is not None else max(warmup, 1)
+        return self.warmup_iterations if self.program is not None else max(self.warmup_iterations, 1)
 
     @property
     def settings(self) -> dict[str, Any]:

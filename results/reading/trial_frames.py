@@ -2,8 +2,8 @@
 
 import pandas as pd
 
+from results import metrics
 from results.metrics import Window
-from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial
 from results.reading.summaries.counted_windows import counted_window, counted_windows
 from results.reading.trial_rows import chosen_rows
@@ -17,13 +17,8 @@ def rows_of_trial(frame: pd.DataFrame, trial: StoredTrial) -> pd.DataFrame:
     return chosen_rows(candidates, (candidates["variant"] == trial.variant).to_numpy(bool))
 
 
-def warmup_iterations(run: Run, trial: StoredTrial) -> int:
-    """Return how many of the trial's first iterations are warm-up and not measured."""
-    return int({**run.manifest, **trial.facts}.get("warmup_iterations") or 0)
-
-
 def measured_window(trial: StoredTrial, spans: pd.DataFrame) -> Window | None:
     """Return the window in which a trial's GPU time is measured, None if there is none. ``spans`` are the trial's."""
     if spans.empty:
         return None
-    return counted_window(trial, counted_windows(trial, spans))
+    return counted_window(trial, counted_windows(trial, metrics.iteration_windows(spans)))

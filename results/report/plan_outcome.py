@@ -11,7 +11,7 @@ from results.metrics.numbering import is_among
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.summaries.headline import point_text
-from results.reading.trial_frames import rows_of_trial, warmup_iterations
+from results.reading.trial_frames import rows_of_trial
 from results.reading.trial_rows import chosen_rows
 from results.report.plan_causes import PLANNED_KINDS, plan_causes
 from results.text.number_text import count_text, percent_text, seconds_text
@@ -99,7 +99,7 @@ def plan_warnings(outcomes: Sequence[PlanOutcome]) -> list[str]:
 def _of_trial(run: Run, trial: StoredTrial) -> PlanOutcome | None:
     planned_s = float(trial.facts["planned_iteration_time_s"])
     spans = rows_of_trial(run.spans, trial)
-    spans = chosen_rows(spans, (spans["iteration"] >= warmup_iterations(run, trial)).to_numpy(bool))
+    spans = chosen_rows(spans, (spans["iteration"] >= trial.warmup_iterations).to_numpy(bool))
     columns = spans[["iteration", "start_ns", "end_ns"]]
     planned_work = columns[is_among(spans["kind"], PLANNED_KINDS)]
     if planned_work.empty:

@@ -43,7 +43,7 @@ class LowerBound:
 
 @dataclass(frozen=True)
 class LowerBounds:
-    """What the period of a trial, and the makespan of each of its iterations, last at least."""
+    """The bounds of a trial's period, and of the makespan of each of its iterations."""
 
     period: LowerBound
     makespan: LowerBound

@@ -60,7 +60,7 @@ class StageRings:
 
     @property
     def wan_ratio(self) -> float:
-        """How many bytes cross between datacenters for each byte that a replica sums, over all rings together.
+        """The bytes that cross between datacenters for each byte that a replica sums, over all rings together.
 
         On each hop of a ring of n it is 2 (n - 1) / n of what that ring sums.
         """

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from results.metrics.iterations import NS_PER_S
+from results.metrics.iterations import NS_PER_S, iteration_windows
 from results.metrics.losses.loss_curve import Iterations, Numbers, counted_until
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial
@@ -76,7 +76,7 @@ def clock_kind(run: Run) -> ClockKind:
 def trial_clock(run: Run, trial: StoredTrial) -> TrialClock:
     """Return the clock of a trial; without iterations if it has no span."""
     spans, samples = rows_of_trial(run.spans, trial), rows_of_trial(run.link_samples, trial)
-    windows = counted_windows(trial, spans).sort_index()
+    windows = counted_windows(trial, iteration_windows(spans)).sort_index()
     if windows.empty:
         return TrialClock(np.empty(0, np.int64), np.empty(0, np.int64), None)
     start_ns = int(windows["start_ns"].min())

@@ -7,12 +7,13 @@ from results.metrics.jobs.fairness import while_all_ran
 from results.reading.stored_trial import StoredTrial
 
 
-def counted_windows(trial: StoredTrial, spans: pd.DataFrame) -> pd.DataFrame:
+def counted_windows(trial: StoredTrial, lone: pd.DataFrame) -> pd.DataFrame:
     """Return the successive windows of a trial's iterations, beside other jobs of those that count.
 
-    ``spans`` are the trial's. Of replicas that synchronise seldom, those that are measured are whole periods.
+    ``lone`` are the trial's ``metrics.iteration_windows``. Of replicas that synchronise seldom, those that are measured
+    are whole periods.
     """
-    windows, until_ns = metrics.successive_windows(metrics.iteration_windows(spans)), trial.while_all_ran_ns
+    windows, until_ns = metrics.successive_windows(lone), trial.while_all_ran_ns
     if trial.sync_every is not None:
         return metrics.whole_periods(windows, trial.first_measured_iteration, trial.sync_every)
     return windows if until_ns is None else while_all_ran(windows, until_ns)

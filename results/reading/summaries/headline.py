@@ -61,11 +61,10 @@ class HeadlineRow:
     ``iteration_time_s`` is the period of training, ``bound_s`` the time below which it cannot come, and ``bound_part``
     what that consists of the most; ``makespan_s`` is what an iteration lasts by itself. ``repeat_times_s`` holds the
     iteration time of every repeat that has one, over ``iterations`` measured iterations of all repeats; ``disturbed``
-    is None where nothing was configured to change or fail. ``interval_s``
-    is the 95 % interval of their median (``results.metrics.bootstrap``); None if there are too few repeats or the
-    figures are ``exact``: simulated, with nothing drawn. ``not_modelled`` lists the
-    configured settings that the simulation does not model, ``known_misses`` the kinds of simulations known to be off
-    that it is of.
+    is None where nothing was configured to change or fail. ``interval_s`` is the 95 % interval of their median
+    (``results.metrics.bootstrap``); None if there are too few repeats or the figures are ``exact``: simulated, with
+    nothing drawn. ``not_modelled`` lists the configured settings that the simulation does not model, ``known_misses``
+    the kinds of simulations known to be off that it is of.
     """
 
     run: str

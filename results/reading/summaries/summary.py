@@ -130,7 +130,8 @@ def summarize(
 
 def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame) -> dict[str, Any]:
     first, profiled = trial.first_measured_iteration, trial.profiled_iterations
-    windows = counted_windows(trial, spans)
+    lone = metrics.iteration_windows(spans)
+    windows = counted_windows(trial, lone)
     window = counted_window(trial, windows)
     times_s = metrics.iteration_times_s(windows, first, profiled)
     time_s = metrics.mean_time_s(times_s)
@@ -144,7 +145,7 @@ def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame
         "bound_s": bound_s,
         "bound_part": bound_part,
         "over_bound": metrics.over_bound(time_s, bound_s),
-        "makespan_s": metrics.median_time_s(_makespans_s(trial, spans, windows)),
+        "makespan_s": metrics.median_time_s(_makespans_s(trial, lone, windows)),
         "makespan_bound_s": trial.makespan_bound_s,
         "gpu_utilization": alone,
         "gpu_utilization_with_prefill": with_prefill,
@@ -158,13 +159,12 @@ def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame
     }
 
 
-def _makespans_s(trial: StoredTrial, spans: pd.DataFrame, counted: pd.DataFrame) -> list[float]:
+def _makespans_s(trial: StoredTrial, lone: pd.DataFrame, counted: pd.DataFrame) -> list[float]:
     """Return how long each iteration after warm-up lasted by itself, of those that count."""
     if trial.sync_every is not None:
         return []
-    lone = metrics.iteration_windows(spans)
-    warmup = int(trial.settings.get("warmup_iterations") or 0)
-    return metrics.iteration_times_s(lone[lone.index.isin(counted.index)], warmup, trial.profiled_iterations)
+    own = lone[lone.index.isin(counted.index)]
+    return metrics.iteration_times_s(own, trial.warmup_iterations, trial.profiled_iterations)
 
 
 def _utilizations(trial: StoredTrial, spans: pd.DataFrame, window: metrics.Window) -> tuple[float | None, float | None]:

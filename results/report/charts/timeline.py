@@ -17,7 +17,7 @@ from results.metrics.gpu_time import Gpus
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.summaries.headline import point_text
-from results.reading.trial_frames import rows_of_trial, warmup_iterations
+from results.reading.trial_frames import rows_of_trial
 from results.reading.trial_rows import chosen_rows
 from results.records.span_log import ALL_REDUCE, ITERATION, PREFILL
 from results.report.charts.chart import Chart, Drawing, LegendEntry
@@ -169,7 +169,7 @@ def _typical_iteration(run: Run, point: int, variant: str) -> _Iteration | None:
     if trial.sync_every is not None:
         return _synchronisation(run, trial, own)
     windows = metrics.iteration_windows(own)
-    measured = windows[windows.index >= warmup_iterations(run, trial)]
+    measured = windows[windows.index >= trial.warmup_iterations]
     iteration = int(measured.index[closest_to_median(measured["end_ns"] - measured["start_ns"])])
     window = Window(int(windows["start_ns"][iteration]), int(windows["end_ns"][iteration]))
     prefill = (own["kind"] == PREFILL).to_numpy(bool)
@@ -183,7 +183,7 @@ def _synchronisation(run: Run, trial: StoredTrial, spans: pd.DataFrame) -> _Iter
     """Return the iterations from the begin of a synchronisation to its application, the one in the middle."""
     windows = metrics.successive_windows(metrics.iteration_windows(spans))
     applied = np.unique(spans["iteration"][(spans["kind"] == ALL_REDUCE).to_numpy(bool)].to_numpy(np.int64))
-    applied = applied[applied - trial.sync_delay >= warmup_iterations(run, trial)]
+    applied = applied[applied - trial.sync_delay >= trial.warmup_iterations]
     last = int(applied[len(applied) // 2])
     first = last - trial.sync_delay
     window = Window(int(windows["start_ns"][first]), int(windows["end_ns"][last]))

@@ -1,4 +1,4 @@
-"""What bytes take over windows, node pairs, trunks and ports, worked out by hand."""
+"""Times that bytes take over windows, node pairs, trunks and ports, worked out by hand."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What replicas sum over the WAN, by the recorded ratio, is what the links carried of it but for headers."""
+"""Bytes that replicas sum over the WAN, by the recorded ratio, are those that links carried but for headers."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a replayed trace takes is its period, whatever ends an iteration, and however far a rank runs ahead."""
+"""A replayed trace takes its period, whatever ends an iteration, and however far a rank runs ahead."""
 
 from pathlib import Path
 from typing import Any

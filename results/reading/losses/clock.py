@@ -76,12 +76,11 @@ def clock_kind(run: Run) -> ClockKind:
 def trial_clock(run: Run, trial: StoredTrial) -> TrialClock:
     """Return the clock of a trial; without iterations if it has no span."""
     spans, samples = rows_of_trial(run.spans, trial), rows_of_trial(run.link_samples, trial)
-    windows = counted_windows(trial, iteration_windows(spans)).sort_index()
+    windows = counted_windows(trial, iteration_windows(spans))
     if windows.empty:
         return TrialClock(np.empty(0, np.int64), np.empty(0, np.int64), None)
     start_ns = int(windows["start_ns"].min())
-    # No iteration ends after a later one: some rank is the last in both, and finishes them in order.
-    end_ns = np.maximum.accumulate(windows["end_ns"].to_numpy(np.int64))
+    end_ns = windows["end_ns"].to_numpy(np.int64)
     links = samples[(samples["scope"] == "link").to_numpy(bool)]
     crossed: Numbers | None = None
     if not links.empty:

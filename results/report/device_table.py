@@ -12,7 +12,7 @@ from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import measured_window, rows_of_trial
-from results.text.number_text import UNKNOWN, percent_text, rate_text, ratio_text, size_text
+from results.text.number_text import UNKNOWN, clock_text, list_text, percent_text, rate_text, ratio_text, size_text
 
 CPU = "cpu"
 
@@ -22,7 +22,8 @@ class DeviceRow:
     """One device in one trial, within the measured window unless stated otherwise; None means unknown.
 
     ``busy`` is the share of the window in which the device computed, a fraction. ``nvml_utilization`` is the mean of
-    NVML's samples, a fraction. ``to_host_bytes`` and ``to_device_bytes`` were staged in the whole trial;
+    NVML's samples, a fraction; ``clock_hz`` is the median clock of the multiprocessors in them, ``throttled`` every
+    reason for which clocks were held down. ``to_host_bytes`` and ``to_device_bytes`` were staged in the whole trial;
     ``to_host_bps`` and ``to_device_bps`` are their rates while they were copied. ``checked_share`` is the compute time
     according to torch.profiler divided by that according to the spans, in the profiled iteration, over all ranks of
     the device. ``deterministic`` is whether torch refused kernels that may give other bits in another run.
@@ -36,6 +37,8 @@ class DeviceRow:
     contention: DeviceContention
     busy: float
     nvml_utilization: float | None
+    clock_hz: float | None
+    throttled: tuple[str, ...]
     to_host_bytes: int
     to_host_bps: float | None
     to_device_bytes: int
@@ -77,7 +80,7 @@ def _of_trial(run: Run, trial: StoredTrial) -> list[DeviceRow]:
                 model=next((str(each["model"]) for each in ranks), contention.device),
                 contention=contention,
                 busy=contention.busy_ns / window.length_ns,
-                nvml_utilization=_nvml_utilization(samples, contention.device, window),
+                **_nvml(samples, contention.device, window),
                 **_staged(ranks),
                 checked_share=_ratio(_sum(ranks, "check_profiler_ns"), _sum(ranks, "check_spans_ns")),
                 deterministic=any(each.get("deterministic") for each in ranks),
@@ -102,11 +105,14 @@ def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _nvml_utilization(samples: pd.DataFrame, device: str, window: Window) -> float | None:
-    own = samples[(samples["device"] == device) & samples["time_ns"].between(window.start_ns, window.end_ns)][
-        "utilization"
-    ].dropna()
-    return float(own.mean()) if len(own) else None
+def _nvml(samples: pd.DataFrame, device: str, window: Window) -> dict[str, Any]:
+    own = samples[(samples["device"] == device) & samples["time_ns"].between(window.start_ns, window.end_ns)]
+    utilization, clocks_hz = own["utilization"].dropna(), own["sm_clock_hz"].dropna()
+    return {
+        "nvml_utilization": float(utilization.mean()) if len(utilization) else None,
+        "clock_hz": float(clocks_hz.median()) if len(clocks_hz) else None,
+        "throttled": tuple(sorted({reason for each in own["throttled"] for reason in each.split(", ") if reason})),
+    }
 
 
 def device_table(run: Run) -> DeviceTable | None:
@@ -116,6 +122,7 @@ def device_table(run: Run) -> DeviceTable | None:
         return None
     swept, repeats = any(row.where for row in rows), len({row.repeat for row in rows}) > 1
     sampled, checked = any(row.nvml_utilization for row in rows), any(row.checked_share for row in rows)
+    clocks = any(row.clock_hz for row in rows)
     staged = any(row.to_host_bytes or row.to_device_bytes for row in rows)
     columns = [
         *(["sweep point"] if swept else []),
@@ -127,6 +134,7 @@ def device_table(run: Run) -> DeviceTable | None:
         "contended",
         "slowdown",
         *(["NVML utilization"] if sampled else []),
+        *(["clock"] if clocks else []),
         *(["staged to host", "staged to device"] if staged else []),
         *(["profiler over spans"] if checked else []),
     ]
@@ -143,6 +151,7 @@ def device_table(run: Run) -> DeviceTable | None:
                 percent_text(row.contention.contended_share),
                 ratio_text(row.contention.slowdown),
                 *([percent_text(row.nvml_utilization)] if sampled else []),
+                *([_clock_text(row)] if clocks else []),
                 *([_staged_text(row.to_host_bytes, row.to_host_bps)] if staged else []),
                 *([_staged_text(row.to_device_bytes, row.to_device_bps)] if staged else []),
                 *([percent_text(row.checked_share)] if checked else []),
@@ -151,6 +160,11 @@ def device_table(run: Run) -> DeviceTable | None:
         ],
         _reading(rows, sampled=sampled, checked=checked, mps=any(trial.facts.get("mps") for trial in run.trials)),
     )
+
+
+def _clock_text(row: DeviceRow) -> str:
+    held = f", held down by its {list_text([*row.throttled])}" if row.throttled else ""
+    return clock_text(row.clock_hz) + held
 
 
 def _staged_text(size_bytes: int, rate_bps: float | None) -> str:

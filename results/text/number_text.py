@@ -57,6 +57,11 @@ def milliseconds_text(value_ms: float | None) -> str:
     return _scaled(value_ms, ((1, "ms"),))
 
 
+def clock_text(clock_hz: float | None) -> str:
+    """Format a device's clock as ``1,755 MHz``, the unit that NVIDIA's own tools print."""
+    return UNKNOWN if clock_hz is None else f"{clock_hz / 1e6:,.0f}{_SPACE}MHz"
+
+
 def size_text(size_bytes: float | None) -> str:
     """Format bytes in decimal units, as ``1.21 GB``."""
     return _scaled(size_bytes, ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")))

@@ -9,6 +9,7 @@ import sys
 import time
 from queue import SimpleQueue
 
+from runner.gpu_kit.clocks import clocks_named
 from runner.gpu_kit.loopback_training import LOOPBACK
 from wanbed.own_modules import module_command
 from workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
@@ -85,7 +86,8 @@ def main(arguments: list[str]) -> int:
             print(f"{type(failure).__name__}: {str(failure).strip().splitlines()[0]}", flush=True)
             return 1
         return 0
-    passed, text = run_pair(backend)
+    with clocks_named("cuda" if backend == NCCL else "cpu"):
+        passed, text = run_pair(backend)
     print(f"{'ok    ' if passed else 'FAILED'} {text}")
     return 0 if passed else 1
 

@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any
 
 from results.records.span_log import SwappingRecord
+from runner.gpu_kit.clocks import clocks_named
 from runner.gpu_kit.lone_training import LoneTraining, train_alone, without_swapping
 from workloads.compute.torch_work import TorchWork
 from workloads.model.gpt_config import GptConfig
@@ -207,13 +208,14 @@ def main(arguments: list[str]) -> int:
     microbatches = given.microbatches or LARGE_MICROBATCHES[given.device]
     begin_s, passed, written = time.monotonic(), True, []
     for results in (check(given.device), measure(given.device, config, microbatches)):
-        for result in results:
-            passed &= result.passed is not False
-            mark = {None: "      ", True: "ok    ", False: "FAILED"}[result.passed]
-            print(f"{mark} {result.text}", flush=True)
-            written.append({**asdict(result), "after_s": round(time.monotonic() - begin_s, 1)})
-            if given.output is not None:
-                given.output.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+        with clocks_named(given.device):
+            for result in results:
+                passed &= result.passed is not False
+                mark = {None: "      ", True: "ok    ", False: "FAILED"}[result.passed]
+                print(f"{mark} {result.text}", flush=True)
+                written.append({**asdict(result), "after_s": round(time.monotonic() - begin_s, 1)})
+                if given.output is not None:
+                    given.output.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
     print(f"       {time.monotonic() - begin_s:.0f} s", flush=True)
     return 0 if passed else 1
 

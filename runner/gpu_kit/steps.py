@@ -4,18 +4,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 EXPERIMENT = Path(__file__).with_name("first-hour.yaml")
+PLANNED = Path(__file__).with_name("planned.yaml")
 
 _FACTS = (
     "uname -a; nvidia-smi; nvidia-smi -q -d POWER,CLOCK,PERFORMANCE,COMPUTE; nvidia-smi topo -m; nproc; free -g; id; "
     "grep Cap /proc/self/status; ls -l /dev/net/tun /dev/nvidia*; ulimit -a; python3 -m pip list"
 )
-_TINY = "--set model=gpt-tiny --set training.stages=4 --set training.precision=fp32 --set topology.wan.rate=100Mbit"
-_REPLAY = "--set compute='{{kind: replay, profile: {out}/h200.json}}'"
+_TINY = "--set model=gpt-tiny --set training.precision=fp32 --set topology.wan.rate=100Mbit"
+_TINY_STAGES = f"{_TINY} --set training.stages=3"
+_ON_CPU = "--set compute='{{kind: torch, device: cpu, check_iteration: 0}}'"
+_REPLAY = "--set compute='{{kind: replay, profile: {out}/gpu.json}}'"
+_BASELINES = "--set variants='[{{name: 1f1b, schedule: 1f1b}}, {{name: torch-1f1b, schedule: torch-1f1b}}]'"
+_PREFILL = (
+    "wanbed run bubbletea-torch --runs {out}/runs --set training.iterations=12 --set training.warmup=4 "
+    "--set variants='[{{name: training alone, schedule: 1f1b, prefill: none}}, "
+    "{{name: planned, schedule: 1f1b, prefill: planned}}]'"
+)
+_NCCL = (
+    "wanbed run {experiment} --runs {out}/runs --set training.stages=1 --set training.pipelines=3 "
+    "--set training.microbatches=2 --set variants='[{{name: BACKEND, schedule: 1f1b, "
+    "transport: {{all_reduce: BACKEND}}}}, {{name: ring, schedule: 1f1b}}]'"
+)
+_MODEL_TO_SUM = "'{{layers: 6, hidden: 1024, context: 512, heads: 16, vocabulary: 1024}}'"
 
 
 @dataclass(frozen=True)
 class Step:
-    """A shell command with its time limit. ``{out}`` in it is the folder for results, ``{experiment}`` the experiment.
+    """A shell command with its time limit.
+
+    ``{out}`` in it is the folder for results, ``{experiment}`` and ``{planned}`` are the two experiments.
 
     ``part`` groups steps that take less than ten minutes together. ``shows`` is what it is for, in a few words.
     ``rehearsal`` stands in for the command on a machine without a GPU; None: it is left out there.
@@ -27,6 +44,11 @@ class Step:
     command: str
     shows: str
     rehearsal: str | None = None
+
+    def shell(self, out: str, *, rehearse: bool = False) -> str | None:
+        """Return the command with its folders in it, None if it is no part of a rehearsal."""
+        command = self.rehearsal if rehearse else self.command
+        return None if command is None else command.format(out=out, experiment=EXPERIMENT, planned=PLANNED)
 
 
 STEPS = (
@@ -64,26 +86,38 @@ STEPS = (
         "emulated hosts come up and see the GPU",
         "wanbed exec first east-0 --no-wan -- true",
     ),
-    Step(2, "wan", 120, "wanbed calibrate first", "the links are as configured", "wanbed calibrate first"),
+    Step(2, "wan", 90, "wanbed calibrate first", "the links are as configured", "wanbed calibrate first"),
     Step(
         2,
         "quick-profile",
         120,
         "wanbed profile gpt-a --repeats 7 --output {out}/quick.json",
         "profiling works, and how long it takes",
-        "wanbed profile gpt-tiny --device cpu --repeats 7 --output {out}/h200.json",
+        "wanbed profile gpt-tiny --device cpu --repeats 7 --output {out}/gpu.json",
     ),
     Step(
-        3, "profile", 480, "wanbed profile gpt-a gpt-b --output {out}/h200.json", "h200.json: gpt-a and gpt-b in bf16"
+        2,
+        "deterministic",
+        120,
+        "wanbed profile gpt-a --repeats 7 --deterministic --output {out}/deterministic.json",
+        "the same with kernels that give the same bits in every run",
     ),
+    Step(
+        2,
+        "events",
+        90,
+        "python -m runner.gpu_kit.check_events cuda",
+        "what timing costs an iteration",
+        "python -m runner.gpu_kit.check_events cpu",
+    ),
+    Step(3, "profile", 480, "wanbed profile gpt-a gpt-b --output {out}/gpu.json", "gpu.json: gpt-a and gpt-b in bf16"),
     Step(
         4,
         "wan-torch",
         300,
-        "wanbed run {experiment} --runs {out}/runs",
+        "wanbed run {experiment} --runs {out}/runs --set compute.profile={out}/gpu.json",
         "torch on the GPU over the WAN",
-        f"wanbed run {{experiment}} --runs {{out}}/runs {_TINY} "
-        "--set compute='{{kind: torch, device: cpu, check_iteration: 0}}'",
+        f"wanbed run {{experiment}} --runs {{out}}/runs {_TINY_STAGES} {_ON_CPU}",
     ),
     Step(
         4,
@@ -91,7 +125,7 @@ STEPS = (
         200,
         f"wanbed run {{experiment}} --runs {{out}}/runs {_REPLAY}",
         "the same, replayed from the profile",
-        f"wanbed run {{experiment}} --runs {{out}}/runs {_TINY} {_REPLAY}",
+        f"wanbed run {{experiment}} --runs {{out}}/runs {_TINY_STAGES} {_REPLAY}",
     ),
     Step(
         4,
@@ -99,58 +133,62 @@ STEPS = (
         60,
         f"wanbed simulate {{experiment}} --runs {{out}}/runs {_REPLAY}",
         "the same, simulated: the third column",
-        f"wanbed simulate {{experiment}} --runs {{out}}/runs {_TINY} {_REPLAY}",
+        f"wanbed simulate {{experiment}} --runs {{out}}/runs {_TINY_STAGES} {_REPLAY}",
+    ),
+    Step(
+        5,
+        "planned",
+        150,
+        "wanbed run {planned} --runs {out}/runs --set compute.profile={out}/gpu.json",
+        "Atlas with real kernels: its plan and the outcome",
+        f"wanbed run {{planned}} --runs {{out}}/runs {_TINY} --set topology.wan.node_pair_rate=50Mbit {_ON_CPU}",
     ),
     Step(
         5,
         "baselines",
-        300,
-        "wanbed run torch-baselines --runs {out}/runs --set compute.device=cuda --set compute.sharing=8",
-        "torch's own schedules on the GPU over the WAN",
+        200,
+        f"wanbed run {{experiment}} --runs {{out}}/runs --set compute.checkpointing=false {_BASELINES}",
+        "torch's own 1F1B on the GPU over the WAN, beside ours",
+        f"wanbed run {{experiment}} --runs {{out}}/runs {_TINY_STAGES} {_ON_CPU} --set compute.checkpointing=false "
+        f"{_BASELINES}",
     ),
     Step(
         5,
         "prefill",
         240,
-        "wanbed run bubbletea-torch --runs {out}/runs --set compute.device=cuda --set compute.sharing=6 "
+        f"{_PREFILL} --set repeats=3 --set compute.device=cuda --set compute.sharing=6 "
         "--set prefill.memory=12GiB --set prefill.training_memory=4GiB",
         "prefill of real kernels in bubbles",
+        _PREFILL,
     ),
     Step(
         6,
         "wan-nccl",
-        240,
-        "wanbed run {experiment} --runs {out}/runs --set model=gpt-tiny --set training.stages=1 "
-        "--set training.pipelines=3 "
-        "--set variants.0.transport.all_reduce=nccl-shared --set variants.1.transport.all_reduce=ring",
+        120,
+        f"{_NCCL.replace('BACKEND', 'nccl-shared')} --set compute.profile=a100 --set model={_MODEL_TO_SUM}",
         "NCCL over the emulated network on one GPU, beside the ring",
+        f"{_NCCL.replace('BACKEND', 'gloo')} {_TINY} {_ON_CPU}",
     ),
     Step(
         6,
         "llama-profile",
         200,
-        "wanbed profile llama-8b --layers 4 --output {out}/llama.json",
+        "wanbed profile llama-8b --layers 4 --repeats 7 --output {out}/llama.json",
         "prefill by length of the prompt",
+        "wanbed profile llama-tiny --device cpu --repeats 7 --output {out}/llama.json",
     ),
     Step(
-        7,
-        "far-apart",
-        300,
-        "wanbed run {experiment} --runs {out}/runs --set topology.wan.latency=40ms --set repeats=2",
-        "contention and spread at 40 ms",
-    ),
-    Step(
-        7,
+        6,
         "relay",
         240,
-        "wanbed run {experiment} --runs {out}/runs --substrate relay --set topology.wan.rate=1Gbit",
+        "wanbed run {experiment} --runs {out}/runs --substrate relay",
         "torch on the GPU where no host can be made: TCP is modelled",
-        f"wanbed run {{experiment}} --runs {{out}}/runs --substrate relay {_TINY} "
-        "--set compute='{{kind: torch, device: cpu, check_iteration: 0}}'",
+        f"wanbed run {{experiment}} --runs {{out}}/runs --substrate relay {_TINY_STAGES} {_ON_CPU}",
     ),
 )
+"""Steps in the order in which they are wanted most within a part; a part takes at most ten minutes."""
 
 
 if __name__ == "__main__":
     for step in STEPS:
-        print(f"{step.part} {step.name} ({step.limit_s} s): {step.command.format(out='$OUT', experiment=EXPERIMENT)}")
+        print(f"{step.part} {step.name} ({step.limit_s} s): {step.shell('$OUT')}")

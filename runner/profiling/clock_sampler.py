@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
-from workloads.profiles.measured_conditions import Clocks, DeviceState, clocks_of
+from workloads.profiles.measured_conditions import DeviceState
 
 
 class ClockSampler:
@@ -19,10 +19,10 @@ class ClockSampler:
         self._interval_s = interval_s
         self._samples: list[DeviceState] = []
 
-    def take(self) -> Clocks:
-        """Return the clocks of all samples since the last call."""
+    def take(self) -> list[DeviceState]:
+        """Return all samples since the last call."""
         samples, self._samples = self._samples, []
-        return clocks_of(samples)
+        return samples
 
     @contextmanager
     def sampling(self) -> Iterator[None]:

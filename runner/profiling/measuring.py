@@ -25,6 +25,7 @@ from workloads.profiles.measured_conditions import (
     MeasuredConditions,
     MeasuredTime,
     ceiling_of,
+    clocks_of,
     measured_time,
 )
 from workloads.profiling.matrix_product import measure_product
@@ -60,6 +61,7 @@ class Measurement:
         choose_kernels(deterministic=deterministic)
         self._at_hand = at_hand
         self._sampler = ClockSampler(at_hand.state, at_hand.state_interval_s)
+        self._during: list[DeviceState] = []
         self._pace = replace(pace, watched=self._sampler.sampling)
         self._threads = threads
         self._deterministic = deterministic
@@ -74,7 +76,8 @@ class Measurement:
             stages = []
             for stage in model.stages:
                 done = self._begun(stage_name(model.name, stage), 2 * self._pace.repeats)
-                stages.append(stage.measured(self._stage(stage, task.precision, done)))
+                repeats_ns = self._stage(stage, task.precision, done)
+                stages.append(stage.measured(repeats_ns, self._clock_hz()))
             models.append(model_times(model.config, stages))
         names = " and ".join(model.name for model in task.models)
         return MeasuredProfile(
@@ -144,7 +147,14 @@ class Measurement:
 
     def _chunk(self, stage: InferenceStage, what: str, tokens: int, prior_tokens: int) -> MeasuredTime:
         done = self._begun(what, self._pace.repeats)
-        return measured_time(_enough_memory(lambda: measure_chunk(stage, tokens, prior_tokens, self._pace, done)))
+        repeats_ns = _enough_memory(lambda: measure_chunk(stage, tokens, prior_tokens, self._pace, done))
+        return measured_time(repeats_ns, self._clock_hz())
+
+    def _clock_hz(self) -> int | None:
+        """Return the median clock since the last figure. Keep its samples for the conditions of all figures."""
+        samples = self._sampler.take()
+        self._during += samples
+        return clocks_of(samples).median_hz
 
     def _begin(self, sizes: Sequence[int], precision: str) -> tuple[Ceiling, DeviceState]:
         """Measure the ceiling. Return it, and the state of the device, which is warm after that."""
@@ -152,7 +162,7 @@ class Measurement:
         for size in sizes:
             self._log(f"{self._at_hand.name}: the product of {size} x {size} matrices in {precision}")
             product = measure_product(self._device, DTYPES[precision], size, self._pace)
-            ceilings.append(ceiling_of(size, product.repeats_ns, self._sampler.take()))
+            ceilings.append(ceiling_of(size, product.repeats_ns, clocks_of(self._sampler.take())))
         return max(ceilings, key=lambda ceiling: ceiling.flops_per_s), self._at_hand.state()
 
     def _conditions(self, ceiling: Ceiling, before: DeviceState) -> MeasuredConditions:
@@ -165,7 +175,7 @@ class Measurement:
             deterministic=self._deterministic,
             ceiling=ceiling,
             before=before,
-            during=self._sampler.take(),
+            during=clocks_of(self._during),
             after=self._at_hand.state(),
         )
 

@@ -12,12 +12,17 @@ from workloads.profiles.measured_conditions import MeasuredTime
 
 @dataclass(frozen=True)
 class Row:
-    """One stage, prompt or chunk: the time of each action, the FLOP/s, and what fraction of the ceiling they are."""
+    """One stage, prompt or chunk: the time of each action, the FLOP/s, and their fraction of the ceiling's."""
 
     what: str
     times: Mapping[str, MeasuredTime]
     flops_per_s: float
     of_ceiling: float
+
+    @property
+    def clock_hz(self) -> int | None:
+        """The device's median clock while this was measured, None if it is unknown."""
+        return next(iter(self.times.values())).clock_hz
 
     def document(self) -> dict[str, Any]:
         """Return the row in plain JSON types."""
@@ -26,6 +31,7 @@ class Row:
             "times": {name: {"median_ns": time.median_ns, "spread": time.spread} for name, time in self.times.items()},
             "achieved_flops_per_s": self.flops_per_s,
             "of_ceiling": self.of_ceiling,
+            "clock_hz": self.clock_hz,
         }
 
 

@@ -20,11 +20,14 @@ class MeasuredTime(StrictModel):
     """One figure: the ``repeats_ns`` in their order, their median, and their spread.
 
     The spread is the distance between the quartiles, which contain half of the repeats, divided by the median.
+    ``clock_hz`` is the device's median clock while its stage, prompt or chunk was measured: a power cap gives figures
+    of one profile different ones. None: not reported, as in older files.
     """
 
     median_ns: TimeNs
     spread: float = Field(ge=0, allow_inf_nan=False)
     repeats_ns: tuple[TimeNs, ...] = Field(min_length=1)
+    clock_hz: int | None = Field(default=None, ge=0)
 
     @property
     def steady(self) -> bool:
@@ -32,12 +35,15 @@ class MeasuredTime(StrictModel):
         return self.spread <= UNSTEADY
 
 
-def measured_time(repeats_ns: Sequence[int]) -> MeasuredTime:
-    """Return the figure of ``repeats_ns``, at least two."""
+def measured_time(repeats_ns: Sequence[int], clock_hz: int | None = None) -> MeasuredTime:
+    """Return the figure of ``repeats_ns``, at least two, measured at that clock."""
     median_ns = median_low(repeats_ns)
     low, _, high = quantiles(repeats_ns, n=4, method="inclusive")
     return MeasuredTime(
-        median_ns=median_ns, spread=(high - low) / median_ns if median_ns else 0.0, repeats_ns=tuple(repeats_ns)
+        median_ns=median_ns,
+        spread=(high - low) / median_ns if median_ns else 0.0,
+        repeats_ns=tuple(repeats_ns),
+        clock_hz=clock_hz,
     )
 
 

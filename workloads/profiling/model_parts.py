@@ -25,13 +25,13 @@ class StageToMeasure:
         """The number of the stage's layers."""
         return len(self.config.layers_of(self.stage, len(POSITIONS)))
 
-    def measured(self, repeats_ns: Mapping[str, Sequence[int]]) -> MeasuredStage:
-        """Return the measured stage from the repeats of each of its actions."""
+    def measured(self, repeats_ns: Mapping[str, Sequence[int]], clock_hz: int | None = None) -> MeasuredStage:
+        """Return the measured stage from the repeats of each of its actions, measured at that clock."""
         return MeasuredStage(
             position=self.position,
             layers=self.layers,
             forward_flops=self.config.causal_forward_flops(self.stage, len(POSITIONS)),
-            **{action: measured_time(times_ns) for action, times_ns in repeats_ns.items()},
+            **{action: measured_time(times_ns, clock_hz) for action, times_ns in repeats_ns.items()},
         )
 
 

@@ -13,7 +13,15 @@ from rich.text import Text
 
 from ground.files.atomic_write import write_whole
 from ground.strict_model import InputError
-from results.text.number_text import count_text, list_text, percent_text, seconds_text, size_text, three_digits
+from results.text.number_text import (
+    clock_text,
+    count_text,
+    list_text,
+    percent_text,
+    seconds_text,
+    size_text,
+    three_digits,
+)
 from runner.cli.arguments import AsJson, path_of
 from runner.cli.exit_status import one_line_errors
 from runner.cli.log_line import log
@@ -193,8 +201,8 @@ def _show(measured: MeasuredProfile | MeasuredPrefill, path: Path, as_json: bool
         for what, clocks in (("the ceiling", conditions.ceiling.clocks), ("the model", conditions.during)):
             if clocks is not None and clocks.lowest_hz is not None and clocks.median_hz is not None:
                 print(
-                    f"clock during {what}: median {_clock_text(clocks.median_hz)}, lowest "
-                    f"{_clock_text(clocks.lowest_hz)}, {count_text(clocks.samples, 'sample')}"
+                    f"clock during {what}: median {clock_text(clocks.median_hz)}, lowest "
+                    f"{clock_text(clocks.lowest_hz)}, {count_text(clocks.samples, 'sample')}"
                 )
         if conditions.deterministic:
             print("kernels: only those that give the same bits in every run")
@@ -221,19 +229,17 @@ def _table(rows: list[Row]) -> Table:
     table.add_column("")
     for name in rows[0].times:
         table.add_column(name.replace("_", "\n"), justify="right", no_wrap=True)
-    for heading in ("achieved", "of the\nceiling"):
+    clocks = any(row.clock_hz is not None for row in rows)
+    for heading in ("achieved", "of the\nceiling", *(["clock"] if clocks else [])):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         times = [
             f"{seconds_text(time.median_ns / 1e9)}\n{'' if time.steady else '! '}{percent_text(time.spread)}"
             for time in row.times.values()
         ]
-        table.add_row(Text(row.what), *times, _flops_text(row.flops_per_s), percent_text(row.of_ceiling))
+        clock = [clock_text(row.clock_hz)] if clocks else []
+        table.add_row(Text(row.what), *times, _flops_text(row.flops_per_s), percent_text(row.of_ceiling), *clock)
     return table
-
-
-def _clock_text(clock_hz: int) -> str:
-    return f"{clock_hz / 1e6:.0f} MHz"
 
 
 def _flops_text(flops_per_s: float) -> str:

@@ -59,12 +59,12 @@ def run(build_run: BuildRun) -> Run:
     window = measured_window(shown.trials[0], shown.spans)
     assert window is not None
     samples = [
-        (0, "shared", 0, *GpuSample(time_ns, GPU, utilization, 2**30, 412.5, 1_980_000_000, None, 54, ""))
-        for time_ns, utilization in (
-            (0, 0.0),
-            (window.start_ns, 0.5),
-            (window.end_ns - 1, 0.75),
-            (window.end_ns + MS, 1.0),
+        (0, "shared", 0, *GpuSample(time_ns, GPU, utilization, 2**30, 412.5, clock_hz, None, 54, held))
+        for time_ns, utilization, clock_hz, held in (
+            (0, 0.0, 345_000_000, "idle"),
+            (window.start_ns, 0.5, 1_980_000_000, ""),
+            (window.end_ns - 1, 0.75, 1_620_000_000, "power cap, thermal limit"),
+            (window.end_ns + MS, 1.0, 345_000_000, ""),
         )
     ]
     write_table(trial / GPU_SAMPLES_FILE, GPU_SAMPLES, samples)
@@ -78,6 +78,7 @@ def test_a_device_row_has_staging_rates_and_cross_checks(run: Run) -> None:
     assert 0 < row.busy <= 1
     assert row.contention.contended_ns > 0
     assert row.nvml_utilization == pytest.approx(0.625)
+    assert (row.clock_hz, row.throttled) == (1_800_000_000, ("power cap", "thermal limit"))
     assert (row.to_host_bytes, row.to_host_bps) == (ranks * 10**9, pytest.approx(80e9))
     assert (row.to_device_bytes, row.to_device_bps) == (0, None)
     assert row.checked_share == pytest.approx(0.9)
@@ -90,6 +91,7 @@ def test_the_report_explains_the_figures_of_devices(run: Run, tmp_path: Path) ->
         "Devices that really computed",
         GPU,
         "62.5",
+        "1,800\u00a0MHz, held down by its power cap and thermal limit",
         "cross-check that does not show bubbles",
         "profiler over spans",
     ):

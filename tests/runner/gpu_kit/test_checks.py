@@ -1,6 +1,7 @@
 """The checks of the first hour, on the CPU."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,16 @@ import pytest
 
 from runner.gpu_kit import loopback_training
 from runner.gpu_kit.check_collective import run_pair
+from runner.gpu_kit.check_events import measure
 from runner.gpu_kit.check_training import check, judged
+from runner.gpu_kit.clocks import clocks_named
 from runner.gpu_kit.loopback_training import Training, TrainingError, train_over_loopback
 from tests.support.workloads.forked_rank import ForkedRank
+from tests.support.workloads.hostile_gpu.gpu import hostile_device
+from tests.support.workloads.hostile_gpu.on_hostile_gpu import on_hostile_gpu
 from tests.support.workloads.loopback_ranks import free_ports
+from workloads.compute.device.torch_device import create_device
+from workloads.model.gpt_config import GptConfig
 
 TRAINED = Training((2.0, 1.0), {"w": np.ones(3)}, ("cpu (cpu)",) * 2)
 
@@ -59,6 +66,24 @@ def test_a_device_that_is_not_there_is_reported_in_one_line(tmp_path: Path, monk
 )
 def test_other_losses_or_bits_fail(one: Training, again: Training, passed: bool) -> None:
     assert judged("case", TRAINED, one, again, 1e-3).passed is passed
+
+
+def test_the_overhead_of_timing_is_that_over_the_same_work_without() -> None:
+    overhead = measure(create_device("cpu"), GptConfig(layers=3, hidden=16, context=8, heads=2, vocabulary=32), 3)
+    assert overhead.timed_s > 0
+    assert overhead.share == pytest.approx(overhead.timed_s / overhead.bare_s - 1)
+
+
+def test_timing_on_a_gpu_waits_for_each_span_as_the_work_without_it_does() -> None:
+    config = GptConfig(layers=3, hidden=16, context=8, heads=2, vocabulary=32)
+    with on_hostile_gpu() as gpu:
+        assert measure(hostile_device(gpu), config, 1).bare_s > 0
+
+
+def test_a_figure_is_followed_by_the_clock_it_was_measured_at(capsys: pytest.CaptureFixture[str]) -> None:
+    with clocks_named("cpu"):
+        pass
+    assert re.fullmatch(r" +clock of .+: median .+, lowest .+, 1 sample\n", capsys.readouterr().out)
 
 
 def test_a_pair_sums_over_gloo() -> None:

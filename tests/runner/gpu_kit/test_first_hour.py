@@ -1,14 +1,16 @@
 """The steps of the first hour, and their run: whatever becomes of one, the others follow."""
 
 import shlex
+import tarfile
+import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from runner.gpu_kit import first_hour
-from runner.gpu_kit.first_hour import command_of, main, run_steps
-from runner.gpu_kit.steps import EXPERIMENT, STEPS, Step
+from runner.gpu_kit.first_hour import main, run_steps
+from runner.gpu_kit.steps import EXPERIMENT, PLANNED, STEPS, Step
 from runner.planner.experiment_file import load_experiment
 from tests.support.until import until_within
 
@@ -30,6 +32,31 @@ def test_a_step_that_fails_or_hangs_does_not_end_the_hour(tmp_path: Path) -> Non
     assert [(outcome.status, outcome.last_line) for outcome in outcomes] == [(3, "no"), (None, "begun"), (0, "two")]
     assert (tmp_path / "out/goes.txt").read_text() == "one\ntwo\n"
     assert [outcome.text.split()[1] for outcome in outcomes] == ["STATUS", "OVER", "ok"]
+
+
+def test_steps_end_when_the_time_is_over_and_what_was_begun_last_gets_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_hour, "GRACE_S", 0.5)
+    steps = [step("long", "sleep 600"), step("never", f"touch {tmp_path / 'begun'}")]
+    begun_s = time.monotonic()
+    outcomes = list(run_steps(steps, tmp_path / "out", within_s=1.5))
+    assert time.monotonic() - begun_s < 60
+    assert [(outcome.status, outcome.last_line) for outcome in outcomes] == [
+        (None, ""),
+        (None, "not begun: the time is over"),
+    ]
+    assert not (tmp_path / "begun").exists()
+
+
+def test_the_archive_has_all_results_after_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "out.tgz"
+    look = f"tar tzf {archive} 2>&1; true"
+    monkeypatch.setattr(first_hour, "STEPS", (step("one", "echo 1"), step("two", look)))
+    assert main([str(tmp_path / "out"), "--archive", str(archive)]) == 0
+    assert "out/one.txt" in (tmp_path / "out/two.txt").read_text().split()
+    with tarfile.open(archive) as packed:
+        assert {"out/one.txt", "out/two.txt"} <= set(packed.getnames())
 
 
 def test_a_step_that_ignores_its_end_is_killed_with_what_it_started(
@@ -67,15 +94,17 @@ def overrides(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize("rehearse", [False, True])
-@pytest.mark.parametrize("name", [each.name for each in STEPS if "{experiment}" in each.command])
+@pytest.mark.parametrize(
+    "name", [each.name for each in STEPS if "{experiment}" in each.command or "{planned}" in each.command]
+)
 def test_the_experiment_is_valid_as_every_step_sets_it(name: str, rehearse: bool, tmp_path: Path) -> None:
     (one,) = [each for each in STEPS if each.name == name]
-    command = command_of(one, tmp_path, rehearse=rehearse)
+    command = one.shell(str(tmp_path), rehearse=rehearse)
     if command is None:
         return
     # The profile is measured by an earlier step.
-    settings = [each.replace(f"{tmp_path}/h200.json", "cpu" if rehearse else "a100") for each in overrides(command)]
-    (point,) = load_experiment(EXPERIMENT, settings).points()
+    settings = [each.replace(f"{tmp_path}/gpu.json", "cpu" if rehearse else "a100") for each in overrides(command)]
+    (point,) = load_experiment(EXPERIMENT if "{experiment}" in one.command else PLANNED, settings).points()
     assert point.spec.dilation == 1
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from runner.profiling.clock_sampler import ClockSampler
 from testbed.gpus.nvml import NvmlError
-from workloads.profiles.measured_conditions import DeviceState
+from workloads.profiles.measured_conditions import DeviceState, clocks_of
 
 LONG_S = 3600.0
 
@@ -21,7 +21,7 @@ def test_the_lowest_and_the_median_clock_and_every_reason_are_kept() -> None:
     for _ in range(4):
         with sampler.sampling():
             pass
-    clocks = sampler.take()
+    clocks = clocks_of(sampler.take())
     assert (clocks.samples, clocks.lowest_hz, clocks.median_hz) == (4, 1_200, 1_755)
     assert clocks.throttled == ("power cap", "thermal limit")
 
@@ -38,9 +38,9 @@ def test_samples_go_on_for_as_long_as_the_block() -> None:
         deadline_s = time.monotonic() + 10
         while len(looks) < 5 and time.monotonic() < deadline_s:
             time.sleep(0.001)
-    assert sampler.take().samples >= 5
+    assert clocks_of(sampler.take()).samples >= 5
     after = len(looks)
-    assert sampler.take().samples == 0
+    assert clocks_of(sampler.take()).samples == 0
     assert len(looks) == after
 
 
@@ -48,7 +48,7 @@ def test_a_device_that_reports_no_clock_has_none() -> None:
     sampler = ClockSampler(lambda: at(None), LONG_S)
     with sampler.sampling():
         pass
-    clocks = sampler.take()
+    clocks = clocks_of(sampler.take())
     assert (clocks.samples, clocks.lowest_hz, clocks.median_hz) == (1, None, None)
 
 

@@ -149,8 +149,8 @@ class ComputeSpec(StrictModel):
     )
     check_iteration: Annotated[int, whole_number(0, MAX_ITERATIONS)] | None = Field(
         default=None,
-        description="Iteration of the warm-up, from 0, that torch.profiler records as a check on the ranks' busy "
-        "times. Default: none.",
+        description="Iteration of the warm-up, from 0 and not its last, that torch.profiler records as a check on the "
+        "ranks' busy times. Default: none.",
         examples=[0],
     )
     deterministic: Truth | None = Field(

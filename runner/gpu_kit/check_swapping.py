@@ -36,7 +36,7 @@ On a GPU its optimizer rounds otherwise than that of the CPU, which works on swa
 BF16_TOLERANCE = 1e-2
 
 LARGE = {
-    "cuda": GptConfig(layers=24, hidden=2048, context=1024, heads=16, vocabulary=50304),
+    "cuda": GptConfig(layers=12, hidden=4096, context=4096, heads=32, vocabulary=50304),
     "cpu": GptConfig(layers=12, hidden=128, context=64, heads=4, vocabulary=512),
 }
 LARGE_MICROBATCHES = {"cuda": 8, "cpu": 4}
@@ -200,7 +200,7 @@ def main(arguments: list[str]) -> int:
     """Print the results. Return 1 if a check has failed."""
     parser = argparse.ArgumentParser(prog="python -m runner.gpu_kit.check_swapping")
     parser.add_argument("device", nargs="?", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--layers", type=int, help="of the larger model; default: 24 on a GPU")
+    parser.add_argument("--layers", type=int, help="of the larger model; default: 12 on a GPU")
     parser.add_argument("--microbatches", type=int, help="of the larger model; default: 8 on a GPU")
     parser.add_argument("--output", type=Path, help="write the figures to this file, as JSON")
     given = parser.parse_args(arguments)

@@ -14,7 +14,6 @@ _TINY = "--set model=gpt-tiny --set training.precision=fp32 --set topology.wan.r
 _TINY_STAGES = f"{_TINY} --set training.stages=3"
 _ON_CPU = "--set compute='{{kind: torch, device: cpu, check_iteration: 0}}'"
 _REPLAY = "--set compute='{{kind: replay, profile: {out}/gpu.json}}'"
-_BASELINES = "--set variants='[{{name: 1f1b, schedule: 1f1b}}, {{name: torch-1f1b, schedule: torch-1f1b}}]'"
 _PREFILL = (
     "wanbed run bubbletea-torch --runs {out}/runs --set training.iterations=12 --set training.warmup=4 "
     "--set variants='[{{name: training alone, schedule: 1f1b, prefill: none}}, "
@@ -112,6 +111,13 @@ STEPS = (
     ),
     Step(3, "profile", 480, "wanbed profile gpt-a gpt-b --output {out}/gpu.json", "gpu.json: gpt-a and gpt-b in bf16"),
     Step(
+        3,
+        "planned-profile",
+        100,
+        "wanbed profile hidden=1024,context=16384,heads=16,vocabulary=1024 --layers 2 --output {out}/planned.json",
+        "planned.json: the layers of the experiment that Atlas is planned for",
+    ),
+    Step(
         4,
         "wan-torch",
         300,
@@ -139,18 +145,10 @@ STEPS = (
         5,
         "planned",
         150,
-        "wanbed run {planned} --runs {out}/runs --set compute.profile={out}/gpu.json",
-        "Atlas with real kernels: its plan and the outcome",
-        f"wanbed run {{planned}} --runs {{out}}/runs {_TINY} --set topology.wan.node_pair_rate=50Mbit {_ON_CPU}",
-    ),
-    Step(
-        5,
-        "baselines",
-        200,
-        f"wanbed run {{experiment}} --runs {{out}}/runs --set compute.checkpointing=false {_BASELINES}",
-        "torch's own 1F1B on the GPU over the WAN, beside ours",
-        f"wanbed run {{experiment}} --runs {{out}}/runs {_TINY_STAGES} {_ON_CPU} --set compute.checkpointing=false "
-        f"{_BASELINES}",
+        "wanbed run {planned} --runs {out}/runs --set compute.profile={out}/planned.json",
+        "Atlas with real kernels, its plan and the outcome; torch's own 1F1B over the WAN",
+        f"wanbed run {{planned}} --runs {{out}}/runs {_TINY} --set topology.wan.node_pair_rate=50Mbit {_ON_CPU} "
+        "--set compute.checkpointing=false",
     ),
     Step(
         5,

@@ -244,10 +244,11 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
                 "measure: give more iterations than warmup"
             )
     checked = spec.compute.check_iteration
-    if checked is not None and checked >= training.warmup:
+    if checked is not None and checked + 1 >= training.warmup:
         raise InputError(
-            f"compute.check_iteration: {checked} is measured, and the profiler slows what it watches: "
-            f"take one of the {training.warmup} of the warm-up, counted from 0, or give a larger training.warmup"
+            f"compute.check_iteration: {checked}, of which the profiler slows the end too, by a second on a GPU, and "
+            f"so the next iteration: give a training.warmup of {checked + 2}, or "
+            f"{'an earlier iteration' if checked else 'no check_iteration'}"
         )
     backend = spec.compute.backend
     if spec.dilation not in {"auto", 1}:

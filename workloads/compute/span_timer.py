@@ -62,24 +62,25 @@ class _Timed:
 class EventTimer(SpanTimer):
     """Records a GPU's events before and after every action. The events are reused in each iteration.
 
-    ``timed`` returns when the device is done, because the next action is chosen when the GPU becomes idle, not before.
+    It times the stream that was the thread's compute stream when the timer was made. ``timed`` returns when the device
+    is done, because the next action is chosen when the GPU becomes idle, not before.
     No busy time includes the delay until the host sees the end.
     """
 
     def __init__(self, runtime: DeviceRuntime, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._runtime = runtime
         self._now_ns = now_ns
         self._clock = EventClock(runtime, now_ns)
+        # Asking for it again for every action would cost as much as recording an event.
+        self._compute = runtime.compute_stream()
         self._timed: list[_Timed] = []
 
     def timed(self, work: Callable[[], None]) -> tuple[int, int]:
         """Carry out ``work``. Return when the host enqueued it and when it saw its end."""
         before, after = self._clock.event(), self._clock.event()
-        compute = self._runtime.compute_stream()
         start_ns = self._now_ns()
-        compute.record(before)
+        self._compute.record(before)
         work()
-        compute.record(after)
+        self._compute.record(after)
         after.wait()
         seen = start_ns, self._now_ns()
         self._timed.append(_Timed(before, after, seen))

@@ -1,5 +1,6 @@
 """The steps of the first hour, and their run: whatever becomes of one, the others follow."""
 
+import re
 import shlex
 import tarfile
 import time
@@ -103,7 +104,8 @@ def test_the_experiment_is_valid_as_every_step_sets_it(name: str, rehearse: bool
     if command is None:
         return
     # The profile is measured by an earlier step.
-    settings = [each.replace(f"{tmp_path}/gpu.json", "cpu" if rehearse else "a100") for each in overrides(command)]
+    estimated = "cpu" if rehearse else "a100"
+    settings = [re.sub(rf"{re.escape(str(tmp_path))}/\w+\.json", estimated, each) for each in overrides(command)]
     (point,) = load_experiment(EXPERIMENT if "{experiment}" in one.command else PLANNED, settings).points()
     assert point.spec.dilation == 1
 

@@ -142,7 +142,7 @@ def test_one_pipeline_has_no_gradients_unless_configured() -> None:
             2,
             1,
             {"model": {**TINY, "architecture": "llama"}, "compute": {"profile": "h200"}},
-            "compute.profile: profile 'gpt-a on NVIDIA H200 in bf16, measured': measured of a plain GPT",
+            "compute.profile: profile 'gpt-a and gpt-b on NVIDIA H200 in bf16, measured': measured of a plain GPT",
         ),
     ],
 )

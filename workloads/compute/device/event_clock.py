@@ -23,6 +23,7 @@ class EventClock:
 
     def __init__(self, runtime: DeviceRuntime, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._runtime = runtime
+        self._compute = runtime.compute_stream()
         self._now_ns = now_ns
         self._free: list[DeviceEvent] = []
         self._begun = self._sighting()
@@ -60,6 +61,6 @@ class EventClock:
     def _look(self) -> tuple[DeviceEvent, Sighting]:
         event = self.event()
         earliest_ns = self._now_ns()
-        self._runtime.compute_stream().record(event)
+        self._compute.record(event)
         event.spin()
         return event, Sighting(earliest_ns, self._now_ns())

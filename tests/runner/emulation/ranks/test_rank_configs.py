@@ -161,7 +161,7 @@ def test_torch_recomputes_and_splits_as_its_schedule_does_at_its_stage() -> None
 
 
 def test_torch_is_reported_which_iteration_the_profiler_watches() -> None:
-    training = {"precision": "fp32", "iterations": 4, "warmup": 2}
+    training = {"precision": "fp32", "iterations": 4, "warmup": 3}
     of = point(model="gpt-tiny", compute={"kind": "torch", "check_iteration": 1}, training=training)
     assert [plan.compute.check_iteration for plan in planned(of)] == [1] * 4
     of = point(model="gpt-tiny", compute={"kind": "torch"}, training=training)

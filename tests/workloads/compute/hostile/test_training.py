@@ -160,7 +160,7 @@ def waits_within_spans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     timed = EventTimer.timed
 
     def watched(timer: EventTimer, work: object) -> tuple[int, int]:
-        gpu = timer._runtime
+        gpu = timer._clock._runtime
         assert isinstance(gpu, HostileGpu)
 
         def counted() -> None:

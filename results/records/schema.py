@@ -13,7 +13,7 @@ import pyarrow as pa
 from ground.impairments import IMPAIRMENTS
 from results.records.span_log import SPAN_KINDS
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """The version that is written. ``schema_upgrade`` has what earlier ones lack or call otherwise."""
 
 VERSION_KEY = b"wanbed.schema_version"

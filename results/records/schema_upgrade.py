@@ -3,7 +3,9 @@
 Version 1 had neither ``tensor`` nor ``request`` in the spans, no TCP samples and no prefill requests. Version 2 had
 them. Up to version 2 a sweep point was called a cell, and a configured figure of calibration began with ``asked_``.
 Up to version 3 a summary, which is not read back, had the swept values in ``sweep_point``; up to version 4 it had no
-bound. Up to version 5 a summary's iteration time was the makespan, and a trial's bound was that of the makespan.
+bound. Up to version 5 a summary's iteration time was the makespan, and a trial's bound was that of the makespan. Up to
+version 6, where a manifest did not say its version, ``window`` was a receive buffer, of which the clock decided how
+much was in flight.
 """
 
 from collections.abc import Mapping
@@ -13,9 +15,14 @@ import pyarrow as pa
 
 from results.records.span_log import ACTIVATION, GRADIENT, NO_REQUEST
 
-EARLIER_VERSIONS = ("1", "2", "3", "4", "5")
+EARLIER_VERSIONS = ("1", "2", "3", "4", "5", "6")
 
 FIRST_VERSION = "1"
+
+SCHEMA_VERSION_KEY = "schema_version"
+"""The schema's version in a manifest."""
+EARLIER_WINDOW = "receive_buffer"
+"""The name of ``window`` in manifests of earlier versions: ``compare`` then tells it from today's."""
 
 EARLIER_POINT_NAME = "cell-"
 """Begins the names of sweep points' folders and files up to version 2."""
@@ -40,7 +47,17 @@ def upgraded_document(document: Mapping[str, Any]) -> dict[str, Any]:
     if "cells" in document and isinstance(document["cells"], list):
         points = document["cells"]
         current["sweep_points"] = [upgraded_document(each) if isinstance(each, dict) else each for each in points]
+    if SCHEMA_VERSION_KEY not in document:
+        for part in current.keys() & {"experiment", "variants"}:
+            current[part] = _with_buffers(current[part])
     return current
+
+
+def _with_buffers(document: Any) -> Any:
+    """Return a part of a manifest in which every ``window`` has the name of what it was."""
+    if isinstance(document, Mapping):
+        return {EARLIER_WINDOW if key == "window" else key: _with_buffers(each) for key, each in document.items()}
+    return [_with_buffers(each) for each in document] if isinstance(document, list) else document
 
 
 def upgraded(table: pa.Table, schema: pa.Schema) -> pa.Table:

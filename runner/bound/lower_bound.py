@@ -81,7 +81,7 @@ def lower_bounds(topology: Topology, variant: ResolvedVariant, iterations: int =
     if schedule.kinds is not Schedule.kinds or schedule.sends is not Schedule.sends:
         return None
     if variant.virtual is not None:
-        connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
+        connections = count_connections(topology, variant.pairs, variant.transport)
         virtual = VirtualBound(variant, schedule, Resources(topology, variant, connections))
         return LowerBounds(_largest(virtual.periods()), _largest(virtual.makespans()))
     durations = durations_of(variant, iterations)
@@ -115,7 +115,7 @@ class _TrialBound:
         self, topology: Topology, variant: ResolvedVariant, schedule: type[Schedule], durations: Durations
     ) -> None:
         self._variant, placement = variant, variant.placement
-        connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
+        connections = count_connections(topology, variant.pairs, variant.transport)
         self._resources = Resources(topology, variant, connections)
         boundaries = range(placement.stages - 1)
         self._shares = [

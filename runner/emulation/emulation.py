@@ -105,7 +105,7 @@ def _connections(point: SweepPoint, trial: TrialId) -> dict[tuple[str, str], int
     variant = point.variant(trial.variant)
     # A program makes its own connections.
     pairs = variant.pairs if variant.program is None else ()
-    return count_connections(point.topology, pairs, variant.transport, variant.clock)
+    return count_connections(point.topology, pairs, variant.transport)
 
 
 def _record(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[], None]) -> TrialRecord:

@@ -14,6 +14,7 @@ from runner.experiment.quantities import (
     Truth,
     WindowBytes,
 )
+from testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
 
 OVERLAPS_ALL_REDUCE = False
 """The default of ``all_reduce_overlap``."""
@@ -37,9 +38,9 @@ class TransportSpec(StrictModel):
         examples=[8, "auto"],
     )
     window: WindowBytes = Field(
-        default=6 * 2**20,
-        description="Maximum of `tcp_rmem`, from 4KiB to 1GiB; the default is that of a stock Debian. Data in flight "
-        "gets 0.7 of it, and in virtual time, where the kernel decides by itself, about half.",
+        default=DEFAULT_WINDOW_BYTES,
+        description="What one connection may have in flight, from 4KiB to 1GiB. The default is what Linux 6.18 gives "
+        "on a stock Debian, whose buffer is 6 MiB.",
         examples=["512KiB"],
     )
     congestion: CongestionControl = Field(

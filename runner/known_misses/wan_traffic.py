@@ -28,7 +28,7 @@ class WanTraffic:
 
     @cached_property
     def _connections(self) -> dict[tuple[str, str], int]:
-        return count_connections(self.topology, self.pairs, self.variant.transport, self.variant.clock)
+        return count_connections(self.topology, self.pairs, self.variant.transport)
 
     @cached_property
     def connections(self) -> int:
@@ -43,7 +43,7 @@ class WanTraffic:
         """
         ratios = [0.0]
         for one, other in self.pairs:
-            in_flight = self._connections[one.host.name, other.host.name] * self.variant.tcp.in_flight_bytes
+            in_flight = self._connections[one.host.name, other.host.name] * self.variant.tcp.window_bytes
             for ends in ((one.datacenter, other.datacenter), (other.datacenter, one.datacenter)):
                 held = self.topology.pair_in_flight_bytes(*ends)
                 ratios += [in_flight / held] if held else []
@@ -141,7 +141,7 @@ def _across(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
 def _asked_bps(topology: Topology, variant: ResolvedVariant) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield the directed datacenters of each node pair across the WAN, and what its windows let it send."""
     pairs = _across(variant.pairs)
-    counts = count_connections(topology, pairs, variant.transport, variant.clock)
+    counts = count_connections(topology, pairs, variant.transport)
     hosts: Counter[tuple[str, str]] = Counter()
     for one, other in pairs:
         names = one.host.name, other.host.name
@@ -150,7 +150,7 @@ def _asked_bps(topology: Topology, variant: ResolvedVariant) -> Iterator[tuple[t
             # Stages that share two hosts share their node pair.
             continue
         rtt_ns = topology.rtt_ns(one.datacenter, other.datacenter)
-        in_flight_bits = counts[names] * variant.tcp.in_flight_bytes * 8
+        in_flight_bits = counts[names] * variant.tcp.window_bytes * 8
         windows_bps = in_flight_bits * 1e9 / rtt_ns if rtt_ns else float("inf")
         yield (one.datacenter, other.datacenter), windows_bps
         yield (other.datacenter, one.datacenter), windows_bps

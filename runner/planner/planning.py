@@ -6,7 +6,6 @@ from functools import cache, lru_cache
 from typing import Literal
 
 from ground.strict_model import LocatedError
-from runner.experiment.experiment_spec import Clock
 from runner.experiment.replicas.slower_spec import SlowerSpec
 from runner.experiment.transport_spec import TransportSpec
 from runner.planner.algorithm1 import greedy_candidates
@@ -60,7 +59,6 @@ class PlanningTask:
     memory_bound: int | None
     context: int | None
     transport: TransportSpec
-    clock: Clock
     schedule: type[Schedule]
     options: str
     work: StageCosts
@@ -242,7 +240,7 @@ def _cell_size(task: PlanningTask) -> Callable[[int, Runs], int | None]:
         # All pipelines have the same datacenters, and only transfers between datacenters count: one pipeline is enough.
         homes = [name for name, stages in runs for _ in range(stages)]
         placement = place_stages(few_hosts, task.stages, 1, homes)
-        return transfer_in_forwards(few_hosts, placement, transport, task.work, clock=task.clock)
+        return transfer_in_forwards(few_hosts, placement, transport, task.work)
 
     def size(pipelines: int, runs: Runs) -> int | None:
         if transport.sharing == "none":

@@ -58,7 +58,6 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
         memory_bound(cut, schedule),
         None if spec.model is None else spec.model.context,
         variant.transport,
-        spec.clock,
         schedule,
         json.dumps(variant.options, sort_keys=True),
         usual_costs(written, work),

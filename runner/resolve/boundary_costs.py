@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from runner.experiment.experiment_spec import Clock
 from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.connection_count import count_connections, tcp_settings, window_bps
 from runner.resolve.placement import Pair, Placement
@@ -49,7 +48,6 @@ def boundary_costs(
     work: StageCosts,
     pipelines_per_cell: int,
     *,
-    clock: Clock,
     trunks_shared: bool = True,
 ) -> tuple[BoundaryCosts, ...]:
     """Return the costs of each stage boundary of a pipeline, for transfers of the boundary's activation size.
@@ -63,7 +61,7 @@ def boundary_costs(
     The costs also hold the TCP windows of the connections (``links``), which open slowly and close again after idle.
     Where the directions of a link differ, gradients have costs of their own.
     """
-    estimate = _Estimate(topology, transport, clock)
+    estimate = _Estimate(topology, transport)
     on_link: Counter[tuple[str, str]] = Counter()
     if trunks_shared:
         ends = ((one.datacenter, other.datacenter) for one, other in placement.boundaries)
@@ -86,16 +84,15 @@ def boundary_costs(
 class _Estimate:
     topology: Topology
     transport: TransportSpec
-    clock: Clock
 
     def costs(
         self, pairs: list[Pair], activation_bytes: int, parts: int, on_link: Mapping[tuple[str, str], int]
     ) -> BoundaryCosts:
         """Return the costs of one direction of a boundary, which the ``parts`` pipelines of a DP-cell may share."""
-        topology, transport, clock = self.topology, self.transport, self.clock
-        settings = None if transport.model == "ideal" else tcp_settings(transport, clock)
-        paths = _paths(topology, pairs, transport, clock, on_link)
-        goodputs_bps = [_path_bps(transport, clock, path) for path in paths]
+        topology, transport = self.topology, self.transport
+        settings = None if transport.model == "ideal" else tcp_settings(transport)
+        paths = _paths(topology, pairs, transport, on_link)
+        goodputs_bps = [_path_bps(transport, path) for path in paths]
         occupancy_ns = ceil(activation_bytes * 8 * 1e9 / min(goodputs_bps, default=inf) / parts)
         latency_ns = max((path.latency_ns for path in paths), default=0)
         tcp = [_tcp(topology, path, settings, activation_bytes, parts) for path in paths] if settings else []
@@ -109,7 +106,7 @@ def _differs_back(topology: Topology, here: str, there: str) -> bool:
 
 
 def between_iterations_ns(
-    topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts, *, clock: Clock
+    topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts
 ) -> tuple[int, ...]:
     """Return each stage's time in ns between two iterations: the all-reduce of its gradients, and the optimizer.
 
@@ -127,10 +124,10 @@ def between_iterations_ns(
         all_reduce_ns = 0
         for level, size, level_bytes in zip(rings.levels, rings.sizes, rings.summed_bytes(gradient_bytes), strict=True):
             pairs = [pair for ring in level for pair in ring_pairs(ring)]
-            paths = _paths(topology, pairs, transport, clock, on_link)
+            paths = _paths(topology, pairs, transport, on_link)
             if paths and level_bytes:
                 steps, rounds = 2 * (size - 1), 1 if level is rings.levels[-1] else 2
-                bits_per_s = min(_path_bps(transport, clock, path) for path in paths)
+                bits_per_s = min(_path_bps(transport, path) for path in paths)
                 latency_ns = max(path.latency_ns for path in paths)
                 send_ns = steps * level_bytes * 8 * 1e9 / bits_per_s / size
                 all_reduce_ns += ceil(max(steps * latency_ns, send_ns + rounds * latency_ns))
@@ -142,7 +139,6 @@ def _paths(
     topology: Topology,
     pairs: Iterable[Pair],
     transport: TransportSpec,
-    clock: Clock,
     on_link: Mapping[tuple[str, str], int],
 ) -> list[_Path]:
     """Return each distinct path between places on different hosts.
@@ -150,14 +146,12 @@ def _paths(
     ``on_link`` counts the pairs that share a trunk. A trunk that it lacks is used by one pair alone.
     """
     apart = {(one.datacenter, other.datacenter): (one, other) for one, other in pairs if one.host != other.host}
-    return sorted({_path(topology, pair, transport, clock, on_link) for pair in apart.values()})
+    return sorted({_path(topology, pair, transport, on_link) for pair in apart.values()})
 
 
-def _path(
-    topology: Topology, pair: Pair, transport: TransportSpec, clock: Clock, on_link: Mapping[tuple[str, str], int]
-) -> _Path:
+def _path(topology: Topology, pair: Pair, transport: TransportSpec, on_link: Mapping[tuple[str, str], int]) -> _Path:
     one, other = pair
-    connections = next(iter(count_connections(topology, [pair], transport, clock).values()))
+    connections = next(iter(count_connections(topology, [pair], transport).values()))
     if one.datacenter == other.datacenter:
         rate_bps = topology.intra_rate_bps
         latency_ns = topology.intra_latency_ns
@@ -175,7 +169,7 @@ def _tcp(
 ) -> BoundaryTcp | None:
     """Return the TCP model of a path, None if the rate alone determines a transfer's time."""
     share_bytes = activation_bytes // parts
-    if not path.rtt_ns or share_bytes > MOST_WINDOWS * path.connections * settings.in_flight_bytes:
+    if not path.rtt_ns or share_bytes > MOST_WINDOWS * path.connections * settings.window_bytes:
         return None
     cutting = Cutting(activation_bytes, parts, path.connections)
     mates = Line(topology.intra_rate_bps, topology.intra_latency_ns, headers=True)
@@ -188,15 +182,13 @@ def _tcp(
     )
 
 
-def transfer_in_forwards(
-    topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts, *, clock: Clock
-) -> float:
+def transfer_in_forwards(topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts) -> float:
     """Return the longest transfer of an activation over the WAN, in forwards of the sending stage; at least 1.
 
     This is the ratio of communication to computation of a microbatch. The shared trunk rate is ignored, because more
     node pairs do not make a full trunk faster.
     """
-    costs = boundary_costs(topology, placement, transport, work, 1, clock=clock, trunks_shared=False)
+    costs = boundary_costs(topology, placement, transport, work, 1, trunks_shared=False)
     ratios = [
         boundary_cost.of(kind).occupancy_ns / max(work.forward_ns[boundary], 1)
         for boundary, boundary_cost in enumerate(costs)
@@ -206,9 +198,7 @@ def transfer_in_forwards(
     return max([1.0, *ratios])
 
 
-def pipelines_to_share(
-    topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts, *, clock: Clock
-) -> int:
+def pipelines_to_share(topology: Topology, placement: Placement, transport: TransportSpec, work: StageCosts) -> int:
     """Return the number of pipelines in a DP-cell.
 
     This is ``transfer_in_forwards``, rounded up to a divisor of the number of pipelines; 1 if no boundary crosses the
@@ -217,7 +207,7 @@ def pipelines_to_share(
     pipelines = len(placement.pipelines)
     if not any(placement.crosses_wan(boundary) for boundary in range(placement.stages - 1)):
         return 1
-    return cell_of(pipelines, transfer_in_forwards(topology, placement, transport, work, clock=clock))
+    return cell_of(pipelines, transfer_in_forwards(topology, placement, transport, work))
 
 
 def cell_of(pipelines: int, forwards: float) -> int:
@@ -225,15 +215,15 @@ def cell_of(pipelines: int, forwards: float) -> int:
     return next((count for count in range(ceil(forwards), pipelines) if pipelines % count == 0), pipelines)
 
 
-def _path_bps(transport: TransportSpec, clock: Clock, path: _Path) -> float:
-    return min(_goodput_bps(transport, path.wire_bps), _window_bps(transport, clock, path.rtt_ns))
+def _path_bps(transport: TransportSpec, path: _Path) -> float:
+    return min(_goodput_bps(transport, path.wire_bps), _window_bps(transport, path.rtt_ns))
 
 
 def _goodput_bps(transport: TransportSpec, wire_bps: float) -> float:
     return wire_bps if transport.model == "ideal" else tcp_goodput_bps(wire_bps)
 
 
-def _window_bps(transport: TransportSpec, clock: Clock, rtt_ns: int) -> float:
+def _window_bps(transport: TransportSpec, rtt_ns: int) -> float:
     if transport.model == "ideal" or transport.connections == "auto":
         return inf
-    return transport.connections * window_bps(transport, clock, rtt_ns)
+    return transport.connections * window_bps(transport, rtt_ns)

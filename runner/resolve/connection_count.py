@@ -1,35 +1,29 @@
 """Count the TCP connections between two hosts: the configured number, or as many as fill the node pair's cap."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from runner.experiment.experiment_spec import Clock
 from runner.experiment.quantities import MAX_CONNECTIONS
 from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.demand import connections_to_fill, connections_wanted
 from runner.resolve.placement import Pair
 from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.tcp_settings import VIRTUAL_WINDOW_SHARE, TcpSettings
+from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology
 
 
-def tcp_settings(transport: TransportSpec, clock: Clock) -> TcpSettings:
-    """Return the TCP settings of the hosts for a variant's transport.
-
-    On the real clock the window is the part of a large receive buffer that a new kernel gives by itself. In virtual
-    time it is the part that the virtual-time guest's kernel gives.
-    """
-    settings = TcpSettings(transport.window, transport.congestion, transport.slow_start_after_idle)
-    return settings if clock == "real" else replace(settings, window_share=VIRTUAL_WINDOW_SHARE)
+def tcp_settings(transport: TransportSpec) -> TcpSettings:
+    """Return the TCP settings of the hosts for a variant's transport."""
+    return TcpSettings(transport.window, transport.congestion, transport.slow_start_after_idle)
 
 
-def window_bps(transport: TransportSpec, clock: Clock, rtt_ns: int) -> float:
+def window_bps(transport: TransportSpec, rtt_ns: int) -> float:
     """Return the highest rate of one connection: its window once per RTT."""
-    return tcp_settings(transport, clock).in_flight_bytes * 8 * 1e9 / rtt_ns if rtt_ns else float("inf")
+    return transport.window * 8 * 1e9 / rtt_ns if rtt_ns else float("inf")
 
 
 def count_connections(
-    topology: Topology, pairs: Iterable[Pair], transport: TransportSpec, clock: Clock
+    topology: Topology, pairs: Iterable[Pair], transport: TransportSpec
 ) -> dict[tuple[str, str], int]:
     """Return the number of connections for each pair of places, by the names of their two hosts.
 
@@ -42,7 +36,7 @@ def count_connections(
         if transport.connections != "auto":
             counts[hosts] = transport.connections
             continue
-        rates_bps = _rates_bps(topology, (one, other), transport, clock)
+        rates_bps = _rates_bps(topology, (one, other), transport)
         counts[hosts] = 1 if rates_bps is None else connections_to_fill(*rates_bps)
     return counts
 
@@ -60,18 +54,18 @@ class CutPair:
     carried: float
 
 
-def cut_pairs(topology: Topology, pairs: Iterable[Pair], transport: TransportSpec, clock: Clock) -> tuple[CutPair, ...]:
+def cut_pairs(topology: Topology, pairs: Iterable[Pair], transport: TransportSpec) -> tuple[CutPair, ...]:
     """Return the node pairs whose ``auto`` connections are limited to ``MAX_CONNECTIONS``, each once."""
     found = {}
     for pair in pairs:
-        rates_bps = _rates_bps(topology, pair, transport, clock) if transport.connections == "auto" else None
+        rates_bps = _rates_bps(topology, pair, transport) if transport.connections == "auto" else None
         if rates_bps is not None and (wanted := connections_wanted(*rates_bps)) > MAX_CONNECTIONS:
             hosts = (pair[0].host.name, pair[1].host.name)
             found[hosts] = CutPair(hosts, wanted, min(MAX_CONNECTIONS * rates_bps[1] / rates_bps[0], 1.0))
     return tuple(found.values())
 
 
-def _rates_bps(topology: Topology, pair: Pair, transport: TransportSpec, clock: Clock) -> tuple[float, float] | None:
+def _rates_bps(topology: Topology, pair: Pair, transport: TransportSpec) -> tuple[float, float] | None:
     """Return the goodput of a node pair and the rate of one connection, None if one connection is enough.
 
     Of two directions with different rates it is the faster one: connections carry both.
@@ -80,7 +74,7 @@ def _rates_bps(topology: Topology, pair: Pair, transport: TransportSpec, clock: 
     if one.datacenter == other.datacenter:
         return None
     ends = (one.datacenter, other.datacenter)
-    single_bps = window_bps(transport, clock, topology.rtt_ns(*ends))
+    single_bps = window_bps(transport, topology.rtt_ns(*ends))
     rates_bps = [rate for way in (ends, ends[::-1]) if (rate := topology.line_rate_bps(*way)) is not None]
     if not rates_bps or single_bps == float("inf"):
         return None

@@ -6,7 +6,6 @@ from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
 
-from runner.experiment.experiment_spec import Clock
 from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
 from runner.resolve.connection_count import tcp_settings
@@ -50,13 +49,13 @@ class ResolvedVariant:
 
     ``memory_bound`` is how many microbatches a stage may hold at once, None for no limit. ``schedule`` is the path of
     the schedule's class, or the name of a baseline of torch, ``is_baseline``. ``pipelines_per_cell`` is 1 without
-    sharing. ``plan`` is the plan of every DP-cell, None unless the schedule is planned. ``clock`` is the
-    experiment's. ``service`` is the prefill service beside the training, None for none. ``planned`` is how the planner
-    has placed the stages, None if it has not. ``program`` is the user's program that trains in place of a schedule:
-    then every process of it is a replica of one stage, of which nothing else is known. ``trace`` is what the ranks
-    replay in place of a schedule: then each rank is a stage of one pipeline. Both are None where they follow one.
-    ``replicas`` are the compute times of each GPU where replicas of a stage differ or times vary; ``work`` then has
-    those of the slowest replica of each stage. None where ``work`` holds for all of them.
+    sharing. ``plan`` is the plan of every DP-cell, None unless the schedule is planned. ``service`` is the prefill
+    service beside the training, None for none. ``planned`` is how the planner has placed the stages, None if it has
+    not. ``program`` is the user's program that trains in place of a schedule: then every process of it is a replica of
+    one stage, of which nothing else is known. ``trace`` is what the ranks replay in place of a schedule: then each rank
+    is a stage of one pipeline. Both are None where they follow one. ``replicas`` are the compute times of each GPU
+    where replicas of a stage differ or times vary; ``work`` then has those of the slowest replica of each stage. None
+    where ``work`` holds for all of them.
     ``virtual`` are the virtual stages, None where stages are not divided. ``seed`` and ``repeat`` determine what a
     simulation draws for single packets. ``iterations`` replaces the experiment's,
     None where it does not. ``beside`` are the variants of other jobs that run at the same time, as they are alone, in
@@ -78,7 +77,6 @@ class ResolvedVariant:
     is_baseline: bool
     pipelines_per_cell: int
     plan: CellPlan | None
-    clock: Clock
     service: ServiceConfig | None = None
     planned: PlannedPlacement | None = None
     program: ResolvedProgram | None = None
@@ -116,7 +114,7 @@ class ResolvedVariant:
     @property
     def tcp(self) -> TcpSettings:
         """The TCP settings of the hosts for its transport."""
-        return tcp_settings(self.transport, self.clock)
+        return tcp_settings(self.transport)
 
     @property
     def sends_block(self) -> bool:

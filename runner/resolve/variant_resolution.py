@@ -162,7 +162,6 @@ def _resolve_schedule(
         peer,
         pipelines_per_cell,
         None,
-        spec.clock,
         planned=planned,
         virtual=virtual,
         grouping=grouping,
@@ -270,7 +269,7 @@ def _pipelines_per_cell(written: WrittenVariant, placement: Placement, work: Sta
         return 1
     configured, pipelines = transport.pipelines_per_cell, len(placement.pipelines)
     if configured == "auto":
-        return pipelines_to_share(written.topology, placement, transport, work, clock=written.spec.clock)
+        return pipelines_to_share(written.topology, placement, transport, work)
     if pipelines % configured:
         raise InputError(
             f"{written.field}.transport.pipelines_per_cell: DP-cells of {configured} do not divide {pipelines} "

@@ -15,7 +15,7 @@ def cuts_of(topology: Topology, variant: ResolvedVariant) -> tuple[CutPair, ...]
     """Return the node pairs of a variant whose connections are limited below what would fill them."""
     if variant.program is not None:
         return ()
-    return cut_pairs(topology, variant.pairs, variant.transport, variant.clock)
+    return cut_pairs(topology, variant.pairs, variant.transport)
 
 
 def cut_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:

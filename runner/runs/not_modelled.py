@@ -17,7 +17,6 @@ from runner.experiment.quantities import AUTO
 from runner.experiment.sweep_points import SweepPointSpec
 from runner.experiment.transport_spec import TransportSpec
 from runner.experiment.variant_spec import VariantSpec
-from runner.resolve.connection_count import tcp_settings
 from runner.resolve.packets.packet_draws import is_impaired
 from runner.simulator.segments.validated_range import CONGESTION, beyond, configured_text, cubic_beyond
 from testbed.network.links.link_conditions import LinkConditions
@@ -161,7 +160,7 @@ def _takes_early(spec: ExperimentSpec, topology: Topology, transport: TransportS
     """
     if transport.model == "ideal" or transport.connections == AUTO:
         return False
-    let_out_bytes = transport.connections * tcp_settings(transport, spec.clock).in_flight_bytes
+    let_out_bytes = transport.connections * transport.window
     for link in topology.wan:
         for (one, other), _ in link.directions:
             rate_bps = topology.line_rate_bps(one, other)

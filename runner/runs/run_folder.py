@@ -10,7 +10,8 @@ from typing import Any
 from ground.strict_model import InputError
 from results.reading.manifest_check import check_manifest
 from results.records.run_store import MANIFEST, RunError, RunStore
-from results.records.schema_upgrade import upgraded_document
+from results.records.schema import SCHEMA_VERSION
+from results.records.schema_upgrade import SCHEMA_VERSION_KEY, upgraded_document
 from runner.resolve.experiment import Experiment
 from runner.runs.recorded.manifest import gather_manifest
 
@@ -45,13 +46,16 @@ def check_runs_folder(root: Path) -> None:
 def latest_run(experiment: Experiment, root: Path) -> RunStore | None:
     """Return the latest unfinished run of this exact configuration below ``root``, or the latest one if all finished.
 
-    Return None if there is none. A folder without a whole manifest is no run.
+    Return None if there is none. A folder without a whole manifest is no run, and one of an earlier schema version
+    does not go on.
     """
     found: list[RunStore] = []
     for folder in root.iterdir() if root.is_dir() else []:
         try:
             store = RunStore.open(folder)
-            if store.manifest.get("config_hash") == experiment.config_hash:
+            same = store.manifest.get("config_hash") == experiment.config_hash
+            # The same words of an earlier version's file need not mean the same.
+            if same and store.manifest.get(SCHEMA_VERSION_KEY) == SCHEMA_VERSION:
                 check_manifest(upgraded_document(store.manifest), folder / MANIFEST)
                 found.append(store)
         except RunError:

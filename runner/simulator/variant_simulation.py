@@ -72,7 +72,7 @@ def simulate_variant(
     """
     effects = TcpEffects() if effects is None else effects
     if variant.trace is not None:
-        connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
+        connections = count_connections(topology, variant.pairs, variant.transport)
         network = Network(topology, connections, variant, effects, 1, dilation)
         return _simulate_trace(network, variant.trace, iterations, pulse)
     drawn = effects.impairments and draws_packets(topology, variant.transport)
@@ -81,7 +81,7 @@ def simulate_variant(
     if variant.beside:
         return _simulate_at_once(topology, variant, iterations, effects, dilation=dilation, pulse=pulse)
     pipelines = range(variant.pipelines // parts)
-    connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
+    connections = count_connections(topology, variant.pairs, variant.transport)
     network = Network(topology, connections, variant, effects, parts, dilation)
     boundary_ends = _boundary_ends(variant, pipelines)
     apart = rings_apart(network, boundary_ends.values()) if not variant.background else frozenset[int]()
@@ -184,7 +184,7 @@ def _simulate_at_once(
     """
     events, networks = EventQueue(), []
     for each in variant.at_once:
-        connections = count_connections(topology, each.pairs, each.transport, each.clock)
+        connections = count_connections(topology, each.pairs, each.transport)
         own_effects = effects if each is variant else effects_of(each.transport)
         networks.append(Network(topology, connections, each, own_effects, 1, dilation))
     background = BackgroundTraffic(variant.background, networks[0], events)

@@ -24,7 +24,6 @@ from runner.validation.forms.changing_links import (
 from runner.validation.forms.differing_replicas import slower_stage, straggler, varied_replicas
 from runner.validation.forms.hierarchical import hierarchical_all_reduce, hierarchical_buckets
 from runner.validation.forms.virtual_stages import interleaving, there_and_back
-from testbed.network.tcp_settings import TcpSettings
 from workloads.transport.frames.cutting import Cutting
 from workloads.transport.frames.frame import HEADER_BYTES
 
@@ -179,11 +178,11 @@ def trunk_is_shared_while_there_are_two(simulate: Simulate) -> Check:
 def window_per_round_trip(simulate: Simulate) -> Check:
     """Check that a connection has one window in flight: B bytes leave as B / window bursts, one RTT apart.
 
-    No rate limits the transfers here. Four connections have four windows. The window is the part of a 200 kB buffer for
-    data in flight: 140 kB, of which 48 pairs of segments are used.
+    No rate limits the transfers here. Four connections have four windows. Of a window of 140 kB 48 pairs of segments
+    are used.
     """
     latency_ms, bursts = 20, 10
-    in_flight_bytes = TcpSettings(window_bytes=200_000).in_flight_bytes // (2 * 1448) * (2 * 1448)
+    in_flight_bytes = 140_000 // (2 * 1448) * (2 * 1448)
     arrivals_ns = []
     for connections in (1, 4):
         simulation = simulated(
@@ -191,7 +190,7 @@ def window_per_round_trip(simulate: Simulate) -> Check:
             chain([latency_ms * MS]),
             compute={"activation": f"{connections * bursts * in_flight_bytes}B"},
             training={"stages": 2, "microbatches": 1},
-            variant={"schedule": "gpipe", "transport": {"connections": connections, "window": "200kB"}},
+            variant={"schedule": "gpipe", "transport": {"connections": connections, "window": "140kB"}},
             effects=TcpEffects(window=True, slow_start=False, headers=False),
         )
         arrivals_ns.append(arrival_ns(simulation, 1))

@@ -103,7 +103,7 @@ def _of_transport(topology: Topology, variant: ResolvedVariant) -> Iterator[str]
     transport = variant.transport
     if variant.pipelines_per_cell > 1:
         yield "temporal sharing"
-    connections = max(count_connections(topology, variant.pairs, transport, variant.clock).values(), default=1)
+    connections = max(count_connections(topology, variant.pairs, transport).values(), default=1)
     yield (
         "one connection"
         if connections == 1
@@ -124,10 +124,10 @@ def _of_transport(topology: Topology, variant: ResolvedVariant) -> Iterator[str]
 
 def _limits(topology: Topology, variant: ResolvedVariant) -> Iterator[bool]:
     """Yield for each node pair across the WAN whether its TCP windows limit it more than its rate."""
-    counts = count_connections(topology, variant.pairs, variant.transport, variant.clock)
+    counts = count_connections(topology, variant.pairs, variant.transport)
     for one, other in variant.pairs:
         if one.datacenter != other.datacenter:
-            in_flight = counts[one.host.name, other.host.name] * variant.tcp.in_flight_bytes
+            in_flight = counts[one.host.name, other.host.name] * variant.tcp.window_bytes
             needed = topology.pair_in_flight_bytes(one.datacenter, other.datacenter)
             yield needed is None or in_flight < needed
 

@@ -14,6 +14,7 @@ from runner.which_training.setting import (
     Wan,
     topology,
 )
+from testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
 
 THREE_DATACENTERS = ((3, 4), (6, 2))
 """Stages and pipelines over three datacenters."""
@@ -32,9 +33,6 @@ STREAMING_OPTIONS: dict[str, Any] = {
     "wire": "fp4",
 }
 ATOM_OPTIONS: dict[str, Any] = {"swap": "12GB/s", "sync_every": SYNC_EVERY, "delay": 5}
-
-_VIRTUAL_SHARE = 0.49
-"""The share of a window that is in flight on the virtual clock, where the kernel decides by itself."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +67,9 @@ def candidates(method: Method, wan: Wan) -> tuple[Candidate, ...]:
 
 def transports(wan: Wan) -> tuple[tuple[str, dict[str, Any]], ...]:
     """Return the two ways to use TCP: enough connections, or one with a roomy window; neither starts slowly anew."""
-    window = max(round(ROOMY * wan.in_flight_bytes / _VIRTUAL_SHARE), 6 * 2**20)
+    window = max(round(ROOMY * wan.in_flight_bytes), DEFAULT_WINDOW_BYTES)
     return (
-        ("many connections", {"connections": "auto", "window": "4MiB", "slow_start_after_idle": False}),
+        ("many connections", {"connections": "auto", "window": "1.96MiB", "slow_start_after_idle": False}),
         ("one connection", {"connections": 1, "window": f"{window}B", "slow_start_after_idle": False}),
     )
 

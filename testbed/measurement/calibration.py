@@ -46,10 +46,9 @@ RTT_TOLERANCE = 0.02
 GOODPUT_TOLERANCE = 0.03
 SHORT_TOLERANCE_MS = 1.0
 _CONNECTIONS = 8
-_WINDOW_SHARE = 2.3
-"""Receive buffers over the bandwidth-delay product; Linux gives about 0.7 of a buffer to the window."""
-_WINDOW_MIN_BYTES = 256 * 1024
-_WINDOW_UNLIMITED_BYTES = 16 * 2**20
+_WINDOW_OVER_DELAY_PRODUCT = 1.6
+_WINDOW_MIN_BYTES = 180 * 1024
+_WINDOW_UNLIMITED_BYTES = 11 * 2**20
 _RATES_APART = 10
 """Beyond this ratio of the two directions' rates, the acknowledgements of a full TCP flow would fill the slower one."""
 _PINGS, _PINGS_VIRTUAL, _PINGS_IMPAIRED, _PINGS_DOWN = 100, 5, 1000, 20
@@ -356,4 +355,4 @@ def _offered_bps(rate_bps: int, payload_bytes: int = UDP_PAYLOAD_BYTES) -> int:
 def _window_bytes(rate_bps: int | None, rtt_s: float) -> int:
     if rate_bps is None:
         return _WINDOW_UNLIMITED_BYTES
-    return max(_WINDOW_MIN_BYTES, math.ceil(_WINDOW_SHARE * rate_bps * rtt_s / 8 / _CONNECTIONS))
+    return max(_WINDOW_MIN_BYTES, math.ceil(_WINDOW_OVER_DELAY_PRODUCT * rate_bps * rtt_s / 8 / _CONNECTIONS))

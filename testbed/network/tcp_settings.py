@@ -1,16 +1,19 @@
 """Describe a host's TCP settings: window, congestion control, and slow start after idle."""
 
+import math
 from dataclasses import dataclass
 
-HELD_WINDOW_SHARE = 0.7
-"""Fraction of a receive buffer that may be in flight, as in Linux 6.18 by itself: 0.69 to 0.71 measured at 6 MiB."""
+DEFAULT_WINDOW_BYTES = 4300 * 1024
+"""What Linux 6.18 by itself has in flight with a stock Debian's buffer of 6 MiB."""
 
-VIRTUAL_WINDOW_SHARE = 0.49
-"""The same in virtual time, as in its kernel, Linux 6.1, by itself: 0.492 measured at 6 MiB and 10 to 30 ms.
+KERNEL_WINDOW_SHARE = 0.7
+"""Fraction of a receive buffer that Linux 6.18 has in flight by itself: 0.69 to 0.71 measured at 6 MiB.
 
-The kernel would give a smaller fraction of smaller buffers, 0.44 of 512 KiB and 0.33 of 64 KiB. So wanbed limits the
-window in virtual time too.
+It gives programs that leave their windows to the kernel. Linux 6.1, the kernel of virtual time, gives them 0.49 of
+large buffers, and less of small ones.
 """
+
+_PAGE_BYTES = 4096
 
 BUFFER_PER_WINDOW = 4
 """Bytes of a receive buffer for each byte of the window that a receiver holds: twice the payload in the kernel's own
@@ -24,25 +27,19 @@ SELF_PACED = frozenset({"bbr"})
 class TcpSettings:
     """The TCP settings of a host, never inherited from the machine.
 
-    ``window_bytes`` is the largest receive buffer (``tcp_rmem``'s maximum), which bounds the bytes in flight of one
-    connection. The send buffer is twice as large, so that it never binds. The defaults, 6 MiB, cubic and slow start
-    after idle, are those of a stock Linux host. ``window_share`` is the fraction of the buffer that may be in flight;
-    the receiving programs enforce it.
+    ``window_bytes`` is what one connection may have in flight. The receiving programs of this project see to it on
+    every kernel; others get what their kernel makes of ``buffer_bytes``. The defaults, cubic and slow start after idle
+    among them, are those of a stock Linux host.
     """
 
-    window_bytes: int = 6 * 2**20
+    window_bytes: int = DEFAULT_WINDOW_BYTES
     congestion: str = "cubic"
     slow_start_after_idle: bool = True
-    window_share: float = HELD_WINDOW_SHARE
 
     @property
-    def in_flight_bytes(self) -> int:
-        """The bytes that one connection may have in flight: ``window_share`` of the window, on every kernel.
-
-        A kernel by itself varies by a few super-packets, because bytes that arrived in a burst and are not read yet
-        take up the window.
-        """
-        return int(self.window_bytes * self.window_share)
+    def buffer_bytes(self) -> int:
+        """The largest receive buffer (``tcp_rmem``'s maximum), of which a new kernel has the window in flight."""
+        return math.ceil(self.window_bytes / KERNEL_WINDOW_SHARE / _PAGE_BYTES) * _PAGE_BYTES
 
     @property
     def restarts_after_idle(self) -> bool:
@@ -65,11 +62,11 @@ class TcpSettings:
         buffer has from the start the room in which a receiver can hold its window, for programs that may not ask for
         so much.
         """
-        room_bytes = BUFFER_PER_WINDOW * self.in_flight_bytes
-        receive = (room_bytes, room_bytes) if makes_room else (min(131072, self.window_bytes), self.window_bytes)
+        room_bytes, buffer_bytes = BUFFER_PER_WINDOW * self.window_bytes, self.buffer_bytes
+        receive = (room_bytes, room_bytes) if makes_room else (min(131072, buffer_bytes), buffer_bytes)
         return {
             "net.ipv4.tcp_rmem": "4096 {} {}".format(*receive),
-            "net.ipv4.tcp_wmem": f"4096 {min(16384, self.window_bytes)} {2 * self.window_bytes}",
+            "net.ipv4.tcp_wmem": f"4096 {min(16384, buffer_bytes)} {2 * buffer_bytes}",
             "net.ipv4.tcp_congestion_control": self.congestion,
             "net.ipv4.tcp_slow_start_after_idle": str(int(self.slow_start_after_idle)),
             "net.ipv4.tcp_no_metrics_save": "1",

@@ -8,7 +8,7 @@ from typing import Any
 
 from testbed.hosts.ping import PATIENCE_S, MeasurementError, PingResult
 from testbed.network.address_book import LoopbackAddressBook
-from testbed.network.tcp_settings import TcpSettings
+from testbed.network.tcp_settings import KERNEL_WINDOW_SHARE, TcpSettings
 from testbed.relay.relay_substrate import RelaySubstrate
 
 _MOST_ECHOES = 20
@@ -37,8 +37,8 @@ class RelayedStacks:
         self._relay.use_tcp(settings)
 
     def use_window(self, buffer_bytes: int) -> None:
-        """Let the relay model the window of a receive buffer of that size, for connections opened from now on."""
-        self.use(replace(self._settings, window_bytes=buffer_bytes))
+        """Let the relay model the window of such a receive buffer, for connections opened from now on."""
+        self.use(replace(self._settings, window_bytes=int(KERNEL_WINDOW_SHARE * buffer_bytes)))
 
     def open_socket(self, host: str, kind: int) -> socket.socket:
         """Open a socket, bound to a host's address and any port."""

@@ -14,10 +14,10 @@ from workloads.prefill.control.outcome import count_outcomes
 FOLDER = Path(runner.__file__).parent / "experiments"
 
 
-def one_connection_bps(point: SweepPoint, share_of_window: float) -> float:
+def one_connection_bps(point: SweepPoint) -> float:
     """Window over round trip, or the node pair's cap where that is less."""
     conditions = point.topology.wan[0].conditions
-    window_bytes = point.variants[0].transport.window * share_of_window
+    window_bytes = point.variants[0].transport.window
     pair_rate_bps = conditions.pair_rate_bps
     assert pair_rate_bps is not None
     return min(window_bytes * 8 / (2 * conditions.latency_ns * 1e-9), pair_rate_bps)
@@ -49,9 +49,8 @@ def test_the_demo_needs_no_dilation_where_1_gbit_is_carried() -> None:
 
 def test_one_connection_of_the_demo_is_limited_by_its_window_as_the_comment_says() -> None:
     near, far = load_experiment(FOLDER / "demo.yaml").points()
-    for point, low_mbps, high_mbps in ((near, 105, 147), (far, 26, 37)):
-        assert one_connection_bps(point, 0.5) / 1e6 == pytest.approx(low_mbps, abs=0.6)
-        assert one_connection_bps(point, 0.7) / 1e6 == pytest.approx(high_mbps, abs=0.6)
+    for point, rate_mbps in ((near, 143), (far, 36)):
+        assert one_connection_bps(point) / 1e6 == pytest.approx(rate_mbps, abs=0.6)
 
 
 def test_the_first_experiment_is_two_datacenters_of_one_host() -> None:

@@ -19,7 +19,7 @@ WARMUP = 1
 def points(
     datacenters: int, stages_each: int, pipelines: int, *, latency: str, rates: tuple[str, ...] = RATES, **asked: Any
 ) -> tuple[SweepPoint, ...]:
-    transport = {"connections": "auto", "window": "6MiB", **asked.pop("transport", {})}
+    transport = {"connections": "auto", "window": "4.2MiB", **asked.pop("transport", {})}
     document = {
         "topology": {
             "datacenters": [

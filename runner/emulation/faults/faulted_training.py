@@ -113,7 +113,7 @@ def _attempt_setting(point: SweepPoint, variant: ResolvedVariant, setting: Share
     """Return the setting of an attempt: its own folder, and a token that keeps an earlier attempt's bytes out."""
     folder = setting.folder / f"attempt-{number}"
     folder.mkdir()
-    connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
+    connections = count_connections(point.topology, variant.pairs, variant.transport)
     return replace(setting, folder=folder, connections=connections, run_token=secrets.token_hex(16))
 
 

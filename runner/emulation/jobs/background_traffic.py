@@ -128,7 +128,7 @@ class _Launcher:
                 flow.name,
                 flow.is_tcp,
                 flow.connections,
-                flow.tcp.in_flight_bytes,
+                flow.tcp.window_bytes,
                 setting.addresses.address(host),
                 str(self.folder / "gate"),
                 setting.parent_pid,

@@ -88,7 +88,7 @@ def _setting_beside(point: SweepPoint, variant: ResolvedVariant, setting: Shared
     """Return the setting of a variant beside another: its own folder, connections, and token."""
     folder = setting.folder / f"beside-{secrets.token_hex(4)}"
     folder.mkdir()
-    connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
+    connections = count_connections(point.topology, variant.pairs, variant.transport)
     return replace(
         setting, folder=folder, connections=connections, run_token=secrets.token_hex(16), keep_gradients=False
     )

@@ -194,7 +194,7 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
         rings=_rings(variant, setting, place) if sums else (),
         microbatches=variant.microbatches,
         iterations=point.iterations(variant),
-        window_bytes=None if setting.models_tcp else variant.tcp.in_flight_bytes,
+        window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
         exchanges=() if whole else _exchanges(variant, setting, place),
         buckets=len(variant.buckets_bytes(place.stage)) if overlaps else 0,
         synchronizations=synchronized.count(point.iterations(variant)) if in_ring and synchronized else None,

@@ -65,7 +65,7 @@ def _links(
         rings=_rings(variant, setting, ring),
         microbatches=1,
         iterations=point.spec.training.iterations * max(all_reduces, 1),
-        window_bytes=None if setting.models_tcp else variant.tcp.in_flight_bytes,
+        window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
         exchanges=tuple(_exchange(variant, trace, setting, place, peer) for peer in peers),
     )
 

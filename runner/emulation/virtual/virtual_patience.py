@@ -56,7 +56,7 @@ def _slowest_path(point: SweepPoint, variant: ResolvedVariant) -> tuple[float, f
         paths += [topology.path(*ends), topology.path(*ends[::-1])]
     longest_ns = max(path.latency_ns + 4 * path.impairments.delay_spread_ns for path in paths)
     rtt_s = 2 * longest_ns / 1e9
-    slowest = [1 / window_bps(variant.transport, point.spec.clock, 2 * path.latency_ns) for path in paths]
+    slowest = [1 / window_bps(variant.transport, 2 * path.latency_ns) for path in paths]
     slowest += [1 / path.pair_rate_bps for path in paths if path.pair_rate_bps is not None]
     # Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997.
     slowest += [rtt_s * sqrt(2 * path.impairments.loss / 3) / _SEGMENT_BITS for path in paths]

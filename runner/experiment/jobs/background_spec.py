@@ -17,6 +17,7 @@ from runner.experiment.quantities import (
     whole_number,
 )
 from testbed.network.links.over_time.course_spec import FilePath, Loop
+from testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
 
 MAX_FLOWS = 20
 MIN_MEAN_NS = 10_000_000
@@ -69,8 +70,8 @@ class BackgroundSpec(StrictModel):
         default="cubic", description="Congestion control, as Linux calls it.", examples=["bbr"]
     )
     window: WindowBytes = Field(
-        default=6 * 2**20,
-        description="Maximum of `tcp_rmem`, as in a variant's `transport`.",
+        default=DEFAULT_WINDOW_BYTES,
+        description="What one connection may have in flight, as in a variant's `transport`.",
         examples=["16MiB"],
     )
     rate: RateBps = Field(

@@ -61,7 +61,7 @@ def _single_tcp(outcomes: Outcomes) -> list[Claim]:
                 ratio,
                 _apart(
                     ratio,
-                    "one window a round trip; how much of tcp_rmem's 6 MiB the window is differs by kernel",
+                    "one window a round trip, here the 2.94 MiB that Linux 6.1 has in flight of a buffer of 6 MiB",
                 ),
             )
         )

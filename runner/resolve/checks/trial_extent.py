@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ground.strict_model import InputError
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.experiment.transport_spec import TransportSpec
-from runner.resolve.connection_count import count_connections, tcp_settings
+from runner.resolve.connection_count import count_connections
 from runner.resolve.packets.packet_draws import is_impaired
 from runner.resolve.placement import Pair, Placement, StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
@@ -158,8 +158,7 @@ class _Paths:
     """The paths between ranks. All paths between the same two datacenters are equal."""
 
     def __init__(self, spec: ExperimentSpec, topology: Topology, transport: TransportSpec) -> None:
-        self._topology, self._transport, self._clock = topology, transport, spec.clock
-        self._in_flight_bytes = tcp_settings(transport, spec.clock).in_flight_bytes
+        self._topology, self._transport = topology, transport
         self._known: dict[tuple[str, str], _Path] = {}
         self.intra = self._path(topology.intra_latency_ns, 2 * topology.intra_latency_ns, topology.intra_rate_bps, 1)
 
@@ -180,7 +179,7 @@ class _Paths:
 
     def _between(self, pair: Pair) -> _Path:
         ends = (pair[0].datacenter, pair[1].datacenter)
-        (connections,) = count_connections(self._topology, [pair], self._transport, self._clock).values()
+        (connections,) = count_connections(self._topology, [pair], self._transport).values()
         latency_ns, rtt_ns = self._topology.path(*ends).latency_ns, self._topology.rtt_ns(*ends)
         path = self._path(latency_ns, rtt_ns, self._topology.line_rate_bps(*ends), connections)
         return replace(path, draws=self._transport.model == "tcp" and is_impaired(self._topology, *ends))
@@ -189,7 +188,7 @@ class _Paths:
         if self._transport.model == "ideal":
             return _Path(latency_ns, rtt_ns, rate_bps, None)
         goodput_bps = None if rate_bps is None else tcp_goodput_bps(rate_bps)
-        window_bytes = connections * self._in_flight_bytes
+        window_bytes = connections * self._transport.window
         in_flight_bytes = float("inf") if goodput_bps is None else goodput_bps / 8 * rtt_ns / 1e9
         held_up = rtt_ns > 0 and window_bytes < in_flight_bytes
         return _Path(latency_ns, rtt_ns, goodput_bps, window_bytes if held_up else None)

@@ -47,7 +47,7 @@ def resolve_background(point: SweepPointSpec, variants: Sequence[ResolvedVariant
                 flow.is_synthetic,
                 (places[0], places[1]),
                 transport,
-                tcp_settings(transport, spec.clock),
+                tcp_settings(transport),
                 _offered(flow, spec.seed, point.offered),
             )
         )

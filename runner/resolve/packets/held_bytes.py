@@ -23,7 +23,7 @@ def held_bytes(topology: Topology, tcp: TcpSettings, pair: Pair, connections: in
     On a path that holds less than a window what is not sent yet goes at once, and where there is but one connection it
     could go by no other.
     """
-    in_flight_bytes = tcp.in_flight_bytes
+    in_flight_bytes = tcp.window_bytes
     one, other = pair
     path_bytes = topology.pair_in_flight_bytes(one.datacenter, other.datacenter)
     roomy = path_bytes is not None and path_bytes <= in_flight_bytes - in_flight_bytes // _UNREAD_PART

@@ -56,7 +56,6 @@ def resolve_program(written: WrittenVariant, program: ProgramSpec) -> ResolvedVa
         is_baseline=False,
         pipelines_per_cell=1,
         plan=None,
-        clock=written.spec.clock,
         program=ResolvedProgram(program, iterations, warmup, profiled, written.directory.resolve()),
     )
 

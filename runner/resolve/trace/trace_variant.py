@@ -34,7 +34,6 @@ def resolve_trace(written: WrittenVariant) -> ResolvedVariant:
         is_baseline=False,
         pipelines_per_cell=1,
         plan=None,
-        clock=written.spec.clock,
         trace=trace,
         seed=written.spec.seed,
     )

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from results.records.schema import SCHEMA_VERSION
+from results.records.schema_upgrade import SCHEMA_VERSION_KEY
 from runner.known_misses.classification import misses_by_variant
 from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.not_modelled import as_written, planned_for_begin, planned_without, simulated_without
@@ -32,6 +34,7 @@ def gather_manifest(
     spec = experiment.spec
     document = experiment.document()
     return {
+        SCHEMA_VERSION_KEY: SCHEMA_VERSION,
         "name": experiment.name,
         "created": (created or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds"),
         "experiment": document,

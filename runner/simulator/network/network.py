@@ -233,7 +233,7 @@ class Network:
             held_bytes = line.payload_per_rtt()
             if held_bytes and line.rtt_ns and own.effects.window:
                 hosts = _hosts(ends)
-                window_bytes = own.connections_between(ends) * own.variant.tcp.in_flight_bytes
+                window_bytes = own.connections_between(ends) * own.variant.tcp.window_bytes
                 let_out[hosts] += _NOTICED_PART * window_bytes // held_bytes
                 opposites[hosts] = hosts if self._is_its_mirror(ends) else hosts[::-1]
         return {

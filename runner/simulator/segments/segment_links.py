@@ -51,7 +51,7 @@ class SegmentLinks:
                 channel,
                 Bbr(line.rtt_ns, seed) if tcp.congestion == "bbr" else Cubic(is_reno=tcp.congestion == "reno"),
                 self._lane(forth),
-                most_bytes=let_out_bytes(tcp.in_flight_bytes),
+                most_bytes=let_out_bytes(tcp.window_bytes),
                 unsent_bytes=unsent_bytes,
                 restarts=tcp.restarts_after_idle,
             )

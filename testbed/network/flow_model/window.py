@@ -321,7 +321,7 @@ def opened(
     trip to wait for. ``piecewise`` is that of ``CongestionWindow``.
     """
     counts = line.rtt_ns > 0
-    window_bytes = let_out_bytes(settings.in_flight_bytes) if counts and window else None
+    window_bytes = let_out_bytes(settings.window_bytes) if counts and window else None
     initial_bytes = INITIAL_SEGMENTS * SEGMENT_BYTES if counts and slow_start else None
     settles = settings.leaves_slow_start_early and line.rate_bps is not None
     rtt_ns, restarts = line.rtt_ns, settings.restarts_after_idle

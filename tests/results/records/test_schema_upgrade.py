@@ -132,3 +132,17 @@ def test_the_host_at_the_other_end_tells_the_tensor_unless_both_peers_share_it(
 def test_a_table_that_did_not_change_stays_as_it_is() -> None:
     table = LINK_SAMPLES.empty_table()
     assert upgraded(table, LINK_SAMPLES).equals(table)
+
+
+def test_a_window_up_to_version_6_is_called_the_buffer_that_it_was() -> None:
+    transport = {"connections": 1, "window": "6MiB"}
+    variants = [{"name": "x", "transport": transport}]
+    manifest = {"variants": variants, "experiment": {"variants": variants, "background": [{"window": "1MiB"}]}}
+    buffer = {"connections": 1, "receive_buffer": "6MiB"}
+    renamed = [{"name": "x", "transport": buffer}]
+    assert upgraded_document(manifest) == {
+        "variants": renamed,
+        "experiment": {"variants": renamed, "background": [{"receive_buffer": "1MiB"}]},
+    }
+    now = {**manifest, "schema_version": 7}
+    assert upgraded_document(now) == now

@@ -42,7 +42,7 @@ def test_no_rows_and_no_files_give_the_same_columns(tmp_path: Path) -> None:
 def test_a_file_tells_its_version_and_meanings_to_any_reader(tmp_path: Path) -> None:
     write_table(tmp_path / "calibration", CALIBRATION, [])
     schema = pq.read_schema(tmp_path / "calibration")
-    assert schema.metadata[b"wanbed.schema_version"] == b"6"
+    assert schema.metadata[b"wanbed.schema_version"] == b"7"
     assert (
         schema.field("configured_rtt_ms").metadata[b"meaning"]
         == b"round-trip time of an echo that the topology asks for"
@@ -51,7 +51,7 @@ def test_a_file_tells_its_version_and_meanings_to_any_reader(tmp_path: Path) -> 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
     pq.write_table(SPANS.empty_table().replace_schema_metadata({"wanbed.schema_version": "9"}), tmp_path / "old")
-    with pytest.raises(ValueError, match="schema version 9, this program reads 1, 2, 3, 4, 5 and 6"):
+    with pytest.raises(ValueError, match="schema version 9, this program reads 1, 2, 3, 4, 5, 6 and 7"):
         read_tables([tmp_path / "old"], SPANS)
 
 

@@ -36,7 +36,7 @@ def times(
     }
     point = sweep_point(document)
     variant = point.variants[0]
-    connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
+    connections = count_connections(point.topology, variant.pairs, variant.transport)
     return ring_times(variant, Resources(point.topology, variant, connections), 0, last_backward_ms * MS)
 
 

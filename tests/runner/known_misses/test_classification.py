@@ -11,8 +11,8 @@ from runner.known_misses.miss_classes import MISS_CLASSES
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 
-LARGE, SMALL, NEAR = "6MiB", "64KiB", "760000B"
-"""Windows of which 0.7 are far more than 500,000 bytes, far less, and about as much."""
+LARGE, SMALL, NEAR = "4MiB", "48KiB", "530000B"
+"""Windows of far more than 500,000 bytes, of far less, and of about as much."""
 
 
 def point(
@@ -59,7 +59,7 @@ APART = [["east", "west"], ["west", "east"]]
             ["unequal-connections", "rings-over-connections"],
         ),
         (variant(window=LARGE), {"rate": "150Mbit"}, ["full-trunk"]),
-        (variant(window="64MiB", placement=APART), {}, ["rings-over-deep-queues"]),
+        (variant(window="45MiB", placement=APART), {}, ["rings-over-deep-queues"]),
         (variant(window=LARGE), {"latency": "80ms"}, ["short-transfers"]),
         (variant(window=LARGE, congestion="reno"), {"latency": "80ms"}, []),
         (variant(window=SMALL), {"latency": "80ms"}, []),

@@ -31,9 +31,9 @@ def transport(**settings: Any) -> dict[str, Any]:
 
 
 def test_windows_are_compared_with_what_the_line_holds() -> None:
-    # 100 Mbit/s over a round trip of 40 ms are 500,000 bytes; 0.7 of a window is in flight.
-    one = traffic(**transport(connections=1, window="500000B"))
-    four = traffic(**transport(connections=4, window="500000B"))
+    # 100 Mbit/s over a round trip of 40 ms are 500,000 bytes.
+    one = traffic(**transport(connections=1, window="350000B"))
+    four = traffic(**transport(connections=4, window="350000B"))
     assert one.window_over_line == pytest.approx(0.7, rel=0.01)
     assert four.window_over_line == pytest.approx(2.8, rel=0.01)
     assert (one.connections, four.connections) == (1, 4)
@@ -57,7 +57,7 @@ def test_a_trunk_is_full_if_its_node_pairs_can_send_more_than_it_carries(trunk: 
 
 def test_node_pairs_whose_windows_carry_little_do_not_fill_a_trunk() -> None:
     # Each has 35,000 bytes in flight at a time: 7 Mbit/s.
-    assert not traffic({**WAN, "rate": "100Mbit"}, **transport(connections=1, window="50000B")).fills_a_trunk
+    assert not traffic({**WAN, "rate": "100Mbit"}, **transport(connections=1, window="35000B")).fills_a_trunk
 
 
 def test_a_trunk_that_is_narrow_for_a_while_can_be_full() -> None:

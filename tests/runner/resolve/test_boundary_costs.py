@@ -13,12 +13,10 @@ from runner.resolve.boundary_costs import (
     pipelines_to_share,
     transfer_in_forwards,
 )
-from runner.resolve.connection_count import tcp_settings
 from runner.resolve.placement import Placement, place_stages
 from runner.resolve.stage_costs import StageCosts
 from runner.tcp.boundary import MOST_WINDOWS
 from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.tcp_settings import HELD_WINDOW_SHARE
 from testbed.network.topology import Topology, resolve_topology
 from testbed.network.topology_spec import TopologySpec
 from workloads.message import MessageKind
@@ -49,7 +47,7 @@ def at(topology: Topology, pipelines: int, stages: int = 4) -> Placement:
 
 def test_a_transfer_takes_size_over_goodput_of_the_slowest_link() -> None:
     topology = network()
-    inside, across, _ = boundary_costs(topology, at(topology, 2), AUTO, work(4), 1, clock="real")
+    inside, across, _ = boundary_costs(topology, at(topology, 2), AUTO, work(4), 1)
     assert (inside.latency_ns, across.latency_ns) == (50_000, 40_000_000)
     assert across.occupancy_ns == pytest.approx(8 * MEGABYTE / tcp_goodput_bps(80e6) * 1e9, rel=1e-6)
     assert inside.occupancy_ns == pytest.approx(across.occupancy_ns / 100, rel=1e-6)
@@ -58,8 +56,8 @@ def test_a_transfer_takes_size_over_goodput_of_the_slowest_link() -> None:
 
 def test_a_dp_cell_of_two_halves_wan_transfers_only() -> None:
     topology = network()
-    alone = boundary_costs(topology, at(topology, 2), AUTO, work(4), 1, clock="real")
-    shared = boundary_costs(topology, at(topology, 2), AUTO, work(4), 2, clock="real")
+    alone = boundary_costs(topology, at(topology, 2), AUTO, work(4), 1)
+    shared = boundary_costs(topology, at(topology, 2), AUTO, work(4), 2)
     assert [profile.shared for profile in shared] == [False, True, False]
     assert shared[1].occupancy_ns == pytest.approx(alone[1].occupancy_ns / 2, abs=1)
     assert shared[0] == alone[0]
@@ -68,24 +66,24 @@ def test_a_dp_cell_of_two_halves_wan_transfers_only() -> None:
 def test_few_connections_move_a_window_a_round_trip_each() -> None:
     topology = network()
     two = TransportSpec(connections=2, window="100KB")
-    (profile,) = boundary_costs(topology, at(topology, 1, 2), two, work(2), 1, clock="real")
-    assert profile.occupancy_ns == pytest.approx(MEGABYTE / (2 * 100_000 * HELD_WINDOW_SHARE) * 80e6, rel=1e-6)
+    (profile,) = boundary_costs(topology, at(topology, 1, 2), two, work(2), 1)
+    assert profile.occupancy_ns == pytest.approx(MEGABYTE / (2 * 100_000) * 80e6, rel=1e-6)
 
 
 def test_the_pairs_of_all_pipelines_share_a_trunk() -> None:
     topology = network(rate="100Mbit")
-    profile = boundary_costs(topology, at(topology, 4, 2), AUTO, work(2), 1, clock="real")[0]
+    profile = boundary_costs(topology, at(topology, 4, 2), AUTO, work(2), 1)[0]
     assert profile.occupancy_ns == pytest.approx(8 * MEGABYTE / tcp_goodput_bps(25e6) * 1e9, rel=1e-6)
 
 
 def test_unlimited_transfers_take_no_time() -> None:
     topology = network(node_pair_rate="unlimited", intra_rate="unlimited")
-    assert boundary_costs(topology, at(topology, 1, 2), AUTO, work(2), 1, clock="real")[0].occupancy_ns == 0
+    assert boundary_costs(topology, at(topology, 1, 2), AUTO, work(2), 1)[0].occupancy_ns == 0
 
 
 def test_a_port_slower_than_the_wan_limits_its_transfers() -> None:
     topology = network(node_pair_rate="800Mbit", intra_rate="80Mbit")
-    profile = boundary_costs(topology, at(topology, 1, 2), AUTO, work(2), 1, clock="real")[0]
+    profile = boundary_costs(topology, at(topology, 1, 2), AUTO, work(2), 1)[0]
     assert profile.occupancy_ns == pytest.approx(8 * MEGABYTE / tcp_goodput_bps(80e6) * 1e9, rel=1e-6)
 
 
@@ -98,25 +96,25 @@ def test_pipelines_to_share_follow_from_transfer_and_forward_times(
 ) -> None:
     topology = network(hosts=pipelines)
     # A transfer lasts 104.6 ms.
-    assert pipelines_to_share(topology, at(topology, pipelines, 2), AUTO, work(2, forward_ms), clock="real") == expected
+    assert pipelines_to_share(topology, at(topology, pipelines, 2), AUTO, work(2, forward_ms)) == expected
 
 
 def test_without_a_wan_to_cross_there_is_nothing_to_share() -> None:
     topology = network()
     placement = place_stages(topology, 2, 2, ["east", "east"])
-    assert pipelines_to_share(topology, placement, AUTO, work(2, 1), clock="real") == 1
+    assert pipelines_to_share(topology, placement, AUTO, work(2, 1)) == 1
 
 
 def test_an_ideal_transport_has_neither_window_nor_headers() -> None:
     topology = network()
     ideal = TransportSpec(model="ideal")
-    inside, across, _ = boundary_costs(topology, at(topology, 1), ideal, work(4), 1, clock="real")
+    inside, across, _ = boundary_costs(topology, at(topology, 1), ideal, work(4), 1)
     assert (inside.occupancy_ns, across.occupancy_ns) == (1_000_000, 100_000_000)
 
 
 def test_gradients_have_the_costs_of_the_direction_that_they_take() -> None:
     topology = network(links=({"from": "west", "to": "east", "latency": "10ms", "node_pair_rate": "20Mbit"},))
-    inside, across, _ = boundary_costs(topology, at(topology, 2), AUTO, work(4), 1, clock="real")
+    inside, across, _ = boundary_costs(topology, at(topology, 2), AUTO, work(4), 1)
     gradients = across.of(MessageKind.GRADIENT)
     assert inside.of(MessageKind.GRADIENT) == inside
     assert (across.latency_ns, gradients.latency_ns) == (40_000_000, 10_000_000)
@@ -125,9 +123,7 @@ def test_gradients_have_the_costs_of_the_direction_that_they_take() -> None:
 
 def test_links_alike_in_both_directions_have_one_cost() -> None:
     topology = network()
-    assert all(
-        costs.gradients is None for costs in boundary_costs(topology, at(topology, 2), AUTO, work(4), 1, clock="real")
-    )
+    assert all(costs.gradients is None for costs in boundary_costs(topology, at(topology, 2), AUTO, work(4), 1))
 
 
 IDEAL = TransportSpec(model="ideal")
@@ -142,7 +138,7 @@ def between(
         gradient_bytes=(MEGABYTE,) * placement.stages,
         optimizer_ns=(optimizer_ms * MS,) * placement.stages,
     )
-    return between_iterations_ns(topology, placement, transport, costs, clock="real")
+    return between_iterations_ns(topology, placement, transport, costs)
 
 
 def test_a_ring_takes_its_steps_at_the_rate_and_one_latency_and_the_optimizer_follows() -> None:
@@ -179,18 +175,18 @@ def test_hierarchical_rings_follow_one_another_and_send_a_share_across() -> None
 def test_gradients_of_no_bytes_take_no_time() -> None:
     topology = network()
     placement = place_stages(topology, 1, 2, [["east"], ["west"]])
-    assert between_iterations_ns(topology, placement, IDEAL, work(1), clock="real") == (0,)
+    assert between_iterations_ns(topology, placement, IDEAL, work(1)) == (0,)
 
 
 def test_a_transfer_is_counted_in_forwards_of_its_sender_and_at_least_as_one() -> None:
     topology = network(rate="80Mbit")
     placement = at(topology, 4, 2)
-    forwards = transfer_in_forwards(topology, placement, IDEAL, work(2, 40), clock="real")
+    forwards = transfer_in_forwards(topology, placement, IDEAL, work(2, 40))
     assert forwards == pytest.approx(2.5), "100 ms on a trunk of its own"
-    assert transfer_in_forwards(topology, placement, IDEAL, work(2, 200), clock="real") == 1.0
+    assert transfer_in_forwards(topology, placement, IDEAL, work(2, 200)) == 1.0
     slow_back = network(links=({"from": "west", "to": "east", "node_pair_rate": "20Mbit"},))
-    assert transfer_in_forwards(slow_back, at(slow_back, 2, 2), IDEAL, work(2, 40), clock="real") == 10.0
-    assert transfer_in_forwards(topology, placement, IDEAL, work(2, 0), clock="real") == 1e8
+    assert transfer_in_forwards(slow_back, at(slow_back, 2, 2), IDEAL, work(2, 40)) == 10.0
+    assert transfer_in_forwards(topology, placement, IDEAL, work(2, 0)) == 1e8
 
 
 @pytest.mark.parametrize(
@@ -205,18 +201,18 @@ def test_windows_matter_where_a_round_trip_takes_time_and_a_transfer_is_not_of_v
     topology = network()
     placement = at(topology, 1, 2)
     two = TransportSpec.model_validate({"connections": 2, "window": "64KiB"})
-    most_bytes = MOST_WINDOWS * 2 * tcp_settings(two, "real").in_flight_bytes
+    most_bytes = MOST_WINDOWS * 2 * two.window
     for size_bytes, limited in ((most_bytes, True), (most_bytes + 1, False)):
         costs = replace(work(2), activation_bytes=(size_bytes,))
-        found = boundary_costs(topology, placement, two, costs, 1, clock="real")[0]
+        found = boundary_costs(topology, placement, two, costs, 1)[0]
         assert (found.links is not None) is limited
     near = network(latency="0ns")
-    assert boundary_costs(near, at(near, 1, 2), AUTO, work(2), 1, clock="real")[0].links is None
-    assert boundary_costs(topology, placement, IDEAL, work(2), 1, clock="real")[0].links is None
+    assert boundary_costs(near, at(near, 1, 2), AUTO, work(2), 1)[0].links is None
+    assert boundary_costs(topology, placement, IDEAL, work(2), 1)[0].links is None
 
 
 def test_one_pipeline_over_a_link_of_two_rates_gives_gradients_costs_of_their_own() -> None:
     topology = network(links=({"from": "west", "to": "east", "node_pair_rate": "20Mbit"},))
     placement = place_stages(topology, 2, 2, [["east", "west"], ["east", "east"]])
-    (costs,) = boundary_costs(topology, placement, IDEAL, work(2), 1, clock="real")
+    (costs,) = boundary_costs(topology, placement, IDEAL, work(2), 1)
     assert (costs.occupancy_ns, costs.of(MessageKind.GRADIENT).occupancy_ns) == (100 * MS, 400 * MS)

@@ -7,7 +7,8 @@ from runner.planner.experiment_file import parse_experiment
 from runner.resolve.connection_count import CutPair, count_connections, cut_pairs, tcp_settings, window_bps
 from runner.resolve.experiment import SweepPoint
 
-AUTO = TransportSpec(connections="auto", window="1MiB")
+WINDOW_BYTES = 700 * 1024
+AUTO = TransportSpec(connections="auto", window="700KiB")
 
 
 def point(**wan: str) -> SweepPoint:
@@ -22,17 +23,12 @@ def point(**wan: str) -> SweepPoint:
 
 
 def counted(of: SweepPoint, transport: TransportSpec) -> dict[tuple[str, str], int]:
-    return count_connections(of.topology, of.variants[0].pairs, transport, "real")
-
-
-def test_window_share_differs_in_virtual_time() -> None:
-    assert window_bps(AUTO, "virtual", 20_000_000) == int(0.49 * 2**20) * 8 * 50
-    assert tcp_settings(AUTO, "virtual").in_flight_bytes == int(0.49 * 2**20)
+    return count_connections(of.topology, of.variants[0].pairs, transport)
 
 
 def test_one_connection_moves_its_window_per_round_trip() -> None:
-    # 0.7 of 1 MiB, fifty times a second.
-    assert window_bps(AUTO, "real", 20_000_000) == int(0.7 * 2**20) * 8 * 50
+    # Fifty times a second.
+    assert window_bps(AUTO, 20_000_000) == WINDOW_BYTES * 8 * 50
 
 
 def test_a_configured_number_holds_for_every_pair() -> None:
@@ -45,7 +41,7 @@ def test_a_configured_number_holds_for_every_pair() -> None:
 
 
 def test_auto_fills_each_pairs_cap_with_what_one_connection_moves() -> None:
-    # 1000 Mbit/s leave 956.4 to the payload; 1.1 times that over 293.6 is 3.58.
+    # 1000 Mbit/s leave 956.4 to the payload; 1.1 times that over 286.7 is 3.67.
     assert counted(point(rate="10Gbit", node_pair_rate="1Gbit"), AUTO) == {
         ("east-0", "east-1"): 1,
         ("east-1", "west-0"): 4,
@@ -70,22 +66,22 @@ def test_there_are_never_more_than_64() -> None:
 
 def test_a_cut_pair_reports_wanted_connections_and_carried_fraction() -> None:
     wide = point(rate="100Gbit", node_pair_rate="50Gbit")
-    cuts = cut_pairs(wide.topology, wide.variants[0].pairs, AUTO, "real")
-    # 50 Gbit/s leave 47.82 to the payload; a connection moves 0.7 MiB fifty times a second, 293.6 Mbit/s.
-    assert [(cut.hosts, cut.wanted) for cut in cuts] == [(("east-1", "west-0"), 180), (("west-1", "far-0"), 180)]
-    assert cuts[0].carried == pytest.approx(64 * 0.2936 / 47.82, rel=1e-3)
+    cuts = cut_pairs(wide.topology, wide.variants[0].pairs, AUTO)
+    # 50 Gbit/s leave 47.82 to the payload; a connection moves 700 KiB fifty times a second, 286.7 Mbit/s.
+    assert [(cut.hosts, cut.wanted) for cut in cuts] == [(("east-1", "west-0"), 184), (("west-1", "far-0"), 184)]
+    assert cuts[0].carried == pytest.approx(64 * 0.28672 / 47.82, rel=1e-3)
 
 
 def test_filled_pairs_and_configured_numbers_are_not_cut() -> None:
     narrow, wide = point(rate="1Gbit"), point(rate="100Gbit")
-    assert cut_pairs(narrow.topology, narrow.variants[0].pairs, AUTO, "real") == ()
-    assert cut_pairs(wide.topology, wide.variants[0].pairs, TransportSpec(connections=64), "real") == ()
+    assert cut_pairs(narrow.topology, narrow.variants[0].pairs, AUTO) == ()
+    assert cut_pairs(wide.topology, wide.variants[0].pairs, TransportSpec(connections=64)) == ()
 
 
 def test_the_margin_alone_is_cut_without_loss() -> None:
-    # 18 Gbit/s leave 17.2 Gbit/s to the payload, which 59 connections carry and 65 fill with a tenth to spare.
-    near = point(rate="18Gbit")
-    assert cut_pairs(near.topology, near.variants[0].pairs, AUTO, "real")[0] == CutPair(("east-1", "west-0"), 65, 1.0)
+    # 17.6 Gbit/s leave 16.8 Gbit/s to the payload, which 59 connections carry and 65 fill with a tenth to spare.
+    near = point(rate="17.6Gbit")
+    assert cut_pairs(near.topology, near.variants[0].pairs, AUTO)[0] == CutPair(("east-1", "west-0"), 65, 1.0)
 
 
 def test_connections_fill_the_faster_direction_of_a_pair() -> None:
@@ -100,6 +96,6 @@ def test_connections_fill_the_faster_direction_of_a_pair() -> None:
 
 def test_settings_of_tcp_are_those_of_the_transport() -> None:
     transport = TransportSpec.model_validate({"window": "1MiB", "congestion": "reno", "slow_start_after_idle": False})
-    settings = tcp_settings(transport, "real")
+    settings = tcp_settings(transport)
     assert (settings.window_bytes, settings.congestion, settings.slow_start_after_idle) == (2**20, "reno", False)
-    assert window_bps(AUTO, "real", 0) == float("inf")
+    assert window_bps(AUTO, 0) == float("inf")

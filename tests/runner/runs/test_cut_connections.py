@@ -14,9 +14,9 @@ def experiment(**changes: Any) -> Experiment:
         },
         "compute": {"forward": "1ms", "activation": "1MiB"},
         "variants": [
-            {"name": "cut", "schedule": "gpipe", "transport": {"connections": "auto", "window": "1MiB"}},
+            {"name": "cut", "schedule": "gpipe", "transport": {"connections": "auto", "window": "700KiB"}},
             {"name": "wide", "schedule": "gpipe", "transport": {"connections": "auto", "window": "64MiB"}},
-            {"name": "given", "schedule": "gpipe", "transport": {"connections": 8, "window": "1MiB"}},
+            {"name": "given", "schedule": "gpipe", "transport": {"connections": 8, "window": "700KiB"}},
         ],
         **changes,
     }
@@ -25,16 +25,16 @@ def experiment(**changes: Any) -> Experiment:
 
 def test_a_cut_variant_is_reported_with_its_node_pair() -> None:
     (line,) = cut_lines(experiment().points())
-    assert line.startswith("cut: connections: auto stops at 64 between east-0 and west-0: 717 would fill the node pair")
-    assert "64 carry 9.82" in line
+    assert line.startswith("cut: connections: auto stops at 64 between east-0 and west-0: 734 would fill the node pair")
+    assert "64 carry 9.59" in line
 
 
 def test_of_a_sweep_the_worst_point_is_reported() -> None:
     (line,) = cut_lines(experiment(sweep={"topology.wan.latency": ["1ms", "20ms", "40ms"]}).points())
-    assert "at topology.wan.latency=40ms (and 1 more such case): 717" in line
+    assert "at topology.wan.latency=40ms (and 1 more such case): 734" in line
 
 
 def test_a_trial_keeps_what_is_cut_and_nothing_else() -> None:
     (point,) = experiment().points()
     kept = [cut_facts(point.topology, variant) for variant in point.variants]
-    assert kept == [{"connections_cut": [["east-0", "west-0", 717, 0.0982]]}, {}, {}]
+    assert kept == [{"connections_cut": [["east-0", "west-0", 734, 0.0959]]}, {}, {}]

@@ -115,14 +115,14 @@ def test_a_congestion_control_that_sets_its_own_pace_is_reported_with_its_varian
 
 
 def test_sends_that_block_are_reported_where_the_network_takes_far_more_than_its_links_hold() -> None:
-    # 100 Mbit/s for 40 ms are 500 kB. Of a window 0.7 is in flight.
+    # 100 Mbit/s for 40 ms are 500 kB.
     own = TWO | {"wan": {"latency": "20ms", "rate": "100Mbit", "node_pair_rate": "100Mbit"}}
     variants = [
-        variant("a", overlap=False, window="2MiB"),
-        variant("b", overlap=False, window="1MiB"),
-        variant("c", overlap=False, connections=4, window="512KiB"),
+        variant("a", overlap=False, window="1.4MiB"),
+        variant("b", overlap=False, window="700KiB"),
+        variant("c", overlap=False, connections=4, window="350KiB"),
         variant("d", overlap=False, connections="auto"),
-        variant("e", window="2MiB"),
+        variant("e", window="1.4MiB"),
     ]
     held = "false with windows beyond what the links hold"
     assert found(topology=own, variants=variants) == (NotModelled("transport.overlap", held, variants=("a", "c")),)

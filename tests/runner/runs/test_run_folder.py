@@ -166,3 +166,11 @@ def test_an_error_releases_the_lock(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), exclusively(tmp_path):
         raise ZeroDivisionError
     assert not held_by_another(tmp_path)
+
+
+def test_a_run_of_an_earlier_schema_version_does_not_go_on(tmp_path: Path) -> None:
+    store = begun(tmp_path)
+    manifest = json.loads((store.path / MANIFEST).read_text())
+    del manifest["schema_version"]
+    (store.path / MANIFEST).write_text(json.dumps(manifest))
+    assert latest_run(SMALL, tmp_path) is None

@@ -14,7 +14,7 @@ UNLIMITED = Line(None, 20 * MS, headers=True)
 
 
 def tcp(size_bytes: int, *, line: Line = UNLIMITED, connections: int = 1, restarts: bool = True) -> BoundaryTcp:
-    settings = TcpSettings(2**23, congestion="reno", slow_start_after_idle=restarts, window_share=0.5)
+    settings = TcpSettings(2**22, congestion="reno", slow_start_after_idle=restarts)
     return BoundaryTcp(line, size_bytes, settings, Striping(connections, 16, -(-size_bytes // 16)))
 
 

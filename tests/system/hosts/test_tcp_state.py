@@ -49,7 +49,7 @@ def trial(substrate: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     (variant,) = point.variants
     with bring_up(point.topology, substrate=substrate) as testbed:
         testbed.use_tcp(variant.tcp)
-        connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
+        connections = count_connections(point.topology, variant.pairs, variant.transport)
         record = run_trial(testbed, TrialSpec(point.trials()[0], point, 1.0, connections))
     links = pd.DataFrame(record.tables[LINK_TABLE], columns=LINK_SAMPLES.names[3:])
     return pd.DataFrame(record.tables[TCP_TABLE], columns=TCP_SAMPLES.names[3:]), links[links.scope == "node_pair"]

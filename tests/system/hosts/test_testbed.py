@@ -140,7 +140,7 @@ def test_sysctls_and_offloads_read_back_of_hosts_and_gateways(testbed: Testbed) 
     assert sysctls.keys() == {"east-0", "east-1", "west-0", "west-1"}
     assert sysctls["east-0"] == sysctls["west-0"]
     assert sysctls["east-0"]["net.ipv4.tcp_congestion_control"] == "reno"
-    assert (sysctls["east-0"]["net.ipv4.tcp_rmem"] or "").endswith(" 1048576")
+    assert (sysctls["east-0"]["net.ipv4.tcp_rmem"] or "").endswith(" 1499136")
     gateways = {"east host0", "east host1", "east wan1", "west host0", "west host1", "west wan0"}
     assert offloads.keys() == {f"{host} eth0" for host in sysctls} | gateways
     for text in offloads.values():

@@ -41,7 +41,7 @@ def testbed(substrate: str, resolved: Callable[[dict[str, Any]], Topology]) -> I
     )
     with bring_up(topology, substrate=substrate) as testbed:
         # Windows that fill the link and never overflow its queue: what is measured is the cap, not TCP's recovery.
-        testbed.use_tcp(TcpSettings(window_bytes=256 * 1024))
+        testbed.use_tcp(TcpSettings(window_bytes=179 * 1024))
         yield testbed
 
 

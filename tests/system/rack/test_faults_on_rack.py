@@ -76,7 +76,7 @@ def losses(testbed: RackTestbed, **changes: Any) -> tuple[list[float], dict[str,
     """The losses of three stages that torch trains, and what failed meanwhile."""
     (point,) = parse_experiment({**TRAINED, **changes}, "exp.yaml", Path()).points()
     (variant,) = point.variants
-    connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
+    connections = count_connections(point.topology, variant.pairs, variant.transport)
     record = run_trial(testbed, TrialSpec(point.trials()[0], point, 1.0, connections))
     return list(record.facts["losses"]), record.facts.get("faults")
 

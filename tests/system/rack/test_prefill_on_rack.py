@@ -61,7 +61,7 @@ def served(machines: list[RackMachine], root: Path, document: Mapping[str, Any])
     """The record of the only trial of an experiment."""
     (point,) = parse_experiment(dict(document), "exp.yaml", Path()).points()
     (variant,) = point.variants
-    connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
+    connections = count_connections(point.topology, variant.pairs, variant.transport)
     handles = [machine.handle for machine in machines]
     with rack_testbed(point.topology, handles, MACHINE_OF, shaped=False, root=root) as testbed:
         return run_trial(testbed, TrialSpec(point.trials()[0], point, 1.0, connections))

@@ -114,7 +114,7 @@ def trained(testbed: Testbed, document: Mapping[str, Any]) -> TrialRecord:
     """The record of the first trial of an experiment, on a network that is up."""
     (point,) = parse_experiment(document, "exp.yaml", Path()).points()
     (variant,) = point.variants
-    connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
+    connections = count_connections(point.topology, variant.pairs, variant.transport)
     return run_trial(testbed, TrialSpec(point.trials()[0], point, 1.0, connections))
 
 

@@ -16,12 +16,14 @@ def test_the_settings_are_those_of_a_stock_linux_host_unless_configured() -> Non
 
 
 @given(st.integers(4096, 2**30))
-def test_send_buffer_maximum_is_twice_the_receive_buffer_maximum(window_bytes: int) -> None:
-    sysctls = TcpSettings(window_bytes).sysctls()
+def test_send_buffer_maximum_is_twice_the_receive_buffer_maximum_which_holds_the_window(window_bytes: int) -> None:
+    settings = TcpSettings(window_bytes)
+    sysctls = settings.sysctls()
     receive, send = ([int(size) for size in sysctls[f"net.ipv4.tcp_{kind}mem"].split()] for kind in "rw")
     assert receive == sorted(receive)
     assert send == sorted(send)
-    assert (receive[-1], send[-1]) == (window_bytes, 2 * window_bytes)
+    assert (receive[-1], send[-1]) == (settings.buffer_bytes, 2 * settings.buffer_bytes)
+    assert 0 <= 0.7 * settings.buffer_bytes - window_bytes < 4096
 
 
 @pytest.mark.parametrize(("slow_start", "text"), [(True, "1"), (False, "0")])

@@ -204,7 +204,7 @@ def test_windows_fill_the_path_without_overflowing_its_queue(
     testbed = Network(network({"latency": "40ms", "rate": "500Mbit"}, hosts=1))
     calibrated(testbed, monkeypatch)
     (flow, _), *_ = testbed.flows
-    in_flight_bytes = 0.7 * testbed.settings[0].window_bytes * flow.connections
+    in_flight_bytes = testbed.settings[0].window_bytes * flow.connections
     path_bytes = 500e6 * 0.08 / 8
     assert 1.2 * path_bytes < in_flight_bytes < 2 * path_bytes
     assert not testbed.settings[0].slow_start_after_idle

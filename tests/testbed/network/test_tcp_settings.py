@@ -4,13 +4,14 @@ from testbed.network.tcp_settings import BUFFER_PER_WINDOW, TcpSettings
 from workloads.transport import socket_options
 
 
-def test_a_namespace_starts_small_and_lets_buffers_grow_to_the_window() -> None:
-    assert TcpSettings(window_bytes=2**20).sysctls()["net.ipv4.tcp_rmem"] == "4096 131072 1048576"
+def test_a_namespace_starts_small_and_lets_buffers_grow_until_a_kernel_has_the_window_in_flight() -> None:
+    # In pages: 1 MiB is 0.7 of 1,497,966 bytes.
+    assert TcpSettings(window_bytes=2**20).sysctls()["net.ipv4.tcp_rmem"] == "4096 131072 1499136"
 
 
 def test_a_namespace_that_makes_room_gives_every_socket_what_a_held_window_takes() -> None:
     settings = TcpSettings(window_bytes=2**20)
-    room_bytes = BUFFER_PER_WINDOW * settings.in_flight_bytes
+    room_bytes = BUFFER_PER_WINDOW * settings.window_bytes
     assert settings.sysctls(makes_room=True)["net.ipv4.tcp_rmem"] == f"4096 {room_bytes} {room_bytes}"
     assert {**settings.sysctls(makes_room=True), "net.ipv4.tcp_rmem": ""} == {
         **settings.sysctls(),
@@ -22,10 +23,9 @@ def test_receivers_ask_for_as_much_as_the_namespace_gives() -> None:
     assert socket_options._BUFFER_PER_WINDOW == BUFFER_PER_WINDOW
 
 
-def test_a_stock_host_has_6_mib_of_which_seven_tenths_may_be_in_flight() -> None:
+def test_a_stock_host_has_a_buffer_of_6_mib_of_which_seven_tenths_may_be_in_flight() -> None:
     stock = TcpSettings()
-    assert (stock.window_bytes, stock.in_flight_bytes) == (6_291_456, 4_404_019)
-    assert TcpSettings(1000, window_share=0.49).in_flight_bytes == 490
+    assert (stock.window_bytes, stock.buffer_bytes) == (4_403_200, 6_291_456)
     assert stock.sysctls() == {
         "net.ipv4.tcp_rmem": "4096 131072 6291456",
         "net.ipv4.tcp_wmem": "4096 16384 12582912",
@@ -37,8 +37,8 @@ def test_a_stock_host_has_6_mib_of_which_seven_tenths_may_be_in_flight() -> None
 
 def test_a_small_window_is_the_first_buffer_too() -> None:
     sysctls = TcpSettings(10_000, slow_start_after_idle=False).sysctls()
-    assert sysctls["net.ipv4.tcp_rmem"] == "4096 10000 10000"
-    assert sysctls["net.ipv4.tcp_wmem"] == "4096 10000 20000"
+    assert sysctls["net.ipv4.tcp_rmem"] == "4096 16384 16384"
+    assert sysctls["net.ipv4.tcp_wmem"] == "4096 16384 32768"
     assert sysctls["net.ipv4.tcp_slow_start_after_idle"] == "0"
 
 

@@ -39,7 +39,7 @@ def test_ranks_of_all_jobs_log_beside_their_plans_where_a_rack_looks_for_it(
     monkeypatch.setattr(training_at_once, "run_ranks", lambda _, __, plans, *___, **____: started.extend(plans))
     setting = SharedConfig(
         addresses=AddressBook(POINT.topology, 0),
-        connections=count_connections(POINT.topology, BESIDE.pairs, BESIDE.transport, BESIDE.clock),
+        connections=count_connections(POINT.topology, BESIDE.pairs, BESIDE.transport),
         dilation=1.0,
         run_token="0" * 32,
         epoch_ns=0,

@@ -201,7 +201,7 @@ def test_a_window_is_held_and_a_quarter_of_it_may_wait_unread_on_either_clock(
     clock: str,
 ) -> None:
     of = point(variants=[{**ONE, "transport": {"connections": 1, "window": "6MiB"}}], clock=clock)
-    in_flight_bytes = of.variants[0].tcp.in_flight_bytes
+    in_flight_bytes = of.variants[0].tcp.window_bytes
     for plan in planned(of):
         assert plan.links.window_bytes == in_flight_bytes
         assert {peer.unread_bytes for peer in plan.links.peers} == {in_flight_bytes // 4}
@@ -220,7 +220,7 @@ def test_much_is_held_unsent_only_where_it_goes_at_once_and_by_no_other_connecti
     middle = planned(of)[1]
     assert {peer.rank: peer.unsent_bytes for peer in middle.links.peers} == {
         0: CHUNK_BYTES,
-        2: variant.tcp.in_flight_bytes // 8,
+        2: variant.tcp.window_bytes // 8,
     }
 
 

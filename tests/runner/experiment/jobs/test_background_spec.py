@@ -129,7 +129,7 @@ def test_the_cross_traffic_of_a_learnt_link_is_read_and_kept_by_a_run(tmp_path: 
 
 def test_a_document_without_background_has_no_such_key_and_defaults_change_no_hash() -> None:
     assert "background" not in parse_experiment({**written(), "background": []}, "file", Path()).document()
-    filled = {**EAST_WEST, "connections": 1, "protocol": "tcp", "loop": False, "window": "6MiB"}
+    filled = {**EAST_WEST, "connections": 1, "protocol": "tcp", "loop": False, "window": "4300KiB"}
     one, other = (parse_experiment(written(flow), "file", Path()).config_hash for flow in (EAST_WEST, filled))
     assert one == other
 
@@ -162,7 +162,7 @@ def test_times_of_a_flow_are_10_ms_at_least() -> None:
 
 def test_what_is_left_out_is_one_connection_of_cubic_as_fast_as_it_can() -> None:
     spec = BackgroundSpec.model_validate(EAST_WEST)
-    assert (spec.protocol, spec.connections, spec.congestion, spec.window) == ("tcp", 1, "cubic", 6 * 2**20)
+    assert (spec.protocol, spec.connections, spec.congestion, spec.window) == ("tcp", 1, "cubic", 4300 * 1024)
     assert (spec.rate, spec.on_off, spec.trace, spec.loop) == (None, None, None, False)
     assert takes_from_to(BackgroundSpec, "connections", 1, 64, **EAST_WEST)
 
@@ -171,7 +171,7 @@ def test_a_document_of_a_flow_has_only_what_it_says_and_of_udp_nothing_of_tcp() 
     def written(**fields: Any) -> dict[str, Any]:
         return BackgroundSpec.model_validate({**EAST_WEST, **fields}).model_dump(mode="json")
 
-    tcp = {"protocol": "tcp", "connections": 1, "congestion": "cubic", "window": "6MiB"}
+    tcp = {"protocol": "tcp", "connections": 1, "congestion": "cubic", "window": "4300KiB"}
     assert written() == {**EAST_WEST, **tcp}
     udp = {"protocol": "udp", "rate": "1Mbit"}
     assert written(**udp) == {**EAST_WEST, **udp}
@@ -183,7 +183,7 @@ def test_udp_needs_a_rate_or_a_trace_and_takes_nothing_of_tcp() -> None:
     def words(**fields: Any) -> str:
         return words_of_refusal(BackgroundSpec, **{**EAST_WEST, "protocol": "udp", "rate": "1Mbit", **fields})
 
-    for name, value in (("connections", 1), ("congestion", "cubic"), ("window", "6MiB")):
+    for name, value in (("connections", 1), ("congestion", "cubic"), ("window", "4300KiB")):
         assert f"{name}: only TCP has that" in words(**{name: value})
     assert taken(BackgroundSpec, "trace", "t.csv", protocol="udp", **EAST_WEST)
     assert "loop: there is no trace" in words_of_refusal(BackgroundSpec, **EAST_WEST, loop="1s")

@@ -64,7 +64,7 @@ def test_where_gpus_compute_all_the_time_they_are_the_bottleneck() -> None:
             {"node_pair_rate": "10Gbit", "latency": "20ms"},
             {"connections": 2, "window": "256KiB"},
             "windows",
-            2 * window_bps(TransportSpec(window="256KiB"), "real", 40_000_000) * 1514 / 1448,
+            2 * window_bps(TransportSpec(window="256KiB"), 40_000_000) * 1514 / 1448,
         ),
     ],
 )

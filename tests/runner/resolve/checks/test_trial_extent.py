@@ -12,7 +12,6 @@ from results.chakra.node import NodeType
 from runner.experiment.transport_spec import TransportSpec
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.checks.trial_extent import MAX_TRIAL_NS
-from runner.resolve.connection_count import tcp_settings
 from runner.resolve.experiment import Experiment
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import effects_of
@@ -94,7 +93,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
             "compute.activation": "1000GiB",
             "variants": [{"name": "a", "schedule": "gpipe", "transport": {"window": "4KiB"}}],
         },
-        "compute.activation: one connection or group of them fills 2247105312 windows one after the other, more than "
+        "compute.activation: one connection or group of them fills 1572864000 windows one after the other, more than "
         "10000000: give less of it, a larger transport.window, or more connections",
     ),
     "buckets by the hundred million": (
@@ -319,7 +318,7 @@ def test_each_bucket_of_each_rank_and_iteration_has_a_span(monkeypatch: pytest.M
 
 def test_windows_are_counted_along_one_direction_of_a_boundary(monkeypatch: pytest.MonkeyPatch) -> None:
     transport = TransportSpec.model_validate({"window": "64KiB"})
-    window_bytes = tcp_settings(transport, "real").in_flight_bytes
+    window_bytes = transport.window
     changes = {
         "topology.wan": {"latency": "20ms", "rate": "1Gbit"},
         "compute": {**BY_HAND["compute"], "activation": f"{10 * window_bytes}B"},
@@ -407,6 +406,6 @@ def test_segments_and_windows_of_a_trace_are_counted(tmp_path: Path, monkeypatch
     assert trace_field(tmp_path, monkeypatch, "MAX_SEGMENTS", segments - 1, lossy) == "topology.wan"
     assert trace_field(tmp_path, monkeypatch, "MAX_SEGMENTS", segments, lossy) is None
     monkeypatch.undo()
-    window_bytes = tcp_settings(TransportSpec(), "real").in_flight_bytes
+    window_bytes = TransportSpec().window
     windows = 3 * 5 * (10**6 // window_bytes)
     assert trace_field(tmp_path, monkeypatch, "MAX_WINDOWS", windows, lossy) is None

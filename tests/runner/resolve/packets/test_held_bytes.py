@@ -26,7 +26,7 @@ def network(*links: dict[str, Any], **wan: Any) -> Topology:
 def held(topology: Topology, window_bytes: int, connections: int) -> tuple[int, int]:
     first, second = place_stages(topology, 2).places
     pair: Pair = (first, second)
-    return held_bytes(topology, TcpSettings(window_bytes, "cubic", True, window_share=1.0), pair, connections)
+    return held_bytes(topology, TcpSettings(window_bytes, "cubic", True), pair, connections)
 
 
 def test_a_connection_holds_an_eighth_unsent_and_a_quarter_unread() -> None:

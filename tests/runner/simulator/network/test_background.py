@@ -151,7 +151,7 @@ def alone(
     document = with_background({**TO_WEST, **flow}, wan={"rate": "unlimited", **wan})
     (point,) = parse_experiment({"engine": "simulate", **document}, "file", Path()).points()
     (variant,), topology = point.variants, point.topology
-    connections = count_connections(topology, variant.pairs, variant.transport, variant.clock)
+    connections = count_connections(topology, variant.pairs, variant.transport)
     network, events = Network(topology, connections, variant, effects), EventQueue()
     traffic = BackgroundTraffic(point.background, network, events)
     rows: list[int] = []

@@ -22,7 +22,7 @@ from tests.runner.simulator.variants import sweep_point
 
 MS = 10**6
 WINDOW_ONLY = TcpEffects(window=True, slow_start=False, headers=False)
-OPEN = {"window": "64MiB"}
+OPEN = {"window": "44.8MiB"}
 """44.8 MiB in flight: at 1 Gbit/s far more than the line holds in a round trip of 40 ms."""
 
 
@@ -77,7 +77,7 @@ def test_a_window_beyond_what_the_line_holds_hides_a_longer_latency() -> None:
 
 def test_a_window_that_the_line_holds_waits_for_the_longer_round_trip() -> None:
     # 2.94 MB in a round trip of 40 ms, then of 100 ms: the rest of the transfer takes 2.5 times as long.
-    transport = {"window": "4MiB"}
+    transport = {"window": "2.8MiB"}
     size = "60000000B"
     before = arrives_ms([(10**15, {"latency_ns": 1})], size=size, effects=WINDOW_ONLY, transport=transport)
     after = arrives_ms([(10 * MS + 1, {"latency_ns": 50 * MS})], size=size, effects=WINDOW_ONLY, transport=transport)
@@ -96,7 +96,7 @@ def test_rates_that_alternate_quickly_are_their_mean(effects: TcpEffects, off: f
 def test_an_outage_of_acknowledgements_alone_delays_only_what_waits_for_them() -> None:
     down = [(30 * MS, {"up": False}), (500 * MS, {})]
     assert arrives_ms([], down, effects=WINDOW_ONLY, transport=OPEN) == 120
-    transport = {"window": "1MiB"}
+    transport = {"window": "0.7MiB"}
     constant = arrives_ms([(10**15, {"latency_ns": 1})], effects=WINDOW_ONLY, transport=transport)
     delayed = arrives_ms([], down, effects=WINDOW_ONLY, transport=transport)
     # From the first timeout that finds the way back: 350 and 835 ms after a byte that left between 10 and 50 ms.

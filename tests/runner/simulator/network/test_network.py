@@ -38,7 +38,7 @@ def network(*, gpus: int = 4, window: str = "6MiB", effects: TcpEffects = IDEAL,
     (variant,) = point.variants
     places = variant.placement.places
     pairs = [(one, other) for one in places for other in places if one is not other]
-    connections = count_connections(point.topology, pairs, variant.transport, variant.clock)
+    connections = count_connections(point.topology, pairs, variant.transport)
     return Network(point.topology, connections, variant, effects)
 
 
@@ -190,7 +190,7 @@ def test_acknowledgements_wait_behind_windows_of_an_eighth_of_what_the_line_hold
         ]
         return known_at_once(network(window=window, effects=WINDOW_ONLY, wan={}, links=links), OUT, BACK)
 
-    window_bytes = network(window="1MiB").variant.tcp.in_flight_bytes
+    window_bytes = network(window="1MiB").variant.tcp.window_bytes
     # Half a byte a nanosecond: a line holds a byte for each nanosecond of its latency, and one that is under way.
     assert both_ways(8 * window_bytes - 1) == [False, False]
     assert both_ways(8 * window_bytes) == [True, True]

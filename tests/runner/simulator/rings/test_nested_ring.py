@@ -10,7 +10,6 @@ from runner.bound.lower_bound import lower_bounds
 from runner.simulator.simulation import Simulation
 from runner.simulator.variant_simulation import simulate_variant
 from runner.tcp.effects import IDEAL, TcpEffects
-from testbed.network.tcp_settings import TcpSettings
 from tests.runner.simulator.variants import all_reduces_ns, sweep_point
 
 MS = 1_000_000
@@ -147,8 +146,7 @@ def test_windows_are_those_of_each_node_pair() -> None:
     # 4 node pairs of one window each, where the ring has one between two datacenters.
     effects = TcpEffects(window=True, slow_start=False, headers=False)
     wide = {"wan": {"latency": "50ms"}}
-    nested = simulated(document(3, 4, transport={"window": "200kB"}, **wide), effects)
-    flat = simulated(document(3, 4, transport={"all_reduce": "ring", "window": "200kB"}, **wide), effects)
-    in_flight_bytes = TcpSettings(window_bytes=200_000).in_flight_bytes
-    assert max(all_reduces_ns(nested)) / MS >= 4 / 3 * 3e6 / in_flight_bytes * 100 - 100
+    nested = simulated(document(3, 4, transport={"window": "140kB"}, **wide), effects)
+    flat = simulated(document(3, 4, transport={"all_reduce": "ring", "window": "140kB"}, **wide), effects)
+    assert max(all_reduces_ns(nested)) / MS >= 4 / 3 * 3e6 / 140e3 * 100 - 100
     assert 3 < max(all_reduces_ns(flat)) / max(all_reduces_ns(nested)) < 6

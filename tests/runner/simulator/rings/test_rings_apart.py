@@ -45,7 +45,7 @@ def apart(document: dict[str, Any]) -> frozenset[int]:
     """Return the stages whose rings are computed at once in the first place."""
     point = sweep_point(document)
     variant = point.variants[0].in_repeat(0)
-    connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
+    connections = count_connections(point.topology, variant.pairs, variant.transport)
     boundaries = [
         (pipeline[one], pipeline[other])
         for pipeline in variant.placement.pipelines

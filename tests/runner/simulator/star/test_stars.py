@@ -99,7 +99,7 @@ def test_stars_have_the_ways_of_the_replicas_of_each_stage_and_other_variants_no
             written["variants"] = [{"name": "ring", "schedule": "dp"}]
         point = sweep_point(written)
         (variant,) = point.variants
-        connections = count_connections(point.topology, variant.pairs, variant.transport, variant.clock)
+        connections = count_connections(point.topology, variant.pairs, variant.transport)
         found = star_ends(Network(point.topology, connections, variant, IDEAL))
         ways = {stage: [(one.pipeline, other.pipeline) for one, other in ends] for stage, ends in found.items()}
         assert ways == ({} if pairs is None else {0: pairs})

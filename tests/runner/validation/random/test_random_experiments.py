@@ -25,7 +25,7 @@ from runner.validation.random.random_layout import MOST_HOSTS
 MIB = 2**20
 SEEDS = range(300)
 
-PUBLISHED = "46c7101849dacf8ce5e3604a7255d985e26a9065cf6265261548bd3b9b650bd4"
+PUBLISHED = "71c338473f479d4648f9efbd45c4dd4b755b08f7c2ad228ebbc2b0ce468670cb"
 """Of the first hundred experiments of seed 1: with another drawing, docs/validation.md has to be made anew."""
 
 numbers = st.integers(0, 999)

@@ -54,7 +54,7 @@ def test_rates_are_a_64th_and_latencies_the_same() -> None:
 
 def test_windows_buckets_and_swapping_are_a_64th_and_periods_are_short() -> None:
     of_dp = shrunk_variant(candidates(Method.HIERARCHICAL, WAN)[1].variant)["transport"]
-    assert (of_dp["window"], of_dp["bucket"]) == ("65536B", "1638400B")
+    assert (of_dp["window"], of_dp["bucket"]) == ("32112B", "1638400B")
     of_atom = shrunk_variant(candidates(Method.ATOM, WAN)[0].variant)["options"]
     assert of_atom == {"swap": "187500000B/s", "sync_every": 10, "delay": 1, "topology": "ring"}
 

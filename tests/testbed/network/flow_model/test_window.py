@@ -148,7 +148,7 @@ def test_a_window_bounds_what_is_sent_where_there_is_a_round_trip_to_wait_for(
     made = opened(line, 2, TcpSettings(WINDOW), window=window, slow_start=False)
     assert (made.allowance(0) < BOUNDED) == bounded
     if bounded:
-        assert made.allowance(0) == 2 * let_out_bytes(TcpSettings(WINDOW).in_flight_bytes)
+        assert made.allowance(0) == 2 * let_out_bytes(TcpSettings(WINDOW).window_bytes)
 
 
 def test_bytes_are_in_flight_for_a_round_trip_from_when_they_began_to_leave() -> None:
@@ -364,7 +364,7 @@ def test_new_connections_have_ten_segments_each_and_windows_of_whole_pairs() -> 
     line = Line(10**9, RTT_NS // 2, headers=False)
     settings = TcpSettings(2**20)
     assert opened(line, 3, settings).open_bytes == 3 * INITIAL
-    assert opened(line, 3, settings, slow_start=False).open_bytes == 3 * let_out_bytes(settings.in_flight_bytes)
+    assert opened(line, 3, settings, slow_start=False).open_bytes == 3 * let_out_bytes(settings.window_bytes)
     assert opened(line, 3, settings, window=False, slow_start=False).open_bytes >= BOUNDED
     assert opened(line, 3, settings).timeout_ns == RTT_NS + 200_000_000
     assert opened(line, 3, settings, least_timeout_ns=300_000_000).timeout_ns == RTT_NS + 300_000_000

@@ -101,7 +101,7 @@ def test_slow_start_lets_ten_segments_out_and_doubles_every_round_trip() -> None
 def test_an_open_window_moves_one_window_per_round_trip() -> None:
     window_bytes = 200_000
     programs = Programs(None, 20, window_bytes)
-    held_bytes = int(window_bytes * 0.7) // 2896 * 2896
+    held_bytes = window_bytes // 2896 * 2896
     programs.write(bytes(held_bytes * 40))
     programs.run()
     by_round: dict[int, int] = {}

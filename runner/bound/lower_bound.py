@@ -98,8 +98,7 @@ def _largest(times: Iterable[tuple[float, str]]) -> LowerBound:
 
 def stage_times(variant: ResolvedVariant, schedule: type[Schedule], stage: int, durations_ns: ByKind) -> StageTimes:
     """Return the durations of one microbatch at a stage, as the schedule divides its work."""
-    last = stage == variant.placement.stages - 1
-    recomputes = variant.shape.recomputes(stage) and (schedule.last_stage_recomputes or not last)
+    recomputes = variant.shape.recomputes(stage)
     splits = schedule.splits_backward
     return StageTimes(
         durations_ns[ActionKind.FORWARD],

@@ -15,7 +15,14 @@ from pydantic import (
 
 from ground.strict_model import StrictModel
 from results.records.span_log import MAX_ITERATIONS
-from runner.experiment.quantities import BoundarySizesBytes, NameOrPath, StageDurationsNs, Truth, whole_number
+from runner.experiment.quantities import (
+    BoundarySizesBytes,
+    NameOrPath,
+    StageDurationsNs,
+    StageTruths,
+    Truth,
+    whole_number,
+)
 from runner.experiment.replicas.jitter_spec import JitterSpec
 from runner.experiment.replicas.slower_spec import SlowerSpec
 from workloads.compute.backends.backend import ComputeBackend, create_backend, load_backend
@@ -61,11 +68,11 @@ class ComputeSpec(StrictModel):
         "the r-th GPU of the topology. No other times and sizes are then written. Default: none.",
         examples=["traces/gpt"],
     )
-    checkpointing: Truth | None = Field(
+    checkpointing: StageTruths | None = Field(
         default=None,
-        description="Whether each stage recomputes its forward before its backward, where times come from a profile or "
-        "torch. Default: true.",
-        examples=[False],
+        description="Whether a stage recomputes its forward before its backward, where times come from a profile or "
+        "torch: one answer for all stages, or a list with one for each. Default: true.",
+        examples=[False, [True, True, True, False]],
     )
     forward: StageDurationsNs | None = Field(
         default=None,

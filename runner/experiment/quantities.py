@@ -145,6 +145,10 @@ def _truth(written: object) -> bool:
 
 
 Truth = Annotated[bool, PlainValidator(_truth, json_schema_input_type=bool)]
+StageTruths = Annotated[
+    bool | tuple[bool, ...], PlainValidator(_single_or_list(_truth), json_schema_input_type=bool | tuple[bool, ...])
+]
+"""One answer for all stages, or a list with one for each stage, stage 0 first."""
 
 
 def _connections(written: object) -> int | str:

@@ -1,9 +1,9 @@
 """Compute the stage costs of a pipeline: how long one microbatch occupies each stage, and how much it sends."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ground.strict_model import InputError
 from ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
@@ -14,6 +14,8 @@ from workloads.model.gpt_config import GptConfig, bytes_per_element
 from workloads.profiles.catalogue import load_profile
 from workloads.profiles.compute_profile import MeasuredProfile, MeasuredStageCosts
 from workloads.profiles.measured_conditions import MeasuredConditions
+
+_Value = TypeVar("_Value", bool, int)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,10 @@ class StageCosts:
     def recomputes(self) -> tuple[bool, ...]:
         """Whether each stage recomputes its forward: its recompute time is above zero."""
         return tuple(duration_ns > 0 for duration_ns in self.recompute_ns)
+
+    def keeping_last(self) -> "StageCosts":
+        """Return the costs of a schedule whose last stage keeps its activations instead of computing them again."""
+        return replace(self, recompute_ns=(*self.recompute_ns[:-1], 0))
 
     def replay(self, stage: int) -> ReplayCosts:
         """Return the costs of one stage for the replay back end. What its virtual stages send is not in them."""
@@ -104,13 +110,16 @@ def stage_costs(spec: ExperimentSpec, stages: int, pipelines: int, directory: Pa
             f"{profile.precision}: give that precision, or another profile"
         )
     _check_profile_times(times, name)
-    checkpointing = compute.checkpointing is not False
+    asked = True if compute.checkpointing is None else compute.checkpointing
+    checkpointing = _each(asked, stages, "stages", "compute.checkpointing")
     return StageCosts(
         forward_ns=tuple(stage.forward_ns for stage in times),
         backward_ns=tuple(stage.backward_ns for stage in times),
         backward_input_ns=tuple(stage.backward_input_ns for stage in times),
         backward_weight_ns=tuple(stage.backward_weight_ns for stage in times),
-        recompute_ns=tuple(stage.recompute_ns if checkpointing else 0 for stage in times),
+        recompute_ns=tuple(
+            stage.recompute_ns if recomputes else 0 for stage, recomputes in zip(times, checkpointing, strict=True)
+        ),
         optimizer_ns=tuple(stage.optimizer_ns for stage in times),
         activation_bytes=activation_bytes(spec, stages),
         gradient_bytes=gradient_bytes(spec, stages, pipelines),
@@ -228,7 +237,7 @@ def _check_cut(config: GptConfig, stages: int) -> None:
         )
 
 
-def _each(value: int | tuple[int, ...], count: int, what: str, field: str) -> tuple[int, ...]:
+def _each(value: _Value | tuple[_Value, ...], count: int, what: str, field: str) -> tuple[_Value, ...]:
     if not isinstance(value, tuple):
         return (value,) * count
     if len(value) != count:

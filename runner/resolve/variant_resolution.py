@@ -141,6 +141,8 @@ def _resolve_schedule(
         of_file = stage_costs(spec, cut.stages, cut.pipelines, written.directory)
     else:
         of_file = virtual_stage_costs(spec, virtual, cut.pipelines, written.directory)
+    if schedule is not None and not schedule.last_stage_recomputes and grouping is None:
+        of_file = of_file.keeping_last()
     replicas = replica_times(written, placement, of_file)
     if virtual is not None:
         check_alike(written, replicas)

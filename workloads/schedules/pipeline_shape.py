@@ -1,6 +1,6 @@
 """The shape of the pipeline that a schedule runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ class PipelineShape:
     def recomputes(self, stage: int) -> bool:
         """Return whether that stage runs its forwards again before their backwards."""
         return self.recompute[stage] if isinstance(self.recompute, tuple) else self.recompute
+
+    def keeping_last(self) -> "PipelineShape":
+        """Return the same shape, but that the last stage keeps its activations."""
+        recompute = tuple(self.recomputes(stage) and stage < self.stages - 1 for stage in range(self.stages))
+        return replace(self, recompute=recompute)
 
     def most_in_flight(self, stage: int) -> int:
         """Return how many microbatches that stage may hold at once, never more than there are."""

@@ -17,7 +17,7 @@ def check_swapping(written: WrittenVariant) -> None:
             f"{field}.schedule: {compute.backend.title} does not swap layers: give kind: replay or torch, or schedule: "
             "diloco"
         )
-    if compute.backend.swaps and compute.checkpointing is False:
+    if compute.backend.swaps and compute.checkpointing not in {None, True}:
         raise InputError(
             "compute.checkpointing: false, and a group of atom computes its forward again before its backward, because "
             "its weights have left the device: leave checkpointing out, or the variant"

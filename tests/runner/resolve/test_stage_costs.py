@@ -47,6 +47,11 @@ def test_a_profile_gives_the_times_of_the_model_with_recomputes_unless_configure
     assert work.recompute_ns == work.forward_ns
     without = resolved(6, model="gpt-a", compute={"profile": "a100", "checkpointing": False})
     assert without.recompute_ns == (0,) * 6
+    one_keeps = resolved(6, model="gpt-a", compute={"profile": "a100", "checkpointing": [True] * 5 + [False]})
+    assert one_keeps.recompute_ns == (*work.recompute_ns[:-1], 0) == work.keeping_last().recompute_ns
+    assert refusal(4, model="gpt-a", compute={"profile": "a100", "checkpointing": [True] * 6}) == (
+        "compute.checkpointing: a list of 6 for 4 stages: give one for each, or a single value"
+    )
 
 
 def test_parts_of_a_backward_that_were_measured_are_replayed_as_measured(

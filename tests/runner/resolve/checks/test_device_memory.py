@@ -49,6 +49,22 @@ def test_microbatches_in_flight_follow_the_schedule(schedule: str, in_flight: li
     assert [most_in_flight(variant, 0, stage) for stage in range(4)] == in_flight
 
 
+@pytest.mark.parametrize("schedule", ["varuna", "zb-2p"])
+def test_a_last_stage_that_keeps_its_activations_counts_with_them(schedule: str) -> None:
+    def last_bytes(one: str) -> int:
+        of = point(one, model="gpt-a", training={"stages": 4, "microbatches": 1})
+        (*_, last) = [need.training for need in process_needs(of, of.variants[0]) if need.training]
+        return last.activation_bytes
+
+    # Of one microbatch in flight the backward takes as much either way.
+    assert last_bytes(schedule) == last_bytes("gpipe")
+    kept, recomputed = (
+        [need.training.activation_bytes for need in process_needs(of, of.variants[0]) if need.training][-1]
+        for of in (point(one, model="gpt-a") for one in (schedule, "gpipe"))
+    )
+    assert kept > 3 * recomputed
+
+
 def test_a_bound_on_memory_holds() -> None:
     training = {"stages": 4, "microbatches": MICROBATCHES, "memory_bound": 3}
     (variant,) = point("varuna", training=training).variants

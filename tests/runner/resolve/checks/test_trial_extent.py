@@ -283,7 +283,8 @@ def test_the_time_of_a_trial_is_all_its_work_one_after_the_other(monkeypatch: py
 
 
 def test_transfers_of_a_cell_are_scattered_and_gathered_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone_ns = 12 * 145 * 10**6 + 24 * 80 * 10**6 + 96 * 10**6
+    # The last stage of Atlas does not recompute its microbatches, of 10 ms each.
+    alone_ns = 12 * 135 * 10**6 + 24 * 80 * 10**6 + 96 * 10**6
     twice_inside_ns = 24 * 2 * 8 * 10**6
     changes = with_transport("atlas", model="ideal", sharing="temporal")
     assert refused_field(monkeypatch, "MAX_TRIAL_NS", alone_ns + twice_inside_ns - 1, **changes) == "compute.gradient"

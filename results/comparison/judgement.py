@@ -148,7 +148,11 @@ def _reading(
     within = percent_text(margin).replace("\u00a0", " ")
     if verdict == "unclear":
         return f"{change}, but {span} reaches past {within}: {_advice(pair, ratio, interval, margin, metric)}"
-    certainty = "exact, as simulated" if pair.a.exact and pair.b.exact else f"95 % interval: {span}"
+    certainty = (
+        "simulated without noise, which is not without error"
+        if pair.a.exact and pair.b.exact
+        else f"95 % interval: {span}"
+    )
     return f"{change} ({certainty}; margin {within})"
 
 

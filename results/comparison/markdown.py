@@ -125,7 +125,7 @@ def _interval_text(judgement: Judgement, metric: Metric) -> str:
     """Return the interval, or the reason why there is none."""
     pair, interval = judgement.pair, judgement.interval
     if pair.a.exact and pair.b.exact:
-        return "exact"
+        return "no noise"
     if interval is not None:
         return f"{interval[0]:.3f} to {interval[1]:.3f}"
     fewest = min(side.repeats for side in (pair.a, pair.b) if not side.exact)

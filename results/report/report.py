@@ -12,7 +12,14 @@ from results.comparison.manifest_fields import trace_text
 from results.comparison.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run
 from results.reading.run import Run, load_run
 from results.reading.run_labels import run_labels, run_name
-from results.reading.summaries.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
+from results.reading.summaries.headline import (
+    HeadlineRow,
+    by_point,
+    headline,
+    interval_note,
+    saturation_note,
+)
+from results.reading.summaries.variant_differences import VariantFields, variant_fields
 from results.report.averages_table import averages_table
 from results.report.calibration_table import CalibrationTable, calibration_table
 from results.report.charts.chart import Chart
@@ -56,6 +63,7 @@ class _Section:
     description: str
     warnings: Sequence[str]
     total_wan_bytes: int | None
+    differing: VariantFields
     charts: Sequence[Chart]
     programs: ProgramSection | None
     faults: PlanTable | None
@@ -200,6 +208,7 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         description=what_was_run(run),
         warnings=[*warnings(run), *fault_warnings(run), *cut_warnings(run), *plan_warnings(plans)],
         total_wan_bytes=int(wan_bytes.sum()) if len(wan_bytes) else None,
+        differing=variant_fields(run.manifest, run.variants),
         charts=charts.own[label],
         programs=program_section(run),
         faults=fault_table(run),

@@ -16,7 +16,14 @@ from results.reading.links.changing_links import (
 )
 from results.reading.run import Run
 from results.reading.run_labels import run_labels
-from results.reading.summaries.headline import HeadlineRow, by_point, headline, interval_note, saturation_note
+from results.reading.summaries.headline import (
+    HeadlineRow,
+    by_point,
+    headline,
+    interval_note,
+    saturation_note,
+)
+from results.reading.summaries.variant_differences import variant_fields
 from results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
 from results.report.jobs.background_table import background_records, background_rows, background_table
 from results.report.jobs.job_table import job_records, job_rows, job_table
@@ -69,7 +76,7 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
             if table is not None
         ]
         learnt = loss_table(losses)
-        tables = _markdown(rows) + ("" if learnt is None else learnt.markdown)
+        tables = _markdown(rows) + "".join(map(_differing, runs)) + ("" if learnt is None else learnt.markdown)
         return tables + prefill_markdown(prefill, impacts) + "".join(shared) + _changes_markdown(runs, labels)
     shares = [each for run, label in zip(runs, labels, strict=True) for each in gpu_time_shares(run, label)]
     records = _with_changing_links(_records(rows, shares, prefill, losses), rows, dict(zip(labels, runs, strict=True)))
@@ -264,6 +271,19 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
             lines.append(table_line([*map(markdown_text, named), *text]))
     notes = [note for note in (interval_note(rows), saturation_note(rows)) if note]
     return "\n".join([*lines, *(line for note in notes for line in ("", note))]) + "\n"
+
+
+def _differing(run: Run) -> str:
+    """Return a table of what the run's variants differ in; "" if in nothing."""
+    fields = variant_fields(run.manifest, run.variants)
+    if not fields.columns:
+        return ""
+    lines = [
+        table_line(["differs in", *fields.columns]),
+        table_line(["---"] * (1 + len(fields.columns))),
+        *(table_line([*map(markdown_text, (name, *values))]) for name, values in fields.rows.items()),
+    ]
+    return "\n" + "\n".join(lines) + "\n"
 
 
 def _interval(row: HeadlineRow) -> str:

@@ -13,6 +13,7 @@ from results.reading.links.changing_links import changing_links_at
 from results.reading.run import Run
 from results.reading.stored_trial import swept_values
 from results.reading.summaries.saturation import Saturation
+from results.reading.summaries.variant_differences import differences
 from results.text.number_text import count_text, percent_text, seconds_text
 
 LATENCY_PATH = "topology.wan.latency"
@@ -64,7 +65,8 @@ class HeadlineRow:
     is None where nothing was configured to change or fail. ``interval_s`` is the 95 % interval of their median
     (``results.metrics.bootstrap``); None if there are too few repeats or the figures are ``exact``: simulated, with
     nothing drawn. ``not_modelled`` lists the configured settings that the simulation does not model, ``known_misses``
-    the kinds of simulations known to be off that it is of.
+    the kinds of simulations known to be off that it is of. ``differs`` names what it has otherwise than
+    the run's first variant, which ``speed_up`` is over.
     """
 
     run: str
@@ -92,6 +94,7 @@ class HeadlineRow:
     bound_part: str | None = None
     makespan_s: float | None = None
     disturbed: "Disturbed | None" = None
+    differs: tuple[str, ...] = ()
 
     @property
     def over_bound(self) -> float | None:
@@ -208,6 +211,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 bound_part=run.summary["bound_part"].iloc[positions[0]],
                 makespan_s=_median(of_trials["makespan_s"]),
                 disturbed=_disturbed(run, positions, [time_s for own_s in of_repeats_s for time_s in own_s]),
+                differs=differences(run.manifest, baseline, variant),
             )
         )
     return rows

@@ -199,6 +199,7 @@ def _fastest_sentence(rows: Sequence[HeadlineRow], where: str) -> str:
     time = seconds_text(best.iteration_time_s)
     if len(rows) == 1:
         return f"{where}{best.variant} takes {time} an iteration."
+    owed = ", ".join(best.differs)
     if best is baseline:
         second = min(rows[1:], key=_time)
         factor = ratio_text(_time(second) / (_time(best) or 1))
@@ -206,7 +207,7 @@ def _fastest_sentence(rows: Sequence[HeadlineRow], where: str) -> str:
     return (
         f"{where}{best.variant} is the fastest, {time} an iteration against "
         f"{seconds_text(baseline.iteration_time_s)} of {baseline.variant}: a speed-up of "
-        f"{ratio_text(_time(baseline) / (_time(best) or 1))}."
+        f"{ratio_text(_time(baseline) / (_time(best) or 1))}{f' ({owed})' if owed else ''}."
     )
 
 

@@ -111,7 +111,7 @@ def _impact_reading(found: Sequence[Impact]) -> str:
         return ""
     if all(each.simulated and each.interval is None for each in found):
         return (
-            f"Simulated, and therefore exact: no impact means a ratio of iteration times within {_MARGIN_TEXT} of 1. "
+            f"Simulated without noise: no impact means a ratio of iteration times within {_MARGIN_TEXT} of 1. "
             "Only an emulation can show that prefill has no impact on real training."
         )
     return (

@@ -105,7 +105,7 @@ def test_the_interval_or_why_there_is_none_stands_in_the_row() -> None:
 
     exact = Side(0, "x", ((1.0,),), exact=True)
     few, two, enough = (Side(0, "x", ((1.0,),) * count, exact=False) for count in (1, 2, 3))
-    assert shown(exact, exact) == "exact"
+    assert shown(exact, exact) == "no noise"
     assert shown(enough, enough) == "1.000 to 1.000"
     assert (shown(few, enough), shown(enough, two), shown(exact, few)) == (
         "none, 1 repeat",

@@ -63,6 +63,23 @@ def test_a_dp_cell_of_two_halves_wan_transfers_only() -> None:
     assert shared[0] == alone[0]
 
 
+def test_of_pipelines_that_differ_the_slowest_new_connection_decides() -> None:
+    # The second pipeline crosses to a datacenter twice as far away, at the same rate.
+    far = network(hosts=2)
+    document = {
+        "datacenters": [{"name": name, "hosts": 2} for name in ("east", "west", "far")],
+        "wan": {"latency": "20ms", "rate": "unlimited", "node_pair_rate": "80Mbit"},
+        "links": [{"between": ["east", "far"], "latency": "40ms"}],
+    }
+    topology = resolve_topology(TopologySpec.model_validate(document))
+    placement = place_stages(topology, 2, 2, [["east", "west"], ["east", "far"]])
+    (mixed,) = boundary_costs(topology, placement, AUTO, work(2), 1)
+    (distant,) = boundary_costs(far, at(far, 2, 2), AUTO, work(2), 1)
+    assert mixed.links is not None
+    assert distant.links is not None
+    assert mixed.links.cold_ns == distant.links.cold_ns
+
+
 def test_few_connections_move_a_window_a_round_trip_each() -> None:
     topology = network()
     two = TransportSpec(connections=2, window="100KB")

@@ -79,3 +79,21 @@ def test_the_next_instant_can_be_looked_at() -> None:
     events.at(9, lambda now_ns, _: None, None)
     events.at(7, lambda now_ns, _: None, None)
     assert events.next_ns == 7
+
+
+def test_an_event_of_an_earlier_turn_comes_first_of_a_later_instant_although_events_of_this_one_are_done() -> None:
+    events, happened = EventQueue(), []
+
+    def happens(_: int, number: int) -> None:
+        happened.append(number)
+
+    def adds(_: int, turn: int) -> None:
+        events.at_turn(9, turn, happens, 1)
+
+    turn = events.take_turns(1)
+    events.at(5, happens, 0)
+    events.at(5, adds, turn)
+    events.at(9, happens, 2)
+    while events.handle_next_instant():
+        pass
+    assert happened == [0, 1, 2]

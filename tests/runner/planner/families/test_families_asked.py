@@ -1,6 +1,9 @@
+from typing import Any
+
 import pytest
 
 from ground.strict_model import InputError
+from runner.planner.families import families_asked
 from runner.planner.families.families_asked import FamiliesAsked, family_notes, same_worth
 from runner.planner.families.family_layout import Family
 from runner.planner.families.family_pricing import FamilyPrice
@@ -33,3 +36,14 @@ def test_tokens_of_replicas_that_synchronise_seldom_are_not_worth_the_same() -> 
     told = {note.split(":")[0]: "tokens a second are not worth the same" in note for note in family_notes(prices)}
     assert told == {"diloco": True, "atom": True, "hierarchical": False}
     assert [family for family in Family if not same_worth(family)] == [Family.DILOCO, Family.ATOM]
+
+
+def test_a_family_that_does_not_fit_is_told_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = FamilyPrice(Family.PIPELINE, "", 1, 1.0, 1.0, 1, 1)
+    monkeypatch.setattr(families_asked, "planned_family", lambda task, plan: own)
+    monkeypatch.setattr(families_asked, "priced_family", lambda *_, **__: None)
+    told: list[str] = []
+    unused: Any = None
+    found = FamiliesAsked((Family.PIPELINE, Family.DILOCO)).prices(unused, unused, unused, told.append)
+    assert found == (own,)
+    assert told == ["diloco: it needs whole replicas in two datacenters or more, and none fits"]

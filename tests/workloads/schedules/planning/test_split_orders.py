@@ -1,0 +1,32 @@
+"""The run of given orders, and the period that it says: the longest part of any stage."""
+
+from workloads.schedules.action import ActionKind
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
+from workloads.schedules.planning.split_orders import OrderedPipeline
+
+FORWARD, INPUT, WEIGHT = ActionKind.FORWARD, ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT
+
+
+def test_a_stages_part_lasts_from_the_begin_of_its_first_action_to_the_end_of_its_last() -> None:
+    costs = CellCosts(PipelineShape(1, 1), 1, (30,), (50,), (0,), (), backward_input_ns=(20,), backward_weight_ns=(7,))
+    run = OrderedPipeline(costs).run(((FORWARD, INPUT, WEIGHT),))
+    assert run is not None
+    assert (run.period_ns, run.makespan_ns) == (57, 57)
+
+
+def test_the_longest_part_is_the_period_and_the_way_to_a_stage_is_no_part_of_its_own() -> None:
+    costs = CellCosts(
+        PipelineShape(2, 1),
+        1,
+        (30, 500),
+        (27, 27),
+        (0, 0),
+        (BoundaryCosts(100, 0, False),),
+        backward_input_ns=(20, 20),
+        backward_weight_ns=(7, 900),
+    )
+    run = OrderedPipeline(costs).run(((FORWARD, INPUT, WEIGHT),) * 2)
+    assert run is not None
+    # Stage 1 begins when its activation comes, 130 ns after stage 0.
+    assert (run.period_ns, run.makespan_ns) == (500 + 20 + 900, 130 + 500 + 20 + 900)

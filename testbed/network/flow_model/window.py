@@ -25,6 +25,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from ground.compiled_core.own_subclasses import mypyc_attr
 from testbed.network.flow_model.congestion_window import INITIAL_SEGMENTS, CongestionWindow, halvings
 from testbed.network.flow_model.line import PAYLOAD_BYTES, Line
 from testbed.network.flow_model.striping import Connections, Striping
@@ -38,6 +39,7 @@ BOUNDED: Final = 1 << 61
 """An allowance below this is limited by a window."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Delay:
     """How long acknowledgements are delayed beyond a round trip. It is set when the other end begins to send them."""
 

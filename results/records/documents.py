@@ -217,6 +217,11 @@ class _Disturbance(_Facts):
     time_to_recover_ns: int | None = None
 
 
+class _Injected(_Facts):
+    fault: str
+    ranks: list[Any]
+
+
 class _Faults(_Facts):
     outcome: Literal["undisturbed", "survived", "recovered", "failed"]
     reason: str | None = None
@@ -225,6 +230,13 @@ class _Faults(_Facts):
     iterations_lost: Count | None = None
     training_goodput: Number | None = None
     disturbances: list[_Disturbance] = Field(default_factory=list)
+    injected: list[_Injected] = Field(default_factory=list)
+
+
+class _Plan(_Facts):
+    by_rates_s: Number | None = None
+    computing_s: list[Number] | None = None
+    transfer_s: list[Number] | None = None
 
 
 class _KnownMiss(_Facts):
@@ -245,7 +257,11 @@ class TrialFacts(_Settings):
     machine_load: _MachineLoad | None = None
     carried: _Carried | None = None
     rdma_sent_bytes: dict[str, Count] | None = None
-    bound: _Bound | None = None
+    period_bound: _Bound | None = None
+    makespan_bound: _Bound | None = None
+    planned_iteration_time_s: Factor | None = None
+    plan: _Plan | None = None
+    all_reduce_wan_ratio: list[Number] | None = None
     beside: _Beside | None = None
     synchronization: _Synchronization | None = None
     averages: _Averages | None = None

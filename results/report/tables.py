@@ -76,7 +76,11 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
             if table is not None
         ]
         learnt = loss_table(losses)
-        tables = _markdown(rows) + "".join(map(_differing, runs)) + ("" if learnt is None else learnt.markdown)
+        tables = (
+            _markdown(rows)
+            + "".join(_differing(run, label if len(runs) > 1 else "") for run, label in zip(runs, labels, strict=True))
+            + ("" if learnt is None else learnt.markdown)
+        )
         return tables + prefill_markdown(prefill, impacts) + "".join(shared) + _changes_markdown(runs, labels)
     shares = [each for run, label in zip(runs, labels, strict=True) for each in gpu_time_shares(run, label)]
     records = _with_changing_links(_records(rows, shares, prefill, losses), rows, dict(zip(labels, runs, strict=True)))
@@ -273,13 +277,13 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
     return "\n".join([*lines, *(line for note in notes for line in ("", note))]) + "\n"
 
 
-def _differing(run: Run) -> str:
+def _differing(run: Run, label: str) -> str:
     """Return a table of what the run's variants differ in; "" if in nothing."""
     fields = variant_fields(run.manifest, run.variants)
     if not fields.columns:
         return ""
     lines = [
-        table_line(["differs in", *fields.columns]),
+        table_line([markdown_text(f"{label} differs in".strip()), *fields.columns]),
         table_line(["---"] * (1 + len(fields.columns))),
         *(table_line([*map(markdown_text, (name, *values))]) for name, values in fields.rows.items()),
     ]

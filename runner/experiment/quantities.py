@@ -25,7 +25,8 @@ MAX_NAME_LENGTH = 80
 MAX_PATH_LENGTH = 4095
 """The limit of Linux, PATH_MAX without the terminating zero byte."""
 MIN_WINDOW_BYTES = 4 * 2**10
-MAX_WINDOW_BYTES = 2**30
+MAX_WINDOW_BYTES = 511 * 2**20
+"""The kernel counts a receive buffer in 31 bits, and one that holds a window is four times as large."""
 MIN_BUCKET_BYTES = 4 * 2**10
 
 
@@ -146,7 +147,9 @@ def _truth(written: object) -> bool:
 
 Truth = Annotated[bool, PlainValidator(_truth, json_schema_input_type=bool)]
 StageTruths = Annotated[
-    bool | tuple[bool, ...], PlainValidator(_single_or_list(_truth), json_schema_input_type=bool | tuple[bool, ...])
+    bool | tuple[bool, ...],
+    PlainValidator(_single_or_list(_truth), json_schema_input_type=bool | tuple[bool, ...]),
+    PlainSerializer(lambda value: list(value) if isinstance(value, tuple) else value),
 ]
 """One answer for all stages, or a list with one for each stage, stage 0 first."""
 

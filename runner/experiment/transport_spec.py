@@ -39,7 +39,7 @@ class TransportSpec(StrictModel):
     )
     window: WindowBytes = Field(
         default=DEFAULT_WINDOW_BYTES,
-        description="What one connection may have in flight, from 4KiB to 1GiB. The default is what Linux 6.18 gives "
+        description="What one connection may have in flight, from 4KiB to 511MiB. The default is what Linux 6.18 gives "
         "on a stock Debian, whose buffer is 6 MiB.",
         examples=["512KiB"],
     )

@@ -245,10 +245,15 @@ def _resolve_point(point: SweepPointSpec, directory: Path, choose: Choose, *, tr
             )
     checked = spec.compute.check_iteration
     if checked is not None and checked + 1 >= training.warmup:
+        fault = (
+            "is the last of the warm-up, and the profiler slows the iteration after it too, by a second on a GPU"
+            if checked + 1 == training.warmup
+            else "is measured, and the profiler slows what it watches"
+        )
+        earlier = f", or one of the first {training.warmup - 1}" if training.warmup > 1 else ""
         raise InputError(
-            f"compute.check_iteration: {checked}, of which the profiler slows the end too, by a second on a GPU, and "
-            f"so the next iteration: give a training.warmup of {checked + 2}, or "
-            f"{'an earlier iteration' if checked else 'no check_iteration'}"
+            f"compute.check_iteration: {checked}, counted from 0, {fault}: give a training.warmup of {checked + 2}"
+            f"{earlier}"
         )
     backend = spec.compute.backend
     if spec.dilation not in {"auto", 1}:

@@ -21,6 +21,8 @@ from results.reading.manifest_check import check_manifest
 from results.reading.run import Run
 from results.reading.selection import Selection
 from results.records.run_store import RunError
+from results.report.fault_table import fault_table
+from results.report.plan_outcome import plan_outcomes, plan_table
 from results.report.tables import table_text
 
 BuildRun = Callable[..., Path]
@@ -28,6 +30,21 @@ Steps = tuple[str | int, ...]
 
 ABSENT = object()
 WRONG: tuple[object, ...] = (ABSENT, None, True, "<x>", "", -5, 0, 7.5, 2**70, {}, {"a": 1}, [], [7], ["<x>"])
+
+
+PLANNED = {
+    "planned_iteration_time_s": 1e-6,
+    "plan": {"by_rates_s": 1e-6, "computing_s": [1e-6, 1e-6], "transfer_s": [1e-6]},
+    "all_reduce_wan_ratio": [0.5, 0.5],
+    "period_bound": {"time_ns": 5, "part": "gpu of stage 0"},
+}
+"""A plan that the outcome has missed, so that its causes are sought."""
+FAULTS = {
+    "outcome": "survived",
+    "iterations_planned": 3,
+    "iterations_completed": 3,
+    "injected": [{"fault": "kill rank 1 at 2s", "due_ns": 5, "applied_ns": 6, "ranks": [1]}],
+}
 
 
 def paths(document: Any, at: Steps = ()) -> Iterator[Steps]:
@@ -54,6 +71,7 @@ def read_in_every_way(run: Run, other: Run) -> None:
     for form in ("json", "csv", "md"):
         table_text([run], form)
     what_was_run(run), warnings(run), facts(run)
+    plan_table(plan_outcomes(run)), fault_table(run)
     for a, b in ((run, other), (other, run)):
         markdown(compare_runs(check(a, b)))
 
@@ -78,6 +96,9 @@ def two_runs(build_run: BuildRun, tmp_path: Path) -> tuple[Path, Run]:
     path = build_run(
         variants=("alone", "filled"), latencies=("40ms",), prefill={"filled": 20.0}, datacenters=("east", "west")
     )
+    for file in path.glob("trials/*/*/*/trial.json"):
+        document = json.loads(file.read_text(encoding="utf-8"))
+        file.write_text(json.dumps({**document, **PLANNED, "faults": FAULTS}), encoding="utf-8")
     shutil.copytree(path, tmp_path / "whole")
     return path, results.load(tmp_path / "whole")
 

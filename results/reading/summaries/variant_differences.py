@@ -43,21 +43,35 @@ def differences(manifest: Mapping[str, Any], first: str, variant: str) -> tuple[
 
 def _fields_of_variants(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     experiment = manifest.get("experiment")
-    listed = (experiment if isinstance(experiment, Mapping) else manifest).get("variants") or ()
-    return {str(each.get("name")): dict(_fields(each)) for each in listed if isinstance(each, Mapping)}
+    document = experiment if isinstance(experiment, Mapping) else manifest
+    shared = document.get("training")
+    inherited = shared if isinstance(shared, Mapping) else {}
+    listed = document.get("variants") or ()
+    return {str(each.get("name")): dict(_fields(each, inherited)) for each in listed if isinstance(each, Mapping)}
 
 
-def _fields(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a variant by their own names, those of its sections too."""
+def _fields(document: Mapping[str, Any], inherited: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a variant by their own names, those of its sections too.
+
+    What its ``training`` leaves out is ``inherited``.
+    """
     for name, value in document.items():
         if name == "name":
             continue
         if isinstance(value, Mapping):
-            yield from _fields(value)
+            own = {key: inherited.get(key) if each is None else each for key, each in value.items()}
+            yield from _fields(own if name == "training" else value, inherited)
         else:
             yield name, value
 
 
 def _text(value: Any) -> str:
-    text = "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    text = _written(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
+def _written(value: Any) -> str:
+    """Return a value as a file has it; one that is left out as ``default``."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    return "default" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -17,7 +17,11 @@ def check_swapping(written: WrittenVariant) -> None:
             f"{field}.schedule: {compute.backend.title} does not swap layers: give kind: replay or torch, or schedule: "
             "diloco"
         )
-    if compute.backend.swaps and compute.checkpointing not in {None, True}:
+    if isinstance(compute.checkpointing, tuple):
+        raise InputError(
+            "compute.checkpointing: a list says it stage by stage, and atom has no stages: give true or false for all"
+        )
+    if compute.backend.swaps and compute.checkpointing is False:
         raise InputError(
             "compute.checkpointing: false, and a group of atom computes its forward again before its backward, because "
             "its weights have left the device: leave checkpointing out, or the variant"

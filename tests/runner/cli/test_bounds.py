@@ -162,7 +162,7 @@ def test_the_bounds_themselves_are_planned_simulated_and_reported() -> None:
     written(
         topology={**FIRST["topology"], "wan": {"latency": "60s", "rate": "1000Tbit"}},
         compute={"forward": "86400s", "backward": "86400s", "activation": "4096GiB"},
-        variants=[{"name": "one", "schedule": "varuna", "transport": {"window": "1GiB", "connections": 64}}],
+        variants=[{"name": "one", "schedule": "varuna", "transport": {"window": "511MiB", "connections": 64}}],
     )
     for command in ("run", "plan", "simulate"):
         done = CliRunner().invoke(app, [*COMMANDS[command], "--json"])

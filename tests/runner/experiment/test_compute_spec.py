@@ -26,6 +26,16 @@ def test_a_profile_gives_the_times_and_recomputes_unless_told_otherwise() -> Non
     assert ComputeSpec.model_validate({"profile": "a100", "checkpointing": False}).checkpointing is False
 
 
+@pytest.mark.filterwarnings("error")
+def test_checkpointing_is_said_for_all_stages_or_for_each() -> None:
+    each = ComputeSpec.model_validate({"profile": "a100", "checkpointing": [True, False]})
+    assert each.checkpointing == (True, False)
+    assert each.model_dump(mode="json")["checkpointing"] == [True, False]
+    assert "entry 1: 7 is neither true nor false" in words_of_refusal(
+        ComputeSpec, profile="a100", checkpointing=[True, 7]
+    )
+
+
 def test_torch_computes_on_a_device_by_itself_and_is_planned_for_with_a_profile() -> None:
     spec = ComputeSpec.model_validate({"kind": "torch"})
     assert (spec.device, spec.threads, spec.sharing, spec.check_iteration) == ("auto", 1, None, None)

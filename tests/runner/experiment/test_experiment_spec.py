@@ -96,7 +96,7 @@ def test_file_paths_may_be_long() -> None:
         ({"variants": variant(transport={"connections": 65})}, "variants.0.transport.connections: 65 is neither auto"),
         (
             {"variants": variant(transport={"window": "1B"})},
-            "variants.0.transport.window: '1B' is not from 4KiB to 1GiB",
+            "variants.0.transport.window: '1B' is not from 4KiB to 511MiB",
         ),
         ({"variants": variant(transport={"window": 65536})}, "variants.0.transport.window: 65536 has no unit"),
         (

@@ -20,10 +20,10 @@ def test_connections_and_pipelines_of_a_cell_are_auto_or_a_number_in_their_range
         assert "is neither auto nor a whole number from 1 to 1024" in words
 
 
-def test_a_window_is_from_4_kib_to_1_gib() -> None:
-    assert taken(TransportSpec, "window", "4KiB", "1GiB") == [4096, 2**30]
-    for written in ("4095B", "1073741825B"):
-        assert "is not from 4KiB to 1GiB" in words_of_refusal(TransportSpec, window=written)
+def test_a_window_is_from_4_kib_to_what_the_kernel_can_hold() -> None:
+    assert taken(TransportSpec, "window", "4KiB", "511MiB") == [4096, 511 * 2**20]
+    for written in ("4095B", "535822337B"):
+        assert "is not from 4KiB to 511MiB" in words_of_refusal(TransportSpec, window=written)
 
 
 def test_a_congestion_controls_name_has_up_to_15_characters() -> None:

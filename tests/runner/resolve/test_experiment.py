@@ -333,8 +333,12 @@ def test_at_least_one_iteration_is_measured_and_a_check_is_of_the_warm_up() -> N
     with pytest.raises(InputError, match=r"^exp\.yaml: training\.iterations: 3, of which 3 warm up"):
         parsed(document(iterations=3, warmup=3))
     # On an H200 the first measured iteration, which came after the checked one, was 1.3 s longer than the others.
-    with pytest.raises(InputError, match=r"^exp\.yaml: compute\.check_iteration: 1, .*: give a training.warmup of 3"):
+    with pytest.raises(
+        InputError, match=r"^exp\.yaml: compute\.check_iteration: 1, .* the last .*: give a training.warmup of 3"
+    ):
         parsed(document(iterations=4, warmup=2))
+    with pytest.raises(InputError, match=r"^exp\.yaml: compute\.check_iteration: 1, counted from 0, is measured"):
+        parsed(document(iterations=4, warmup=0))
 
 
 def test_what_computes_for_real_is_not_dilated() -> None:

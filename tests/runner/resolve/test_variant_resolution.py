@@ -240,7 +240,7 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
         (
             [{"schedule": "gpipe"}],
             {"compute": {**TORCH, "check_iteration": 1}, "model": "gpt-tiny", "training": {"stages": 2}},
-            "compute.check_iteration: 1, of which the profiler slows the end too",
+            "compute.check_iteration: 1, counted from 0, is measured, and the profiler slows what it watches: give a ",
         ),
         (
             [{"schedule": "gpipe", "transport": {"all_reduce": "nccl"}}],

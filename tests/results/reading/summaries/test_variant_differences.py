@@ -18,7 +18,7 @@ def test_every_field_that_the_first_variant_has_otherwise_is_named() -> None:
         "schedule atlas against gpipe",
         "connections auto against 1",
         "sharing temporal against none",
-        "placement ['east', 'west'] against none",
+        "placement [east, west] against default",
     )
     assert differences(manifest(GPIPE, ATLAS), "gpipe", "gpipe") == ()
 
@@ -43,3 +43,10 @@ def test_fields_that_all_variants_have_alike_are_no_columns() -> None:
     fields = variant_fields(manifest(GPIPE, {**ATLAS, "placement": None}), ("gpipe", "atlas", "no such variant"))
     assert fields.columns == ("schedule", "connections", "sharing")
     assert fields.rows == {"gpipe": ("gpipe", "1", "none"), "atlas": ("atlas", "auto", "temporal")}
+
+
+def test_what_a_variants_training_leaves_out_is_the_experiments() -> None:
+    one = {"name": "a", "training": {"stages": None, "pipelines": None}}
+    other = {"name": "b", "training": {"stages": 1, "pipelines": 2}}
+    document = {"training": {"stages": 4, "pipelines": 2}, "variants": [one, other]}
+    assert differences({"experiment": document}, "a", "b") == ("stages 1 against 4",)

@@ -65,7 +65,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
                 {
                     "name": "a",
                     "schedule": "gpipe",
-                    "transport": {"window": "1GiB", "connections": 64, "sharing": "temporal"},
+                    "transport": {"window": "511MiB", "connections": 64, "sharing": "temporal"},
                 }
             ],
         },
@@ -199,7 +199,7 @@ changes_of_everything = st.fixed_dictionaries(
                     "schedule": st.sampled_from(["gpipe", "varuna", "atlas"]),
                     "transport": st.fixed_dictionaries(
                         {
-                            "window": st.sampled_from(["16KiB", "6MiB", "1GiB"]),
+                            "window": st.sampled_from(["16KiB", "6MiB", "511MiB"]),
                             "connections": st.sampled_from([1, 64, "auto"]),
                             "sharing": st.sampled_from(["none", "temporal"]),
                         }

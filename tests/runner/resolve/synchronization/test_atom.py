@@ -154,6 +154,11 @@ def test_the_document_has_the_groups() -> None:
             {"compute": {"kind": "torch", "checkpointing": False}, "engine": "emulate"},
             "compute.checkpointing: false, and a group of atom computes its forward again",
         ),
+        (
+            OPTIONS,
+            {"model": "gpt-a", "compute": {"profile": "a100", "checkpointing": [True]}},
+            "compute.checkpointing: a list says it stage by stage, and atom has no stages: give true or false for all",
+        ),
     ],
 )
 def test_what_atom_does_not_go_with_is_refused_in_one_line(

@@ -12,7 +12,7 @@ from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import measured_window, rows_of_trial
-from results.text.number_text import UNKNOWN, clock_text, list_text, percent_text, rate_text, ratio_text, size_text
+from results.text.number_text import UNKNOWN, clock_text, held_down_text, percent_text, rate_text, ratio_text, size_text
 
 CPU = "cpu"
 
@@ -163,8 +163,7 @@ def device_table(run: Run) -> DeviceTable | None:
 
 
 def _clock_text(row: DeviceRow) -> str:
-    held = f", held down by its {list_text([*row.throttled])}" if row.throttled else ""
-    return clock_text(row.clock_hz) + held
+    return clock_text(row.clock_hz) + held_down_text(row.throttled)
 
 
 def _staged_text(size_bytes: int, rate_bps: float | None) -> str:

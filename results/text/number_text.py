@@ -4,6 +4,7 @@ The space before a unit is a no-break space.
 """
 
 import math
+from collections.abc import Sequence
 
 UNKNOWN = "n/a"
 
@@ -60,6 +61,11 @@ def milliseconds_text(value_ms: float | None) -> str:
 def clock_text(clock_hz: float | None) -> str:
     """Format a device's clock as ``1,755 MHz``, the unit that NVIDIA's own tools print."""
     return UNKNOWN if clock_hz is None else f"{clock_hz / 1e6:,.0f}{_SPACE}MHz"
+
+
+def held_down_text(throttled: Sequence[str]) -> str:
+    """Format the reasons for which a clock was held down, to follow it; "" without any."""
+    return f", held down by its {list_text([*throttled])}" if throttled else ""
 
 
 def size_text(size_bytes: float | None) -> str:

@@ -45,7 +45,7 @@ class Overhead:
 
     @property
     def share(self) -> float:
-        """What timing adds to an iteration, a fraction; below 0 if it is less than the machine's noise."""
+        """The part that timing adds to an iteration, a fraction; below 0 if it is less than the machine's noise."""
         return self.timed_s / self.bare_s - 1
 
 

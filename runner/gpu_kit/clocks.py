@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from results.text.number_text import clock_text, count_text, list_text
+from results.text.number_text import held_down_text
 from runner.profiling.clock_sampler import ClockSampler
 from runner.profiling.device_at_hand import device_at_hand
-from workloads.profiles.measured_conditions import Clocks, clocks_of
+from runner.profiling.profile_text import clocks_text
+from workloads.profiles.measured_conditions import clocks_of
 
 
 @contextmanager
@@ -19,13 +20,5 @@ def clocks_named(device: str) -> Iterator[None]:
         sampler = ClockSampler(at_hand.state, at_hand.state_interval_s)
         with sampler.sampling():
             yield
-        print(f"       clock of {at_hand.name}: {text_of(clocks_of(sampler.take()))}", flush=True)
-
-
-def text_of(clocks: Clocks) -> str:
-    """Return clocks in one line, with the reasons for which they were held down."""
-    held = f", held down by its {list_text([*clocks.throttled])}" if clocks.throttled else ""
-    return (
-        f"median {clock_text(clocks.median_hz)}, lowest {clock_text(clocks.lowest_hz)}, "
-        f"{count_text(clocks.samples, 'sample')}{held}"
-    )
+        clocks = clocks_of(sampler.take())
+        print(f"       clock of {at_hand.name}: {clocks_text(clocks)}{held_down_text(clocks.throttled)}", flush=True)

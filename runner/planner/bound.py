@@ -40,7 +40,6 @@ class IterationBound:
         microbatches: int,
         memory_bound: int | None = None,
         *,
-        last_stage_recomputes: bool,
         splits_backward: bool,
         windows: bool = True,
     ) -> None:
@@ -59,7 +58,7 @@ class IterationBound:
         self._times = [
             StageTimes(
                 work.forward_ns[stage],
-                work.recompute_ns[stage] if last_stage_recomputes or stage < work.stages - 1 else 0,
+                work.recompute_ns[stage],
                 work.backward_input_ns[stage] if splits_backward else work.backward_ns[stage],
                 work.backward_weight_ns[stage] if splits_backward else 0,
                 microbatches if memory_bound is None else min(memory_bound, microbatches),

@@ -272,7 +272,6 @@ def ceiling(task: PlanningTask) -> Callable[[int, Runs, int | None], float]:
         task.transport,
         task.microbatches,
         task.memory_bound,
-        last_stage_recomputes=task.schedule.last_stage_recomputes,
         splits_backward=task.schedule.splits_backward,
         windows=effects_of(task.transport).window,
     )

@@ -50,6 +50,8 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
         )
     most = pipelines or max(most_pipelines(topology, cut.stages), 1)
     work = stage_costs(spec, cut.stages, most, written.directory)
+    if not schedule.last_stage_recomputes:
+        work = work.keeping_last()
     return PlanningTask(
         topology,
         cut.stages,

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from results.text.number_text import clock_text, count_text
 from workloads.inference.inference_model import InferenceModel
 from workloads.prefill.profile_files import MeasuredPrefill
 from workloads.profiles.compute_profile import MeasuredProfile
-from workloads.profiles.measured_conditions import MeasuredTime
+from workloads.profiles.measured_conditions import Clocks, MeasuredTime
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,14 @@ def rows_of(measured: MeasuredProfile | MeasuredPrefill) -> list[Row]:
 def unsteady(rows: Sequence[Row]) -> list[tuple[Row, str, MeasuredTime]]:
     """Return each time whose spread is above the limit for a steady one, with its row and action."""
     return [(row, name, time) for row in rows for name, time in row.times.items() if not time.steady]
+
+
+def clocks_text(clocks: Clocks) -> str:
+    """Return the clocks of a measurement in one line."""
+    return (
+        f"median {clock_text(clocks.median_hz)}, lowest {clock_text(clocks.lowest_hz)}, "
+        f"{count_text(clocks.samples, 'sample')}"
+    )
 
 
 _Rows = Iterator[tuple[str, Mapping[str, MeasuredTime], float]]

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 DEFAULT_WINDOW_BYTES = 4300 * 1024
-"""What Linux 6.18 by itself has in flight with a stock Debian's buffer of 6 MiB."""
+"""The bytes that Linux 6.18 by itself has in flight with a stock Debian's buffer of 6 MiB."""
 
 KERNEL_WINDOW_SHARE = 0.7
 """Fraction of a receive buffer that Linux 6.18 has in flight by itself: 0.69 to 0.71 measured at 6 MiB.

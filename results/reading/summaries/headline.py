@@ -65,8 +65,8 @@ class HeadlineRow:
     is None where nothing was configured to change or fail. ``interval_s`` is the 95 % interval of their median
     (``results.metrics.bootstrap``); None if there are too few repeats or the figures are ``exact``: simulated, with
     nothing drawn. ``not_modelled`` lists the configured settings that the simulation does not model, ``known_misses``
-    the kinds of simulations known to be off that it is of. ``differs`` names what it has otherwise than
-    the run's first variant, which ``speed_up`` is over.
+    the kinds of simulations known to be off that it is of. ``differs`` names what it has otherwise than the run's first
+    variant, which ``speed_up`` is over.
     """
 
     run: str
@@ -175,6 +175,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
     for position, trial in enumerate(run.trials):
         trials_of.setdefault((trial.point, trial.variant), []).append(position)
     baseline = run.variants[0] if run.variants else ""
+    differing = {variant: differences(run.manifest, baseline, variant) for variant in run.variants}
     times_s: dict[tuple[int, str], float | None] = {}
     rows = []
     for (point, variant), positions in trials_of.items():
@@ -211,7 +212,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 bound_part=run.summary["bound_part"].iloc[positions[0]],
                 makespan_s=_median(of_trials["makespan_s"]),
                 disturbed=_disturbed(run, positions, [time_s for own_s in of_repeats_s for time_s in own_s]),
-                differs=differences(run.manifest, baseline, variant),
+                differs=differing[variant],
             )
         )
     return rows

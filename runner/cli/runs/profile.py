@@ -15,7 +15,6 @@ from ground.files.atomic_write import write_whole
 from ground.strict_model import InputError
 from results.text.number_text import (
     clock_text,
-    count_text,
     list_text,
     percent_text,
     seconds_text,
@@ -26,7 +25,7 @@ from runner.cli.arguments import AsJson, path_of
 from runner.cli.exit_status import one_line_errors
 from runner.cli.log_line import log
 from runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand, device_at_hand
-from runner.profiling.profile_text import Row, rows_of, unsteady
+from runner.profiling.profile_text import Row, clocks_text, rows_of, unsteady
 from runner.profiling.task import PromptsTask, StagesTask, check_fits, profile_task
 from testbed.kernel.missing import MissingError
 from workloads.prefill.profile_files import MeasuredPrefill
@@ -200,10 +199,7 @@ def _show(measured: MeasuredProfile | MeasuredPrefill, path: Path, as_json: bool
         )
         for what, clocks in (("the ceiling", conditions.ceiling.clocks), ("the model", conditions.during)):
             if clocks is not None and clocks.lowest_hz is not None and clocks.median_hz is not None:
-                print(
-                    f"clock during {what}: median {clock_text(clocks.median_hz)}, lowest "
-                    f"{clock_text(clocks.lowest_hz)}, {count_text(clocks.samples, 'sample')}"
-                )
+                print(f"clock during {what}: {clocks_text(clocks)}")
         if conditions.deterministic:
             print("kernels: only those that give the same bits in every run")
         print(f"profile: {path}")

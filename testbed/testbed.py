@@ -24,6 +24,7 @@ from testbed.kernel.congestion_control import allow_congestion_control
 from testbed.kernel.inside import in_virtual_time
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.missing import MissingError
+from testbed.kernel.prompt_wakeups import prompt_wakeups
 from testbed.kernel.tcp_state import TcpStates
 from testbed.network.address_book import AddressBook, LoopbackAddressBook
 from testbed.network.gateway_layout import plan_gateways
@@ -102,9 +103,13 @@ class Testbed:
             node = self.network.add(host.name, self.identifier)
             node.configure(etc, self.addresses.address(host), self._gpu_environment(host.name))
             self._hosts[host.name] = node
+        awake = False
         if in_virtual_time():
             lift_kernel_limits()
-        self.facts = self._substrate.start({name: node.namespace for name, node in self._hosts.items()})
+        else:
+            awake = self._ending.enter_context(prompt_wakeups())
+        started = self._substrate.start({name: node.namespace for name, node in self._hosts.items()})
+        self.facts = replace(started, prompt_wakeups=awake)
         if not self.stacks.modelled:
             allow_congestion_control(TcpSettings().congestion)
             for gateway in self.gateway_plan.gateways:

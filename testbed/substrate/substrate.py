@@ -30,11 +30,13 @@ class SubstrateFacts:
     """Facts about a running substrate: ``name`` is ``kernel``, ``guest`` or ``unshaped``, ``kernel`` a kernel release.
 
     ``trim_ns`` is the reduction of every WAN link's delay, which offsets the delay of the idle path itself.
+    ``prompt_wakeups`` is whether idle processors stay awake as long as the substrate runs.
     """
 
     name: str
     kernel: str
     trim_ns: int = 0
+    prompt_wakeups: bool = False
     guest: GuestFacts | None = None
 
 

@@ -29,7 +29,8 @@ def remember_network(store: RunStore, point: SweepPoint, testbed: RunningTestbed
     facts, modelled = testbed.facts, testbed.stacks.modelled
     guest = {} if facts.guest is None else {"guest": asdict(facts.guest)}
     tcp = {"tcp": MODELLED} if modelled else {}
-    substrate = {"name": facts.name, "reason": testbed.reason, "kernel": facts.kernel, **guest, **tcp}
+    machine = {"kernel": facts.kernel, "prompt_wakeups": facts.prompt_wakeups}
+    substrate = {"name": facts.name, "reason": testbed.reason, **machine, **guest, **tcp}
     rights = {"user_namespace": in_user_namespace()}
     of_point, rack = dict(reported), {}
     if testbed.rack is not None:

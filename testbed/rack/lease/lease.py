@@ -26,6 +26,7 @@ from testbed.kernel.changes.course_run import CourseRecord
 from testbed.kernel.congestion_control import allow_congestion_control
 from testbed.kernel.link_counters import PortCounters
 from testbed.kernel.missing import MissingError
+from testbed.kernel.prompt_wakeups import prompt_wakeups
 from testbed.kernel.tcp_state import TcpStateReader
 from testbed.network.tcp_settings import TcpSettings
 from testbed.rack.clocks.clock_port import ClockPort
@@ -99,6 +100,7 @@ class Lease:
         outputs.mkdir()
         self.processes = LeaseProcesses(outputs)
         # Callbacks run from the last to the first, each even if another one fails. Processes end first.
+        self._ending.enter_context(prompt_wakeups())
         self._ending.callback(self._netlink.shutdown)
         self._ending.callback(self._network.stop)
         self._ending.callback(self._on_netlink, self._substrate.stop)

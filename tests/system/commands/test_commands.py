@@ -173,14 +173,18 @@ def test_calibrate_prints_asked_against_measured(file: Path, substrate: str) -> 
 @pytest.mark.measures
 def test_run_writes_a_run_that_loads_and_a_report(file: Path, substrate: str, tmp_path: Path) -> None:
     one_each = ("--set", "topology.datacenters.0.hosts=1")
-    document = printed("run", file, "--substrate", substrate, "--runs", tmp_path / "runs", *one_each)
+    # Status 1 is for links outside tolerance, as on a machine that does something else; rows then say so.
+    document = printed(
+        "run", file, "--substrate", substrate, "--runs", tmp_path / "runs", *one_each, status=BUSY_OR_NOT
+    )
     run = results.load(document["run"])
     assert run.complete
     assert (Path(document["run"]) / "report.html").read_text().startswith("<!DOCTYPE html>")
     rows = {row["variant"]: row for row in document["summary"]}
     assert set(rows) == {"gpipe", "1f1b, two connections"}
+    within = bool(run.calibration.within_tolerance.all())
     for row in rows.values():
-        assert row["calibrated"] is True
+        assert row["calibrated"] is within
         # Computing alone takes 4 x 30 ms a GPU; the pipeline's fill and the WAN come on top.
         assert row["iteration_time_s"] > 0.12 + 2 * 0.02
         assert 0 < row["gpu_utilization"] < 1

@@ -1,6 +1,7 @@
 """The transport on emulated links: as fast as iperf3 over as many connections, and sharing that multiplies a link."""
 
 import json
+import operator
 import os
 import resource
 import subprocess
@@ -281,8 +282,10 @@ def test_first_microbatches_arrive_in_turn_with_sharing_and_all_at_the_end_witho
     print("with sharing", [f"{each:.3f}" for each in in_turn], "expected", [f"{each:.3f}" for each in expected])
     print("without", [f"{each:.3f}" for each in alone])
     print({" to ".join(pair): carried[pair] for pair in carried if carried[pair]})
-    # Relays pass on whole chunks, whose last one comes some milliseconds after its transfer's turn.
-    assert in_turn == pytest.approx(expected, rel=0.05, abs=0.012)
+    # Relays pass on whole chunks, whose last one comes some milliseconds after its transfer's turn. All of them come
+    # late by what processes that slept until this moment take to begin.
+    assert expected[0] <= in_turn[0] <= expected[0] + TRANSFER_S / C / 2
+    assert list(map(operator.sub, in_turn[1:], in_turn)) == pytest.approx([TRANSFER_S / C] * (C - 1), rel=0.05)
     assert alone == pytest.approx([TRANSFER_S + LATENCY_S] * C, rel=0.05)
     shares = [carried[f"east-{each}", f"west-{each}"] for each in range(C)]
     assert min(shares) >= 0.98 * max(shares)

@@ -259,7 +259,7 @@ class TrialFacts(_Settings):
     rdma_sent_bytes: dict[str, Count] | None = None
     period_bound: _Bound | None = None
     makespan_bound: _Bound | None = None
-    planned_iteration_time_s: Factor | None = None
+    planned_makespan_s: Factor | None = None
     plan: _Plan | None = None
     all_reduce_wan_ratio: list[Number] | None = None
     beside: _Beside | None = None

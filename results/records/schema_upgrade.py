@@ -28,7 +28,12 @@ EARLIER_POINT_NAME = "cell-"
 """Begins the names of sweep points' folders and files up to version 2."""
 
 _SENDS, _RECEIVES = "send", "receive"
-_EARLIER_KEYS = {"cell": "sweep_point", "cells": "sweep_points", "bound": "makespan_bound"}
+_EARLIER_KEYS = {
+    "cell": "sweep_point",
+    "cells": "sweep_points",
+    "bound": "makespan_bound",
+    "planned_iteration_time_s": "planned_makespan_s",
+}
 
 
 def renamed(table: pa.Table) -> pa.Table:

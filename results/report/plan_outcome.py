@@ -1,4 +1,4 @@
-"""Compare the planned iteration time with the measured one, and explain differences.
+"""Compare the planned makespan with the measured one, and explain differences.
 
 Both times last from the start of an iteration's first computation to the end of its last one, without all-reduces and
 optimizer, which no plan orders.
@@ -52,7 +52,7 @@ class PlanTable:
 
 def plan_outcomes(run: Run) -> list[PlanOutcome]:
     """Return the outcome of each trial with a plan and a measured iteration, in the order of the run's trials."""
-    found = (_of_trial(run, trial) for trial in run.trials if trial.facts.get("planned_iteration_time_s"))
+    found = (_of_trial(run, trial) for trial in run.trials if trial.facts.get("planned_makespan_s"))
     return [outcome for outcome in found if outcome is not None]
 
 
@@ -75,9 +75,10 @@ def plan_table(outcomes: Sequence[PlanOutcome]) -> PlanTable | None:
     return PlanTable(
         ("sweep point", "variant", "plan by rates alone", "plan", "outcome", "difference", "cause"),
         rows,
-        "Times last from an iteration's first computation to the end of its last one; the outcome is the median of the "
-        "measured iterations. The plan is longer than by rates alone because of TCP, whose windows open slowly at the "
-        f"start and after pauses. A difference above {percent_text(TOLERANCE)} is explained from the spans.",
+        "Times are makespans, from an iteration's first computation to the end of its last one; the outcome is the "
+        "median of the measured iterations. The plan is longer than by rates alone because of TCP, whose windows open "
+        "slowly at the start and after pauses. "
+        f"A difference above {percent_text(TOLERANCE)} is explained from the spans.",
     )
 
 
@@ -97,7 +98,7 @@ def plan_warnings(outcomes: Sequence[PlanOutcome]) -> list[str]:
 
 
 def _of_trial(run: Run, trial: StoredTrial) -> PlanOutcome | None:
-    planned_s = float(trial.facts["planned_iteration_time_s"])
+    planned_s = float(trial.facts["planned_makespan_s"])
     spans = rows_of_trial(run.spans, trial)
     spans = chosen_rows(spans, (spans["iteration"] >= trial.warmup_iterations).to_numpy(bool))
     columns = spans[["iteration", "start_ns", "end_ns"]]

@@ -33,7 +33,7 @@ WRONG: tuple[object, ...] = (ABSENT, None, True, "<x>", "", -5, 0, 7.5, 2**70, {
 
 
 PLANNED = {
-    "planned_iteration_time_s": 1e-6,
+    "planned_makespan_s": 1e-6,
     "plan": {"by_rates_s": 1e-6, "computing_s": [1e-6, 1e-6], "transfer_s": [1e-6]},
     "all_reduce_wan_ratio": [0.5, 0.5],
     "period_bound": {"time_ns": 5, "part": "gpu of stage 0"},

@@ -9,27 +9,27 @@ from runner.resolve.resolved_variant import ResolvedVariant
 from testbed.network.topology import Topology
 from workloads.schedules.action import Action
 from workloads.schedules.planning.cell_plan import CellCosts
-from workloads.schedules.planning.plan_run import PlanRun, iteration_ns
+from workloads.schedules.planning.plan_run import PlanRun, priced
 
 
 def plan_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
     """Return a trial's facts about the plan of a variant.
 
-    ``planned_iteration_time_s`` is null, and the only fact, if the schedule is not planned. ``by_rates_s`` is the
-    iteration time of the same plan if every transfer took its size / rate. ``computing_s`` is the compute time of each
+    ``planned_makespan_s`` is null, and the only fact, if the schedule is not planned. ``by_rates_s`` is the
+    makespan of the same plan if every transfer took its size / rate. ``computing_s`` is the compute time of each
     stage's GPU in an iteration. ``transfer_s`` is the mean transfer time over each boundary, from the first byte sent
     to the last byte received.
     """
     plan = variant.plan
     if plan is None:
-        return {"planned_iteration_time_s": None}
-    facts: dict[str, Any] = {"planned_iteration_time_s": plan.makespan_ns / 1e9}
+        return {"planned_makespan_s": None}
+    facts: dict[str, Any] = {"planned_makespan_s": plan.makespan_ns / 1e9}
     costs = cell_costs(topology, variant)
     run = PlanRun(plan, costs)
     try:
         run.iterate()
         run.iterate()
-        by_rates_ns = iteration_ns(plan, _without_memory(costs))
+        by_rates_ns = priced(plan, _without_memory(costs)).makespan_ns
     except ValueError:
         # Training deadlocks with such a plan of a foreign schedule, and its error message has more detail.
         return facts

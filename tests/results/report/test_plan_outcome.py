@@ -32,7 +32,7 @@ def against(trial: Path) -> AskPlan:
     facts, run = read_json(trial / TRIAL_FACTS), trial.parents[3]
 
     def outcome(planned_s: float, more: dict[str, Any]) -> PlanOutcome:
-        (trial / TRIAL_FACTS).write_text(json.dumps({**facts, **more, "planned_iteration_time_s": planned_s}))
+        (trial / TRIAL_FACTS).write_text(json.dumps({**facts, **more, "planned_makespan_s": planned_s}))
         (found,) = plan_outcomes(results.load(run))
         return found
 

@@ -62,7 +62,7 @@ def test_the_facts_are_those_of_an_emulated_trial_that_make_sense() -> None:
         "connections": [["east-0", "west-0", 2]],
         "pipelines_per_cell": 1,
         "all_reduce_wan_ratio": [0.0] * 4,
-        "planned_iteration_time_s": None,
+        "planned_makespan_s": None,
         "period_bound": {"time_ns": 170_199_999, "part": "fill and drain"},
         "makespan_bound": {"time_ns": 170_199_999, "part": "fill and drain"},
         "tcp_effects": {"window": True, "slow_start": True, "headers": True, "impairments": True},

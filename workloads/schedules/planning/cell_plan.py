@@ -121,8 +121,9 @@ class CellPlan:
     - ``orders[pipeline][stage]``: the actions of that stage.
     - ``activation_turns[boundary]``, ``gradient_turns[boundary]``: the order in which transfers start on a shared
       boundary. Empty for other boundaries, where each pipeline sends its transfers as soon as they are computed.
-    - ``makespan_ns``: from the start of the first action to the end of the last, with the costs that were planned. Over
-      links with a state it is that of an iteration after the first.
+    - ``period_ns``: from the end of one iteration to the end of the next, with the costs that were planned.
+    - ``makespan_ns``: from the start of the first action to the end of the last. Over links with a state it is that of
+      an iteration after the first.
 
     Ranks that follow these orders cannot deadlock, whatever the durations, if their sends block only where those of the
     planned costs do.
@@ -131,6 +132,7 @@ class CellPlan:
     orders: tuple[tuple[tuple[Action, ...], ...], ...]
     activation_turns: tuple[tuple[Turn, ...], ...]
     gradient_turns: tuple[tuple[Turn, ...], ...]
+    period_ns: int
     makespan_ns: int
 
 

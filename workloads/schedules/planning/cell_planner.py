@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
 from workloads.schedules.planning.cell_simulation import CellSimulation, PlanRules, TurnRule
-from workloads.schedules.planning.plan_run import iteration_ns
+from workloads.schedules.planning.plan_run import shortest
 
 PATIENCES: tuple[int | None, ...] = (None, 2, 1, 0)
 
@@ -24,7 +24,7 @@ _SHORTEST = 3
 
 @lru_cache(maxsize=32)
 def plan_cell(costs: CellCosts, turn_rules: tuple[TurnRule, ...] = tuple(TurnRule)) -> CellPlan:
-    """Return the plan with the shortest makespan over the links of ``costs``, with that makespan.
+    """Return the plan with the shortest period over the links of ``costs``; of equal ones, with the shorter makespan.
 
     Cached: variants and sweep points often have DP-cells of equal costs.
 
@@ -36,8 +36,7 @@ def plan_cell(costs: CellCosts, turn_rules: tuple[TurnRule, ...] = tuple(TurnRul
     first turn rule is tried.
     """
     wanted = _wanted(replace(costs, between_ns=()), turn_rules)
-    priced = (replace(plan, makespan_ns=iteration_ns(plan, costs)) for plan in wanted)
-    return min(priced, key=lambda plan: plan.makespan_ns)
+    return shortest(wanted, costs)
 
 
 @lru_cache(maxsize=16)

@@ -124,7 +124,7 @@ class CellSimulation:
         self._now_ns = 0
 
     def run(self) -> CellPlan:
-        """Simulate until no event is left. Return the run as a plan."""
+        """Simulate until no event is left. Return the run as a plan, whose period is its makespan: it runs alone."""
         self._gpus_to_serve.update(gpu.number for gpu in self._gpus if gpu.stage == 0)
         makespan_ns = 0
         while True:
@@ -155,6 +155,7 @@ class CellSimulation:
             tuple(tuple(orders[first : first + stages]) for first in range(0, len(orders), stages)),
             turns(self._activation_links),
             turns(self._gradient_links),
+            makespan_ns,
             makespan_ns,
         )
 

@@ -6,7 +6,7 @@ and each link sends its transfers in their order.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from workloads.message import MessageKind
 from workloads.schedules.action import TAKES_GRADIENT, ActionKind
@@ -172,24 +172,24 @@ class PlanRun:
                 each.free_ns = max(ready_ns + between_ns, each.sent_ns)
 
 
-def iteration_ns(plan: CellPlan, costs: CellCosts) -> int:
-    """Return the makespan of the plan under ``costs``: from the start of the first action to the end of the last.
+def priced(plan: CellPlan, costs: CellCosts) -> CellPlan:
+    """Return the plan with its period and its makespan under ``costs``.
 
-    Over links with a state it is the mean of the second and third iteration, because the first uses new connections.
+    The period is the mean of two iterations after one. So is the makespan over links with a state, because the first
+    iteration uses new connections; otherwise it is that of the first.
     """
     run = PlanRun(plan, costs)
-    if all(boundary.of(kind).links is None for boundary in costs.boundaries for kind in MessageKind):
-        return _length_ns(run.iterate())
-    for _ in range(_COLD_ITERATIONS):
-        run.iterate()
-    return sum(_length_ns(run.iterate()) for _ in range(_PRICED_ITERATIONS)) // _PRICED_ITERATIONS
+    spans_ns = [_span_ns(run.iterate()) for _ in range(_COLD_ITERATIONS + _PRICED_ITERATIONS)]
+    stateless = all(boundary.of(kind).links is None for boundary in costs.boundaries for kind in MessageKind)
+    alone = spans_ns[:_COLD_ITERATIONS] if stateless else spans_ns[_COLD_ITERATIONS:]
+    period_ns = (spans_ns[-1][1] - spans_ns[_COLD_ITERATIONS - 1][1]) // _PRICED_ITERATIONS
+    makespan_ns = sum(end_ns - start_ns for start_ns, end_ns in alone) // len(alone)
+    return replace(plan, period_ns=period_ns, makespan_ns=makespan_ns)
 
 
-def period_ns(plan: CellPlan, costs: CellCosts) -> int:
-    """Return the time from the end of one iteration of the plan to the end of the next, the mean of two after one."""
-    run = PlanRun(plan, costs)
-    ends_ns = [_end_ns(run.iterate()) for _ in range(_COLD_ITERATIONS + _PRICED_ITERATIONS)]
-    return (ends_ns[-1] - ends_ns[_COLD_ITERATIONS - 1]) // _PRICED_ITERATIONS
+def shortest(plans: Sequence[CellPlan], costs: CellCosts) -> CellPlan:
+    """Return the plan with the shortest period under ``costs``, priced; of equal periods, with the shorter makespan."""
+    return min((priced(plan, costs) for plan in plans), key=lambda plan: (plan.period_ns, plan.makespan_ns))
 
 
 def comes_to_an_end(plan: CellPlan, costs: CellCosts) -> bool:
@@ -205,12 +205,10 @@ def _directions(boundary: int) -> tuple[tuple[MessageKind, int], tuple[MessageKi
     return (MessageKind.ACTIVATION, boundary), (MessageKind.GRADIENT, boundary + 1)
 
 
-def _length_ns(iteration: dict[tuple[int, int], Times]) -> int:
-    return _end_ns(iteration) - min(times[0][0] for times in iteration.values() if times)
-
-
-def _end_ns(iteration: dict[tuple[int, int], Times]) -> int:
-    return max(times[-1][1] for times in iteration.values() if times)
+def _span_ns(iteration: dict[tuple[int, int], Times]) -> tuple[int, int]:
+    """Return the start of an iteration's first action and the end of its last."""
+    stages = [times for times in iteration.values() if times]
+    return min(times[0][0] for times in stages), max(times[-1][1] for times in stages)
 
 
 def _opened(costs: BoundaryCosts) -> LinkState:

@@ -5,12 +5,11 @@ the longest part of any stage decides, and not when the whole pipeline has ended
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
-from workloads.schedules.planning.plan_run import iteration_ns, period_ns
+from workloads.schedules.planning.plan_run import shortest
 from workloads.schedules.planning.split_orders import OrderedPipeline, Orders
 from workloads.schedules.planning.split_rules import SplitRules, SplitSimulation
 from workloads.schedules.zero_bubble import ZeroBubble
@@ -41,9 +40,7 @@ def plan_split_cell(costs: CellCosts) -> CellPlan:
     best = sorted(made, key=lambda orders: made[orders])[:_SHORTEST]
     most_runs = _SHORTENED_ACTIONS // (_actions(costs) * len(best))
     wanted = dict.fromkeys([*best, *(pipeline.shortened(orders, most_runs)[0] for orders in best), _zb_h1(costs)])
-    plans = [_plan(orders, costs) for orders in wanted]
-    priced = [replace(plan, makespan_ns=iteration_ns(plan, costs)) for plan in plans]
-    return min(priced, key=lambda plan: (period_ns(plan, costs), plan.makespan_ns))
+    return shortest([_plan(orders, costs) for orders in wanted], costs)
 
 
 def _candidates(costs: CellCosts) -> Iterator[Orders]:
@@ -65,7 +62,7 @@ def _plan(orders: Orders, costs: CellCosts) -> CellPlan:
     turns: tuple[Turn, ...] = tuple((pipeline, microbatch) for microbatch in microbatches for pipeline in pipelines)
     on_boundaries = tuple(turns if boundary.shared else () for boundary in costs.boundaries)
     own = tuple(tuple(_numbered(order)) for order in orders)
-    return CellPlan((own,) * costs.pipelines, on_boundaries, on_boundaries, 0)
+    return CellPlan((own,) * costs.pipelines, on_boundaries, on_boundaries, 0, 0)
 
 
 def _numbered(order: tuple[ActionKind, ...]) -> Iterator[Action]:

@@ -11,13 +11,13 @@ FORWARD, BACKWARD = Action(ActionKind.FORWARD, 0), Action(ActionKind.BACKWARD, 0
 
 
 def test_options_are_json_and_have_one_list_for_each_stage() -> None:
-    plan = CellPlan((((FORWARD, BACKWARD), (FORWARD, BACKWARD)),), ((),), ((),), 1)
+    plan = CellPlan((((FORWARD, BACKWARD), (FORWARD, BACKWARD)),), ((),), ((),), 1, 1)
     stage = [["forward", 0], ["backward", 0]]
     assert json.loads(json.dumps(options_for(plan, 0))) == {"orders": [stage, stage]}
 
 
 def test_a_rank_gets_only_the_list_of_its_stage() -> None:
-    plan = CellPlan((((FORWARD,), (BACKWARD,)),), ((),), ((),), 1)
+    plan = CellPlan((((FORWARD,), (BACKWARD,)),), ((),), ((),), 1, 1)
     assert options_for(plan, 0, stage=1) == {"orders": [None, [["backward", 0]]]}
 
 

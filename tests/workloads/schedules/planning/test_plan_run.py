@@ -8,10 +8,10 @@ from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
 from workloads.schedules.planning.cell_planner import plan_cell
-from workloads.schedules.planning.plan_run import PlanRun, comes_to_an_end, iteration_ns
+from workloads.schedules.planning.plan_run import PlanRun, comes_to_an_end, priced
 
 FORWARD, BACKWARD = Action(ActionKind.FORWARD, 0), Action(ActionKind.BACKWARD, 0)
-ONE = CellPlan((((FORWARD, BACKWARD), (FORWARD, BACKWARD)),), ((),), ((),), 0)
+ONE = CellPlan((((FORWARD, BACKWARD), (FORWARD, BACKWARD)),), ((),), ((),), 0, 0)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def cell(links: Cooling | None, between_ns: tuple[int, ...] = ()) -> CellCosts:
 
 def test_each_action_starts_when_its_message_is_there() -> None:
     assert PlanRun(ONE, cell(None)).iterate() == {(0, 0): ((0, 10), (70, 90)), (0, 1): ((25, 35), (35, 55))}
-    assert iteration_ns(ONE, cell(None)) == 90
+    assert priced(ONE, cell(None)).makespan_ns == 90
 
 
 def test_links_keep_their_state_between_iterations() -> None:
@@ -57,14 +57,15 @@ def test_links_keep_their_state_between_iterations() -> None:
 
 def test_time_between_iterations_lets_links_cool() -> None:
     links = Cooling(cold_ns=100, pause_ns=1000)
-    assert iteration_ns(ONE, cell(links)) == 90
-    assert iteration_ns(ONE, cell(links, between_ns=(1000, 1000))) == 90 + 2 * 90
+    assert priced(ONE, cell(links)).makespan_ns == 90
+    cooled = priced(ONE, cell(links, between_ns=(1000, 1000)))
+    assert (cooled.makespan_ns, cooled.period_ns) == (90 + 2 * 90, 90 + 2 * 90 + 1000)
 
 
 def test_a_deadlocking_order_is_refused() -> None:
     profile = CellCosts(PipelineShape(3, 1), 1, (1,) * 3, (1,) * 3, (0,) * 3, (BoundaryCosts(0, 0, False),) * 2)
     in_order, reversed_ = (FORWARD, BACKWARD), (BACKWARD, FORWARD)
-    plan = CellPlan(((in_order, reversed_, in_order),), ((), ()), ((), ()), 0)
+    plan = CellPlan(((in_order, reversed_, in_order),), ((), ()), ((), ()), 0, 0)
     with pytest.raises(ValueError, match="do not come to an end"):
         PlanRun(plan, profile).iterate()
 
@@ -77,7 +78,8 @@ def test_slow_links_get_a_plan_for_slower_links() -> None:
     )
     unknowing, knowing = plan_cell(by_rate), plan_cell(slow)
     assert knowing.orders != unknowing.orders
-    assert knowing.makespan_ns == iteration_ns(knowing, slow) < iteration_ns(unknowing, slow)
+    assert knowing == priced(knowing, slow)
+    assert knowing.period_ns < priced(unknowing, slow).period_ns
 
 
 def test_a_stage_whose_send_blocks_acts_again_when_it_has_left() -> None:
@@ -85,7 +87,7 @@ def test_a_stage_whose_send_blocks_acts_again_when_it_has_left() -> None:
         return Action(kind, 0), Action(kind, 1)
 
     whole = (*each(ActionKind.FORWARD), *each(ActionKind.BACKWARD))
-    plan = CellPlan(((whole, whole),), ((),), ((),), 0)
+    plan = CellPlan(((whole, whole),), ((),), ((),), 0, 0)
     link = BoundaryCosts(5, 40, shared=False)
     costs = CellCosts(PipelineShape(2, 2), 1, (10, 10), (20, 20), (0, 0), (link,), sends_block=True)
     times = PlanRun(plan, costs).iterate()
@@ -102,7 +104,7 @@ def crossed_turns() -> CellPlan:
     activations = ((0, 0), (1, 0), (0, 1), (1, 1))
     gradients = ((1, 0), (0, 0), (0, 1), (1, 1))
     orders = ((outer, first, (f0, b0, f1, b1)), (outer, second, outer))
-    return CellPlan(orders, (activations, activations), (gradients, activations), 0)
+    return CellPlan(orders, (activations, activations), (gradients, activations), 0, 0)
 
 
 def test_turns_that_cross_come_to_an_end_only_where_sends_do_not_block() -> None:

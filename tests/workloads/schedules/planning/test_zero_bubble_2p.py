@@ -11,7 +11,7 @@ from tests.support.workloads.exact_search import SmallPipeline
 from workloads.schedules.action import ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
-from workloads.schedules.planning.plan_run import PlanRun, period_ns
+from workloads.schedules.planning.plan_run import PlanRun
 from workloads.schedules.planning.split_orders import OrderedPipeline
 from workloads.schedules.planning.zero_bubble_2p import ZeroBubble2p
 from workloads.schedules.zero_bubble import ZeroBubble
@@ -79,16 +79,16 @@ def test_where_memory_does_not_decide_the_period_is_no_longer_than_that_of_the_p
         backward_input_ns=backward_input,
         backward_weight_ns=backward_weight,
     )
-    assert period_ns(ZeroBubble2p.plan(cell), cell) <= published
+    assert ZeroBubble2p.plan(cell).period_ns <= published
 
 
 def test_of_plans_that_last_as_long_alone_the_shorter_period_is_taken() -> None:
     cell = costs(4, 8, 0)
     plan = ZeroBubble2p.plan(cell)
-    assert (plan.makespan_ns, period_ns(plan, cell)) == (3 * 50 + 8 * 150, 8 * 150)
+    assert (plan.makespan_ns, plan.period_ns) == (3 * 50 + 8 * 150, 8 * 150)
     waiting = replace(cell, between_ns=(0, 0, 0, 70))
     # The last stage waits for its sum: then no other stage can be the longest.
-    assert period_ns(ZeroBubble2p.plan(waiting), waiting) == 8 * 150 + 70
+    assert ZeroBubble2p.plan(waiting).period_ns == 8 * 150 + 70
 
 
 @pytest.mark.parametrize("bound", [4, 6, 8])

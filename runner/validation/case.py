@@ -51,19 +51,20 @@ def simulated(
     variant: Mapping[str, Any],
     effects: TcpEffects = IDEAL,
     changes: Changes = (),
+    iterations: int = 1,
 ) -> Simulation:
-    """Simulate one iteration of one variant. The arguments are sections of an experiment file.
+    """Simulate some iterations of one variant. The arguments are sections of an experiment file.
 
     All links have the ``changes``, in both directions.
     """
     document = {
         "topology": topology,
         "compute": {"activation": "1B", "gradient": "1B", **compute},
-        "training": {"iterations": 1, "warmup": 0, **training},
+        "training": {"iterations": iterations, "warmup": 0, **training},
         "variants": [{"name": "validation", **variant}],
     }
     (point,) = parse_experiment(document, "validation", Path()).points()
-    return simulate(with_changes(point.topology, changes), point.variants[0], 1, effects=effects)
+    return simulate(with_changes(point.topology, changes), point.variants[0], iterations, effects=effects)
 
 
 def with_changes(topology: Topology, changes: Changes) -> Topology:

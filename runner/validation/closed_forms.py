@@ -23,6 +23,13 @@ from runner.validation.forms.changing_links import (
 )
 from runner.validation.forms.differing_replicas import slower_stage, straggler, varied_replicas
 from runner.validation.forms.hierarchical import hierarchical_all_reduce, hierarchical_buckets
+from runner.validation.forms.periods import (
+    a_sum_is_hidden_behind_the_first_stage,
+    first_stage_begins_and_ends,
+    iterations_interlock,
+    iterations_interlock_there_and_back,
+    split_backwards_fill_the_drain,
+)
 from runner.validation.forms.virtual_stages import interleaving, there_and_back
 from workloads.transport.frames.cutting import Cutting
 from workloads.transport.frames.frame import HEADER_BYTES
@@ -367,6 +374,11 @@ CLOSED_FORMS: tuple[ClosedForm, ...] = (
     blocking_one_forward_one_backward,
     interleaving,
     there_and_back,
+    first_stage_begins_and_ends,
+    split_backwards_fill_the_drain,
+    iterations_interlock,
+    iterations_interlock_there_and_back,
+    a_sum_is_hidden_behind_the_first_stage,
     rate_step,
     latency_step,
     latency_falls_between,

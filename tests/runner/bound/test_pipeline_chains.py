@@ -4,47 +4,54 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.bound.pipeline_chains import Chain, Hop, Part, PipelineChains, StageTimes, Way
-from tests.support.workloads.exact_search import SmallPipeline
+from tests.support.workloads.optimal_cell import OptimalCell
+from workloads.schedules.pipeline_shape import PipelineShape
+from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 
-SIZES = {
-    ("whole", False): [(1, 4), (2, 3), (2, 4), (3, 3), (4, 2)],
-    ("whole", True): [(1, 4), (2, 3), (3, 2)],
-    ("split", False): [(1, 4), (2, 2), (2, 3), (3, 2)],
-}
-"""Stages and microbatches of which a few thousand combinations of orders exist, with and without recomputes."""
+SIZES = [(1, 4), (2, 3), (2, 4), (3, 3), (4, 2)]
 
 
 @st.composite
-def small_pipelines(draw: st.DrawFn) -> tuple[SmallPipeline, PipelineChains]:
-    backward, recomputes = draw(st.sampled_from(sorted(SIZES)))
-    stages, microbatches = draw(st.sampled_from(SIZES[backward, recomputes]))
-    kinds = 2 + recomputes + (backward == "split")
-    durations = draw(
-        st.lists(st.lists(st.integers(0, 6), min_size=kinds, max_size=kinds), min_size=stages, max_size=stages)
-    )
-    held = draw(st.lists(st.integers(1, microbatches), min_size=stages, max_size=stages))
+def small_pipelines(draw: st.DrawFn) -> tuple[OptimalCell, PipelineChains]:
+    (stages, microbatches), splits, recomputes = draw(st.sampled_from(SIZES)), draw(st.booleans()), draw(st.booleans())
+    forward, recompute, inputs, weights = (draw(st.tuples(*[st.integers(0, 6)] * stages)) for _ in range(4))
+    held = draw(st.tuples(*[st.integers(1, microbatches)] * stages))
     latencies, occupancies = (
         draw(st.lists(st.sampled_from(values), min_size=stages - 1, max_size=stages - 1))
         for values in ([0, 1, 5, 20], [0, 0, 3, 8])
     )
-    pipeline = SmallPipeline(durations, 1 + recomputes, microbatches, held, latencies, occupancies)
+    both = list(zip(latencies, occupancies, strict=True))
+    cell = CellCosts(
+        PipelineShape(stages, microbatches, recomputes, held),
+        1,
+        forward,
+        inputs,
+        recompute,
+        tuple(BoundaryCosts(*each, shared=False) for each in both),
+        backward_input_ns=inputs,
+        backward_weight_ns=weights,
+    )
     times = [
         StageTimes(
-            each[0], each[1] if recomputes else 0, each[1 + recomputes], each[2] if backward == "split" else 0, most
+            forward[stage],
+            recompute[stage] if recomputes else 0,
+            inputs[stage],
+            weights[stage] if splits else 0,
+            held[stage],
         )
-        for each, most in zip(durations, held, strict=True)
+        for stage in range(stages)
     ]
-    ways = [Way(*both, microbatches * both[1]) for both in zip(latencies, occupancies, strict=True)]
-    return pipeline, PipelineChains(times, [Hop(way, way) for way in ways], microbatches)
+    ways = [Way(*each, microbatches * each[1]) for each in both]
+    return OptimalCell(cell, splits=splits), PipelineChains(times, [Hop(way, way) for way in ways], microbatches)
 
 
 @settings(max_examples=150, deadline=None)
 @given(small_pipelines())
 def test_no_schedule_of_a_small_pipeline_is_shorter_than_its_longest_chain(
-    both: tuple[SmallPipeline, PipelineChains],
+    both: tuple[OptimalCell, PipelineChains],
 ) -> None:
-    pipeline, chains = both
-    assert max(chain.end_ns for chain in chains.ends()) <= pipeline.shortest()
+    optimal, chains = both
+    assert max(chain.end_ns for chain in chains.ends()) <= optimal.makespan().most_ns
 
 
 def longest(stages: int, microbatches: int, latency: int, held: int | None = None, weight: int = 0) -> Chain:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributed.pipelining import schedules as torch_schedules
 
-from tests.support.workloads.exact_search import SmallPipeline
+from tests.support.workloads.optimal_cell import OptimalCell
 from workloads.schedules.action import ActionKind
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
@@ -142,9 +142,6 @@ def test_a_small_pipeline_is_planned_within_a_tenth_of_the_best_of_all_orders(
 ) -> None:
     stages, microbatches = size
     forward, inputs, weights = zip(*times[:stages], strict=True)
-    small = SmallPipeline(
-        times[:stages], 1, microbatches, [min(bound, microbatches)] * stages, latencies, [0] * (stages - 1)
-    )
     cell = CellCosts(
         PipelineShape(stages, microbatches, memory_bound=bound),
         1,
@@ -155,19 +152,15 @@ def test_a_small_pipeline_is_planned_within_a_tenth_of_the_best_of_all_orders(
         backward_input_ns=inputs,
         backward_weight_ns=weights,
     )
-    shortest, planned = small.shortest(), ZeroBubble2p.plan(cell).makespan_ns
+    shortest, planned = OptimalCell(cell, splits=True).makespan().most_ns, ZeroBubble2p.plan(cell).makespan_ns
     assert shortest <= planned <= 1.1 * shortest
 
 
 def test_plans_of_uniform_small_pipelines_are_the_best_there_are() -> None:
     for latency in (0, 25, 50, 100, 150):
         for size in ((2, 2), (2, 3), (3, 2)):
-            stages, microbatches = size
-            held = min(2 * stages, microbatches)
-            small = SmallPipeline(
-                [(50, 50, 50)] * stages, 1, microbatches, [held] * stages, [latency] * (stages - 1), [0] * (stages - 1)
-            )
-            assert ZeroBubble2p.plan(costs(*size, latency)).makespan_ns == small.shortest()
+            cell = costs(*size, latency)
+            assert ZeroBubble2p.plan(cell).makespan_ns == OptimalCell(cell, splits=True).makespan().most_ns
 
 
 def test_a_recompute_fills_the_time_until_its_gradient_and_the_last_stage_keeps_its_activations() -> None:

@@ -199,8 +199,6 @@ class Boundary:
             raise FrameError(
                 f"it sent the {self._name(header)} of pipeline {header.owner}, which is not in this DP-cell"
             )
-        self._gathering += 1
-        self.link.paused = self.link.paused or self._gathering >= _MAX_GATHERING
         return self._relay(header, self._hand_over, self._handed_over)
 
     def place_from_mate(self, rank: int, header: FrameHeader) -> Arrival:
@@ -257,6 +255,9 @@ class Boundary:
         mate = self._ranks[relay.header.owner]
         self._gather[mate].add(Chunk(relay.header, relay.payload, relay))
         self._links[mate].touch()
+        # A chunk that is still arriving does not count: were all of them such, nothing would end the pause.
+        self._gathering += 1
+        self.link.paused = self.link.paused or self._gathering >= _MAX_GATHERING
 
     def _handed_over(self, relay: _Relay) -> None:
         self._pool.give_back(relay.buffer)

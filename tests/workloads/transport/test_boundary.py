@@ -241,6 +241,32 @@ def test_a_relay_stops_reading_when_a_cell_mate_does_not(mesh: type) -> None:
         assert sent == offsets
 
 
+def test_chunks_that_are_still_arriving_over_many_connections_hold_up_nothing(mesh: type) -> None:
+    # Each connection has begun a chunk to pass on: were they counted, the relay would stop reading all of them.
+    connections = 40
+    size_bytes = 2 * connections * CHUNK_BYTES
+    with mesh(2, 2, 2, size_bytes, connections=connections, by_hand=(0, 3)) as joined:
+        across, mates = joined.bare[0][1], joined.bare[3][1]
+        offsets = [2 * each * CHUNK_BYTES for each in range(connections)]
+        for made, offset in zip(across, offsets, strict=True):
+            made.setblocking(True)
+            header = FrameHeader(FrameKind.ACTIVATION, 1, 0, 0, size_bytes, offset, CHUNK_BYTES)
+            made.sendall(header.encode() + bytes(CHUNK_BYTES // 2))
+
+        def send() -> None:
+            for made in across:
+                made.sendall(bytes(CHUNK_BYTES - CHUNK_BYTES // 2))
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        arrived: list[int] = []
+        while len(arrived) < connections:
+            frames = [frame_of(made) for made in readable(mates)]
+            arrived += [frame.offset for frame in frames if frame.kind is not FrameKind.CREDIT]
+        thread.join()
+        assert sorted(arrived) == offsets
+
+
 def test_a_rank_shuts_down_after_all_relayed_chunks_are_sent(mesh: type) -> None:
     size_bytes = 5_000_000
     payload = random.randbytes(size_bytes)

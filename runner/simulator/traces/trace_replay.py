@@ -21,7 +21,7 @@ from runner.simulator.training.training import PULSE_INSTANTS, Pulse
 from workloads.trace.rank_progress import RankGraph, RankProgress
 from workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
 
-_SEND, _RECEIVE, _ALL_REDUCE = (KIND_CODES[kind] for kind in ("send", "receive", "all_reduce"))
+_SEND, _RECEIVE = (KIND_CODES[kind] for kind in ("send", "receive"))
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class TraceReplay:
         while rank.iteration < self._iterations:
             self._send_ready(rank)
             now_ns = self._events.now_ns
-            while (position := rank.progress.next_of(WorkKind.ALL_REDUCE)) is not None:
+            while (position := rank.progress.next_of(WorkKind.COLLECTIVE)) is not None:
                 self._join(now_ns, rank, position)
             for processor in (WorkKind.GPU, WorkKind.CPU):
                 if processor not in rank.busy and (position := rank.progress.next_of(processor)) is not None:
@@ -147,10 +147,9 @@ class TraceReplay:
         node: TraceNode = rank.graph.nodes[position]
         iteration = rank.iteration
 
-        def reduced(start_ns: int, end_ns: int) -> None:
-            self.rows.extend(
-                (rank.number, _ALL_REDUCE, iteration, NO_MICROBATCH, start_ns, end_ns, node.size_bytes, NO_PEER)
-            )
+        def done(start_ns: int, end_ns: int) -> None:
+            about = rank.number, KIND_CODES[node.span], iteration, NO_MICROBATCH
+            self.rows.extend((*about, start_ns, end_ns, node.size_bytes, NO_PEER))
             self._events.at(max(end_ns, self._events.now_ns), self._left, (rank, position))
 
-        self._network.all_reduce(now_ns, rank.number, node, iteration, reduced)
+        self._network.join(now_ns, rank.number, node, iteration, done)

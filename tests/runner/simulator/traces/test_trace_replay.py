@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.chakra.node import ChakraNode, NodeType
+from results.chakra.node import ChakraNode, CollectiveType, NodeType
 from results.chakra.rank_file import rank_bytes
 from runner.simulator.simulation import KIND_CODES, Simulation
 from runner.simulator.training.training import Pulse
@@ -185,6 +185,43 @@ def test_an_all_reduce_waits_for_all_ranks_and_computing_goes_on_beside_it(tmp_p
     assert [start for _, start, _ in reduced] == [10, 20, 30, 40]
     assert min(end for _, _, end in reduced) > 40
     assert spans_of(simulation, "forward")[-1] == (3, 40 + 0, 45)
+
+
+@pytest.mark.parametrize(("whole_bytes", "latencies"), [(2_000_000, 1), (4_000, 2)])
+@pytest.mark.parametrize("kind", [CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_GATHER])
+def test_a_half_of_an_all_reduce_sends_three_quarters_of_the_data_once(
+    tmp_path: Path, kind: CollectiveType, whole_bytes: int, latencies: int
+) -> None:
+    # Of an all-gather the size is what each of the four ranks gives.
+    input_bytes = whole_bytes // 4 if kind is CollectiveType.ALL_GATHER else whole_bytes
+    ranks = {rank: [computation(0, 10_000), all_reduce(1, input_bytes, [0], kind=kind)] for rank in range(4)}
+    simulation = replayed(tmp_path, ranks)
+    found = spans_of(simulation, kind.name.lower())
+    assert [start for _, start, _ in found] == [10] * 4
+    # Two of any three hops cross the WAN, which is 20 ms long. Segments of 50 ms follow one another without a gap.
+    ended_ms = 10 + 3 / 4 * whole_bytes * 8 / 80e3 + latencies * 20
+    assert max(end for _, _, end in found) == pytest.approx(ended_ms, abs=1)
+    carried = sum(int(each.wire_bytes[-1]) for each in simulation.traffic)
+    assert carried == pytest.approx(2 * 3 / 4 * whole_bytes)
+    assert set(simulation.spans.size_bytes.tolist()) == {0, input_bytes}
+
+
+def test_all_halves_of_one_group_are_one_ring_after_the_other(tmp_path: Path) -> None:
+    ranks = {
+        rank: [
+            computation(0, 10_000),
+            all_reduce(1, 2_000_000, [0], kind=CollectiveType.REDUCE_SCATTER),
+            all_reduce(2, 500_000, [1], kind=CollectiveType.ALL_GATHER),
+        ]
+        for rank in range(4)
+    }
+    (tmp_path / "halves").mkdir()
+    halves = replayed(tmp_path / "halves", ranks, iterations=2)
+    whole = {rank: [computation(0, 10_000), all_reduce(1, 2_000_000, [0])] for rank in range(4)}
+    (tmp_path / "whole").mkdir()
+    once = replayed(tmp_path / "whole", whole, iterations=2)
+    assert lengths_ns(halves)[0] == pytest.approx(lengths_ns(once)[0], rel=0.1)
+    assert spans_of(halves, "all_gather")[0][1] >= spans_of(halves, "reduce_scatter")[0][2]
 
 
 def test_groups_all_reduce_for_themselves(tmp_path: Path) -> None:

@@ -46,11 +46,14 @@ def trial_nodes(chosen: TrialIteration) -> dict[int, list[ChakraNode]]:
     by_rank: dict[int, list[TrialSpan]] = defaultdict(list)
     for span in chosen.spans:
         by_rank[span.rank].append(span)
-    begin_ns = min((span.start_ns for span in chosen.spans), default=0)
+    begins_ns = [begin_ns for begin_ns, _ in chosen.stated_ns.values()]
+    begin_ns = min((*begins_ns, *(span.start_ns for span in chosen.spans)), default=0)
     places = _Places(chosen.spans)
-    return {
-        rank: _rank_nodes(by_rank[rank], places, begin_ns, keeps_gaps=chosen.is_program) for rank in sorted(by_rank)
-    }
+    found = {}
+    for rank, own in sorted(by_rank.items()):
+        stated_ns = chosen.stated_ns.get(rank, (begin_ns, max(span.end_ns for span in own)))
+        found[rank] = _rank_nodes(own, places, begin_ns, stated_ns if chosen.is_program else None)
+    return found
 
 
 class _Places:
@@ -90,14 +93,16 @@ class _Places:
         return span.tensor or ",".join(map(str, sorted(self._of_stage[span.stage])))
 
 
-def _rank_nodes(spans: Sequence[TrialSpan], places: _Places, begin_ns: int, *, keeps_gaps: bool) -> list[ChakraNode]:
+def _rank_nodes(
+    spans: Sequence[TrialSpan], places: _Places, begin_ns: int, stated_ns: tuple[int, int] | None
+) -> list[ChakraNode]:
     drafts = [_Draft(span, span.kind) for span in _cut_at_collectives(spans)]
     computed = _Computations(drafts)
     _order_computations(drafts, computed)
     _order_collectives(drafts, computed)
     _attach_messages(drafts, computed)
-    if keeps_gaps:
-        drafts = _with_gaps(drafts, begin_ns)
+    if stated_ns is not None:
+        drafts = _with_host_time(drafts, *stated_ns)
     messages: Counter[tuple[str, int]] = Counter()
     return [_node(number, draft, places, begin_ns, messages) for number, draft in enumerate(drafts)]
 
@@ -193,18 +198,33 @@ def _attach_messages(drafts: Sequence[_Draft], computed: _Computations) -> None:
             each.data.add(gradients[each.span.microbatch])
 
 
-def _with_gaps(drafts: Sequence[_Draft], begin_ns: int) -> list[_Draft]:
-    """Add the time that passed on the host before each computation and each message, as work of the CPU."""
+def _with_host_time(drafts: list[_Draft], begin_ns: int, end_ns: int) -> list[_Draft]:
+    """Add the time that passed on the host, before each computation and collective and after the last, as CPU work.
+
+    The host does one thing after the other from the begin of the iteration to its end, so that no time counts twice.
+    """
     found = list(drafts)
+    host_ns, last = begin_ns, set[int]()
+
+    def add(after: set[int], until_ns: int, like: TrialSpan) -> set[int]:
+        """Add the host's time until then, unless what comes before has taken it. Return what to follow."""
+        nonlocal host_ns, last
+        free_ns = max((found[number].span.end_ns for number in after), default=begin_ns)
+        if until_ns <= free_ns:
+            return after
+        if free_ns <= host_ns:
+            free_ns, after = host_ns, after | last
+        if free_ns < until_ns:
+            span = replace(like, kind=HOST, start_ns=free_ns, end_ns=until_ns, microbatch=NO_MICROBATCH)
+            found.append(_Draft(span, HOST, control=after))
+            host_ns, last = until_ns, {len(found) - 1}
+        return last
+
     for draft in drafts:
-        after = draft.control | draft.data
-        free_ns = max((drafts[number].span.end_ns for number in after), default=begin_ns)
-        if draft.kind != "receive" and free_ns < draft.span.start_ns:
-            host = replace(
-                draft.span, kind=HOST, start_ns=free_ns, end_ns=draft.span.start_ns, microbatch=NO_MICROBATCH
-            )
-            draft.control.add(len(found))
-            found.append(_Draft(host, HOST, control=after))
+        if draft.kind != "receive":
+            draft.control |= add(draft.control | draft.data, draft.span.start_ns, draft.span)
+    followed = set[int]().union(*(draft.control | draft.data for draft in found))
+    add(set(range(len(found))) - followed, end_ns, drafts[-1].span)
     return found
 
 

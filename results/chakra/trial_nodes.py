@@ -14,7 +14,7 @@ from itertools import pairwise
 from ground.strict_model import InputError
 from results.chakra.node import DURATION_NS, KIND, MICROBATCH, AttributeValue, ChakraNode, CollectiveType, NodeType
 from results.chakra.trial_spans import TrialIteration, TrialSpan
-from results.records.span_log import ACTIVATION, COLLECTIVE_KINDS, COMPUTE_KINDS, GRADIENT, NO_MICROBATCH
+from results.records.span_log import ACTIVATION, COLLECTIVE_KINDS, COMPUTE_KINDS, GRADIENT, NO_MICROBATCH, message_ranks
 
 HOST = "host"
 """The name of work that a program does on the CPU while its GPU is idle."""
@@ -75,10 +75,13 @@ class _Places:
             peer = self._by_stage.get((span.pipeline, span.stage + step))
             if peer is not None and peer.host == span.peer:
                 return peer.rank
+        ends = message_ranks(span.kind, span.tensor)
+        if ends is not None:
+            return ends[span.kind == "send"]
         if not span.peer:
             raise InputError(
-                f"rank {span.rank}: a {span.kind} at {span.start_ns / 1e9:.6f} s: to or from which rank a program's "
-                "own messages go is not recorded, so that a program that sends some makes no Chakra trace"
+                f"rank {span.rank}: a {span.kind} at {span.start_ns / 1e9:.6f} s: to or from which rank it goes is not "
+                "recorded, as of programs with several process groups: such a program makes no Chakra trace"
             )
         on_host = self._by_host.get(span.peer, set())
         if len(on_host) != 1:
@@ -240,7 +243,7 @@ def _node(number: int, draft: _Draft, places: _Places, begin_ns: int, messages: 
             tag = messages[draft.kind, peer]
             messages[draft.kind, peer] += 1
         kind = NodeType.COMM_SEND_NODE if draft.kind == "send" else NodeType.COMM_RECV_NODE
-        name = f"{draft.kind} {span.tensor}".strip()
+        name = f"{draft.kind} {span.tensor}" if span.tensor in _MAKES else draft.kind
         attributes |= {"comm_size": span.size_bytes, "comm_src": ends[0], "comm_dst": ends[1], "comm_tag": tag}
     elif draft.kind in COLLECTIVE_KINDS:
         kind = NodeType.COMM_COLL_NODE

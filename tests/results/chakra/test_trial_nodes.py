@@ -140,8 +140,17 @@ def test_no_time_of_the_host_counts_twice() -> None:
     ]
 
 
+def test_a_programs_message_goes_from_the_rank_to_the_rank_that_it_names() -> None:
+    # Two ranks on one host, which the name of the host would not tell apart.
+    others = [span("forward", 0, 1, rank=rank, host="h7") for rank in (0, 2)]
+    sent, received = span("send", 5, 6, tensor="1,2", size_bytes=9), span("receive", 1, 8, tensor="0,1", size_bytes=7)
+    nodes = nodes_of(*others, sent, received, program=True)[1]
+    ends = {name: [nodes[name].attributes[key] for key in ("comm_src", "comm_dst")] for name in ("send", "receive")}
+    assert ends == {"send": [1, 2], "receive": [0, 1]}
+
+
 def test_a_programs_message_without_a_peer_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^rank 1: a send at 0\.000000 s: to or from which rank a program's own mess"):
+    with pytest.raises(InputError, match=r"^rank 1: a send at 0\.000000 s: to or from which rank it goes is not re"):
         nodes_of(span("send", 5, 6), program=True)
 
 

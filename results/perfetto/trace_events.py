@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from results.perfetto.counters import Steps
-from results.perfetto.flows import Flows
+from results.perfetto.flows import Flows, carried_text
 from results.perfetto.trial_tables import NO_VIRTUAL_STAGE, Spans, Texts
 from results.records.span_columns import Column
 from results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH, NO_REQUEST
@@ -77,7 +77,7 @@ def slice_events(spans: Spans, process: Column, thread: Column, at_ns: Column, c
         thousandths_text(spans.end_ns - spans.start_ns),
         ',"name":"',
         chosen(spans.kind, lambda kind: json_text(kind_text(kind))[1:-1]),
-        chosen(spans.tensor, lambda tensor: json_text(f" {tensor}" if tensor else "")[1:-1]),
+        chosen(spans.tensor, lambda tensor: json_text(f" {carried_text(tensor)}" if tensor else "")[1:-1]),
         only_if(of_microbatch, joined(" ", microbatch)),
         name_of_virtual,
         only_if(of_request, joined(" of request ", request)),

@@ -81,6 +81,11 @@ class Span(NamedTuple):
     virtual_stage: int | None = None
 
 
+def between_ranks(sender: int, receiver: int) -> str:
+    """Return the ``tensor`` of a message of which only its two ranks are known."""
+    return f"{sender},{receiver}"
+
+
 def message_ranks(kind: str, tensor: str) -> tuple[int, int] | None:
     """Return from which rank to which a span's message goes, where its ``tensor`` says these; None elsewhere."""
     sender, _, receiver = tensor.partition(",") if kind in {"send", "receive"} else ("", "", "")

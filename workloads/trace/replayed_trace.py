@@ -27,6 +27,7 @@ class TraceNode:
     - ``span``: the kind of the span of a computation or a collective; ``microbatch``: the microbatch of its span.
     - ``peer``, ``number``: the rank at the other end of a message, and which message it is of all those from the
       sender to the receiver, from 0.
+    - ``tensor``: what a message carries, if the trace says so: ``ACTIVATION`` or ``GRADIENT``; else empty.
     - ``group``: the number of the collective's group. Its collectives follow one another; ``number`` counts them.
     - ``size_bytes``: the size of a message, or of what each rank of its group puts into a collective.
     """
@@ -40,6 +41,7 @@ class TraceNode:
     number: int = -1
     group: int = -1
     size_bytes: int = 0
+    tensor: str = ""
 
 
 @dataclass(frozen=True)

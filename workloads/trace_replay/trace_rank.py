@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from results.records.span_log import ACTIVATION, GRADIENT, NO_MICROBATCH, Span, SpanLog, SpanLogHeader
+from results.records.span_log import NO_MICROBATCH, Span, SpanLog, SpanLogHeader, between_ranks
 from workloads.compute.timer_slack import wake_precisely
 from workloads.configured_process import print_line, run_configured
 from workloads.parent_process import die_with_parent
@@ -161,9 +161,9 @@ class TraceRank:
         return self._payloads[size_bytes]
 
     def _record_transfer(self, kind: str, event: Sent | Received, node: TraceNode) -> None:
-        # As in a pipeline whose stages are the ranks.
-        onward = (event.peer.rank > self._config.rank) == (kind == "send")
-        times_ns, tensor = (event.start_ns, event.end_ns), ACTIVATION if onward else GRADIENT
+        own, other = self._config.rank, event.peer.rank
+        ends = (own, other) if kind == "send" else (other, own)
+        times_ns, tensor = (event.start_ns, event.end_ns), node.tensor or between_ranks(*ends)
         peer = event.peer.host
         self._record(Span(kind, event.iteration, node.microbatch, *times_ns, event.transfer_bytes, peer, tensor))
 

@@ -50,6 +50,7 @@ def _replayed_node(node: CheckedNode) -> TraceNode:
         number=node.number,
         group=node.group,
         size_bytes=node.size_bytes,
+        tensor=node.tensor if node.kind in {WorkKind.SEND, WorkKind.RECEIVE} else "",
     )
 
 

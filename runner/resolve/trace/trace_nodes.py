@@ -15,7 +15,7 @@ from results.chakra.node import (
     CollectiveType,
     NodeType,
 )
-from results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH
+from results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, NO_MICROBATCH
 from runner.resolve.trace.chakra_folder import RankFile
 from workloads.trace.replayed_trace import WorkKind
 from workloads.trace.ring_collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
@@ -64,6 +64,13 @@ class CheckedNode:
             if kind in COMPUTE_KINDS:
                 return str(kind)
         return _UNNAMED_COMPUTATION
+
+    @property
+    def tensor(self) -> str:
+        """What a message of a trace of wanbed's carries, by the name of its node; of other traces nothing is known."""
+        kind, _, carried = self.node.name.partition(" ")
+        named = carried.split(" ")[0]
+        return named if self.node.attributes.get(KIND) == kind and named in {ACTIVATION, GRADIENT} else ""
 
     @property
     def microbatch(self) -> int:

@@ -1,6 +1,7 @@
 """Simulated replays: of our own schedules' traces, and of traces made by hand."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tests.support.runner.chakra_traces import (
     replay_document,
     write_trace,
 )
+from tests.support.runner.chakra_traces import spans_of as recorded_spans
 from workloads.transport.frames.frame import HEADER_BYTES
 
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
@@ -116,6 +118,19 @@ def test_a_measured_iteration_is_repeated_iteration_after_iteration(tmp_path: Pa
     assert lengths_ns(replayed) == lengths_ns(simulation)
 
 
+def document_of(folder: Path, iterations: int = 1) -> dict[str, Any]:
+    """An experiment that replays the trace in that folder on two hosts in each of two datacenters."""
+    return {
+        "topology": {
+            "datacenters": [{"name": each, "hosts": 2} for each in "ab"],
+            "wan": {"latency": "20ms", "rate": "80Mbit"},
+        },
+        "compute": {"trace": str(folder)},
+        "training": {"iterations": iterations, "warmup": 0},
+        "variants": [{"name": "t"}],
+    }
+
+
 def replayed(
     folder: Path,
     ranks: Mapping[int, list[ChakraNode]],
@@ -123,16 +138,7 @@ def replayed(
     effects: TcpEffects = IDEAL,
     pulse: Pulse | None = None,
 ) -> Simulation:
-    document = {
-        "topology": {
-            "datacenters": [{"name": each, "hosts": 2} for each in "ab"],
-            "wan": {"latency": "20ms", "rate": "80Mbit"},
-        },
-        "compute": {"trace": str(write_trace(folder, ranks))},
-        "training": {"iterations": iterations, "warmup": 0},
-        "variants": [{"name": "t"}],
-    }
-    point = sweep_point(document)
+    point = sweep_point(document_of(write_trace(folder, ranks), iterations))
     return simulate_variant(point.topology, point.variants[0], iterations, effects=effects, pulse=pulse)
 
 
@@ -327,3 +333,25 @@ def test_any_graph_of_any_ranks_ends_after_its_longest_chain(
     assert len(spans_of(simulation, "forward")) == 8 + sends
     busiest_us = max(sum(node.duration_us for node in nodes) for nodes in ranks.values())
     assert simulation.windows_ns[1][1] >= 2 * busiest_us * 1000
+
+
+def test_a_message_is_labelled_as_the_trace_says_and_else_by_its_ranks(tmp_path: Path) -> None:
+    ends = (0, 3)
+    of_wanbed = {"wanbed_kind": "send"}
+    sent, received = (message(kind, 1, ends, 1_000, tag=0) for kind in (SEND, RECEIVE))
+    named = [
+        replace(sent, name="send gradient 4", attributes={**sent.attributes, **of_wanbed}),
+        replace(received, name="receive gradient 4", attributes={**received.attributes, "wanbed_kind": "receive"}),
+    ]
+    unnamed = [replace(message(kind, 2, ends, 2_000, tag=1), name="send activation") for kind in (SEND, RECEIVE)]
+    ranks: dict[int, list[ChakraNode]] = {rank: [computation(0, 1_000)] for rank in range(4)}
+    for rank, of_named, of_unnamed in zip(ends, named, unnamed, strict=True):
+        ranks[rank] += [of_named, of_unnamed]
+    folder = write_trace(tmp_path, ranks)
+    point = sweep_point(document_of(folder))
+    found = recorded_spans(point.variants[0], simulate_variant(point.topology, point.variants[0], 1), 0)
+    moved = {(span.kind, span.size_bytes, span.tensor) for span in found if span.kind in {"send", "receive"}}
+    assert moved == {
+        *((kind, 1_000, "gradient") for kind in ("send", "receive")),
+        *((kind, 2_000, "0,3") for kind in ("send", "receive")),
+    }

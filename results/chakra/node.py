@@ -48,6 +48,7 @@ class ChakraNode:
 
     ``type`` is a ``NodeType``, or another number in a file of a later version. Times are whole microseconds.
     ``attributes`` has the values of single ones, and of ``INVOLVED_DIMENSIONS``; lists and bytes are left out.
+    ``input_values`` is the text that a metadata node holds, empty for other types.
     """
 
     id: int
@@ -58,6 +59,7 @@ class ChakraNode:
     start_us: int = 0
     duration_us: int = 0
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    input_values: str = ""
 
     @property
     def dependencies(self) -> set[int]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from results.chakra.definition import message_class
-from results.chakra.node import DURATION_NS, INVOLVED_DIMENSIONS, KIND, MICROBATCH, AttributeValue, ChakraNode
+from results.chakra.node import DURATION_NS, INVOLVED_DIMENSIONS, KIND, MICROBATCH, AttributeValue, ChakraNode, NodeType
 
 _FIELDS = {
     "is_cpu_op": "bool_val",
@@ -48,6 +48,7 @@ def node_of(message: Any) -> ChakraNode:
         data_dependencies=tuple(message.data_deps),
         start_us=message.start_time_micros,
         duration_us=message.duration_micros,
+        input_values=message.inputs.values if message.type == NodeType.METADATA_NODE else "",
         attributes=_attributes(message.attr),
     )
 

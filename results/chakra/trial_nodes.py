@@ -14,7 +14,7 @@ from itertools import pairwise
 from ground.strict_model import InputError
 from results.chakra.node import DURATION_NS, KIND, MICROBATCH, AttributeValue, ChakraNode, CollectiveType, NodeType
 from results.chakra.trial_spans import TrialIteration, TrialSpan
-from results.records.span_log import ACTIVATION, COLLECTIVE_KINDS, COMPUTE_KINDS, GRADIENT, NO_MICROBATCH
+from results.records.span_log import ACTIVATION, COLLECTIVE_KINDS, COMPUTE_KINDS, GRADIENT, NO_MICROBATCH, message_ranks
 
 HOST = "host"
 """The name of work that a program does on the CPU while its GPU is idle."""
@@ -46,11 +46,14 @@ def trial_nodes(chosen: TrialIteration) -> dict[int, list[ChakraNode]]:
     by_rank: dict[int, list[TrialSpan]] = defaultdict(list)
     for span in chosen.spans:
         by_rank[span.rank].append(span)
-    begin_ns = min((span.start_ns for span in chosen.spans), default=0)
+    begins_ns = [begin_ns for begin_ns, _ in chosen.stated_ns.values()]
+    begin_ns = min((*begins_ns, *(span.start_ns for span in chosen.spans)), default=0)
     places = _Places(chosen.spans)
-    return {
-        rank: _rank_nodes(by_rank[rank], places, begin_ns, keeps_gaps=chosen.is_program) for rank in sorted(by_rank)
-    }
+    found = {}
+    for rank, own in sorted(by_rank.items()):
+        stated_ns = chosen.stated_ns.get(rank, (begin_ns, max(span.end_ns for span in own)))
+        found[rank] = _rank_nodes(own, places, begin_ns, stated_ns if chosen.is_program else None)
+    return found
 
 
 class _Places:
@@ -72,10 +75,13 @@ class _Places:
             peer = self._by_stage.get((span.pipeline, span.stage + step))
             if peer is not None and peer.host == span.peer:
                 return peer.rank
+        ends = message_ranks(span.kind, span.tensor)
+        if ends is not None:
+            return ends[span.kind == "send"]
         if not span.peer:
             raise InputError(
-                f"rank {span.rank}: a {span.kind} at {span.start_ns / 1e9:.6f} s: to or from which rank a program's "
-                "own messages go is not recorded, so that a program that sends some makes no Chakra trace"
+                f"rank {span.rank}: a {span.kind} at {span.start_ns / 1e9:.6f} s: to or from which rank it goes is not "
+                "recorded, as of programs with several process groups: such a program makes no Chakra trace"
             )
         on_host = self._by_host.get(span.peer, set())
         if len(on_host) != 1:
@@ -90,14 +96,16 @@ class _Places:
         return span.tensor or ",".join(map(str, sorted(self._of_stage[span.stage])))
 
 
-def _rank_nodes(spans: Sequence[TrialSpan], places: _Places, begin_ns: int, *, keeps_gaps: bool) -> list[ChakraNode]:
+def _rank_nodes(
+    spans: Sequence[TrialSpan], places: _Places, begin_ns: int, stated_ns: tuple[int, int] | None
+) -> list[ChakraNode]:
     drafts = [_Draft(span, span.kind) for span in _cut_at_collectives(spans)]
     computed = _Computations(drafts)
     _order_computations(drafts, computed)
     _order_collectives(drafts, computed)
     _attach_messages(drafts, computed)
-    if keeps_gaps:
-        drafts = _with_gaps(drafts, begin_ns)
+    if stated_ns is not None:
+        drafts = _with_host_time(drafts, *stated_ns)
     messages: Counter[tuple[str, int]] = Counter()
     return [_node(number, draft, places, begin_ns, messages) for number, draft in enumerate(drafts)]
 
@@ -193,18 +201,33 @@ def _attach_messages(drafts: Sequence[_Draft], computed: _Computations) -> None:
             each.data.add(gradients[each.span.microbatch])
 
 
-def _with_gaps(drafts: Sequence[_Draft], begin_ns: int) -> list[_Draft]:
-    """Add the time that passed on the host before each computation and each message, as work of the CPU."""
+def _with_host_time(drafts: list[_Draft], begin_ns: int, end_ns: int) -> list[_Draft]:
+    """Add the time that passed on the host, before each computation and collective and after the last, as CPU work.
+
+    The host does one thing after the other from the begin of the iteration to its end, so that no time counts twice.
+    """
     found = list(drafts)
+    host_ns, last = begin_ns, set[int]()
+
+    def add(after: set[int], until_ns: int, like: TrialSpan) -> set[int]:
+        """Add the host's time until then, unless what comes before has taken it. Return what to follow."""
+        nonlocal host_ns, last
+        free_ns = max((found[number].span.end_ns for number in after), default=begin_ns)
+        if until_ns <= free_ns:
+            return after
+        if free_ns <= host_ns:
+            free_ns, after = host_ns, after | last
+        if free_ns < until_ns:
+            span = replace(like, kind=HOST, start_ns=free_ns, end_ns=until_ns, microbatch=NO_MICROBATCH)
+            found.append(_Draft(span, HOST, control=after))
+            host_ns, last = until_ns, {len(found) - 1}
+        return last
+
     for draft in drafts:
-        after = draft.control | draft.data
-        free_ns = max((drafts[number].span.end_ns for number in after), default=begin_ns)
-        if draft.kind != "receive" and free_ns < draft.span.start_ns:
-            host = replace(
-                draft.span, kind=HOST, start_ns=free_ns, end_ns=draft.span.start_ns, microbatch=NO_MICROBATCH
-            )
-            draft.control.add(len(found))
-            found.append(_Draft(host, HOST, control=after))
+        if draft.kind != "receive":
+            draft.control |= add(draft.control | draft.data, draft.span.start_ns, draft.span)
+    followed = set[int]().union(*(draft.control | draft.data for draft in found))
+    add(set(range(len(found))) - followed, end_ns, drafts[-1].span)
     return found
 
 
@@ -220,7 +243,7 @@ def _node(number: int, draft: _Draft, places: _Places, begin_ns: int, messages: 
             tag = messages[draft.kind, peer]
             messages[draft.kind, peer] += 1
         kind = NodeType.COMM_SEND_NODE if draft.kind == "send" else NodeType.COMM_RECV_NODE
-        name = f"{draft.kind} {span.tensor}".strip()
+        name = f"{draft.kind} {span.tensor}" if span.tensor in _MAKES else draft.kind
         attributes |= {"comm_size": span.size_bytes, "comm_src": ends[0], "comm_dst": ends[1], "comm_tag": tag}
     elif draft.kind in COLLECTIVE_KINDS:
         kind = NodeType.COMM_COLL_NODE

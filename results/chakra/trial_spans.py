@@ -1,7 +1,7 @@
 """Choose one iteration of one trial, and read its spans."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from ground.strict_model import InputError
 from results.reading.selection import NoSuchTrialError, Selection, choices, finished_trials, swept_points
 from results.reading.stored_trial import StoredTrial
 from results.records.schema import VIRTUAL_STAGE
-from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS
+from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION
 from results.records.trial_files import read_trial_table
 from results.records.trial_tables import SPANS_FILE
 
@@ -38,16 +38,20 @@ class TrialSpan:
     tensor: str
 
 
-_COLUMNS = [field.name for field in fields(TrialSpan)]
+_COLUMNS = [each.name for each in fields(TrialSpan)]
 
 
 @dataclass(frozen=True)
 class TrialIteration:
-    """One iteration of one trial. ``is_program`` is whether its ranks were a user's program."""
+    """One iteration of one trial. ``is_program`` is whether its ranks were a user's program.
+
+    ``stated_ns`` has the begin and the end of the iteration at each rank that states them, as those of programs do.
+    """
 
     trial: StoredTrial
     iteration: int
     spans: tuple[TrialSpan, ...]
+    stated_ns: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def is_program(self) -> bool:
@@ -81,9 +85,11 @@ def chosen_iteration(run: Path, selection: Selection) -> TrialIteration:
         )
     exported = table.filter(pc.is_in(table.column("kind"), value_set=pa.array(EXPORTED_KINDS)))
     iteration = _iteration(trial, exported, selection.iteration)
-    own = exported.filter(pc.equal(exported.column("iteration"), pa.scalar(iteration)))
-    spans = sorted(TrialSpan(**row) for row in own.select(_COLUMNS).to_pylist())
-    return TrialIteration(trial, iteration, tuple(spans))
+    own = table.filter(pc.equal(table.column("iteration"), pa.scalar(iteration)))
+    rows = [TrialSpan(**row) for row in own.select(_COLUMNS).to_pylist()]
+    spans = sorted(row for row in rows if row.kind in EXPORTED_KINDS)
+    stated_ns = {row.rank: (row.start_ns, row.end_ns) for row in rows if row.kind == ITERATION}
+    return TrialIteration(trial, iteration, tuple(spans), stated_ns)
 
 
 def _iteration(trial: StoredTrial, spans: Any, selected: int | None) -> int:

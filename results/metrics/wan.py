@@ -8,7 +8,7 @@ import pandas as pd
 
 from results.metrics.iterations import NS_PER_S, Window
 from results.metrics.numbering import is_among, text_codes
-from results.records.span_log import ALL_REDUCE
+from results.records.span_log import COLLECTIVE_KINDS
 
 
 def wan_bytes(spans: pd.DataFrame, link_samples: pd.DataFrame) -> int | None:
@@ -87,8 +87,8 @@ def wan_goodput_bps(
 
 
 def _summed_bytes(spans: pd.DataFrame, counted: npt.NDArray[np.bool_], ratios: Sequence[float] | None) -> float | None:
-    """Return what crossed between datacenters of the all-reduces that are counted; None if it is not known."""
-    summing = is_among(spans["kind"], (ALL_REDUCE,)) & counted
+    """Return what crossed between datacenters of the collectives that are counted; None if it is not known."""
+    summing = is_among(spans["kind"], COLLECTIVE_KINDS) & counted
     if not summing.any():
         return 0.0
     own = spans[summing]

@@ -6,7 +6,7 @@ import numpy as np
 
 from results.perfetto.trial_tables import NO_VIRTUAL_STAGE, Spans
 from results.records.span_columns import Column
-from results.records.span_log import ACTIVATION, GRADIENT
+from results.records.span_log import ACTIVATION, GRADIENT, message_ranks
 
 _MAX_NUMBERS = 2**62
 _STAGES_ON = {ACTIVATION: 1, GRADIENT: -1}
@@ -28,20 +28,28 @@ def match_transfers(spans: Spans) -> Flows:
     """Return an arrow from every send to its receive, in the order of the sends' rows.
 
     Stage ``s`` of a pipeline sends the activation of an iteration and microbatch to stage ``s + 1``, and the gradient
-    to stage ``s - 1``; where stages are divided, virtual stages are meant. If a tensor was sent several times, sends
-    and receives are matched in the order of their starts. There is no arrow for a send without a receive, a receive
+    to stage ``s - 1``; where stages are divided, virtual stages are meant. Of a message of which only the two ranks are
+    known, its iteration counts. If a tensor was sent several times, sends and receives are matched in the order of
+    their starts. There is no arrow for a send without a receive, a receive
     without a send, or a receive that starts before its send.
 
     An arrow leaves 1 ns after the start of the send span, so that it begins inside the span. It leaves at the start if
     the span is shorter than 2 ns or the receive starts at the same time. It arrives at the start of the receive.
     """
     offset = spans.tensor.mapped(lambda tensor: _STAGES_ON.get(tensor, 0))
-    known = offset != 0
+    between = spans.tensor.mapped(lambda tensor: int(message_ranks("send", tensor) is not None)) == 1
+    known = (offset != 0) | between
     sends, receives = (np.flatnonzero(known & spans.kind.equal(of)) for of in ("send", "receive"))
     rows = np.concatenate((sends, receives))
     stage = np.where(spans.virtual_stage == NO_VIRTUAL_STAGE, spans.stage, spans.virtual_stage)
     receiver = stage + np.where(spans.kind.mapped(lambda kind: int(kind == "send")) == 1, offset, 0)
-    parts = (spans.pipeline, receiver, spans.iteration, spans.microbatch, offset)
+    parts = (
+        np.where(between, 0, spans.pipeline),
+        np.where(between, spans.tensor.codes, receiver),
+        spans.iteration,
+        np.where(between, 0, spans.microbatch),
+        np.where(between, 2, offset),
+    )
     transfer = _numbered([part[rows] for part in parts])
     sent, received = transfer[: len(sends)], transfer[len(sends) :]
     sent, received = _counted(sent, spans.start_ns[sends]), _counted(received, spans.start_ns[receives])
@@ -53,6 +61,12 @@ def match_transfers(spans: Spans) -> Flows:
     start_ns, arrives_ns = spans.start_ns[send], spans.start_ns[receive]
     inside = (spans.end_ns[send] - start_ns >= 2) & (arrives_ns > start_ns)
     return Flows(send, receive, start_ns + inside, arrives_ns)
+
+
+def carried_text(tensor: str) -> str:
+    """Return what a message carries, or from which rank to which it goes where only that is known."""
+    ends = message_ranks("send", tensor)
+    return tensor if ends is None else f"from rank {ends[0]} to {ends[1]}"
 
 
 def _numbered(parts: list[Column]) -> Column:

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from results.perfetto.counters import Steps
-from results.perfetto.flows import Flows
+from results.perfetto.flows import Flows, carried_text
 from results.perfetto.trial_tables import NO_VIRTUAL_STAGE, Spans, Texts
 from results.records.span_columns import Column
 from results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH, NO_REQUEST
+from results.text.span_text import kind_text
 
 _TRANSFERS = ("send", "receive")
-_NAMES = {"all_reduce": "all-reduce"}
 
 
 # Build Arrow arrays from buffers. To infer a type, Arrow would import pandas, which takes longer than all the rest.
@@ -76,8 +76,8 @@ def slice_events(spans: Spans, process: Column, thread: Column, at_ns: Column, c
         ',"dur":',
         thousandths_text(spans.end_ns - spans.start_ns),
         ',"name":"',
-        chosen(spans.kind, lambda kind: json_text(_NAMES.get(kind, kind.replace("_", " ")))[1:-1]),
-        chosen(spans.tensor, lambda tensor: json_text(f" {tensor}" if tensor else "")[1:-1]),
+        chosen(spans.kind, lambda kind: json_text(kind_text(kind))[1:-1]),
+        chosen(spans.tensor, lambda tensor: json_text(f" {carried_text(tensor)}" if tensor else "")[1:-1]),
         only_if(of_microbatch, joined(" ", microbatch)),
         name_of_virtual,
         only_if(of_request, joined(" of request ", request)),

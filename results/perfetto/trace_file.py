@@ -14,7 +14,7 @@ import pyarrow as pa
 from ground.files.atomic_write import written_whole
 from results.perfetto.contention import contention_of
 from results.perfetto.counters import background_steps, gpu_steps, link_steps, tcp_steps
-from results.perfetto.flows import Flows, match_transfers
+from results.perfetto.flows import Flows, carried_text, match_transfers
 from results.perfetto.link_changes import change_events, change_steps
 from results.perfetto.program_events import (
     flows_from_last,
@@ -189,7 +189,7 @@ class _Writer:
             at_ns = spans.start_ns[piece] + shift_ns
             self._write(slice_events(spans[piece], process[piece], thread[piece], at_ns, contended_ns[piece]))
         self._count(slices=len(spans))
-        self._flows(match_transfers(spans), spans.tensor, process, thread, category="transfer", shift_ns=shift_ns)
+        self._transfers(spans, process, thread, shift_ns)
 
     def _spans_of_program(self, spans: Spans, shift_ns: int) -> None:
         process, thread = self._tracks.of_spans(spans, of_program=True)
@@ -205,6 +205,11 @@ class _Writer:
         flows = flows_from_last(spans, last)
         names = Texts(spans.kind.codes, tuple(map(kind_text, spans.kind.values)))
         self._flows(flows, names, process, thread, category="collective", shift_ns=shift_ns)
+        self._transfers(spans, process, thread, shift_ns)
+
+    def _transfers(self, spans: Spans, process: Column, thread: Column, shift_ns: int) -> None:
+        names = Texts(spans.tensor.codes, tuple(map(carried_text, spans.tensor.values)))
+        self._flows(match_transfers(spans), names, process, thread, category="transfer", shift_ns=shift_ns)
 
     def _flows(
         self, flows: Flows, names: Texts, process: Column, thread: Column, *, category: str, shift_ns: int

@@ -41,7 +41,7 @@ _PROCESS = 2**32
 _TRANSFERS = {"send": Group.SENDS, "receive": Group.RECEIVES}
 _LANE_NAMES = {
     Group.PREFILL: "prefills",
-    Group.ALL_REDUCE: "all-reduces",
+    Group.ALL_REDUCE: "collectives",
     Group.SENDS: "sends",
     Group.RECEIVES: "receives",
     Group.ITERATIONS: "iterations",
@@ -179,10 +179,11 @@ def _groups(spans: Spans, process: Column) -> Column:
     """Return the group of every span.
 
     A GPU's prefills are in the group of its computation unless they overlap it; else they have their own group. The
-    same holds for all-reduces, which must overlap neither computation nor prefills of that group.
+    same holds for collectives, which must overlap neither computation nor prefills of that group.
     """
     group = spans.kind.mapped(lambda kind: _TRANSFERS.get(kind, Group.GPU))
-    prefilling, reducing = (spans.kind.equal(of) for of in (PREFILL, "all_reduce"))
+    prefilling = spans.kind.equal(PREFILL)
+    reducing = spans.kind.mapped(lambda kind: int(kind in COLLECTIVE_KINDS)) == 1
     place = process * _PROCESS + spans.gpu
     for own, among, apart in (
         (prefilling, (group == Group.GPU) & ~reducing, Group.PREFILL),

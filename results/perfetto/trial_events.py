@@ -10,9 +10,9 @@ from results.perfetto.trace_events import json_text
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_tables import Spans
 from results.reading.stored_trial import StoredTrial
-from results.records.span_log import COMPUTE_KINDS, ITERATION
+from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION
 
-_WORK = (*COMPUTE_KINDS, "all_reduce")
+_WORK = (*COMPUTE_KINDS, *COLLECTIVE_KINDS)
 
 
 def trial_event(trial: StoredTrial, tracks: Tracks, begin_ns: int, end_ns: int) -> str:
@@ -30,7 +30,7 @@ def iteration_events(
 ) -> list[str]:
     """Return the async events of all iterations, one line each; ``profiled`` are those that a profiler recorded.
 
-    A begin and an end event make a slice. An iteration lasts from the start of its first computation or all-reduce to
+    A begin and an end event make a slice. An iteration lasts from the start of its first computation or collective to
     the end of its last one, and from its first computation where replicas synchronise seldom; of a program, whose ranks
     state it, from the last rank's begin to the last one's end. Iterations may overlap; those that do not overlap share
     an id, and a slice around them that gives the track its name.

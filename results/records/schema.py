@@ -58,8 +58,8 @@ _SPAN_COLUMNS = (
     (
         "tensor",
         pa.string(),
-        "what a send or receive carried: activation or gradient; of a program's collective the ranks of its group, "
-        "like 0,1,2; empty if unknown or none of these",
+        "what a send or receive carried: activation or gradient; where only that is known, from which rank to which, "
+        "like 0,2; of a program's collective the ranks of its group, like 0,1,2; empty if unknown or none of these",
     ),
     ("request", pa.int32(), "the inference request that a prefill is for, -1 for training"),
 )

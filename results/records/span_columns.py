@@ -39,6 +39,16 @@ class SpanColumns:
 
 
 @dataclass(frozen=True)
+class TraceSpanColumns(SpanColumns):
+    """Spans of a replayed trace, whose ranks are no stages.
+
+    ``tensor`` is as in ``VirtualSpanColumns``. Of a message of which it is not known, the two ranks are written.
+    """
+
+    tensor: Column
+
+
+@dataclass(frozen=True)
 class VirtualSpanColumns(SpanColumns):
     """Spans of stages that are divided into virtual stages, so that stages do not say which tensor is sent.
 

@@ -61,8 +61,9 @@ class Span(NamedTuple):
     send span lasts from the first byte offered to the kernel until the last byte accepted; a receive span from the
     first byte read until the last; an all-reduce span from its first step to its last. ``size_bytes`` is the payload,
     for an all-reduce the size of what is reduced, and 0 for computation. ``peer`` is the other host of a send or
-    receive, else "". ``tensor`` is what a send or receive carried, ``ACTIVATION`` or ``GRADIENT``; of a collective in a
-    user's program it is the ranks of its process group, like "0,1,2"; else "".
+    receive, else "". ``tensor`` is what a send or receive carried, ``ACTIVATION`` or ``GRADIENT``, or, where only that
+    is known, from which rank to which, like "0,2"; of a collective in a user's program it is the ranks of its process
+    group, like "0,1,2"; else "".
     ``request`` is the number of a prefill's inference request; the ``iteration`` of a prefill is the one that training
     was in. ``virtual_stage`` is the one that is computed, that sends or that receives; None where stages are not
     divided into virtual stages, and for what concerns none.
@@ -78,6 +79,17 @@ class Span(NamedTuple):
     tensor: str = ""
     request: int = NO_REQUEST
     virtual_stage: int | None = None
+
+
+def between_ranks(sender: int, receiver: int) -> str:
+    """Return the ``tensor`` of a message of which only its two ranks are known."""
+    return f"{sender},{receiver}"
+
+
+def message_ranks(kind: str, tensor: str) -> tuple[int, int] | None:
+    """Return from which rank to which a span's message goes, where its ``tensor`` says these; None elsewhere."""
+    sender, _, receiver = tensor.partition(",") if kind in {"send", "receive"} else ("", "", "")
+    return (int(sender), int(receiver)) if sender.isdecimal() and receiver.isdecimal() else None
 
 
 @dataclass(frozen=True)

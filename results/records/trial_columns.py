@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from results.records.schema import LINK_SAMPLES, SPANS, SPANS_OF_VIRTUAL_STAGES, VIRTUAL_STAGE
-from results.records.span_columns import Column, SpanColumns, VirtualSpanColumns
-from results.records.span_log import ACTIVATION, GRADIENT, SPAN_KINDS, SpanLogHeader
+from results.records.span_columns import Column, SpanColumns, TraceSpanColumns, VirtualSpanColumns
+from results.records.span_log import ACTIVATION, GRADIENT, SPAN_KINDS, SpanLogHeader, between_ranks
 from results.records.trial_id import TrialId
 
 _ROWS = 2**20
@@ -64,6 +64,8 @@ class TrialSpans:
                 virtual_stage = spans.virtual_stage[piece]
                 columns["tensor"] = tensors.take(spans.tensor[piece])
                 columns[VIRTUAL_STAGE] = pa.array(virtual_stage, mask=virtual_stage < 0)
+            elif isinstance(spans, TraceSpanColumns):
+                columns["tensor"] = _tensor_or_ranks(spans, piece, tensors)
             else:
                 columns["tensor"] = tensors.take(_tensor(spans.kind[piece], stage, peer, stages))
             yield _table(self.schema, key, columns, len(position))
@@ -106,6 +108,19 @@ def _tensor(kind: Column, stage: Column, peer: Column, stages: Column) -> Column
     later = np.zeros(len(peer), bool)
     later[transfers] = stages[peer[transfers]] > stage[transfers]
     return np.where(transfers, np.where(later == (kind == _TRANSFERS[0]), 1, 2), 0)
+
+
+def _tensor_or_ranks(spans: TraceSpanColumns, piece: slice, tensors: pa.StringArray) -> pa.StringArray:
+    """Return what each message carries, or its two ranks, like 0,2, where that is not known; else an empty text."""
+    kind, rank, peer, tensor = (column[piece] for column in (spans.kind, spans.rank, spans.peer, spans.tensor))
+    unknown = np.isin(kind, _TRANSFERS) & (peer >= 0) & (tensor == 0)
+    sends = kind == _TRANSFERS[0]
+    ends = np.stack((np.where(sends, rank, peer), np.where(sends, peer, rank)), axis=1)
+    distinct, number = np.unique(ends[unknown], axis=0, return_inverse=True)
+    texts = pa.concat_arrays([tensors, pa.array([between_ranks(*pair) for pair in distinct.tolist()], pa.string())])
+    index = tensor.copy()
+    index[unknown] = len(tensors) + number.reshape(-1)
+    return texts.take(index)
 
 
 def _pieces(rows: int) -> Iterator[slice]:

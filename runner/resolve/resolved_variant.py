@@ -302,7 +302,7 @@ class ResolvedVariant:
 
     @cached_property
     def trace_rings(self) -> tuple[tuple[Pair, ...], ...]:
-        """Each place with the next one of its ring, for every group of the trace that all-reduces."""
+        """Each place with the next one of its ring, for every group of the trace that has collectives."""
         groups = () if self.trace is None else self.trace.groups
         rings = (ring_order([self.placement.places[rank] for rank in group]) for group in groups)
         return tuple(ring_pairs(ring) for ring in rings)

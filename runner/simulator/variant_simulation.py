@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from results.records.span_columns import Column, SpanColumns
+from results.records.span_columns import Column, SpanColumns, TraceSpanColumns
 from results.records.span_log import NO_REQUEST
 from runner.resolve.connection_count import count_connections
 from runner.resolve.packets.packet_draws import draws_packets
@@ -238,7 +238,10 @@ def _simulate_trace(network: Network, trace: ReplayedTrace, iterations: int, pul
     replay = TraceReplay(trace, iterations, over, events, pulse)
     _run(replay, events)
     traffic = wan_traffic(network.variant, over.crossed(), 1)
-    return Simulation(_for_all(replay.rows, network.variant, 1, 1), traffic, network.connections)
+    spans = _for_all(replay.rows, network.variant, 1, 1)
+    tensor = np.frombuffer(replay.tensors, np.int64)[_order_of(np.frombuffer(replay.rows, np.int64).reshape(-1, 8))]
+    labelled = TraceSpanColumns(**vars(spans), tensor=tensor)
+    return Simulation(labelled, traffic, network.connections)
 
 
 def _run(simulated: Training | TraceReplay, events: EventQueue, beside: Sequence[Training] = ()) -> None:
@@ -360,14 +363,19 @@ def _with_prefill(training: SpanColumns, rows: Rows) -> SpanColumns:
     return SpanColumns(*(column[order] for column in both))
 
 
+def _order_of(rows: Column) -> npt.NDArray[np.intp]:
+    """Return the order of spans, given as rows of eight numbers: by rank, iteration and time."""
+    rank, kind, iteration, microbatch, start_ns, end_ns, _, _ = rows.T
+    return np.lexsort((microbatch, kind, end_ns, start_ns, iteration, rank))
+
+
 def _for_all(flat: "array[int]", variant: ResolvedVariant, parts: int, represented: int) -> SpanColumns:
     """Return the spans of the first ``represented`` parts in order, copied from the first's: eight numbers a span.
 
     One column is handled at a time, so that the memory is little more than that of the columns.
     """
     rows = np.frombuffer(flat, np.int64).reshape(-1, 8)
-    rank, kind, iteration, microbatch, start_ns, end_ns, _, _ = rows.T
-    order = np.lexsort((microbatch, kind, end_ns, start_ns, iteration, rank))
+    order = _order_of(rows)
     shifts = np.arange(represented, dtype=np.int64)[:, None] * (variant.pipelines // parts * variant.placement.stages)
 
     def column(position: int) -> Column:

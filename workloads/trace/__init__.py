@@ -1,1 +1,1 @@
-"""Work that is replayed from a trace: for each rank a graph of computations, messages and all-reduces."""
+"""Work that is replayed from a trace: for each rank a graph of computations, messages and collectives."""

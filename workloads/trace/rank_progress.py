@@ -35,7 +35,7 @@ class RankGraph:
 class RankProgress:
     """What of a rank's graph has ended, and what may begin.
 
-    Call ``ended`` for every send, all-reduce and computation that has ended, and ``arrived`` for every message. The
+    Call ``ended`` for every send, collective and computation that has ended, and ``arrived`` for every message. The
     caller lets a GPU and a CPU each run one computation at a time.
     """
 

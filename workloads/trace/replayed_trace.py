@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from results.records.span_log import NO_MICROBATCH
+from workloads.trace.ring_collective import RingCollective
 
 
 class WorkKind(StrEnum):
@@ -13,7 +14,7 @@ class WorkKind(StrEnum):
     CPU = "cpu"
     SEND = "send"
     RECEIVE = "receive"
-    ALL_REDUCE = "all_reduce"
+    COLLECTIVE = "collective"
     NOTHING = "nothing"
 
 
@@ -23,11 +24,12 @@ class TraceNode:
 
     - ``after``: the positions of the nodes that must have ended before it begins, all lower than its own.
     - ``duration_ns``: how long it occupies the GPU or the CPU; the other kinds last as long as the network takes.
-    - ``span``, ``microbatch``: the kind and the microbatch of a computation's span.
+    - ``span``: the kind of the span of a computation or a collective; ``microbatch``: the microbatch of its span.
     - ``peer``, ``number``: the rank at the other end of a message, and which message it is of all those from the
       sender to the receiver, from 0.
-    - ``group``: the number of the all-reduce's group. Its all-reduces follow one another; ``number`` counts them.
-    - ``size_bytes``: the size of a message, or of what is all-reduced.
+    - ``tensor``: what a message carries, if the trace says so: ``ACTIVATION`` or ``GRADIENT``; else empty.
+    - ``group``: the number of the collective's group. Its collectives follow one another; ``number`` counts them.
+    - ``size_bytes``: the size of a message, or of what each rank of its group puts into a collective.
     """
 
     kind: WorkKind
@@ -39,11 +41,12 @@ class TraceNode:
     number: int = -1
     group: int = -1
     size_bytes: int = 0
+    tensor: str = ""
 
 
 @dataclass(frozen=True)
 class ReplayedTrace:
-    """The graphs of all ranks, by rank, and the ranks of each group that all-reduces.
+    """The graphs of all ranks, by rank, and the ranks of each group that has collectives.
 
     ``digest`` identifies the files that the trace was read from.
     """
@@ -61,6 +64,10 @@ class ReplayedTrace:
             for node in nodes
             if node.kind is WorkKind.SEND
         }
+
+    def collective(self, node: TraceNode) -> RingCollective:
+        """Return what a collective's group does together."""
+        return RingCollective(node.span, node.size_bytes, len(self.groups[node.group]))
 
     def computing_ns(self, rank: int) -> int:
         """Return how long all computations of a rank take, one after the other."""

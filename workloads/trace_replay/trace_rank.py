@@ -1,6 +1,6 @@
 """One rank of a trace: ``python -m workloads.trace_replay.trace_rank CONFIG.json`` replays its nodes on one GPU.
 
-Computations occupy an imaginary GPU, and an imaginary CPU, for their durations. Messages and all-reduces are real bytes
+Computations occupy an imaginary GPU, and an imaginary CPU, for their durations. Messages and collectives are real bytes
 over the transport of training. There is no barrier: the next iteration begins when all nodes of the rank have ended.
 The exit status is 0 if all iterations are done; otherwise 1, with one line on stderr.
 """
@@ -11,13 +11,14 @@ import time
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from results.records.span_log import ACTIVATION, GRADIENT, NO_MICROBATCH, Span, SpanLog, SpanLogHeader
+from results.records.span_log import NO_MICROBATCH, Span, SpanLog, SpanLogHeader, between_ranks
 from workloads.compute.timer_slack import wake_precisely
 from workloads.configured_process import print_line, run_configured
 from workloads.parent_process import die_with_parent
 from workloads.start_gate import wait_at_gate
 from workloads.trace.rank_progress import RankGraph, RankProgress
 from workloads.trace.replayed_trace import TraceNode, WorkKind
+from workloads.trace.ring_collective import RingCollective
 from workloads.trace_replay.trace_rank_config import TraceRankConfig, read_trace_rank_config
 from workloads.transport.event import Closed, Event, Failed, Received, SegmentsSent, Sent
 from workloads.transport.frames.buffer_pool import BufferPool
@@ -57,7 +58,7 @@ class TraceRank:
         self._iteration = 0
         self._early: dict[int, list[tuple[int, int]]] = {}
         self._computing: dict[WorkKind, tuple[int, int]] = {}
-        self._reducing: tuple[int, int] | None = None
+        self._joined: tuple[int, int] | None = None
         self._payloads: dict[int, memoryview] = {}
         self._closed = False
 
@@ -86,12 +87,13 @@ class TraceRank:
             node = nodes[position]
             payload = self._payload(node.size_bytes)
             self._transport.send_message(node.peer, self._iteration, node.number, payload)
-        if self._reducing is None and (position := progress.next_of(WorkKind.ALL_REDUCE)) is not None:
+        if self._joined is None and (position := progress.next_of(WorkKind.COLLECTIVE)) is not None:
             assert self._ring is not None
             node = nodes[position]
-            self._reducing = position, time.monotonic_ns()
-            number = self._iteration * self._config.all_reduces + node.number
-            self._ring.begin_blank(number, self._payload(node.size_bytes), 1)
+            self._joined = position, time.monotonic_ns()
+            number = self._iteration * self._config.collectives + node.number
+            collective = RingCollective(node.span, node.size_bytes, self._ring.replicas)
+            self._ring.begin_blank(number, self._payload(collective.whole_bytes), 1, collective.steps)
         for processor in _PROCESSORS:
             if processor not in self._computing and (position := progress.next_of(processor)) is not None:
                 self._computing[processor] = position, time.monotonic_ns()
@@ -135,11 +137,10 @@ class TraceRank:
             case Closed():
                 self._closed = True
             case SegmentsSent():
-                assert self._reducing is not None
-                (position, start_ns), self._reducing = self._reducing, None
-                times_ns = start_ns, time.monotonic_ns()
-                size_bytes = self._graph.nodes[position].size_bytes
-                self._record(Span("all_reduce", self._iteration, NO_MICROBATCH, *times_ns, size_bytes))
+                assert self._joined is not None
+                (position, start_ns), self._joined = self._joined, None
+                times_ns, node = (start_ns, time.monotonic_ns()), self._graph.nodes[position]
+                self._record(Span(node.span, self._iteration, NO_MICROBATCH, *times_ns, node.size_bytes))
                 self._progress.ended(position)
             case Sent():
                 position = self._sends[event.peer.rank, event.message.microbatch]
@@ -160,9 +161,9 @@ class TraceRank:
         return self._payloads[size_bytes]
 
     def _record_transfer(self, kind: str, event: Sent | Received, node: TraceNode) -> None:
-        # As in a pipeline whose stages are the ranks.
-        onward = (event.peer.rank > self._config.rank) == (kind == "send")
-        times_ns, tensor = (event.start_ns, event.end_ns), ACTIVATION if onward else GRADIENT
+        own, other = self._config.rank, event.peer.rank
+        ends = (own, other) if kind == "send" else (other, own)
+        times_ns, tensor = (event.start_ns, event.end_ns), node.tensor or between_ranks(*ends)
         peer = event.peer.host
         self._record(Span(kind, event.iteration, node.microbatch, *times_ns, event.transfer_bytes, peer, tensor))
 

@@ -16,7 +16,7 @@ class TraceRankConfig:
     """One rank of one trial. Durations are on the testbed's clock (dilated if the run is).
 
     ``nodes`` is the rank's part of the trace, replayed in each of ``iterations``. ``links.iterations`` counts the
-    all-reduces of a group, which are as many in every iteration, and so is no less. The other fields are those of
+    collectives of a group, which are as many in every iteration, and so is no less. The other fields are those of
     ``workloads.rank_config.RankConfig``. Raises ValueError naming the field.
     """
 
@@ -50,22 +50,22 @@ class TraceRankConfig:
                 raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
         if self.links.rank != self.rank:
             raise ValueError(f"links.rank: {self.links.rank}, where the rank's is {self.rank}")
-        if self.links.iterations < self.iterations * max(self.all_reduces, 1):
-            raise ValueError(f"links.iterations: {self.links.iterations}, fewer than there are all-reduces")
+        if self.links.iterations < self.iterations * max(self.collectives, 1):
+            raise ValueError(f"links.iterations: {self.links.iterations}, fewer than there are collectives")
         for position, node in enumerate(self.nodes):
             if any(not 0 <= earlier < position for earlier in node.after):
                 raise ValueError(f"nodes.{position}.after: {node.after} are not all nodes before it")
-        if len({node.group for node in self.nodes if node.kind is WorkKind.ALL_REDUCE}) > 1:
-            raise ValueError("nodes: a rank all-reduces in one group only")
+        if len({node.group for node in self.nodes if node.kind is WorkKind.COLLECTIVE}) > 1:
+            raise ValueError("nodes: a rank has collectives in one group only")
         if not 1 <= self.listen_port <= 65535:
             raise ValueError(f"listen_port: {self.listen_port} is no port to listen on")
         if len(bytes.fromhex(self.run_token)) != RUN_TOKEN_BYTES:
             raise ValueError(f"run_token: write {RUN_TOKEN_BYTES} bytes in hexadecimal")
 
     @property
-    def all_reduces(self) -> int:
-        """The number of all-reduces in an iteration."""
-        return sum(node.kind is WorkKind.ALL_REDUCE for node in self.nodes)
+    def collectives(self) -> int:
+        """The number of collectives in an iteration."""
+        return sum(node.kind is WorkKind.COLLECTIVE for node in self.nodes)
 
     def write(self, path: Path) -> None:
         """Write the configuration as JSON, readable only by this user because of the token."""

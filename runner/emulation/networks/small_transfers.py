@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from results.text.number_text import size_text
+from results.text.span_text import kind_text
 from runner.resolve.placement import Pair
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_rings import ring_pairs
@@ -108,7 +109,8 @@ def _trace_transfers(variant: ResolvedVariant, trace: ReplayedTrace) -> Iterator
         for node in nodes:
             if node.kind is WorkKind.SEND:
                 yield _Transfer("a message", node.size_bytes, (places[rank], places[node.peer]))
-            elif node.kind is WorkKind.ALL_REDUCE and rank == trace.groups[node.group][0]:
-                ring = variant.trace_rings[node.group]
+            elif node.kind is WorkKind.COLLECTIVE and rank == trace.groups[node.group][0]:
+                ring, collective = variant.trace_rings[node.group], trace.collective(node)
+                what = f"a segment of a ring's {kind_text(collective.kind)}"
                 for pair in ring:
-                    yield _Transfer("a ring's segment of an all-reduce", node.size_bytes // len(ring), pair)
+                    yield _Transfer(what, collective.whole_bytes // len(ring), pair)

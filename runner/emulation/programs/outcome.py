@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from results.records.span_log import ITERATION, PROFILED_KINDS, SpanLogContents, read_span_log
+from results.records.span_log import ITERATION, PROFILED_KINDS, Span, SpanLogContents, message_ranks, read_span_log
 from results.text.number_text import count_text
 from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.runs.faults import TrialError
@@ -26,7 +26,8 @@ def read_ranks(logs: Mapping[int, Path], program: ResolvedProgram, variant: str)
                 f"on {log.header.host}, where {program.iterations} were to be done: let it do more, or give fewer "
                 "iterations"
             )
-    return [_within(log, program.iterations) for log in found]
+    host_of = {log.header.rank: log.header.host for log in found}
+    return [_with_peers(_within(log, program.iterations), host_of) for log in found]
 
 
 _HOW_TO_MARK = (
@@ -42,6 +43,16 @@ def _ended(log: SpanLogContents) -> int:
 def _within(log: SpanLogContents, iterations: int) -> SpanLogContents:
     """Return the log as that of a rank that ended normally: its program is ended by wanbed once it has done enough."""
     return replace(log, spans=tuple(span for span in log.spans if span.iteration < iterations), complete=True)
+
+
+def _with_peers(log: SpanLogContents, host_of: Mapping[int, str]) -> SpanLogContents:
+    """Return the log with the host at the other end of each message. A rank knows only the number of its peer."""
+
+    def named(span: Span) -> Span:
+        ends = message_ranks(span.kind, span.tensor)
+        return span if ends is None else span._replace(peer=host_of.get(ends[span.kind == "send"], ""))
+
+    return replace(log, spans=tuple(map(named, log.spans)))
 
 
 def profiled_iterations(logs: Sequence[SpanLogContents], program: ResolvedProgram) -> int:

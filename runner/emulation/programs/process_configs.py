@@ -152,13 +152,5 @@ def _marking(setting: ProgramSetting, config: ProgramConfig, header: SpanLogHead
         "iterations": program.iterations,
         "profile": program.profiled,
         "marked_by": program.marked_by,
-        "hosts": _host_of_each_rank(setting.places),
     }
     return replace(config, hook=hook)
-
-
-def _host_of_each_rank(places: ProgramPlaces) -> list[str]:
-    """Return the host of each rank, [] where torchrun's agents agree on the ranks among themselves."""
-    if places.program.spec.rendezvous == "c10d":
-        return []
-    return [place.host.name for place in places.placement.places]

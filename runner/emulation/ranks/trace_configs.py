@@ -53,7 +53,7 @@ def _links(
     rank_of = variant.placement.rank
     rank = rank_of(place)
     ring = next((ring for ring in variant.trace_rings if any(place == one for one, _ in ring)), ())
-    all_reduces = sum(node.kind is WorkKind.ALL_REDUCE for node in trace.ranks[rank])
+    collectives = sum(node.kind is WorkKind.COLLECTIVE for node in trace.ranks[rank])
     peers = sorted({peer for pair in trace.pairs if rank in pair for peer in pair} - {rank})
     return LinksConfig(
         rank=rank,
@@ -64,7 +64,7 @@ def _links(
         following=None,
         rings=_rings(variant, setting, ring),
         microbatches=1,
-        iterations=point.spec.training.iterations * max(all_reduces, 1),
+        iterations=point.spec.training.iterations * max(collectives, 1),
         window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
         exchanges=tuple(_exchange(variant, trace, setting, place, peer) for peer in peers),
     )

@@ -36,8 +36,9 @@ def serial_trial_s(point: SweepPoint, variant: ResolvedVariant) -> float:
     if trace is not None:
         nodes = [node for own in trace.ranks for node in own]
         messages_s = sum(transfer_s(node.size_bytes) for node in nodes if node.kind is WorkKind.SEND)
-        sums_s = sum(2 * transfer_s(node.size_bytes) for node in nodes if node.kind is WorkKind.ALL_REDUCE)
-        return point.iterations(variant) * (sum(work.forward_ns) / 1e9 + messages_s + len(trace.ranks) * sums_s)
+        collectives = [trace.collective(node) for node in nodes if node.kind is WorkKind.COLLECTIVE]
+        rings_s = sum(2 * transfer_s(each.whole_bytes) for each in collectives)
+        return point.iterations(variant) * (sum(work.forward_ns) / 1e9 + messages_s + len(trace.ranks) * rings_s)
     computing_s = (sum(work.forward_ns) + sum(work.backward_ns) + sum(work.recompute_ns)) / 1e9
     crossing_s = sum(2 * transfer_s(size_bytes) for size_bytes in work.activation_bytes)
     summed = [size_bytes for stage in range(work.stages) for size_bytes in variant.buckets_bytes(stage)]

@@ -22,9 +22,9 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
     """Raise InputError for what the experiment's engine cannot run.
 
     An emulation has no more hosts than addresses and no ideal transport, no prefill within torch's baseline schedules,
-    and no trace whose ranks all-reduce in several groups; on a rack, no virtual time. In virtual time compute must not
-    take real time, and there is no dilation. A simulation cannot run torch's baseline schedules or a program of the
-    user's; it accepts any clock and any dilation.
+    and no trace whose ranks have collectives in several groups; on a rack, no virtual time. In virtual time compute
+    must not take real time, and there is no dilation. A simulation cannot run torch's baseline schedules or a program
+    of the user's; it accepts any clock and any dilation.
     """
     _check_known_times(spec, variants)
     if spec.engine == "simulate":
@@ -120,8 +120,8 @@ def _check_groups(trace: ReplayedTrace) -> None:
     for rank, groups in sorted(members.items()):
         if groups > 1:
             raise InputError(
-                f"compute.trace: rank {rank} all-reduces in {groups} groups, and an emulation replays one group of a "
-                "rank: give engine: simulate"
+                f"compute.trace: rank {rank} has collectives in {groups} groups, and an emulation replays one group of "
+                "a rank: give engine: simulate"
             )
 
 

@@ -138,9 +138,9 @@ def check_trace_extent(written: WrittenVariant, variant: ResolvedVariant) -> Non
     for rank, node in nodes:
         if node.kind is WorkKind.SEND:
             pairs, times, size_bytes = ((places[rank], places[node.peer]),), 1, node.size_bytes
-        elif node.kind is WorkKind.ALL_REDUCE and rank == trace.groups[node.group][0]:
-            pairs = rings[node.group]
-            times, size_bytes = 2 * (len(pairs) - 1), -(-node.size_bytes // len(pairs))
+        elif node.kind is WorkKind.COLLECTIVE and rank == trace.groups[node.group][0]:
+            pairs, collective = rings[node.group], trace.collective(node)
+            times, size_bytes = len(collective.steps), -(-collective.whole_bytes // len(pairs))
         else:
             continue
         for path, count in paths.of(pairs).items():

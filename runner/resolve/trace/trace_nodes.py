@@ -1,9 +1,8 @@
-"""Check the nodes of a Chakra trace one by one, and match what ranks do together: messages and all-reduces."""
+"""Check the nodes of a Chakra trace one by one."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any
 
 from ground.shown_text import shown
 from ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
@@ -16,20 +15,27 @@ from results.chakra.node import (
     CollectiveType,
     NodeType,
 )
-from results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH
+from results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, NO_MICROBATCH
 from runner.resolve.trace.chakra_folder import RankFile
 from workloads.trace.replayed_trace import WorkKind
+from workloads.trace.ring_collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
 _KINDS = {
     NodeType.METADATA_NODE: WorkKind.NOTHING,
     NodeType.COMP_NODE: WorkKind.GPU,
     NodeType.COMM_SEND_NODE: WorkKind.SEND,
     NodeType.COMM_RECV_NODE: WorkKind.RECEIVE,
-    NodeType.COMM_COLL_NODE: WorkKind.ALL_REDUCE,
+    NodeType.COMM_COLL_NODE: WorkKind.COLLECTIVE,
 }
 _UNNAMED_COMPUTATION = "forward"
 """The kind of span of a computation whose name says none."""
-_REPLAYED = "computations, sends, receives and all-reduces are"
+_COLLECTIVES = {
+    CollectiveType.ALL_REDUCE: ALL_REDUCE,
+    CollectiveType.ALL_GATHER: ALL_GATHER,
+    CollectiveType.REDUCE_SCATTER: REDUCE_SCATTER,
+    CollectiveType.REDUCE_SCATTER_BLOCK: REDUCE_SCATTER,
+}
+_REPLAYED = "computations, sends, receives, all-reduces, all-gathers and reduce-scatters are"
 
 
 @dataclass
@@ -39,6 +45,7 @@ class CheckedNode:
     node: ChakraNode
     kind: WorkKind
     duration_ns: int = 0
+    collective: str = ""
     size_bytes: int = 0
     peer: int = -1
     tag: int = 0
@@ -50,11 +57,20 @@ class CheckedNode:
 
     @property
     def span(self) -> str:
-        """The kind of a computation's span."""
+        """The kind of the span of a computation or a collective."""
+        if self.kind is WorkKind.COLLECTIVE:
+            return self.collective
         for kind in (self.node.attributes.get(KIND), self.node.name.split(" ")[0]):
             if kind in COMPUTE_KINDS:
                 return str(kind)
         return _UNNAMED_COMPUTATION
+
+    @property
+    def tensor(self) -> str:
+        """What a message of a trace of wanbed's carries, by the name of its node; of other traces nothing is known."""
+        kind, _, carried = self.node.name.partition(" ")
+        named = carried.split(" ")[0]
+        return named if self.node.attributes.get(KIND) == kind and named in {ACTIVATION, GRADIENT} else ""
 
     @property
     def microbatch(self) -> int:
@@ -125,11 +141,16 @@ def _checked(file: RankFile, node: ChakraNode, rank: int, ranks: int) -> Checked
             if not 0 <= checked.peer < ranks or checked.peer == rank:
                 raise file.fault(node, f"its {other} is {checked.peer}, which is no other of the {ranks} ranks")
             checked.tag = _whole(file, node, "comm_tag", 0)
-        case WorkKind.ALL_REDUCE:
+        case WorkKind.COLLECTIVE:
             comm_type = _whole(file, node, "comm_type")
-            if comm_type != CollectiveType.ALL_REDUCE:
+            collective = next((kind for each, kind in _COLLECTIVES.items() if each == comm_type), None)
+            if collective is None:
                 known = next((each.name for each in CollectiveType if each == comm_type), str(comm_type))
-                raise file.fault(node, f"type COLL {known} is not replayed: {_REPLAYED}")
+                raise file.fault(
+                    node,
+                    f"type COLL {known} is not replayed: {_REPLAYED}: write it as sends and receives, or leave it out",
+                )
+            checked.collective = collective
             if node.attributes.get(INVOLVED_DIMENSIONS, True) is not True:
                 raise file.fault(node, "its involved_dim leaves dimensions out: give the ranks of its group by pg_name")
             checked.size_bytes = _size_bytes(file, node)
@@ -165,93 +186,3 @@ def _size_bytes(file: RankFile, node: ChakraNode) -> int:
     if not 1 <= size_bytes <= MAX_SIZE_BYTES:
         raise file.fault(node, f"its comm_size is {size_bytes}: give 1 to {format_size(MAX_SIZE_BYTES)}")
     return size_bytes
-
-
-def match_messages(files: tuple[RankFile, ...], ranks: list[list[CheckedNode]]) -> None:
-    """Give the messages of each pair of ranks their numbers.
-
-    The k-th send with a tag belongs to the k-th receive with it. Raise InputError for one without its other half.
-    """
-    sends: dict[tuple[int, int, int, int], tuple[int, CheckedNode]] = {}
-    sent: Counter[Any] = Counter()
-    for rank, nodes in enumerate(ranks):
-        for node in nodes:
-            if node.kind is WorkKind.SEND:
-                node.number, ends = sent[rank, node.peer], (rank, node.peer, node.tag)
-                sends[*ends, sent[ends]] = (rank, node)
-                sent[rank, node.peer] += 1
-                sent[ends] += 1
-    received: Counter[tuple[int, int, int]] = Counter()
-    for rank, nodes in enumerate(ranks):
-        for node in nodes:
-            if node.kind is WorkKind.RECEIVE:
-                ends = (node.peer, rank, node.tag)
-                _, send = sends.pop((*ends, received[ends]), (0, None))
-                received[ends] += 1
-                if send is None:
-                    raise files[rank].fault(node.node, f"rank {node.peer} sends nothing to it with tag {node.tag}")
-                if send.size_bytes != node.size_bytes:
-                    raise files[rank].fault(
-                        node.node,
-                        f"its comm_size is {node.size_bytes}, and node {send.node.id} of rank {node.peer} sends it "
-                        f"{send.size_bytes}",
-                    )
-                node.number = send.number
-    for rank, send in sends.values():
-        raise files[rank].fault(send.node, f"rank {send.peer} receives nothing from it with tag {send.tag}")
-
-
-def match_all_reduces(files: tuple[RankFile, ...], ranks: list[list[CheckedNode]]) -> tuple[tuple[int, ...], ...]:
-    """Give the groups that all-reduce their numbers, and return the ranks of each.
-
-    A group has the ranks whose files name it; the nameless one has all. Each of its ranks has the same all-reduces.
-    Those of a single rank become nothing. Raise InputError where the ranks of a group differ.
-    """
-    members: dict[str, dict[int, list[CheckedNode]]] = defaultdict(lambda: defaultdict(list))
-    for rank, nodes in enumerate(ranks):
-        for node in nodes:
-            if node.group_name is not None:
-                members[node.group_name][rank].append(node)
-    groups: list[tuple[int, ...]] = []
-    for name, by_rank in members.items():
-        first = min(by_rank)
-        for rank in range(len(ranks)) if not name else sorted(by_rank):
-            _check_same(files, name, (first, by_rank[first]), (rank, by_rank.get(rank, [])))
-        for nodes in by_rank.values():
-            for number, node in enumerate(nodes):
-                node.number, node.group = number, len(groups)
-                if len(by_rank) == 1:
-                    node.kind, node.group = WorkKind.NOTHING, -1
-        if len(by_rank) > 1:
-            groups.append(tuple(sorted(by_rank)))
-    for nodes in ranks:
-        last: dict[int, int] = {}
-        for position, node in enumerate(nodes):
-            if node.kind is WorkKind.ALL_REDUCE:
-                # A group's all-reduces follow one another on every rank.
-                node.after |= {last[node.group]} if node.group in last else set()
-                last[node.group] = position
-    return tuple(groups)
-
-
-def _check_same(
-    files: tuple[RankFile, ...],
-    name: str,
-    reference: tuple[int, list[CheckedNode]],
-    own: tuple[int, list[CheckedNode]],
-) -> None:
-    (first, expected), (rank, nodes) = reference, own
-    group = f"group {shown(name)}" if name else "all ranks"
-    if len(nodes) != len(expected):
-        last = max((first, expected), (rank, nodes), key=lambda each: len(each[1]))
-        raise files[last[0]].fault(
-            last[1][-1].node,
-            f"rank {first} has {len(expected)} all-reduces of {group}, and rank {rank} has {len(nodes)}",
-        )
-    for node, other in zip(nodes, expected, strict=True):
-        if node.size_bytes != other.size_bytes:
-            raise files[rank].fault(
-                node.node,
-                f"its comm_size is {node.size_bytes}, and rank {first} all-reduces {other.size_bytes} with it in "
-                f"node {other.node.id}",
-            )

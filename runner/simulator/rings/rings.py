@@ -120,12 +120,12 @@ def create_ring(
     size_bytes: int,
     alone: bool,
 ) -> Ring:
-    """Return a ring over ``ends`` that all-reduces ``size_bytes``, cut as ``cut``.
+    """Return a ring over ``ends`` for ``size_bytes``, cut as ``cut``.
 
     A ``PrivateRing`` makes its own channels; any other one uses ``channels``. ``alone`` is whether nothing else does.
     """
     if size_bytes < cut.replicas:
-        return SparseRing(channels, size_bytes, events)
+        return SparseRing(channels, size_bytes, cut.steps, events)
     shared = SharedRing(channels, [network.connections_between(pair) for pair in ends], cut, events)
     if alone and all(isinstance(channel, PrivateChannel) for channel in channels) and not shared.awaits_room:
         return PrivateRing(network, ends, cut)

@@ -1,4 +1,4 @@
-"""Simulate a ring all-reduce of fewer bytes than replicas, where some segments are empty and are not sent.
+"""Simulate a ring all-reduce, or half of one, of fewer bytes than replicas. Empty segments are not sent.
 
 As ``workloads.transport.ring.ring_round`` cuts the data, a segment has one byte or none. A replica passes a segment on
 as soon as it has arrived. It has the result when it has received all its segments and all that it sends is on its way.
@@ -16,10 +16,14 @@ from workloads.transport.ring.ring_round import cut_segments
 
 
 class SparseRing:
-    """The replicas of one stage, in the ring's order. ``channels[i]`` leads from position i to the next one."""
+    """The replicas of one stage, in the ring's order. ``channels[i]`` leads from position i to the next one.
 
-    def __init__(self, channels: Sequence[Channel], size_bytes: int, events: EventQueue) -> None:
+    ``steps`` is how many segments each replica would send if none were empty.
+    """
+
+    def __init__(self, channels: Sequence[Channel], size_bytes: int, steps: int, events: EventQueue) -> None:
         self.channels = channels
+        self.steps = steps
         self.events = events
         self.segments = [
             number for number, (start, end) in enumerate(cut_segments(size_bytes, 1, len(channels))) if end > start
@@ -73,7 +77,7 @@ class _Round:
     def __init__(self, ring: SparseRing) -> None:
         self._ring = ring
         self._count = count = len(ring.channels)
-        self._steps = 2 * (count - 1)
+        self._steps = ring.steps
         self._batch = max(1, len(ring.segments) // 4)
         self.joined = 0
         self._ready_ns = [-1] * count

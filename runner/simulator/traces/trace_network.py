@@ -13,35 +13,36 @@ from runner.simulator.rings.rings import PrivateRing, create_ring
 from runner.simulator.rings.shared_ring import Done
 from testbed.network.flow_model.striping import Striping
 from workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
+from workloads.trace.ring_collective import RingCollective
 from workloads.transport.frames.cutting import Cutting
 from workloads.transport.frames.frame import HEADER_BYTES
 
 
 class TraceNetwork:
-    """Carries the messages and all-reduces of a variant that replays ``trace``.
+    """Carries the messages and collectives of a variant that replays ``trace``.
 
-    Everything from one rank to another goes over one channel, in the order in which it is sent. The all-reduces of a
-    group that have one size share a ring.
+    Everything from one rank to another goes over one channel, in the order in which it is sent. The collectives of a
+    group that are alike share a ring.
     """
 
     def __init__(self, network: Network, trace: ReplayedTrace, events: EventQueue) -> None:
         self._network, self._trace, self._events = network, trace, events
         variant = network.variant
         self._places = variant.placement.places
-        self._sizes = _all_reduced(trace)
-        self._most_all_reduces = max(map(len, trace.ranks))
-        self._rings: dict[tuple[int, int], Ring] = {}
+        self._collectives = _collectives(trace)
+        self._most_collectives = max(map(len, trace.ranks))
+        self._rings: dict[tuple[int, RingCollective], Ring] = {}
         self._positions = [
             {variant.placement.rank(one): position for position, (one, _) in enumerate(ring)}
             for ring in variant.trace_rings
         ]
         wanted = self._wanted(variant)
         self._channels = network.channels(wanted, events)
-        for group, sizes in enumerate(self._sizes):
-            for size_bytes in sizes:
+        for group, collectives in enumerate(self._collectives):
+            for collective in collectives:
                 ends = variant.trace_rings[group]
                 alone = all(wanted[pair] == 1 for pair in ends)
-                self._rings[group, size_bytes] = self._ring(ends, size_bytes, alone=alone)
+                self._rings[group, collective] = self._ring(ends, collective, alone=alone)
         self._transfers: dict[tuple[Ends, int], OwnTransfers] = {}
 
     def _wanted(self, variant: ResolvedVariant) -> Counter[Ends]:
@@ -53,14 +54,15 @@ class TraceNetwork:
             if node.kind is WorkKind.SEND
         }
         wanted = Counter(sends)
-        for ring, sizes in zip(variant.trace_rings, self._sizes, strict=True):
-            for _ in sizes:
+        for ring, collectives in zip(variant.trace_rings, self._collectives, strict=True):
+            for _ in collectives:
                 wanted.update(ring)
         return wanted
 
-    def _ring(self, ends: tuple[Ends, ...], size_bytes: int, *, alone: bool) -> Ring:
+    def _ring(self, ends: tuple[Ends, ...], collective: RingCollective, *, alone: bool) -> Ring:
         connections = max(self._network.connections_between(pair) for pair in ends)
-        cut = RingCut.of(size_bytes, len(ends), connections)
+        size_bytes = collective.whole_bytes
+        cut = RingCut.of(size_bytes, len(ends), connections, halved=collective.is_half)
         channels = [self._channels[pair] for pair in ends]
         return create_ring(self._network, ends, channels, self._events, cut=cut, size_bytes=size_bytes, alone=alone)
 
@@ -77,11 +79,12 @@ class TraceNetwork:
             self._transfers[ends, node.size_bytes] = transfers
         transfers.offer(now_ns, 0, node.microbatch, arrived)
 
-    def all_reduce(self, now_ns: int, rank: int, node: TraceNode, iteration: int, done: Done) -> None:
-        """Let ``rank`` join an all-reduce of its group. ``done`` is called when its result is known."""
-        # A ring distinguishes its all-reduces by a number, which in training is the iteration.
-        number = iteration * self._most_all_reduces + node.number
-        self._rings[node.group, node.size_bytes].join(number, self._positions[node.group][rank], now_ns, done)
+    def join(self, now_ns: int, rank: int, node: TraceNode, iteration: int, done: Done) -> None:
+        """Let ``rank`` join a collective of its group. ``done`` is called when its result is known."""
+        # A ring distinguishes its rounds by a number, which in training is the iteration.
+        number = iteration * self._most_collectives + node.number
+        ring = self._rings[node.group, self._trace.collective(node)]
+        ring.join(number, self._positions[node.group][rank], now_ns, done)
 
     def crossed(self) -> list[Crossing]:
         """Return the channels over the WAN that have carried traffic, each with its ends."""
@@ -95,11 +98,11 @@ class TraceNetwork:
         ]
 
 
-def _all_reduced(trace: ReplayedTrace) -> list[set[int]]:
-    """Return the sizes that each group all-reduces."""
-    sizes: list[set[int]] = [set() for _ in trace.groups]
+def _collectives(trace: ReplayedTrace) -> list[dict[RingCollective, None]]:
+    """Return the collectives of each group, those that are alike once, in the order of the trace."""
+    found: list[dict[RingCollective, None]] = [{} for _ in trace.groups]
     for nodes in trace.ranks:
         for node in nodes:
-            if node.kind is WorkKind.ALL_REDUCE:
-                sizes[node.group].add(node.size_bytes)
-    return sizes
+            if node.kind is WorkKind.COLLECTIVE:
+                found[node.group][trace.collective(node)] = None
+    return found

@@ -12,7 +12,7 @@ from array import array
 from dataclasses import dataclass
 from itertools import count
 
-from results.records.span_log import NO_MICROBATCH
+from results.records.span_log import ACTIVATION, GRADIENT, NO_MICROBATCH
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.simulation import KIND_CODES, NO_PEER
@@ -21,7 +21,8 @@ from runner.simulator.training.training import PULSE_INSTANTS, Pulse
 from workloads.trace.rank_progress import RankGraph, RankProgress
 from workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
 
-_SEND, _RECEIVE, _ALL_REDUCE = (KIND_CODES[kind] for kind in ("send", "receive", "all_reduce"))
+_TENSORS = ("", ACTIVATION, GRADIENT)
+_SEND, _RECEIVE = (KIND_CODES[kind] for kind in ("send", "receive"))
 
 
 @dataclass(slots=True)
@@ -37,7 +38,10 @@ class _Rank:
 
 
 class TraceReplay:
-    """Simulates ``iterations`` of a trace over ``network``. ``rows`` is as in ``Training``."""
+    """Simulates ``iterations`` of a trace over ``network``. ``rows`` is as in ``Training``.
+
+    ``tensors`` says for each row what a message carries, as ``TraceSpanColumns`` does.
+    """
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class TraceReplay:
         self._ended = 0
         self._nodes = max(iterations * sum(map(len, trace.ranks)), 1)
         self.rows = array("q")
+        self.tensors = array("q")
 
     def run(self) -> None:
         """Simulate all iterations. Raise SimulationError if ranks wait for each other for ever."""
@@ -81,7 +86,7 @@ class TraceReplay:
         while rank.iteration < self._iterations:
             self._send_ready(rank)
             now_ns = self._events.now_ns
-            while (position := rank.progress.next_of(WorkKind.ALL_REDUCE)) is not None:
+            while (position := rank.progress.next_of(WorkKind.COLLECTIVE)) is not None:
                 self._join(now_ns, rank, position)
             for processor in (WorkKind.GPU, WorkKind.CPU):
                 if processor not in rank.busy and (position := rank.progress.next_of(processor)) is not None:
@@ -100,10 +105,14 @@ class TraceReplay:
         node = rank.graph.nodes[position]
         rank.busy.discard(node.kind)
         if node.kind is WorkKind.GPU:
-            self.rows.extend(
+            self._log(
                 (rank.number, KIND_CODES[node.span], rank.iteration, node.microbatch, start_ns, now_ns, 0, NO_PEER)
             )
         self._end(rank, position)
+
+    def _log(self, row: tuple[int, ...], tensor: int = 0) -> None:
+        self.rows.extend(row)
+        self.tensors.append(tensor)
 
     def _end(self, rank: _Rank, position: int) -> None:
         self._ended += 1
@@ -123,8 +132,9 @@ class TraceReplay:
         def arrived(first_left_ns: int, last_left_ns: int, first_arrival_ns: int, last_arrival_ns: int) -> None:
             size_bytes, events = node.size_bytes, self._events
             left_ns, arrival_ns = (first_left_ns, last_left_ns), (first_arrival_ns, last_arrival_ns)
-            self.rows.extend((rank.number, _SEND, *about, *left_ns, size_bytes, receiver.number))
-            self.rows.extend((receiver.number, _RECEIVE, *about, *arrival_ns, size_bytes, rank.number))
+            tensor = _TENSORS.index(node.tensor)
+            self._log((rank.number, _SEND, *about, *left_ns, size_bytes, receiver.number), tensor)
+            self._log((receiver.number, _RECEIVE, *about, *arrival_ns, size_bytes, rank.number), tensor)
             events.at(max(last_left_ns, events.now_ns), self._left, (rank, position))
             message = (receiver, iteration, (rank.number, node.number))
             events.at(max(last_arrival_ns, events.now_ns), self._arrive, message)
@@ -147,10 +157,9 @@ class TraceReplay:
         node: TraceNode = rank.graph.nodes[position]
         iteration = rank.iteration
 
-        def reduced(start_ns: int, end_ns: int) -> None:
-            self.rows.extend(
-                (rank.number, _ALL_REDUCE, iteration, NO_MICROBATCH, start_ns, end_ns, node.size_bytes, NO_PEER)
-            )
+        def done(start_ns: int, end_ns: int) -> None:
+            about = rank.number, KIND_CODES[node.span], iteration, NO_MICROBATCH
+            self._log((*about, start_ns, end_ns, node.size_bytes, NO_PEER))
             self._events.at(max(end_ns, self._events.now_ns), self._left, (rank, position))
 
-        self._network.all_reduce(now_ns, rank.number, node, iteration, reduced)
+        self._network.join(now_ns, rank.number, node, iteration, done)

@@ -104,8 +104,53 @@ def test_time_on_the_host_is_work_of_the_cpu_in_a_program_and_left_out_elsewhere
     assert "host" not in nodes_of(*spans)[1]
 
 
+def host_times(*spans: TrialSpan, stated_ns: tuple[int, int]) -> list[tuple[int, int, set[str]]]:
+    """When the host worked and for how long, and what each piece of it follows."""
+    chosen = TrialIteration(
+        StoredTrial(TrialId(0, "v", 0), Path(), {}, {"program": {}}), 0, tuple(sorted(spans)), {1: stated_ns}
+    )
+    nodes = trial_nodes(chosen)[1]
+    names = {node.id: f"{node.name} {node.id}" if node.name == "host" else node.name for node in nodes}
+    return [
+        (node.start_us * 1000, int(node.attributes["wanbed_duration_ns"]), {names[each] for each in node.dependencies})
+        for node in nodes
+        if node.name == "host"
+    ]
+
+
+def test_the_host_works_from_the_begin_of_an_iteration_to_its_end() -> None:
+    # A loader before the first operator, and something after the last one.
+    spans = [span("forward", 500_000, 600_000), span("optimizer", 600_000, 700_000)]
+    assert host_times(*spans, stated_ns=(0, 750_000)) == [
+        (0, 500_000, set()),
+        (700_000, 50_000, {"optimizer"}),
+    ]
+
+
+def test_no_time_of_the_host_counts_twice() -> None:
+    # The second computation does not wait for the collective that began while the host prepared it.
+    spans = [
+        span("forward", 0, 10_000),
+        span("all_reduce", 12_000, 90_000, size_bytes=8, tensor="0,1"),
+        span("backward", 15_000, 20_000),
+    ]
+    assert host_times(*spans, stated_ns=(0, 20_000)) == [
+        (10_000, 2_000, {"forward"}),
+        (12_000, 3_000, {"forward", "host 3"}),
+    ]
+
+
+def test_a_programs_message_goes_from_the_rank_to_the_rank_that_it_names() -> None:
+    # Two ranks on one host, which the name of the host would not tell apart.
+    others = [span("forward", 0, 1, rank=rank, host="h7") for rank in (0, 2)]
+    sent, received = span("send", 5, 6, tensor="1,2", size_bytes=9), span("receive", 1, 8, tensor="0,1", size_bytes=7)
+    nodes = nodes_of(*others, sent, received, program=True)[1]
+    ends = {name: [nodes[name].attributes[key] for key in ("comm_src", "comm_dst")] for name in ("send", "receive")}
+    assert ends == {"send": [1, 2], "receive": [0, 1]}
+
+
 def test_a_programs_message_without_a_peer_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^rank 1: a send at 0\.000000 s: to or from which rank a program's own mess"):
+    with pytest.raises(InputError, match=r"^rank 1: a send at 0\.000000 s: to or from which rank it goes is not re"):
         nodes_of(span("send", 5, 6), program=True)
 
 

@@ -91,10 +91,11 @@ def test_idle_before_the_first_computation_is_fill_and_after_the_last_is_drain(
     assert west(frame, window, "east-0") == {"gradient": 40, "link": 5}
 
 
-def test_the_all_reduce_is_a_cause_in_any_gap(spans: MakeSpans) -> None:
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather"])
+def test_a_collective_is_a_cause_in_any_gap(spans: MakeSpans, kind: str) -> None:
     frame = spans(
         ("forward", 0, 10, HERE),
-        ("all_reduce", 15, 35, HERE),
+        (kind, 15, 35, HERE),
         ("optimizer", 40, 45, HERE),
         ("forward", 50, 60, {"iteration": 1}),
     )

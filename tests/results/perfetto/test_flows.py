@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from results.perfetto.flows import Flows, match_transfers
+from results.perfetto.flows import Flows, carried_text, match_transfers
 from tests.results.perfetto.spans_on_paper import receive, send, spans
 
 GRADIENT = {"tensor": "gradient"}
@@ -35,6 +35,22 @@ def test_a_send_without_its_receive_gets_no_arrow_nor_the_reverse() -> None:
 
 def test_a_transfer_of_an_unknown_tensor_gets_no_arrow() -> None:
     assert pairs(match_transfers(spans(send(0, 10, 20, tensor=""), receive(1, 15, 30, tensor="")))) == []
+
+
+def test_a_message_between_any_two_ranks_gets_its_arrow() -> None:
+    of = spans(
+        send(0, 10, 20, tensor="0,3", microbatch=4),
+        send(0, 30, 40, tensor="0,3"),
+        send(0, 10, 20, tensor="0,2"),
+        receive(3, 35, 50, tensor="0,3"),
+        receive(3, 15, 30, tensor="0,3"),
+        receive(2, 15, 30, tensor="0,2", iteration=1),
+    )
+    assert pairs(match_transfers(of)) == [(0, 4), (1, 3)]
+
+
+def test_the_text_of_an_arrow_says_what_is_known_of_its_message() -> None:
+    assert [carried_text(tensor) for tensor in ("gradient", "0,3", "")] == ["gradient", "from rank 0 to 3", ""]
 
 
 def test_something_sent_twice_is_received_in_the_order_of_sending() -> None:

@@ -94,7 +94,7 @@ def test_all_reduces_that_overlap_computation_stand_apart_from_it() -> None:
         {"kind": "all_reduce", "start_ns": 15, "end_ns": 30},
         {"kind": "all_reduce", "start_ns": 15, "end_ns": 30, "gpu": 1},
     )
-    assert threads_of(of) == ["GPU 0", "GPU 0 all-reduces 1", "GPU 0 all-reduces 2", "GPU 1"]
+    assert threads_of(of) == ["GPU 0", "GPU 0 collectives 1", "GPU 0 collectives 2", "GPU 1"]
 
 
 def test_computation_that_overlaps_itself_is_not_lost() -> None:
@@ -136,7 +136,7 @@ def test_prefills_stand_with_the_computation_unless_they_overlap_it() -> None:
         {"kind": "all_reduce", "start_ns": 15, "end_ns": 30},
         {"kind": "forward", "start_ns": 20, "end_ns": 30},
     )
-    assert threads_of(bubble) == ["GPU 0", "GPU 0", "GPU 0 all-reduces 1", "GPU 0"]
+    assert threads_of(bubble) == ["GPU 0", "GPU 0", "GPU 0 collectives 1", "GPU 0"]
     beside = spans(
         {"kind": "forward", "start_ns": 0, "end_ns": 10},
         {"kind": "prefill", "start_ns": 9, "end_ns": 20, "request": 3},

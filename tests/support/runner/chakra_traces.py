@@ -81,8 +81,14 @@ def message(
     return ChakraNode(identifier, f"{kind.name} {identifier}", kind, tuple(after), attributes=attributes)
 
 
-def all_reduce(identifier: int, size_bytes: int, after: Sequence[int] = (), group: str = "") -> ChakraNode:
-    """Return an all-reduce of all ranks, or of a group's."""
-    attributes: dict[str, Any] = {"comm_type": int(CollectiveType.ALL_REDUCE), "comm_size": size_bytes}
+def all_reduce(
+    identifier: int,
+    size_bytes: int,
+    after: Sequence[int] = (),
+    group: str = "",
+    kind: CollectiveType = CollectiveType.ALL_REDUCE,
+) -> ChakraNode:
+    """Return an all-reduce of all ranks, or of a group's; or a collective of another kind."""
+    attributes: dict[str, Any] = {"comm_type": int(kind), "comm_size": size_bytes}
     attributes |= {"pg_name": group} if group else {}
     return ChakraNode(identifier, f"sum {identifier}", NodeType.COMM_COLL_NODE, tuple(after), attributes=attributes)

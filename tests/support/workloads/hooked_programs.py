@@ -26,7 +26,8 @@ class HookedProgram:
         folder.mkdir(parents=True, exist_ok=True)
         self.log_path = folder / "log.spans"
         self.epoch_ns = time.monotonic_ns()
-        header = {"rank": 0, "host": "east-0", "datacenter": "east", "gpu": 0, "pipeline": 0, "stage": 0}
+        rank = int(environment.get("RANK", 0))
+        header = {"rank": rank, "host": f"east-{rank}", "datacenter": "east", "gpu": 0, "pipeline": 0, "stage": 0}
         config = {
             "log": str(self.log_path),
             "header": header,
@@ -89,7 +90,6 @@ def run_ranks(folder: Path, script: str, ranks: int, **fields: object) -> list[H
             folder / f"rank-{rank}",
             script,
             environment={**meeting, "RANK": str(rank)},
-            hosts=[f"east-{each}" for each in range(ranks)],
             **fields,
         )
         for rank in range(ranks)

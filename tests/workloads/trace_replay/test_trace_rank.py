@@ -16,12 +16,12 @@ from workloads.trace_replay.trace_rank_config import TraceRankConfig, read_trace
 from workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
 from workloads.transport.peer import Peer
 
-GPU, CPU, SEND, RECEIVE, ALL_REDUCE = (
+GPU, CPU, SEND, RECEIVE, COLLECTIVE = (
     WorkKind.GPU,
     WorkKind.CPU,
     WorkKind.SEND,
     WorkKind.RECEIVE,
-    WorkKind.ALL_REDUCE,
+    WorkKind.COLLECTIVE,
 )
 ITERATIONS = 2
 SMALL, LARGE = 1_000, 3_000_000
@@ -37,12 +37,21 @@ def moved(kind: WorkKind, peer: int, number: int, size_bytes: int, *after: int) 
 
 
 def summed(number: int, *after: int) -> TraceNode:
-    return TraceNode(ALL_REDUCE, after, number=number, group=0, size_bytes=300_000)
+    return TraceNode(COLLECTIVE, after, span="all_reduce", number=number, group=0, size_bytes=300_000)
+
+
+def halves(*after: int) -> tuple[TraceNode, TraceNode]:
+    """A reduce-scatter, and then an all-gather of what each rank has of it."""
+    (last,) = after
+    return (
+        TraceNode(COLLECTIVE, after, span="reduce_scatter", number=2, group=0, size_bytes=300_000),
+        TraceNode(COLLECTIVE, (last + 1,), span="all_gather", number=3, group=0, size_bytes=100_000),
+    )
 
 
 RANKS = (
-    (computed(4), moved(SEND, 2, 0, SMALL, 0), moved(SEND, 2, 1, LARGE, 0), summed(0, 0), summed(1, 3)),
-    (summed(0), summed(1, 0), computed(1, 1)),
+    (computed(4), moved(SEND, 2, 0, SMALL, 0), moved(SEND, 2, 1, LARGE, 0), summed(0, 0), summed(1, 3), *halves(4)),
+    (summed(0), summed(1, 0), *halves(1), computed(1, 1)),
     (
         moved(RECEIVE, 0, 0, SMALL),
         moved(RECEIVE, 0, 1, LARGE),
@@ -51,6 +60,7 @@ RANKS = (
         computed(2, 0),
         summed(0, 3),
         summed(1, 5),
+        *halves(6),
     ),
 )
 
@@ -83,7 +93,7 @@ def configs(folder: Path) -> list[TraceRankConfig]:
                 following=None,
                 rings=(RingConfig((0, 1, 2)),),
                 microbatches=1,
-                iterations=2 * ITERATIONS,
+                iterations=4 * ITERATIONS,
                 exchanges=tuple(exchange(rank, peer) for peer in {0: (2,), 1: (), 2: (0,)}[rank]),
             ),
             listen_address=LOOPBACK,
@@ -155,7 +165,13 @@ def test_all_reduces_follow_one_another_and_end_together(spans: list[tuple[Span,
 def test_a_gpu_computes_beside_its_cpu(spans: list[tuple[Span, ...]]) -> None:
     # The CPU is busy for 30 ms of every iteration, and is in no span.
     last_ns = max(span.end_ns for span in spans[2])
-    assert {span.kind for span in spans[2]} == {"receive", "forward", "all_reduce"}
+    assert {span.kind for span in spans[2]} == {
+        "receive",
+        "forward",
+        "all_reduce",
+        "reduce_scatter",
+        "all_gather",
+    }
     assert last_ns > 30 * MILLISECOND_NS
 
 
@@ -174,3 +190,13 @@ def test_a_configuration_that_does_not_fit_together_is_refused(
     config = configs(tmp_path)[0]
     with pytest.raises(ValueError, match=fault):
         TraceRankConfig(**{**vars(config), **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("iteration", range(ITERATIONS))
+def test_halves_of_an_all_reduce_follow_it_and_say_what_they_are(spans: list[tuple[Span, ...]], iteration: int) -> None:
+    for rank in range(3):
+        (_, summing), (scatter,), (gather,) = (
+            of_kind(spans[rank], kind, iteration) for kind in ("all_reduce", "reduce_scatter", "all_gather")
+        )
+        assert summing.end_ns <= scatter.start_ns <= scatter.end_ns <= gather.start_ns
+        assert (scatter.size_bytes, gather.size_bytes) == (300_000, 100_000)

@@ -75,12 +75,22 @@ class RingAllReduce:
             while not self._sent:
                 await_event()
 
-    def begin_blank(self, iteration: int, data: memoryview, element_bytes: int) -> None:
-        """Begin an all-reduce of blank data over a single ring, which the I/O thread carries out.
+    def begin_blank(self, iteration: int, data: memoryview, element_bytes: int, steps: range) -> None:
+        """Begin a collective of blank data over a single ring, which the I/O thread carries out.
 
-        A SegmentsSent event follows its end.
+        It makes the ``steps`` of an all-reduce that are given. A SegmentsSent event follows its end.
         """
-        (only,) = self._rounds(iteration, data, element_bytes)
+        (ring,) = self._rings
+        ranks = len(ring.ranks)
+        only = RingRound(
+            iteration,
+            data.cast("B"),
+            element_bytes,
+            ring.ranks.index(self._rank),
+            ranks,
+            connections=ring.connections,
+            steps=steps,
+        )
         self._begin(only)
         self._transport.pass_segments_on(only)
 

@@ -16,11 +16,13 @@ def program(**changes: Any) -> ResolvedProgram:
     return ResolvedProgram(**{**vars(ResolvedProgram(spec, 4, 1, 1, Path("/"))), **changes})
 
 
-def logged(folder: Path, rank: int, iterations: int, begin_ns: int = 0) -> Path:
+def logged(folder: Path, rank: int, iterations: int, begin_ns: int = 0, *others: Span) -> Path:
     path = folder / f"rank-{rank}.spans"
     log = SpanLog(path, SpanLogHeader(rank, f"host-{rank}", "east", 0, pipeline=rank, stage=0))
     for number in range(iterations):
         log.record(Span("iteration", number, -1, begin_ns + 10 * number, begin_ns + 10 * number + 10))
+    for other in others:
+        log.record(other)
     log.flush()
     return path
 
@@ -35,6 +37,15 @@ def test_a_rank_that_marked_nothing_is_left_out_and_named(tmp_path: Path) -> Non
     logs = read_ranks({0: logged(tmp_path, 0, 4), 1: tmp_path / "rank-1.spans"}, program(), "mine")
     assert [log.header.rank for log in logs] == [0]
     assert unmarked(logs, 2) == [1]
+
+
+def test_a_message_has_the_host_at_its_other_end_which_a_rank_does_not_know(tmp_path: Path) -> None:
+    paths = {
+        rank: logged(tmp_path, rank, 4, 0, Span(kind, 3, -1, 31, 35, 8, "", "0,1"))
+        for rank, kind in enumerate(("send", "receive"))
+    }
+    logs = read_ranks(paths, program(), "mine")
+    assert [(log.spans[-1].kind, log.spans[-1].peer) for log in logs] == [("send", "host-1"), ("receive", "host-0")]
 
 
 def test_the_measured_part_ends_before_the_profiled_iterations_and_begins_with_the_last_rank(tmp_path: Path) -> None:

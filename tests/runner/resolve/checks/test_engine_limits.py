@@ -89,7 +89,7 @@ def test_an_emulation_replays_one_group_of_a_rank_and_names_the_first_with_more(
         "variants": [{"name": "t"}],
     }
     words = refusal(tmp_path, engine="emulate", compute={"trace": "two"}, **changes)
-    assert "compute.trace: rank 1 all-reduces in 2 groups" in words
+    assert "compute.trace: rank 1 has collectives in 2 groups" in words
     for trace, engine in (("two", "simulate"), ("one", "emulate")):
         document = {**DOCUMENT, **changes, "compute": {"trace": trace}, "engine": engine}
         parse_experiment(document, "test", tmp_path)

@@ -1,5 +1,6 @@
 """Chakra traces as workloads: what is read of them, and what is refused by name."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def refused(tmp_path: Path, ranks: dict[int, list[ChakraNode]]) -> str:
 def test_nodes_keep_their_times_sizes_and_order(tmp_path: Path) -> None:
     trace = replayed_trace(write_trace(tmp_path, both()))
     first, second = trace.ranks
-    assert [node.kind for node in first] == [WorkKind.GPU, WorkKind.SEND, WorkKind.ALL_REDUCE]
+    assert [node.kind for node in first] == [WorkKind.GPU, WorkKind.SEND, WorkKind.COLLECTIVE]
     assert [node.after for node in second] == [(), (0,), (1,)]
     assert (first[0].duration_ns, first[0].span, first[1].size_bytes, first[1].peer) == (5000, "forward", 9, 1)
     assert (second[0].peer, second[0].number, trace.groups, trace.pairs) == (0, 0, ((0, 1),), {(0, 1)})
@@ -95,6 +96,67 @@ def test_all_reduces_of_a_group_follow_one_another_and_a_lone_rank_sums_nothing(
     assert [node.kind for node in trace.ranks[2]] == [WorkKind.GPU, WorkKind.NOTHING]
 
 
+PAIRS = ((0, 1), (2, 3))
+
+
+def in_pairs(*names: str, metadata: bool = False) -> dict[int, list[ChakraNode]]:
+    """Four ranks in two groups, each of which a rank calls by its own name; metadata may say which ranks they have."""
+    ranks: dict[int, list[ChakraNode]] = {}
+    for rank, name in enumerate(names):
+        groups = [{"pg_name": "0", "ranks": []}, {"pg_name": name, "ranks": list(PAIRS[rank // 2])}]
+        # As the converter of PyTorch's traces writes it: a list of Python's, with text that is JSON.
+        about = ChakraNode(
+            7, "## process_group:init ##", NodeType.METADATA_NODE, input_values=str([json.dumps(groups)])
+        )
+        ranks[rank] = [computation(0, 1), all_reduce(1, 8, group=name), *([about] if metadata else [])]
+    return ranks
+
+
+@pytest.mark.parametrize("names", [("1", "5", "1", "6"), ("1", "1", "1", "1"), ("1", "1", "2", "2")])
+def test_metadata_say_which_ranks_a_group_has_whatever_they_call_it(tmp_path: Path, names: tuple[str, ...]) -> None:
+    assert replayed_trace(write_metadata(tmp_path, in_pairs(*names, metadata=True))).groups == PAIRS
+
+
+def test_a_name_may_list_the_ranks(tmp_path: Path) -> None:
+    ranks = in_pairs("0,1", "[0, 1]", "2,3", "2,3")
+    ranks[1][1] = all_reduce(1, 8, group="0,1")
+    assert replayed_trace(write_trace(tmp_path, ranks)).groups == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (
+            ("a", "b", "2,3", "2,3"),
+            "t.1.et: node 1 'sum 1': only rank 1 names the group 'b', and rank 0 does the same in 'a': give one group "
+            "one pg_name, or its ranks as name, like '0,1'",
+        ),
+        (("0,1", "0,1", "2,4", "2,4"), "t.2.et: node 1 'sum 1': its group has rank 4, and there are 4 ranks"),
+        (("0,1", "0,1", "0,1", "a"), "t.2.et: node 1 'sum 1': its group has the ranks 0, 1, and this is rank 2"),
+        (("0,1", "b", "a", "a"), "t.0.et: node 1 'sum 1': rank 0 has 1 collectives of group '0,1', and rank 1 has 0"),
+    ],
+)
+def test_a_group_whose_ranks_are_not_known_or_do_not_fit_is_refused(
+    tmp_path: Path, names: tuple[str, ...], text: str
+) -> None:
+    assert refused(tmp_path, in_pairs(*names)) == text
+
+
+def write_metadata(folder: Path, ranks: dict[int, list[ChakraNode]]) -> Path:
+    """Write a trace whose metadata nodes hold something, which wanbed only reads."""
+    for rank, nodes in ranks.items():
+        framed = [rank_bytes(node for node in nodes if not node.input_values)]
+        for node in nodes:
+            if node.input_values:
+                content = node_message(node)
+                content.inputs.values = node.input_values
+                data = content.SerializeToString()
+                assert len(data) < 2**14
+                framed.append(bytes([len(data) & 0x7F | 0x80, len(data) >> 7]) + data)
+        (folder / f"t.{rank}.et").write_bytes(b"".join(framed))
+    return folder
+
+
 def with_node(rank: int, position: int, **changes: Any) -> dict[int, list[ChakraNode]]:
     ranks = both()
     node = ranks[rank][position]
@@ -115,8 +177,8 @@ def without(rank: int, position: int) -> dict[int, list[ChakraNode]]:
     [
         (
             with_node(0, 2, name="xyz", attributes={"comm_type": 6}),
-            "t.0.et: node 2 'xyz': type COLL ALL_TO_ALL is not replayed: computations, sends, receives and all-reduces "
-            "are",
+            "t.0.et: node 2 'xyz': type COLL ALL_TO_ALL is not replayed: computations, sends, receives, all-reduces, "
+            "all-gathers and reduce-scatters are: write it as sends and receives, or leave it out",
         ),
         (with_node(0, 0, type=2), "t.0.et: node 0 'work 0': type MEM_LOAD_NODE is not replayed"),
         (with_node(0, 0, type=99), "t.0.et: node 0 'work 0': type 99, which is unknown, is not replayed"),
@@ -131,11 +193,16 @@ def without(rank: int, position: int) -> dict[int, list[ChakraNode]]:
         (without(1, 0), "t.1.et: node 1 'work 1': it depends on node 0, which the file does not have"),
         (without(0, 1), "t.0.et: node 2 'sum 2': it depends on node 1, which the file does not have"),
         (with_node(1, 0, attributes={"comm_size": 8}), "its comm_size is 8, and node 1 of rank 0 sends it 9"),
-        (without(1, 2), "rank 0 has 1 all-reduces of all ranks, and rank 1 has 0"),
-        (with_node(1, 2, attributes={"comm_size": 8}), "its comm_size is 8, and rank 0 all-reduces 40 with it in node"),
+        (without(1, 2), "rank 0 has 1 collectives of all ranks, and rank 1 has 0"),
+        (with_node(1, 2, attributes={"comm_size": 8}), "its comm_size is 8, and rank 0 gives 40 to the same"),
+        (
+            with_node(1, 2, attributes={"comm_type": 2}),
+            "t.1.et: node 2 'sum 2': its comm_type is all-gather, and rank 0 has all-reduce in its place, node 2",
+        ),
         (
             {0: [computation(0, 0)]},
-            "t.0.et: no rank computes on its GPU for any time, or all-reduces: there is nothing to measure",
+            "t.0.et: no rank computes on its GPU for any time, sends, or has a collective with others: there is "
+            "nothing to measure",
         ),
         (
             with_node(0, 0, duration_us=0, attributes={"num_ops": 10**13}),
@@ -185,8 +252,8 @@ def test_ranks_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
         for rank in (0, 1)
     }
     assert refused(tmp_path, ranks) == (
-        "t.0.et: node 0 'COMM_RECV_NODE 0': it waits for ever: messages and all-reduces of several ranks wait for each "
-        "other in a circle"
+        "t.0.et: node 0 'COMM_RECV_NODE 0': it waits for ever: messages and collectives of several ranks wait for "
+        "each other in a circle"
     )
 
 

@@ -142,7 +142,7 @@ def test_an_emulation_takes_one_group_a_rank(tmp_path: Path) -> None:
     }
     write_trace(tmp_path / "t", ranks)
     assert refusal(tmp_path) == (
-        "exp.yaml: compute.trace: rank 0 all-reduces in 2 groups, and an emulation replays one group of a rank: give "
-        "engine: simulate"
+        "exp.yaml: compute.trace: rank 0 has collectives in 2 groups, and an emulation replays one group of a rank: "
+        "give engine: simulate"
     )
     assert variants(tmp_path, engine="simulate")

@@ -11,14 +11,16 @@ from tests.runner.simulator.variants import sweep_point
 MS = 1_000_000
 
 
-def ends_ms(latencies_ms: list[int], size_bytes: int, *iterations: list[int]) -> list[list[float]]:
-    """Return when each replica has the result, given when it is ready in each iteration."""
+def ends_ms(
+    latencies_ms: list[int], size_bytes: int, *iterations: list[int], steps: int | None = None
+) -> list[list[float]]:
+    """Return when each replica has the result, given when it is ready in each iteration; by default of a whole sum."""
     events = EventQueue()
     channels = [
         PrivateChannel(Line(None, latency_ms * MS, headers=False), TcpWindow(2 * latency_ms * MS, None, None))
         for latency_ms in latencies_ms
     ]
-    ring = SparseRing(channels, size_bytes, events)
+    ring = SparseRing(channels, size_bytes, steps or 2 * (len(channels) - 1), events)
     found = [[-1.0] * len(latencies_ms) for _ in iterations]
 
     def join(now_ns: int, what: tuple[int, int]) -> None:
@@ -40,6 +42,11 @@ def ends_ms(latencies_ms: list[int], size_bytes: int, *iterations: list[int]) ->
 def test_a_single_byte_goes_around_the_ring() -> None:
     # The last of three replicas has the byte.
     assert ends_ms([10, 10, 10], 1, [0, 0, 0]) == [[40, 20, 30]]
+
+
+def test_a_reduce_scatter_of_a_single_byte_ends_half_way() -> None:
+    # It ends at the second replica, which has the sum then; the first one has only sent its part on.
+    assert ends_ms([10, 10, 10], 1, [0, 0, 0], steps=2) == [[10, 20, 0]]
 
 
 def test_who_is_late_holds_up_only_what_passes_it() -> None:

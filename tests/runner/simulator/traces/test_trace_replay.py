@@ -1,6 +1,7 @@
 """Simulated replays: of our own schedules' traces, and of traces made by hand."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.chakra.node import ChakraNode, NodeType
+from results.chakra.node import ChakraNode, CollectiveType, NodeType
 from results.chakra.rank_file import rank_bytes
 from runner.simulator.simulation import KIND_CODES, Simulation
 from runner.simulator.training.training import Pulse
@@ -26,6 +27,7 @@ from tests.support.runner.chakra_traces import (
     replay_document,
     write_trace,
 )
+from tests.support.runner.chakra_traces import spans_of as recorded_spans
 from workloads.transport.frames.frame import HEADER_BYTES
 
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
@@ -116,6 +118,19 @@ def test_a_measured_iteration_is_repeated_iteration_after_iteration(tmp_path: Pa
     assert lengths_ns(replayed) == lengths_ns(simulation)
 
 
+def document_of(folder: Path, iterations: int = 1) -> dict[str, Any]:
+    """An experiment that replays the trace in that folder on two hosts in each of two datacenters."""
+    return {
+        "topology": {
+            "datacenters": [{"name": each, "hosts": 2} for each in "ab"],
+            "wan": {"latency": "20ms", "rate": "80Mbit"},
+        },
+        "compute": {"trace": str(folder)},
+        "training": {"iterations": iterations, "warmup": 0},
+        "variants": [{"name": "t"}],
+    }
+
+
 def replayed(
     folder: Path,
     ranks: Mapping[int, list[ChakraNode]],
@@ -123,16 +138,7 @@ def replayed(
     effects: TcpEffects = IDEAL,
     pulse: Pulse | None = None,
 ) -> Simulation:
-    document = {
-        "topology": {
-            "datacenters": [{"name": each, "hosts": 2} for each in "ab"],
-            "wan": {"latency": "20ms", "rate": "80Mbit"},
-        },
-        "compute": {"trace": str(write_trace(folder, ranks))},
-        "training": {"iterations": iterations, "warmup": 0},
-        "variants": [{"name": "t"}],
-    }
-    point = sweep_point(document)
+    point = sweep_point(document_of(write_trace(folder, ranks), iterations))
     return simulate_variant(point.topology, point.variants[0], iterations, effects=effects, pulse=pulse)
 
 
@@ -185,6 +191,43 @@ def test_an_all_reduce_waits_for_all_ranks_and_computing_goes_on_beside_it(tmp_p
     assert [start for _, start, _ in reduced] == [10, 20, 30, 40]
     assert min(end for _, _, end in reduced) > 40
     assert spans_of(simulation, "forward")[-1] == (3, 40 + 0, 45)
+
+
+@pytest.mark.parametrize(("whole_bytes", "latencies"), [(2_000_000, 1), (4_000, 2)])
+@pytest.mark.parametrize("kind", [CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_GATHER])
+def test_a_half_of_an_all_reduce_sends_three_quarters_of_the_data_once(
+    tmp_path: Path, kind: CollectiveType, whole_bytes: int, latencies: int
+) -> None:
+    # Of an all-gather the size is what each of the four ranks gives.
+    input_bytes = whole_bytes // 4 if kind is CollectiveType.ALL_GATHER else whole_bytes
+    ranks = {rank: [computation(0, 10_000), all_reduce(1, input_bytes, [0], kind=kind)] for rank in range(4)}
+    simulation = replayed(tmp_path, ranks)
+    found = spans_of(simulation, kind.name.lower())
+    assert [start for _, start, _ in found] == [10] * 4
+    # Two of any three hops cross the WAN, which is 20 ms long. Segments of 50 ms follow one another without a gap.
+    ended_ms = 10 + 3 / 4 * whole_bytes * 8 / 80e3 + latencies * 20
+    assert max(end for _, _, end in found) == pytest.approx(ended_ms, abs=1)
+    carried = sum(int(each.wire_bytes[-1]) for each in simulation.traffic)
+    assert carried == pytest.approx(2 * 3 / 4 * whole_bytes)
+    assert set(simulation.spans.size_bytes.tolist()) == {0, input_bytes}
+
+
+def test_all_halves_of_one_group_are_one_ring_after_the_other(tmp_path: Path) -> None:
+    ranks = {
+        rank: [
+            computation(0, 10_000),
+            all_reduce(1, 2_000_000, [0], kind=CollectiveType.REDUCE_SCATTER),
+            all_reduce(2, 500_000, [1], kind=CollectiveType.ALL_GATHER),
+        ]
+        for rank in range(4)
+    }
+    (tmp_path / "halves").mkdir()
+    halves = replayed(tmp_path / "halves", ranks, iterations=2)
+    whole = {rank: [computation(0, 10_000), all_reduce(1, 2_000_000, [0])] for rank in range(4)}
+    (tmp_path / "whole").mkdir()
+    once = replayed(tmp_path / "whole", whole, iterations=2)
+    assert lengths_ns(halves)[0] == pytest.approx(lengths_ns(once)[0], rel=0.1)
+    assert spans_of(halves, "all_gather")[0][1] >= spans_of(halves, "reduce_scatter")[0][2]
 
 
 def test_groups_all_reduce_for_themselves(tmp_path: Path) -> None:
@@ -290,3 +333,25 @@ def test_any_graph_of_any_ranks_ends_after_its_longest_chain(
     assert len(spans_of(simulation, "forward")) == 8 + sends
     busiest_us = max(sum(node.duration_us for node in nodes) for nodes in ranks.values())
     assert simulation.windows_ns[1][1] >= 2 * busiest_us * 1000
+
+
+def test_a_message_is_labelled_as_the_trace_says_and_else_by_its_ranks(tmp_path: Path) -> None:
+    ends = (0, 3)
+    of_wanbed = {"wanbed_kind": "send"}
+    sent, received = (message(kind, 1, ends, 1_000, tag=0) for kind in (SEND, RECEIVE))
+    named = [
+        replace(sent, name="send gradient 4", attributes={**sent.attributes, **of_wanbed}),
+        replace(received, name="receive gradient 4", attributes={**received.attributes, "wanbed_kind": "receive"}),
+    ]
+    unnamed = [replace(message(kind, 2, ends, 2_000, tag=1), name="send activation") for kind in (SEND, RECEIVE)]
+    ranks: dict[int, list[ChakraNode]] = {rank: [computation(0, 1_000)] for rank in range(4)}
+    for rank, of_named, of_unnamed in zip(ends, named, unnamed, strict=True):
+        ranks[rank] += [of_named, of_unnamed]
+    folder = write_trace(tmp_path, ranks)
+    point = sweep_point(document_of(folder))
+    found = recorded_spans(point.variants[0], simulate_variant(point.topology, point.variants[0], 1), 0)
+    moved = {(span.kind, span.size_bytes, span.tensor) for span in found if span.kind in {"send", "receive"}}
+    assert moved == {
+        *((kind, 1_000, "gradient") for kind in ("send", "receive")),
+        *((kind, 2_000, "0,3") for kind in ("send", "receive")),
+    }

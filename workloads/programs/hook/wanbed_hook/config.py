@@ -19,7 +19,6 @@ class HookConfig(NamedTuple):
     - ``epoch_ns``: the CLOCK_MONOTONIC time that is 0 in the log.
     - ``iterations``: nothing is recorded after so many; the last ``profile`` of them are recorded by torch.profiler.
     - ``marked_by``: what ends an iteration, a step of the first optimizer or a call.
-    - ``hosts``: the host of each rank, empty if it is not known.
     """
 
     log: str
@@ -28,7 +27,6 @@ class HookConfig(NamedTuple):
     iterations: int
     profile: int
     marked_by: str
-    hosts: tuple[str, ...] = ()
 
 
 def read_config(path: str) -> HookConfig:
@@ -44,7 +42,6 @@ def read_config(path: str) -> HookConfig:
         iterations=_field(path, fields, "iterations", int),
         profile=_field(path, fields, "profile", int),
         marked_by=_field(path, fields, "marked_by", str),
-        hosts=tuple(_field(path, {"hosts": [], **fields}, "hosts", list)),
     )
     if config.iterations < 1:
         raise ValueError(f"{path}: iterations: {config.iterations} is less than 1")

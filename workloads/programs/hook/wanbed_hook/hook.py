@@ -120,7 +120,8 @@ class Hook:
             return
         try:
             self._profile.stop()
-            spans, self._clock_error_ns = self._profile.spans(self._profiled, self._profiled_steps, self._config.hosts)
+            rank = self._config.header["rank"]
+            spans, self._clock_error_ns = self._profile.spans(self._profiled, self._profiled_steps, rank)
             entries = [self._relative(each) for each in spans]
         except Exception as fault:
             _report("the last iterations are not profiled", fault)

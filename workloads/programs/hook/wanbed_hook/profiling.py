@@ -51,10 +51,8 @@ class Profile:
         self._last = [self._look_at_clock() for _ in range(_MARKS)]
         self._profile.stop()
 
-    def spans(
-        self, iterations: Sequence[_Iteration], steps: Iterable[Step], hosts: Sequence[str]
-    ) -> tuple[list[Span], int]:
-        """Return the spans of these iterations, and the largest error of their times that the clocks cause.
+    def spans(self, iterations: Sequence[_Iteration], steps: Iterable[Step], rank: int) -> tuple[list[Span], int]:
+        """Return the spans of these iterations of ``rank``, and the largest error of their times that clocks cause.
 
         Times are those of CLOCK_MONOTONIC. A collective is of the iteration that launched it and is not cut.
         """
@@ -69,7 +67,7 @@ class Profile:
         for each in find_collectives(trace, self._launches(iterations[0][1])):
             number = next((number for number, begin, end in iterations if begin <= each.launched_ns < end), None)
             if number is not None:
-                spans.append(_span(each, number, hosts))
+                spans.append(_span(each, number, rank))
         return spans, trace.clock_error_ns
 
     def _look_at_clock(self) -> Times:
@@ -96,6 +94,10 @@ def _all_threads(torch: ModuleType) -> Any:
         return None
 
 
-def _span(each: Collective, number: int, hosts: Sequence[str]) -> Span:
-    peer = hosts[each.peer] if 0 <= each.peer < len(hosts) else ""
-    return Span(each.kind, number, -1, each.start_ns, each.end_ns, each.size_bytes, peer, each.ranks)
+def _span(each: Collective, number: int, rank: int) -> Span:
+    """Return the span of an operation, with the ranks that take part: of a message from which one to which one."""
+    ranks = each.ranks
+    if each.peer >= 0:
+        ends = (rank, each.peer) if each.kind == "send" else (each.peer, rank)
+        ranks = ",".join(map(str, ends))
+    return Span(each.kind, number, -1, each.start_ns, each.end_ns, each.size_bytes, "", ranks)

@@ -23,6 +23,7 @@ from results.reading.summaries.headline import (
     interval_note,
     saturation_note,
 )
+from results.reading.summaries.token_worth import worth_note
 from results.reading.summaries.variant_differences import variant_fields
 from results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
 from results.report.jobs.background_table import background_records, background_rows, background_table
@@ -143,7 +144,7 @@ def _records(
             "network_core_busy_fraction": row.saturation.worst.network_core_busy,
             "simulated": row.simulated,
             "not_modelled": list(row.not_modelled),
-            "known_misses": list(row.known_misses),
+            "known_misses": [each.name for each in row.known_misses],
         }
         own = shares_of.get((row.run, row.point, row.variant))
         fractions = {_fraction(part): own.share(part) if own and part in own.parts_ns else None for part in parts}
@@ -273,7 +274,7 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
                 _standing(row),
             )
             lines.append(table_line([*map(markdown_text, named), *text]))
-    notes = [note for note in (interval_note(rows), saturation_note(rows)) if note]
+    notes = [note for note in (worth_note(rows), interval_note(rows), saturation_note(rows)) if note]
     return "\n".join([*lines, *(line for note in notes for line in ("", note))]) + "\n"
 
 
@@ -302,7 +303,7 @@ def _standing(row: HeadlineRow) -> str:
     """Describe whether the row's links were as configured, and whether its machine was saturated."""
     if row.simulated:
         without = markdown_text(", ".join(row.not_modelled))
-        off = f", known to be off: {', '.join(row.known_misses)}" if row.known_misses else ""
+        off = f", known to be off: {', '.join(each.mark for each in row.known_misses)}" if row.known_misses else ""
         return f"{'simulated' if row.calibrated else '**simulated**'}{f' without {without}' if without else ''}{off}"
     links = "yes" if row.calibrated else "**no**"
     if not row.saturation.saturated:

@@ -20,7 +20,7 @@ from results.records.span_columns import Column
 from results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH, NO_REQUEST
 
 _TRANSFERS = ("send", "receive")
-_NAMES = {"all_reduce": "all-reduce"}
+_NAMES = {"all_reduce": "all-reduce", "norm": "gradient norm"}
 
 
 # Build Arrow arrays from buffers. To infer a type, Arrow would import pandas, which takes longer than all the rest.

@@ -12,7 +12,7 @@ from results.perfetto.lanes import assign_lanes
 from results.perfetto.trial_tables import Spans
 from results.records.run_store import RunError
 from results.records.span_columns import Column
-from results.records.span_log import COLLECTIVE_KINDS, ITERATION, PREFILL
+from results.records.span_log import COLLECTIVE_KINDS, ITERATION, PREFILL, SUM_KINDS
 
 
 class Group(IntEnum):
@@ -182,7 +182,8 @@ def _groups(spans: Spans, process: Column) -> Column:
     same holds for all-reduces, which must overlap neither computation nor prefills of that group.
     """
     group = spans.kind.mapped(lambda kind: _TRANSFERS.get(kind, Group.GPU))
-    prefilling, reducing = (spans.kind.equal(of) for of in (PREFILL, "all_reduce"))
+    prefilling = spans.kind.equal(PREFILL)
+    reducing = spans.kind.mapped(lambda kind: int(kind in SUM_KINDS)) == 1
     place = process * _PROCESS + spans.gpu
     for own, among, apart in (
         (prefilling, (group == Group.GPU) & ~reducing, Group.PREFILL),

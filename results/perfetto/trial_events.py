@@ -10,9 +10,9 @@ from results.perfetto.trace_events import json_text
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_tables import Spans
 from results.reading.stored_trial import StoredTrial
-from results.records.span_log import COMPUTE_KINDS, ITERATION
+from results.records.span_log import COMPUTE_KINDS, ITERATION, SUM_KINDS
 
-_WORK = (*COMPUTE_KINDS, "all_reduce")
+_WORK = (*COMPUTE_KINDS, *SUM_KINDS)
 
 
 def trial_event(trial: StoredTrial, tracks: Tracks, begin_ns: int, end_ns: int) -> str:

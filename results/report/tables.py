@@ -123,6 +123,7 @@ def _records(
             "iteration_time_s": row.iteration_time_s,
             "iteration_time_low_s": low_s,
             "iteration_time_high_s": high_s,
+            "slowest_replica_time_s": row.slowest_replica_s,
             "bound_s": row.bound_s,
             "bound_part": row.bound_part,
             "over_bound_ratio": row.over_bound,
@@ -262,7 +263,9 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
         for row in own:
             named = [*([where] if swept else []), row.variant, *([row.run] if several else [])]
             text = (
-                seconds_text(row.iteration_time_s) + ("" if row.disturbed is None else f" ({row.disturbed.text})"),
+                seconds_text(row.iteration_time_s)
+                + ("" if row.slowest_replica_s is None else f" (slowest replica {seconds_text(row.slowest_replica_s)})")
+                + ("" if row.disturbed is None else f" ({row.disturbed.text})"),
                 _interval(row),
                 ratio_text(row.speed_up),
                 bound_text(row.over_bound, row.bound_part),

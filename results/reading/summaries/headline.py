@@ -22,6 +22,7 @@ RATE_PATH = "prefill.rate"
 _PATH_NAMES = {LATENCY_PATH: "WAN latency", RATE_PATH: "request rate"}
 _FIGURES = (
     "iteration_time_s",
+    "slowest_replica_time_s",
     "bound_s",
     "makespan_s",
     "gpu_utilization",
@@ -67,7 +68,8 @@ class HeadlineRow:
     (``results.metrics.bootstrap``); None if there are too few repeats or the figures are ``exact``: simulated, with
     nothing drawn. ``not_modelled`` lists the configured settings that the simulation does not model, ``known_misses``
     the kinds of simulations known to be off that it is of. ``differs`` names what it has otherwise than the run's first
-    variant, which ``speed_up`` is over. ``synchronizes_seldom`` marks replicas that train alone in between.
+    variant, which ``speed_up`` is over. ``synchronizes_seldom`` marks replicas that train alone in between;
+    ``slowest_replica_s`` is the iteration time of the slowest of those that have step clocks of their own.
     """
 
     run: str
@@ -97,6 +99,7 @@ class HeadlineRow:
     disturbed: "Disturbed | None" = None
     differs: tuple[str, ...] = ()
     synchronizes_seldom: bool = False
+    slowest_replica_s: float | None = None
 
     @property
     def over_bound(self) -> float | None:
@@ -210,6 +213,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 exact=run.exact(point),
                 not_modelled=tuple(run.summary["not_modelled"].iloc[positions[0]]),
                 known_misses=known_misses_of(run.trials[positions[0]].facts),
+                slowest_replica_s=_median(of_trials["slowest_replica_time_s"]),
                 synchronizes_seldom=run.trials[positions[0]].sync_every is not None,
                 bound_s=_median(of_trials["bound_s"]),
                 bound_part=run.summary["bound_part"].iloc[positions[0]],

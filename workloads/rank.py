@@ -74,7 +74,7 @@ def run_rank(config: RankConfig) -> None:
     events: SimpleQueue[Event] = SimpleQueue()
     apart = config.links.buckets or config.compute.synchronization is not None
     sum_events: SumEvents | None = SimpleQueue() if apart else None
-    reports = _Reports(computation, pool, events, sum_events)
+    reports = _Reports(computation, pool, events, sum_events, len(config.links.rings))
     blank = not computation.reads_payloads
     if config.shape.virtual_stages == 1:
         transport = StripedTransport(config.links, sockets, pool, reports.handle, blank=blank)
@@ -169,15 +169,24 @@ def _make_worker(config: RankConfig, gpu: SharedGpu) -> WorkerThread:
 
 
 class _Reports:
-    """Passes each event of the transport to the thread that handles it. The I/O thread calls ``handle``."""
+    """Passes each event of the transport to the thread that handles it. The I/O thread calls ``handle``.
+
+    ``rings`` is the number of the ring of the gradient norm, whose events are the main thread's.
+    """
 
     def __init__(
-        self, computation: Computation, pool: BufferPool, events: "SimpleQueue[Event]", sum_events: SumEvents | None
+        self,
+        computation: Computation,
+        pool: BufferPool,
+        events: "SimpleQueue[Event]",
+        sum_events: SumEvents | None,
+        rings: int,
     ) -> None:
         self._computation = computation
         self._pool = pool
         self._events = events
         self._sum_events = sum_events
+        self._rings = rings
         self.gathering: Gathering | None = None
 
     def handle(self, event: Event) -> None:
@@ -192,6 +201,9 @@ class _Reports:
             self.gathering.handle(event)
             if not isinstance(event, Failed):
                 return
+        if isinstance(event, SegmentReceived | SegmentsSent) and event.ring == self._rings:
+            self._events.put(event)
+            return
         if self._sum_events is not None and isinstance(
             event, SegmentReceived | SegmentsSent | PartReceived | PartSent | Failed
         ):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
 from workloads.checkpoints import Checkpoints
+from workloads.collective.gradient_norm import GradientNorm
 from workloads.compute.backends.backend import Computation
 from workloads.compute.device.copy_thread import CopyThread
 from workloads.evaluation.snapshots import Snapshots
@@ -78,6 +79,9 @@ class Rank:
         self._compute = compute = computation.compute
         self._save_gradients = computation.save_gradients
         self._ring = RingAllReduce(config.links, transport) if config.links.rings else None
+        self._norm: GradientNorm | None = None
+        if config.links.norm_ring is not None:
+            self._norm = GradientNorm(config.links, transport, computation.squares)
         self._in_buckets, self._unsummed = computation.in_buckets, 0
         self._bucket_ring: BucketRing | None = None
         self._applied_after, self._parts = 0, 0
@@ -250,7 +254,7 @@ class Rank:
             self._handle(self._next_event())
 
     def _update(self) -> None:
-        """All-reduce the gradients over the replicas, then run the optimizer."""
+        """All-reduce the gradients over the replicas, and their norm over all ranks; then run the optimizer."""
         elsewhere = self._all_reduce is not None or self._bucket_ring is not None or self._replicas is not None
         gradients = None if elsewhere else self._compute.gradients()
         if self._bucket_ring is not None:
@@ -268,6 +272,8 @@ class Rank:
             )
             span = Span("all_reduce", self._iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), gradients.nbytes)
             self._record(span)
+        if self._norm is not None:
+            self._record(self._norm.await_all(self._iteration, lambda: self._handle(self._next_event())))
         # The next iteration must not overwrite tensors that are still being sent. Waiting costs no time: no rank ends
         # an iteration before its neighbour stages have the messages that they need for theirs.
         self._await_sent()
@@ -345,8 +351,9 @@ class Rank:
             case DeviceSummed():
                 self._summed = True
             case SegmentReceived() | SegmentsSent():
-                assert self._ring is not None
-                self._ring.handle(event)
+                ring = self._norm if self._norm is not None and self._norm.owns(event) else self._ring
+                assert ring is not None
+                ring.handle(event)
             case BucketSummed():
                 self._unsummed -= 1
                 self._parts = event.parts

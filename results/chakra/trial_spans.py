@@ -12,7 +12,7 @@ from ground.strict_model import InputError
 from results.reading.selection import NoSuchTrialError, Selection, choices, finished_trials, swept_points
 from results.reading.stored_trial import StoredTrial
 from results.records.schema import VIRTUAL_STAGE
-from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION
+from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION, NORM
 from results.records.trial_files import read_trial_table
 from results.records.trial_tables import SPANS_FILE
 
@@ -82,6 +82,11 @@ def chosen_iteration(run: Path, selection: Selection) -> TrialIteration:
         raise InputError(
             f"{trial.title}: its replicas synchronise beside several iterations, which --format chakra does not know: "
             "select a trial that sums gradients in each, or another --format"
+        )
+    if NORM in set(table.column("kind").to_pylist()):
+        raise InputError(
+            f"{trial.title}: its optimizer steps wait for a gradient norm of all ranks, which --format chakra does not "
+            "know: select a trial with optimizer_waits: own, or another --format"
         )
     exported = table.filter(pc.is_in(table.column("kind"), value_set=pa.array(EXPORTED_KINDS)))
     iteration = _iteration(trial, exported, selection.iteration)

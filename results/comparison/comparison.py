@@ -28,6 +28,7 @@ from results.comparison.losses.loss_pairs import loss_pairs
 from results.comparison.losses.metric import ITERATION_TIME, Metric
 from results.comparison.pairing import Pair, Pairing, Side, pair_runs
 from results.reading.run import Run
+from results.reading.summaries.token_worth import worth_text
 
 MARGIN = 0.02
 
@@ -75,7 +76,8 @@ class Comparison:
     - improved: any pair is;
     - same: otherwise. Unclear pairs count as same here; ``unclear`` is their number.
 
-    ``metric`` is what was judged; ``notes`` say what losses and clocks are of, () where iteration times were judged.
+    ``metric`` is what was judged. ``notes`` say what losses and clocks are of; where iteration times were judged, that
+    tokens are not worth the same, if so.
     """
 
     check: Check
@@ -235,4 +237,11 @@ def compare(
         return Comparison(checked, judged, margin, seed, metric, found.notes)
     floors = floors or {}
     judgements = [judge(pair, margin, floors.get((pair.a.point, pair.a.variant)), seed) for pair in checked.pairs]
-    return Comparison(checked, tuple(judgements), margin, seed)
+    return Comparison(checked, tuple(judgements), margin, seed, notes=_worth_notes(checked.pairs))
+
+
+def _worth_notes(pairs: Sequence[Pair]) -> tuple[str, ...]:
+    """Return the sentence about pairs of which one side synchronises seldom and the other does not; () if none does."""
+    sides = [(one, other) for pair in pairs for one, other in ((pair.a, pair.b), (pair.b, pair.a))]
+    seldom = [one.variant for one, other in sides if one.synchronizes_seldom and not other.synchronizes_seldom]
+    return (worth_text(seldom),) if seldom else ()

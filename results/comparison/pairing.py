@@ -28,7 +28,8 @@ class Side:
     other. ``iterations`` is over how many it is, in all repeats together. ``exact`` marks a simulation that draws
     nothing. ``repeatable_within`` is the largest relative difference between two runs of it if that is known without
     repeats, else None. ``saturated`` is the number of repeats with a saturated machine. ``bound`` is the time below
-    which no iteration time can come and the part that decides, None if unknown.
+    which no iteration time can come and the part that decides, None if unknown. ``synchronizes_seldom`` marks replicas
+    that train alone in between.
     """
 
     point: int
@@ -39,6 +40,7 @@ class Side:
     saturated: int = 0
     bound: tuple[float, str] | None = None
     iterations: int = 0
+    synchronizes_seldom: bool = False
 
     @property
     def median_s(self) -> float | None:
@@ -176,6 +178,7 @@ class _Sides:
             Saturation.of(trial.facts for trial in trials).saturated,
             trials[-1].bound if trials else None,
             sum(map(len, own["iteration_times_s"])),
+            any(trial.sync_every is not None for trial in trials),
         )
 
 

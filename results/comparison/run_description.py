@@ -75,6 +75,9 @@ def what_was_run(run: Run) -> str:
         but = f" {list_text(own)} {'divide' if len(own) > 1 else 'divides'} the training differently." if own else ""
         each = f"Each trial of {list_text(schedules)}" if programs else "Each trial"
         sentences.append(f"{each}: {list_text(counts)}{unmeasured}.{but}")
+    if waiting := _waiting(run):
+        whose = "" if len(waiting) == len(run.variants) else f" of {list_text(waiting)}"
+        sentences.append(f"Optimizer steps{whose} wait for the gradients of all stages, and for their norm.")
     swept: dict[str, list[str]] = {}
     for entry in run.manifest.get("sweep_points") or ():
         for path, value in entry.get("sweep_point", {}).items():
@@ -85,6 +88,14 @@ def what_was_run(run: Run) -> str:
         axes = [point_text({path: _values_text(list(dict.fromkeys(values)))}) for path, values in swept.items()]
         sentences.append(f"Swept: {'; '.join(axes)}.")
     return " ".join(filter(None, sentences))
+
+
+def _waiting(run: Run) -> list[str]:
+    """Return the variants whose optimizer steps wait for all stages."""
+    common = _at(run.manifest, "experiment", "training", "optimizer_waits")
+    variants = _at(run.manifest, "experiment", "variants") or ()
+    own = {str(each.get("name")): _at(each, "training", "optimizer_waits") or common for each in variants}
+    return [name for name, waits in own.items() if waits == "all stages"]
 
 
 def _programs(run: Run) -> dict[str, str]:

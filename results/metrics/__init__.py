@@ -36,6 +36,7 @@ from results.metrics.iterations import (
     successive_windows,
     tokens_per_s,
 )
+from results.metrics.local_updates.own_clocks import OwnClocks, own_clocks
 from results.metrics.local_updates.synchronized_iterations import (
     awaited,
     whole_periods,
@@ -80,6 +81,7 @@ __all__ = [
     "UNMATCHED",
     "CollectiveTime",
     "DeviceContention",
+    "OwnClocks",
     "RankTime",
     "Window",
     "arrived_within",
@@ -104,6 +106,7 @@ __all__ = [
     "nearest_rank",
     "outcome_counts",
     "over_bound",
+    "own_clocks",
     "prefill_gpu_time_ns",
     "prefill_ns",
     "prefilled_tokens",

@@ -4,7 +4,8 @@ A gap ends at a computation. A forward needs an activation, except at the first 
 need a gradient, except at the last stage. Where stages are divided, virtual stages are meant. An iteration of a GPU,
 with its optimizer, ends only after all that the GPU sent has left. The parts of a gap are
 
-- ``all_reduce``: during the all-reduce of this GPU's gradients, or another collective of a trace;
+- ``all_reduce``: during the all-reduce of this GPU's gradients, another collective of a trace, or the all-reduce of the
+  gradient norm over all GPUs;
 - ``link``: from the time the neighbour stage had computed the tensor until it had arrived here, which includes queueing
   for the link and latency; at the end of an iteration, also the time until the last sent tensor had left; where sends
   block, the time until the tensor that this GPU had computed before the gap had left;
@@ -32,7 +33,7 @@ from results.metrics.intervals import CoveredTime, GroupedIntervals, Numbers
 from results.metrics.iterations import Window
 from results.metrics.numbering import MOST_KEYS, is_among
 from results.records.schema import VIRTUAL_STAGE
-from results.records.span_log import ACTIVATION, ALL_REDUCE, COLLECTIVE_KINDS, COMPUTE_KINDS, GRADIENT, PREFILL
+from results.records.span_log import ACTIVATION, ALL_REDUCE, COMPUTE_KINDS, GRADIENT, JOINT_KINDS, PREFILL
 
 Flags = npt.NDArray[np.bool_]
 
@@ -75,7 +76,7 @@ def idle_causes(spans: pd.DataFrame, window: Window, *, sends_block: bool = Fals
         starts_ns, ends_ns = (clipped[name][chosen] for name in ("start_ns", "end_ns"))
         return CoveredTime(GroupedIntervals.of(gpus.of_span[chosen], starts_ns, ends_ns), latest_ns)
 
-    reducing, prefilling = is_among(kinds, COLLECTIVE_KINDS), is_among(kinds, (PREFILL,))
+    reducing, prefilling = is_among(kinds, JOINT_KINDS), is_among(kinds, (PREFILL,))
     prefilled, occupied = covered_by(prefilling), covered_by(reducing | prefilling)
 
     def left(start_ns: Numbers, end_ns: Numbers) -> Numbers:

@@ -12,7 +12,7 @@ from results.perfetto.lanes import assign_lanes
 from results.perfetto.trial_tables import Spans
 from results.records.run_store import RunError
 from results.records.span_columns import Column
-from results.records.span_log import COLLECTIVE_KINDS, ITERATION, PREFILL
+from results.records.span_log import COLLECTIVE_KINDS, ITERATION, JOINT_KINDS, PREFILL
 
 
 class Group(IntEnum):
@@ -183,7 +183,7 @@ def _groups(spans: Spans, process: Column) -> Column:
     """
     group = spans.kind.mapped(lambda kind: _TRANSFERS.get(kind, Group.GPU))
     prefilling = spans.kind.equal(PREFILL)
-    reducing = spans.kind.mapped(lambda kind: int(kind in COLLECTIVE_KINDS)) == 1
+    reducing = spans.kind.mapped(lambda kind: int(kind in JOINT_KINDS)) == 1
     place = process * _PROCESS + spans.gpu
     for own, among, apart in (
         (prefilling, (group == Group.GPU) & ~reducing, Group.PREFILL),

@@ -10,9 +10,9 @@ from results.perfetto.trace_events import json_text
 from results.perfetto.tracks import Tracks
 from results.perfetto.trial_tables import Spans
 from results.reading.stored_trial import StoredTrial
-from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION
+from results.records.span_log import COMPUTE_KINDS, ITERATION, JOINT_KINDS
 
-_WORK = (*COMPUTE_KINDS, *COLLECTIVE_KINDS)
+_WORK = (*COMPUTE_KINDS, *JOINT_KINDS)
 
 
 def trial_event(trial: StoredTrial, tracks: Tracks, begin_ns: int, end_ns: int) -> str:

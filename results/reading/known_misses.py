@@ -13,14 +13,19 @@ from results.text.number_text import count_text, list_text
 MAX_NAMED = 4
 """The most misses that a text names."""
 
+ITERATIONS = "iteration times"
+ALL_ITERATIONS = "all iterations together"
+GOODPUT = "goodput of a flow"
+"""The only figure that is no time: what is simulated below it is too low, not too fast."""
+
 
 @dataclass(frozen=True)
 class KnownMiss:
     """One way in which simulations are off: its name, what a trial is like that it applies to, and by how much.
 
     ``low`` and ``high`` are the least and the greatest simulated / measured - 1 that were found, each rounded away from
-    zero to whole percents, over ``cells`` trials in virtual time. Below zero the simulation is too fast. ``figure`` is
-    what was compared. Raise ValueError for a range without 0, or from no cell.
+    zero to whole percents, over ``cells`` trials in virtual time. Below zero the simulation is too fast, of a goodput
+    too low. ``figure`` is what was compared. Raise ValueError for a range without 0, or from no cell.
     """
 
     name: str
@@ -28,7 +33,7 @@ class KnownMiss:
     low: float
     high: float
     cells: int
-    figure: str = "iteration times"
+    figure: str = ITERATIONS
 
     def __post_init__(self) -> None:
         if not (self.low <= 0 <= self.high and self.cells > 0):
@@ -41,8 +46,22 @@ class KnownMiss:
 
     @property
     def text(self) -> str:
-        """What it is, its range and the number of trials, as one clause."""
-        return f"{self.what} ({self.figure} {self.range_text} over {count_text(self.cells, 'trial')})"
+        """Its row in the table of known misses, what it is, which way simulations err, and over how many trials."""
+        return f"{self.name}: {self.what} ({self.figure} {self.errs_text}, over {count_text(self.cells, 'trial')})"
+
+    @property
+    def mark(self) -> str:
+        """Its row in the table of known misses and which way simulations err, for a cell of a table."""
+        return f"{self.name} ({self.figure} {self.errs_text})"
+
+    @property
+    def errs_text(self) -> str:
+        """Which way simulations of its trials err, as ``simulated 29 % too fast to 7 % too slow``."""
+        below, above = ("too low", "too high") if self.figure == GOODPUT else ("too fast", "too slow")
+        ends = [f"{abs(end) * 100:.0f} % {way}" for end, way in ((self.low, below), (self.high, above)) if end]
+        if len(ends) == 1:
+            return f"simulated up to {ends[0]}"
+        return f"simulated {' to '.join(ends) or 'as measured'}"
 
     def document(self) -> dict[str, Any]:
         """Return it in plain JSON types, as a trial records it."""

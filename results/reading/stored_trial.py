@@ -87,6 +87,11 @@ class StoredTrial:
         return None if "synchronization" not in self.facts else int(self.facts["synchronization"]["sync_every"])
 
     @property
+    def has_own_clocks(self) -> bool:
+        """Whether a quorum of its replicas goes on without the others: each then counts its own iterations."""
+        return self.facts.get("synchronization", {}).get("quorum") is not None
+
+    @property
     def sync_delay(self) -> int:
         """Return how many iterations lay between the begin of a synchronisation and its application."""
         return int(self.facts.get("synchronization", {}).get("delay", 0))

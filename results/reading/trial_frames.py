@@ -21,4 +21,4 @@ def measured_window(trial: StoredTrial, spans: pd.DataFrame) -> Window | None:
     """Return the window in which a trial's GPU time is measured, None if there is none. ``spans`` are the trial's."""
     if spans.empty:
         return None
-    return counted_window(trial, counted_windows(trial, metrics.iteration_windows(spans)))
+    return counted_window(trial, counted_windows(trial, metrics.iteration_windows(spans)), spans)

@@ -218,12 +218,17 @@ SUMMARY = _schema(
     (
         "iteration_time_s",
         pa.float64(),
-        "the period of training: mean of the next, null if none was measured",
+        "the period of training: mean of the next, but of replicas with clocks of their own; null if none was measured",
     ),
     (
         "iteration_times_s",
         pa.list_(pa.float64()),
         "of each iteration after warm-up the time from the end of the one before it to its own end",
+    ),
+    (
+        "slowest_replica_time_s",
+        pa.float64(),
+        "iteration time of the slowest of replicas with clocks of their own, null where all step together",
     ),
     ("bound_s", pa.float64(), "time below which no period of the trial can come, null if not known"),
     ("bound_part", pa.string(), "the part of the trial that this bound consists of the most, null if not known"),

@@ -27,15 +27,19 @@ SPAN_LOG_VERSION = 2
 
 ComputeKind = Literal["forward", "recompute", "backward", "backward_input", "backward_weight", "optimizer"]
 OtherCollectiveKind = Literal["all_gather", "reduce_scatter", "broadcast", "all_to_all", "barrier", "collective"]
-SpanKind = Literal[ComputeKind, "all_reduce", "send", "receive", "prefill", "iteration", OtherCollectiveKind]
+SpanKind = Literal[ComputeKind, "all_reduce", "send", "receive", "prefill", "iteration", OtherCollectiveKind, "norm"]
 COMPUTE_KINDS: tuple[str, ...] = get_args(ComputeKind)
 """The kinds of training's compute spans; inference computes ``PREFILL``."""
 PREFILL = "prefill"
 ITERATION = "iteration"
 """The kind of the spans that state a rank's iterations themselves, from the end of one to the end of the next."""
 ALL_REDUCE = "all_reduce"
+NORM = "norm"
+"""The kind of the all-reduce of the gradient norm over all ranks, for which optimizer steps wait."""
 COLLECTIVE_KINDS: tuple[str, ...] = (ALL_REDUCE, *get_args(OtherCollectiveKind))
 """The kinds of operations of a group of ranks; ``collective`` is one that has no name here."""
+JOINT_KINDS = (*COLLECTIVE_KINDS, NORM)
+"""The kinds of spans in which ranks do something together."""
 SPAN_KINDS: tuple[str, ...] = get_args(SpanKind)
 PROFILED_KINDS: tuple[str, ...] = (
     *(kind for kind in COMPUTE_KINDS if kind != "optimizer"),

@@ -12,7 +12,7 @@ from results.metrics.gpu_time import Gpus
 from results.metrics.intervals import GroupedIntervals, Numbers
 from results.metrics.numbering import is_among, text_codes
 from results.reading.summaries.saturation import MachineLoad
-from results.records.span_log import ACTIVATION, ALL_REDUCE, COMPUTE_KINDS, GRADIENT
+from results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, JOINT_KINDS
 from results.text.number_text import percent_text, ratio_text, seconds_text
 
 PAUSE_NS = 200_000_000
@@ -156,7 +156,7 @@ def _held(spans: pd.DataFrame) -> str:
         arrived = received.merge(used, on="key")
         arrived = arrived[(arrived["start_ns"] > arrived["end_ns"]).to_numpy(bool)]
         waiting.append([arrived[name].to_numpy(np.int64) for name in ("number", "end_ns", "start_ns")])
-    busy = chosen(is_among(kinds, (*COMPUTE_KINDS, ALL_REDUCE)), "number", *_ENDS)
+    busy = chosen(is_among(kinds, (*COMPUTE_KINDS, *JOINT_KINDS)), "number", *_ENDS)
     computing = [busy[name].to_numpy(np.int64) for name in ("number", "start_ns", "end_ns")]
     either = [np.concatenate(columns) for columns in zip(computing, *waiting, strict=True)]
     count = len(gpus.index)

@@ -19,6 +19,7 @@ from results.reading.summaries.headline import (
     interval_note,
     saturation_note,
 )
+from results.reading.summaries.token_worth import worth_note
 from results.reading.summaries.variant_differences import VariantFields, variant_fields
 from results.report.averages_table import averages_table
 from results.report.calibration_table import CalibrationTable, calibration_table
@@ -186,11 +187,11 @@ def _table(rows: Sequence[HeadlineRow]) -> _Table:
         groups=by_point(rows),
         several_runs=len({row.run for row in rows}) > 1,
         several_repeats=any(row.repeats > 1 for row in rows),
-        measured=any(not (row.simulated and row.calibrated) for row in rows),
+        measured=any(not (row.simulated and row.calibrated) or row.known_misses for row in rows),
         bounded=any(row.over_bound is not None for row in rows),
         disturbed=any(row.disturbed is not None for row in rows),
         intervals=any(row.interval_s is not None for row in rows),
-        note=" ".join(filter(None, (interval_note(rows), saturation_note(rows)))),
+        note=" ".join(filter(None, (worth_note(rows), interval_note(rows), saturation_note(rows)))),
     )
 
 

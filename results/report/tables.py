@@ -23,6 +23,7 @@ from results.reading.summaries.headline import (
     interval_note,
     saturation_note,
 )
+from results.reading.summaries.token_worth import worth_note
 from results.reading.summaries.variant_differences import variant_fields
 from results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
 from results.report.jobs.background_table import background_records, background_rows, background_table
@@ -122,6 +123,7 @@ def _records(
             "iteration_time_s": row.iteration_time_s,
             "iteration_time_low_s": low_s,
             "iteration_time_high_s": high_s,
+            "slowest_replica_time_s": row.slowest_replica_s,
             "bound_s": row.bound_s,
             "bound_part": row.bound_part,
             "over_bound_ratio": row.over_bound,
@@ -143,7 +145,7 @@ def _records(
             "network_core_busy_fraction": row.saturation.worst.network_core_busy,
             "simulated": row.simulated,
             "not_modelled": list(row.not_modelled),
-            "known_misses": list(row.known_misses),
+            "known_misses": [each.name for each in row.known_misses],
         }
         own = shares_of.get((row.run, row.point, row.variant))
         fractions = {_fraction(part): own.share(part) if own and part in own.parts_ns else None for part in parts}
@@ -261,7 +263,9 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
         for row in own:
             named = [*([where] if swept else []), row.variant, *([row.run] if several else [])]
             text = (
-                seconds_text(row.iteration_time_s) + ("" if row.disturbed is None else f" ({row.disturbed.text})"),
+                seconds_text(row.iteration_time_s)
+                + ("" if row.slowest_replica_s is None else f" (slowest replica {seconds_text(row.slowest_replica_s)})")
+                + ("" if row.disturbed is None else f" ({row.disturbed.text})"),
                 _interval(row),
                 ratio_text(row.speed_up),
                 bound_text(row.over_bound, row.bound_part),
@@ -273,7 +277,7 @@ def _markdown(rows: Sequence[HeadlineRow]) -> str:
                 _standing(row),
             )
             lines.append(table_line([*map(markdown_text, named), *text]))
-    notes = [note for note in (interval_note(rows), saturation_note(rows)) if note]
+    notes = [note for note in (worth_note(rows), interval_note(rows), saturation_note(rows)) if note]
     return "\n".join([*lines, *(line for note in notes for line in ("", note))]) + "\n"
 
 
@@ -302,7 +306,7 @@ def _standing(row: HeadlineRow) -> str:
     """Describe whether the row's links were as configured, and whether its machine was saturated."""
     if row.simulated:
         without = markdown_text(", ".join(row.not_modelled))
-        off = f", known to be off: {', '.join(row.known_misses)}" if row.known_misses else ""
+        off = f", known to be off: {', '.join(each.mark for each in row.known_misses)}" if row.known_misses else ""
         return f"{'simulated' if row.calibrated else '**simulated**'}{f' without {without}' if without else ''}{off}"
     links = "yes" if row.calibrated else "**no**"
     if not row.saturation.saturated:

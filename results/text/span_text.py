@@ -6,6 +6,7 @@ _NAMES = {
     "reduce_scatter": "reduce-scatter",
     "all_to_all": "all-to-all",
     "collective": "other collective",
+    "norm": "all-reduce of the gradient norm",
 }
 
 

@@ -3,14 +3,15 @@
 No schedule of the same placement, transport, stage costs, memory bound and kinds of actions makes an iteration shorter,
 nor lets iterations follow each other faster. Iterations overlap where pipelines fill and drain: a stage begins the next
 one once its own optimizer step has ended. So the period's bound is the longest of all stages' own cycles and of the
-loads of links; the makespan's has the fill and drain besides.
+loads of links; the makespan's has the fill and drain besides. Where optimizer steps wait for all stages, no stage
+begins before all have ended: the period then has the fill and drain too, with one optimizer step of the first stage.
 
 What makes real iterations longer is left out: headers, slow start, the part of a window that a kernel gives, scatter
-and gather, blocking sends, turns.
+and gather, blocking sends, turns, the way of a gradient norm.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from runner.bound.durations import OPTIMIZER, ByKind, Durations, durations_of
@@ -82,13 +83,25 @@ def lower_bounds(topology: Topology, variant: ResolvedVariant, iterations: int =
         return None
     if variant.virtual is not None:
         connections = count_connections(topology, variant.pairs, variant.transport)
-        virtual = VirtualBound(variant, schedule, Resources(topology, variant, connections))
-        return LowerBounds(_largest(virtual.periods()), _largest(virtual.makespans()))
+        resources = Resources(topology, variant, connections)
+        virtual = VirtualBound(variant, schedule, resources)
+        waiting = (
+            VirtualBound(_stepping_alike(variant), schedule, resources).makespans() if variant.waits_for_all else ()
+        )
+        return LowerBounds(_largest((*virtual.periods(), *waiting)), _largest(virtual.makespans()))
     durations = durations_of(variant, iterations)
     if durations is None:
         return None
     trial = _TrialBound(topology, variant, schedule, durations)
-    return LowerBounds(_largest(trial.periods()), _largest(trial.makespans()))
+    waits = variant.waits_for_all
+    waiting = _TrialBound(topology, variant, schedule, durations, steps_alike=True).makespans() if waits else ()
+    return LowerBounds(_largest((*trial.periods(), *waiting)), _largest(trial.makespans()))
+
+
+def _stepping_alike(variant: ResolvedVariant) -> ResolvedVariant:
+    """Return the variant with the first stage's optimizer step at all stages."""
+    work = variant.work
+    return replace(variant, work=replace(work, optimizer_ns=(work.optimizer_ns[0],) * len(work.optimizer_ns)))
 
 
 def _largest(times: Iterable[tuple[float, str]]) -> LowerBound:
@@ -110,8 +123,19 @@ def stage_times(variant: ResolvedVariant, schedule: type[Schedule], stage: int, 
 
 
 class _TrialBound:
+    """The bound of a variant whose stages are not divided.
+
+    With ``steps_alike`` all stages take the first one's optimizer step.
+    """
+
     def __init__(
-        self, topology: Topology, variant: ResolvedVariant, schedule: type[Schedule], durations: Durations
+        self,
+        topology: Topology,
+        variant: ResolvedVariant,
+        schedule: type[Schedule],
+        durations: Durations,
+        *,
+        steps_alike: bool = False,
     ) -> None:
         self._variant, placement = variant, variant.placement
         connections = count_connections(topology, variant.pairs, variant.transport)
@@ -134,7 +158,8 @@ class _TrialBound:
             for stage in range(placement.stages)
         ]
         self._optimizer_ns = [
-            min(own[stage][OPTIMIZER] for own in durations.shortest) for stage in range(placement.stages)
+            min(own[0 if steps_alike else stage][OPTIMIZER] for own in durations.shortest)
+            for stage in range(placement.stages)
         ]
 
     def makespans(self) -> Iterator[tuple[float, str]]:

@@ -15,7 +15,17 @@ MAX_MICROBATCHES = 4096
 MAX_VIRTUAL_STAGES = 64
 MAX_HELD_OUT_SEQUENCES = 65_536
 
-_LATER_FIELDS = ("virtual_stages", "evaluate_every", "held_out", "held_out_sequences", "vary_seed")
+OptimizerWaits = Literal["own", "all stages"]
+"""What the optimizer step of a stage waits for."""
+
+_LATER_FIELDS = (
+    "virtual_stages",
+    "evaluate_every",
+    "held_out",
+    "held_out_sequences",
+    "vary_seed",
+    "optimizer_waits",
+)
 """Fields that came later. Where one has its default, the hash of the configuration stays what it was."""
 
 
@@ -56,6 +66,13 @@ class TrainingSpec(StrictModel):
         description="Number of parts of the model that each GPU holds, for schedules `interleaved-1f1b` and `zb-v`. "
         "Each takes its share of the stage's time, and counts as much in `memory_bound`.",
         examples=[2],
+    )
+    optimizer_waits: OptimizerWaits = Field(
+        default="own",
+        description="What a stage's optimizer step waits for: `own`, its own gradients and their all-reduce, or `all "
+        "stages`, those of every stage of every pipeline and the all-reduce of the gradient norm, by which most "
+        "trainings clip.",
+        examples=["all stages"],
     )
     precision: Literal["bf16", "fp32"] = Field(
         default="bf16", description="Precision of activations, weights and gradients.", examples=["fp32"]
@@ -122,11 +139,15 @@ class VariantTrainingSpec(StrictModel):
     virtual_stages: Annotated[int, whole_number(1, MAX_VIRTUAL_STAGES)] | None = Field(
         default=None, description="Replaces `training.virtual_stages`. Default: the same.", examples=[2]
     )
+    optimizer_waits: OptimizerWaits | None = Field(
+        default=None, description="Replaces `training.optimizer_waits`. Default: the same.", examples=["all stages"]
+    )
 
     @model_serializer(mode="wrap")
-    def _without_default(self, write: SerializerFunctionWrapHandler) -> Any:
-        # The field came later. Where it has its default, the hash of the configuration stays what it was.
+    def _without_defaults(self, write: SerializerFunctionWrapHandler) -> Any:
+        # The fields came later. Where they have their defaults, the hash of the configuration stays what it was.
         written = write(self)
-        if self.virtual_stages is None:
-            del written["virtual_stages"]
+        for name in ("virtual_stages", "optimizer_waits"):
+            if getattr(self, name) is None:
+                del written[name]
         return written

@@ -6,12 +6,8 @@ Ranges are of measured trials, those of ``runner.validation.known_misses``, whic
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from results.reading.known_misses import KnownMiss
+from results.reading.known_misses import ALL_ITERATIONS, GOODPUT, ITERATIONS, KnownMiss
 from runner.known_misses.wan_traffic import WanTraffic
-
-ITERATIONS = "iteration times"
-ALL_ITERATIONS = "all iterations together"
-GOODPUT = "goodput of a flow"
 
 NEAR_THE_LINE = (0.9, 1.5)
 """From where to where the window of a single connection is about what the line holds."""

@@ -16,7 +16,7 @@ from runner.resolve.placement import Pair, Placement, StagePlace, ring_order
 from runner.resolve.program.resolved_program import ResolvedProgram
 from runner.resolve.replicas.replica_times import ReplicaTimes
 from runner.resolve.stage_costs import StageCosts
-from runner.resolve.stage_rings import StageRings, ring_pairs
+from runner.resolve.stage_rings import Ring, StageRings, ring_pairs
 from testbed.network.tcp_settings import TcpSettings
 from workloads.compute.replay import ReplayCosts
 from workloads.prefill.service_config import ServiceConfig
@@ -65,7 +65,8 @@ class ResolvedVariant:
     those within each replica, no gradient is all-reduced, and ``parameters`` are those of each stage. ``background`` is
     the traffic that shares the WAN with it, and trains nothing. ``grouping`` are the groups of layers that each replica
     swaps through its GPU, None where it swaps none; the times in ``work`` then include the waits for them. ``failures``
-    are the ranks that a simulation lets fail.
+    are the ranks that a simulation lets fail. With ``waits_for_all`` optimizer steps wait for the gradients of all
+    stages of all pipelines, and for the all-reduce of their norm.
     """
 
     spec: VariantSpec
@@ -95,6 +96,7 @@ class ResolvedVariant:
     background: tuple[BackgroundFlow, ...] = ()
     grouping: Grouping | None = None
     failures: tuple[PlannedFault, ...] = ()
+    waits_for_all: bool = False
 
     @property
     def name(self) -> str:
@@ -235,6 +237,15 @@ class ResolvedVariant:
         replicas = map(self.placement.replicas, range(self.placement.stages))
         return tuple(StageRings.of(each, hierarchical=self.transport.is_hierarchical) for each in replicas)
 
+    @cached_property
+    def norm_ring(self) -> Ring:
+        """The ring of all ranks over which the gradient norm is all-reduced; () where no optimizer step waits for it.
+
+        It enters each datacenter once.
+        """
+        places = self.placement.places
+        return ring_order(places) if self.waits_for_all and len(places) > 1 else ()
+
     @property
     def goes_on_without(self) -> frozenset[int]:
         """The ranks that the others can lose and train on: those of a star with a quorum which do not gather.
@@ -278,9 +289,10 @@ class ResolvedVariant:
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs of places whose ranks have connections to each other, lower rank first, each pair once.
 
-        These hold neighbour stages, or virtual stages; are cell mates that forward each other's transfers; or exchange
-        what a stage's replicas sum. Of a program's processes each is taken to exchange with the next one;
-        in a trace, ranks that send to each other and neighbours in a group's ring do.
+        These hold neighbour stages, or virtual stages; are cell mates that forward each other's transfers; exchange
+        what a stage's replicas sum; or follow each other in the ring of the gradient norm. Of a program's processes
+        each is taken to exchange with the next one; in a trace, ranks that send to each other and neighbours in a
+        group's ring do.
         """
         placement, places = self.placement, self.placement.places
         if self.trace is not None:
@@ -298,6 +310,8 @@ class ResolvedVariant:
             if any(self.work.gradient_bytes) or self.is_baseline or self.program is not None:
                 summing = [(placement.rank(one), placement.rank(other)) for one, other in self.summing_pairs(stage)]
                 found |= {(min(pair), max(pair)) for pair in summing}
+        norm = [(placement.rank(one), placement.rank(other)) for one, other in ring_pairs(self.norm_ring)]
+        found |= {(min(pair), max(pair)) for pair in norm}
         return tuple((places[one], places[other]) for one, other in sorted(found))
 
     @cached_property
@@ -337,6 +351,7 @@ class ResolvedVariant:
             **({} if self.trace is None else {"trace": self.trace.digest}),
             **({} if self.replicas is None else {"replicas": self.replicas.document(self.placement.stages)}),
             **({} if self.virtual is None else {"virtual_stages": self.virtual.chunks}),
+            **({"optimizer_waits": "all stages"} if self.waits_for_all else {}),
             **({} if self.grouping is None else {"swapping": self.grouping.document()}),
             **({} if self.synchronization is None else {"synchronization": self._synchronization_document()}),
         }

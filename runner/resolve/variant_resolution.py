@@ -14,6 +14,7 @@ from runner.experiment.transport_spec import TransportSpec
 from runner.resolve.boundary_costs import pipelines_to_share
 from runner.resolve.cell_costs import cell_costs
 from runner.resolve.checks.all_reduce_check import check_all_reduce, check_segments
+from runner.resolve.checks.optimizer_waits import waits_for_all
 from runner.resolve.checks.schedule_check import check_schedule, planned
 from runner.resolve.checks.trial_extent import check_extent
 from runner.resolve.jobs.job_hosts import job_topologies
@@ -101,19 +102,28 @@ def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: b
     Raise InputError if it cannot run.
     """
     variant = written.variant
+    waits = waits_for_all(written)
     if variant.program is not None:
         return resolve_program(written, variant.program)
     if variant.schedule == TRACE_SCHEDULE:
         return resolve_trace(written)
     if (alone := trained_alone(written)) is not None:
         return alone.synchronized(_resolve_schedule(alone.inner, where, plans=plans, alone=alone))
-    return _resolve_schedule(written, where, plans=plans)
+    return _resolve_schedule(written, where, plans=plans, waits=waits)
 
 
 def _resolve_schedule(
-    written: WrittenVariant, where: Choose | Layout, *, plans: bool, alone: TrainedAlone | None = None
+    written: WrittenVariant,
+    where: Choose | Layout,
+    *,
+    plans: bool,
+    alone: TrainedAlone | None = None,
+    waits: bool = False,
 ) -> ResolvedVariant:
-    """Return the variant of a schedule, resolved; ``alone`` if it is that of replicas which train alone."""
+    """Return the variant of a schedule, resolved.
+
+    ``alone`` if it is that of replicas which train alone; ``waits`` is whether optimizer steps wait for all stages.
+    """
     spec, topology, variant = written.spec, written.topology, written.variant
     peer = variant.schedule in BASELINE_SCHEDULES
     schedule = None if peer else schedule_class(written)
@@ -171,6 +181,7 @@ def _resolve_schedule(
         seed=spec.seed,
         iterations=None if written.job is None else written.iterations,
         job=None if written.job is None else written.job.name,
+        waits_for_all=waits,
     )
     check_segments(written, resolved)
     if schedule is None or not plans:

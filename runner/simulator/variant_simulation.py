@@ -17,6 +17,7 @@ from runner.resolve.connection_count import count_connections
 from runner.resolve.packets.packet_draws import draws_packets
 from runner.resolve.prefill.prefill_forecast import planned_bubbles
 from runner.resolve.resolved_variant import ResolvedVariant
+from runner.resolve.stage_rings import ring_pairs
 from runner.simulator.deadlock import SimulationError
 from runner.simulator.equal_parts import equal_parts
 from runner.simulator.event_queue import EventQueue
@@ -25,6 +26,7 @@ from runner.simulator.network.network import Ends, Network
 from runner.simulator.network.transfers import OwnTransfers, SharedTransfers
 from runner.simulator.network.wan_traffic import Crossing, wan_traffic
 from runner.simulator.prefill_simulation import PrefillSimulation
+from runner.simulator.rings.norm_ring import NormRing
 from runner.simulator.rings.rings import Rings, ring_ends
 from runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
 from runner.simulator.simulation import NO_PEER, SimulatedFailure, SimulatedPrefill, Simulation
@@ -84,7 +86,8 @@ def simulate_variant(
     connections = count_connections(topology, variant.pairs, variant.transport)
     network = Network(topology, connections, variant, effects, parts, dilation)
     boundary_ends = _boundary_ends(variant, pipelines)
-    apart = rings_apart(network, boundary_ends.values()) if not variant.background else frozenset[int]()
+    shared = bool(variant.background or variant.norm_ring)
+    apart = frozenset[int]() if shared else rings_apart(network, boundary_ends.values())
     train = partial(_trained, network, boundary_ends, pipelines, iterations, pulse=pulse)
     trained = train(apart)
     if trained.met:
@@ -134,12 +137,14 @@ def _trained(
     of_rings = [pair for stage, ends in of_stages.items() if stage not in apart for pair in ends]
     # Several boundaries between virtual stages may have the same two places, whose transfers share a channel.
     background = BackgroundTraffic(variant.background, network, events)
-    wanted = dict.fromkeys([*boundary_ends.values(), *of_rings, *background.networks])
+    of_training = dict.fromkeys([*boundary_ends.values(), *of_rings])
+    wanted = dict.fromkeys([*of_training, *ring_pairs(variant.norm_ring), *background.networks])
     sharing = replace(network, beside=background.by_host)
     channels = sharing.channels(wanted, events, watched_hosts(network, apart))
     boundaries = _Boundaries(network, boundary_ends, channels, events)
     sums = partial(Stars, iterations=iterations) if variant.is_star else partial(Rings, apart=apart)
     rings: Rings | Stars = sums(network, channels, events)
+    norm = NormRing(network, channels, events) if variant.norm_ring else None
     service = None
     if variant.service is not None:
         service = PrefillSimulation(variant.service, network.intra_line, planned_bubbles(network.topology, variant))
@@ -150,6 +155,7 @@ def _trained(
         events,
         transfers=boundaries.transfers,
         rings=rings,
+        norm=norm,
         sharing=service,
         pulse=pulse,
     )
@@ -161,7 +167,7 @@ def _trained(
         failures.begin()
     _run(training, events)
     prefill = None if service is None else service.end(events.now_ns)
-    crossed = [*boundaries.crossed(), *rings.crossed()]
+    crossed = [*boundaries.crossed(), *rings.crossed(), *([] if norm is None else norm.crossed(of_training))]
     if isinstance(rings, Stars):
         rows = training.rows.numbers if failures is None else failures.kept(training.rows.numbers)
         found = () if failures is None else tuple(failures.found)
@@ -196,7 +202,11 @@ def _simulate_at_once(
     wanted = [
         pair
         for network, ends in zip(networks, boundary_ends, strict=True)
-        for pair in [*ends.values(), *(pair for of_ring in ring_ends(network).values() for pair in of_ring)]
+        for pair in [
+            *ends.values(),
+            *(pair for of_ring in ring_ends(network).values() for pair in of_ring),
+            *ring_pairs(network.variant.norm_ring),
+        ]
     ]
     sharing = replace(networks[0], beside={**by_host, **background.by_host})
     channels = sharing.channels(dict.fromkeys([*wanted, *background.networks]), events)
@@ -204,6 +214,7 @@ def _simulate_at_once(
     for network, pipelines, ends in zip(networks, every, boundary_ends, strict=True):
         boundaries = _Boundaries(network, ends, channels, events)
         rings = Rings(network, channels, events)
+        norm = NormRing(network, channels, events) if network.variant.norm_ring else None
         own_iterations = network.variant.iterations or iterations
         trainings.append(
             Training(
@@ -213,21 +224,24 @@ def _simulate_at_once(
                 events,
                 transfers=boundaries.transfers,
                 rings=rings,
+                norm=norm,
                 pulse=pulse,
             )
         )
-        crossed.append((boundaries, rings))
+        of_training = {*ends.values(), *(pair for of_ring in ring_ends(network).values() for pair in of_ring)}
+        crossed.append((boundaries, rings, norm, of_training))
     background.begin(channels, [training.rows for training in trainings])
     first, *others = trainings
     _run(first, events, others)
     spans = [
         _for_all(each.rows.numbers, network.variant, 1, 1) for each, network in zip(trainings, networks, strict=True)
     ]
-    boundaries, rings = crossed[variant.turn]
+    boundaries, rings, norm, of_training = crossed[variant.turn]
+    norms = [] if norm is None else norm.crossed(of_training)
     own, network = spans[variant.turn], networks[variant.turn]
     if (numbers := WorkNumbers.of(variant)) is not None:
         own = numbers.decoded(own)
-    traffic = wan_traffic(variant, [*boundaries.crossed(), *rings.crossed()], 1)
+    traffic = wan_traffic(variant, [*boundaries.crossed(), *rings.crossed(), *norms], 1)
     ends_ns = [int(each.end_ns.max(initial=0)) for each in spans]
     return Simulation(own, traffic, network.connections, while_all_ran_ns=min(ends_ns), background=background.flows())
 

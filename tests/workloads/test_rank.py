@@ -20,6 +20,7 @@ from tests.support.workloads.loopback_ranks import (
     make_configs,
     outcome,
     with_costs,
+    with_norm,
 )
 from workloads.compute.replay import ReplayDurations, ReplaySizes
 from workloads.schedules.pipeline_shape import PipelineShape
@@ -90,6 +91,25 @@ def test_the_optimizer_runs_after_the_all_reduce(tmp_path: Path, start: Start) -
             (updated,) = [span for span in spans if (span.kind, span.iteration) == ("optimizer", iteration)]
             assert summed.end_ns <= updated.start_ns
             assert updated.end_ns - updated.start_ns >= 3_000_000
+
+
+@pytest.mark.parametrize("pipelines", [1, 2])
+def test_optimizers_that_wait_for_all_stages_run_after_every_backward(
+    tmp_path: Path, start: Start, pipelines: int
+) -> None:
+    plans = [
+        with_costs(plan, durations=replace(plan.compute.costs.durations, optimizer_ns=MILLISECOND_NS))
+        for plan in with_norm(make_configs(tmp_path, PipelineShape(2, 4), pipelines=pipelines))
+    ]
+    assert [outcome(process) for process in [start(plan) for plan in plans]] == [(0, "")] * len(plans)
+    spans = [span for plan in plans for span in read_span_log(Path(plan.span_log)).spans]
+    for iteration in (0, 1):
+        own = [span for span in spans if span.iteration == iteration]
+        norms = [span for span in own if span.kind == "norm"]
+        assert [span.size_bytes for span in norms] == [4] * len(plans)
+        computed_ns = max(span.end_ns for span in own if span.kind in {"backward", "all_reduce"})
+        assert min(span.start_ns for span in own if span.kind == "optimizer") >= computed_ns
+        assert min(span.end_ns for span in norms) >= computed_ns
 
 
 def test_effects_follow_their_causes_across_ranks(tmp_path: Path, start: Start) -> None:

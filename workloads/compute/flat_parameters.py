@@ -56,6 +56,10 @@ class FlatParameters:
             start += parameter.numel()
         return found
 
+    def squares(self) -> float:
+        """Return the sum of the squares of all gradients, in fp32. It waits for the device."""
+        return float(torch.linalg.vector_norm(self.gradients, dtype=torch.float32)) ** 2
+
     def update(self) -> None:
         """Take one step of AdamW."""
         # torch.optim.AdamW does the same, but imports torch's compiler, which takes a second in every rank.

@@ -60,7 +60,9 @@ class SegmentReceived:
 
 @dataclass(frozen=True, slots=True)
 class SegmentsSent:
-    """The kernel has accepted every byte of the segments of a ring that are queued so far."""
+    """The kernel has accepted every byte of the segments of ring number ``ring`` that are queued so far."""
+
+    ring: int = 0
 
 
 @dataclass(frozen=True, slots=True)

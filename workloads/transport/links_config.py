@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from workloads.transport.peer import Peer
 from workloads.transport.star.star_config import StarConfig
 
+NORM_BYTES = 4
+"""The size of what goes round the ring of the gradient norm: one number in fp32."""
+
 
 @dataclass(frozen=True)
 class BoundaryConfig:
@@ -105,6 +108,8 @@ class LinksConfig:
       sums gradients.
     - ``joins``: whether the rank comes back to a training under way. Its only peer is then the one that gathers, which
       it calls, and which sends it what it begins with.
+    - ``norm_ring``: the ring of all ranks over which the gradient norm is all-reduced in every iteration, None where
+      optimizer steps do not wait for it. Its neighbours may be those of another ring.
     - ``exchanges``: the messages of a trace, which go between any two ranks. There are then no boundaries.
 
     Raises ValueError naming the field.
@@ -126,6 +131,7 @@ class LinksConfig:
     synchronizations: int | None = None
     star: StarConfig | None = None
     joins: bool = False
+    norm_ring: RingConfig | None = None
 
     def __post_init__(self) -> None:
         if self.window_bytes is not None and self.window_bytes < 1:
@@ -144,6 +150,11 @@ class LinksConfig:
             self._need_peer("exchanges", exchange.rank)
         self._check_rings()
         self._check_star()
+
+    @property
+    def every_ring(self) -> tuple[RingConfig, ...]:
+        """The rings, that of the gradient norm last."""
+        return self.rings if self.norm_ring is None else (*self.rings, self.norm_ring)
 
     @property
     def all_reduces(self) -> int:
@@ -207,17 +218,22 @@ class LinksConfig:
             raise ValueError(f"buckets: {self.buckets}, and there is no ring to sum them in")
         if self.synchronizations is not None and (self.buckets or not self.rings):
             raise ValueError("synchronizations: they need a ring that sums no buckets of gradients")
+        if self.norm_ring is not None:
+            self._check_ring("norm_ring", self.norm_ring)
         seen: set[int] = set()
         for number, ring in enumerate(self.rings):
-            if self.rank not in ring.ranks:
-                raise ValueError(f"rings.{number}.ranks: rank {self.rank} itself is not among them")
+            self._check_ring(f"rings.{number}", ring)
             others = {rank for rank in ring.ranks if rank != self.rank}
             # A link belongs to one ring, so that its chunks need not say which one they are of.
             if both := sorted(seen & others):
                 raise ValueError(f"rings.{number}.ranks: rank {both[0]} is in another ring with rank {self.rank}")
             seen |= others
-            for rank in ring.neighbours(self.rank):
-                self._need_peer(f"rings.{number}.ranks", rank)
+
+    def _check_ring(self, name: str, ring: RingConfig) -> None:
+        if self.rank not in ring.ranks:
+            raise ValueError(f"{name}.ranks: rank {self.rank} itself is not among them")
+        for rank in ring.neighbours(self.rank):
+            self._need_peer(f"{name}.ranks", rank)
 
     def _need_peer(self, name: str, rank: int) -> None:
         if all(peer.rank != rank for peer in self.peers):

@@ -45,7 +45,7 @@ class Routes:
         self.exchanges = {
             each.rank: Exchange(config, each, peers[each.rank], pool=pool, report=report) for each in config.exchanges
         }
-        self.rings = [RingEnd(config, ring, pool, report, blank=blank) for ring in range(len(config.rings))]
+        self.rings = [RingEnd(config, ring, pool, report, blank=blank) for ring in range(len(config.every_ring))]
         self.star = None if config.star is None else StarEnd(config, config.star, peers, pool, report)
         self.links = {peer.rank: self._link(peer, sockets[peer.rank]) for peer in config.peers}
         for each in self.boundaries.values():
@@ -70,7 +70,7 @@ class Routes:
             if peer.rank == ring.following:
                 # Last: a stage that waits for a message idles, while the ring waits for its slowest replica anyway.
                 queues.append(ring.queue)
-                credit_queues[FrameKind.SEGMENT] = ring.queue
+                credit_queues[ring.kind] = ring.queue
         if self.star is not None and peer.rank in self.star.queues:
             queues.append(self.star.queues[peer.rank])
         return Link(
@@ -85,11 +85,12 @@ class Routes:
         )
 
     def _place(self, link: Link, header: FrameHeader) -> Arrival:
-        if header.kind is FrameKind.SEGMENT:
-            if not self.rings:
-                raise FrameError("it sent a segment, but there is no ring")
+        if header.kind in {FrameKind.SEGMENT, FrameKind.NORM}:
+            rings = [each for each in self.rings if each.kind is header.kind]
+            if not rings:
+                raise FrameError(f"it sent a {header.kind.name.lower()}, but there is no ring for it")
             # A rank that no ring has as previous is refused by any of them.
-            ring = next((each for each in self.rings if each.previous == link.peer.rank), self.rings[0])
+            ring = next((each for each in rings if each.previous == link.peer.rank), rings[0])
             return ring.place(link, header)
         if header.kind in {FrameKind.PART, FrameKind.STATE}:
             if self.star is None:

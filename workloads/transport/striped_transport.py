@@ -13,7 +13,7 @@ from workloads.transport.boundary import FRAME_KINDS
 from workloads.transport.connection import Connection
 from workloads.transport.event import Closed, Event, Failed
 from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.frames.frame import FrameError, FrameKind
+from workloads.transport.frames.frame import FrameError
 from workloads.transport.link import Link
 from workloads.transport.links_config import LinksConfig
 from workloads.transport.peer import TransportError
@@ -113,7 +113,7 @@ class StripedTransport:
     def give_segment_credit(self, chunks: int, ring: int) -> None:
         """Let the previous replica send ``chunks`` more chunks, after as many have been used."""
         end = self._ring(ring)
-        self._request(lambda: self._routes.links[end.previous].give_credit(FrameKind.SEGMENT, chunks))
+        self._request(lambda: self._routes.links[end.previous].give_credit(end.kind, chunks))
 
     def pass_segments_on(self, ring: RingRound) -> None:
         """Pass on the blank chunks of that round as they arrive.

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS, median_interval
 from results.metrics.iterations import over_bound
+from results.reading.known_misses import KnownMiss, known_misses_of
 from results.reading.links.changing_links import changing_links_at
 from results.reading.run import Run
 from results.reading.stored_trial import swept_values
@@ -21,6 +22,7 @@ RATE_PATH = "prefill.rate"
 _PATH_NAMES = {LATENCY_PATH: "WAN latency", RATE_PATH: "request rate"}
 _FIGURES = (
     "iteration_time_s",
+    "slowest_replica_time_s",
     "bound_s",
     "makespan_s",
     "gpu_utilization",
@@ -66,7 +68,8 @@ class HeadlineRow:
     (``results.metrics.bootstrap``); None if there are too few repeats or the figures are ``exact``: simulated, with
     nothing drawn. ``not_modelled`` lists the configured settings that the simulation does not model, ``known_misses``
     the kinds of simulations known to be off that it is of. ``differs`` names what it has otherwise than the run's first
-    variant, which ``speed_up`` is over.
+    variant, which ``speed_up`` is over. ``synchronizes_seldom`` marks replicas that train alone in between;
+    ``slowest_replica_s`` is the iteration time of the slowest of those that have step clocks of their own.
     """
 
     run: str
@@ -89,12 +92,14 @@ class HeadlineRow:
     simulated: bool
     exact: bool
     not_modelled: tuple[str, ...] = ()
-    known_misses: tuple[str, ...] = ()
+    known_misses: tuple[KnownMiss, ...] = ()
     bound_s: float | None = None
     bound_part: str | None = None
     makespan_s: float | None = None
     disturbed: "Disturbed | None" = None
     differs: tuple[str, ...] = ()
+    synchronizes_seldom: bool = False
+    slowest_replica_s: float | None = None
 
     @property
     def over_bound(self) -> float | None:
@@ -207,7 +212,9 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 simulated=run.simulated,
                 exact=run.exact(point),
                 not_modelled=tuple(run.summary["not_modelled"].iloc[positions[0]]),
-                known_misses=tuple(run.summary["known_misses"].iloc[positions[0]]),
+                known_misses=known_misses_of(run.trials[positions[0]].facts),
+                slowest_replica_s=_median(of_trials["slowest_replica_time_s"]),
+                synchronizes_seldom=run.trials[positions[0]].sync_every is not None,
                 bound_s=_median(of_trials["bound_s"]),
                 bound_part=run.summary["bound_part"].iloc[positions[0]],
                 makespan_s=_median(of_trials["makespan_s"]),

@@ -9,7 +9,7 @@ from results import metrics
 from results.reading.known_misses import known_misses_of
 from results.reading.not_modelled import of_links, of_variant, simulated_without
 from results.reading.stored_trial import StoredTrial
-from results.reading.summaries.counted_windows import counted_window, counted_windows
+from results.reading.summaries.counted_windows import clocks_of, counted_window, counted_windows
 from results.reading.summaries.saturation import MachineLoad
 from results.reading.summaries.swept_columns import swept_columns
 from results.reading.summaries.trial_faults import TrialFaults
@@ -23,6 +23,7 @@ FIELDS = (
     "repeat",
     "iteration_time_s",
     "iteration_times_s",
+    "slowest_replica_time_s",
     "bound_s",
     "bound_part",
     "over_bound",
@@ -54,6 +55,7 @@ _TYPES = {
     "sweep_point": "int32",
     "repeat": "int32",
     "iteration_time_s": "float64",
+    "slowest_replica_time_s": "float64",
     "bound_s": "float64",
     "over_bound": "float64",
     "makespan_s": "float64",
@@ -132,9 +134,10 @@ def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame
     first, profiled = trial.first_measured_iteration, trial.profiled_iterations
     lone = metrics.iteration_windows(spans)
     windows = counted_windows(trial, lone)
-    window = counted_window(trial, windows)
+    window = counted_window(trial, windows, spans)
     times_s = metrics.iteration_times_s(windows, first, profiled)
-    time_s = metrics.mean_time_s(times_s)
+    clocks = clocks_of(trial, spans)
+    time_s = metrics.mean_time_s(times_s) if clocks is None else clocks.iteration_time_s
     alone, with_prefill = (None, None) if window is None else _utilizations(trial, spans, window)
     # A program says itself how many tokens it trains on, and how much of its traffic is payload is not known.
     own = trial.settings if trial.program is None else trial.facts
@@ -142,6 +145,7 @@ def _figures(trial: StoredTrial, spans: pd.DataFrame, link_samples: pd.DataFrame
     return {
         "iteration_time_s": time_s,
         "iteration_times_s": times_s,
+        "slowest_replica_time_s": None if clocks is None else clocks.slowest_s,
         "bound_s": bound_s,
         "bound_part": bound_part,
         "over_bound": metrics.over_bound(time_s, bound_s),

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from results.reading.summaries.headline import LATENCY_PATH, HeadlineRow, point_text
+from results.reading.summaries.token_worth import worth_note
 from results.report.charts.chart import Chart, Drawing, points_legend, series_legend
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import Style, Styles
@@ -67,6 +68,8 @@ def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str)
     if not swept and len(names[1]) > 1:
         reading += " The runs of one variant are side by side, in the legend's order."
     reading += _intervals_reading(drawn)
+    if note := worth_note(drawn):
+        reading += f" {note}"
     if len(drawn) < len(measured):
         reading += f" The first {MAX_SWEEP_POINTS} of {len(points)} sweep points are drawn; the table has all."
     if len(shown) < len(panels):

@@ -19,7 +19,7 @@ from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import rows_of_trial
 from results.reading.trial_rows import chosen_rows
-from results.records.span_log import ALL_REDUCE, ITERATION, PREFILL
+from results.records.span_log import ALL_REDUCE, ITERATION, JOINT_KINDS, PREFILL
 from results.report.charts.chart import Chart, Drawing, LegendEntry
 from results.report.charts.drawing.canvas import Layout
 from results.report.charts.drawing.colours import (
@@ -58,7 +58,7 @@ _LANES = {
     **dict.fromkeys(COMPUTE_COLOURS, (0.04, 0.62)),
     # Lower than training, so that the two can be distinguished without colours.
     PREFILL: (0.26, 0.62),
-    **dict.fromkeys(("all_reduce", *COLLECTIVE_COLOURS), (0.68, 0.94)),
+    **dict.fromkeys((*JOINT_KINDS, *COLLECTIVE_COLOURS), (0.68, 0.94)),
     "send": (0.68, 0.80),
     "receive": (0.82, 0.94),
 }

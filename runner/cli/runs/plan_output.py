@@ -203,6 +203,7 @@ def _why(bottleneck: Bottleneck | None) -> dict[str, str]:
         "computing": "computing",
         "link": "transfers",
         "all_reduce": "all-reduce",
+        "norm": "gradient norm",
         "schedule": "held back by order",
     }
     whole = [f"{text} {percent_text(bottleneck.share(kind))}" for kind, text in kinds.items() if bottleneck.share(kind)]
@@ -223,6 +224,8 @@ def _part_text(share: PathShare) -> str:
         name = "-".join(part.datacenters) if len(part.datacenters) > 1 else f"inside {part.datacenters[0]}"
         latency = f" ({percent_text(share.latency)} latency)" if share.latency else ""
         return f"link {name} {percent}{latency}"
+    if part.kind == "norm":
+        return f"gradient norm of all stages {percent}"
     name = {"computing": "GPU", "all_reduce": "all-reduce", "schedule": "order"}[part.kind]
     return f"{name} of stage {part.stage} ({part.datacenters[0]}) {percent}"
 

@@ -11,7 +11,7 @@ from runner.resolve.packets.held_bytes import held_bytes
 from runner.resolve.placement import Pair, StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.resolve.stage_costs import model_config
-from runner.resolve.stage_rings import most_connections, ring_pairs
+from runner.resolve.stage_rings import Ring, most_connections, ring_pairs
 from testbed.network.address_book import AddressBook
 from testbed.network.host_interface import HOST_INTERFACE
 from workloads.chunk_transport import ChunkMessages
@@ -199,6 +199,7 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
         buckets=len(variant.buckets_bytes(place.stage)) if overlaps else 0,
         synchronizations=synchronized.count(point.iterations(variant)) if in_ring and synchronized else None,
         star=_star(point, variant, setting, place),
+        norm_ring=_ring_config(variant, setting, variant.norm_ring) if variant.norm_ring else None,
     )
 
 
@@ -229,10 +230,11 @@ def rejoining(plan: RankConfig, plans: Sequence[RankConfig], span_log: Path) -> 
 
 def _rings(variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> tuple[RingConfig, ...]:
     """Return the rings that a replica is in: one of all, or one inside its datacenter and one across."""
-    return tuple(
-        RingConfig(tuple(map(variant.placement.rank, ring)), most_connections(ring_pairs(ring), setting.connections))
-        for ring in variant.rings(place.stage).with_place(place)
-    )
+    return tuple(_ring_config(variant, setting, ring) for ring in variant.rings(place.stage).with_place(place))
+
+
+def _ring_config(variant: ResolvedVariant, setting: SharedConfig, ring: Ring) -> RingConfig:
+    return RingConfig(tuple(map(variant.placement.rank, ring)), most_connections(ring_pairs(ring), setting.connections))
 
 
 def _exchanges(variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> tuple[ExchangeConfig, ...]:

@@ -25,15 +25,17 @@ _FORWARD, _ALL_REDUCE = KIND_CODES["forward"], KIND_CODES["all_reduce"]
 _OPTIMIZER, _SEND, _RECEIVE = KIND_CODES["optimizer"], KIND_CODES["send"], KIND_CODES["receive"]
 _MAKE_GRADIENTS = {KIND_CODES["backward"], KIND_CODES["backward_input"]}
 _NEED_GRADIENTS = _MAKE_GRADIENTS | {KIND_CODES["recompute"]}
-_WORK = sorted({*(KIND_CODES[kind] for kind in COMPUTE_KINDS), _ALL_REDUCE, _OPTIMIZER})
+_NORM = KIND_CODES["norm"]
+_SUMS = {_ALL_REDUCE, _NORM}
+_WORK = sorted({*(KIND_CODES[kind] for kind in COMPUTE_KINDS), *_SUMS, _OPTIMIZER})
 
 
 @dataclass(frozen=True)
 class Part:
     """What a stretch of the critical path belongs to.
 
-    ``kind`` is ``computing`` or ``all_reduce`` of a ``stage``, ``link`` between ``datacenters`` (only one if both ends
-    are in it), or ``schedule``, which holds a ``stage`` back.
+    ``kind`` is ``computing`` or ``all_reduce`` of a ``stage``, ``norm`` of the gradients of all stages, ``link``
+    between ``datacenters`` (only one if both ends are in it), or ``schedule``, which holds a ``stage`` back.
     """
 
     kind: str
@@ -66,12 +68,12 @@ class _Rank:
         kind = spans[:, 0]
         self.work = [tuple(row) for row in spans[np.isin(kind, _WORK)].tolist()]
         self.number: dict[tuple[bool, int, int], int] = {}
-        self.of_all_reduce: dict[int, list[int]] = defaultdict(list)
+        self.of_sum: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number, (kind_code, iteration, microbatch, *_) in enumerate(self.work):
             if kind_code == _FORWARD or kind_code in _MAKE_GRADIENTS:
                 self.number[kind_code == _FORWARD, iteration, microbatch] = number
-            elif kind_code == _ALL_REDUCE:
-                self.of_all_reduce[iteration].append(number)
+            elif kind_code in _SUMS:
+                self.of_sum[kind_code, iteration].append(number)
         self.arrival_ns = {
             (peer, iteration, microbatch): end_ns
             for _, iteration, microbatch, _, end_ns, peer in spans[kind == _RECEIVE].tolist()
@@ -97,17 +99,17 @@ class _Rank:
         found, ended_ns = -1, 0
         for earlier in range(number - 1, -1, -1):
             of, _, _, _, end_ns, _ = self.work[earlier]
-            if of != _ALL_REDUCE and kind == _ALL_REDUCE:
+            if of not in _SUMS and kind == _ALL_REDUCE:
                 end_ns = min(end_ns, start_ns)
             if found < 0 or end_ns > ended_ns:
                 found, ended_ns = earlier, end_ns
-            if of != _ALL_REDUCE:
+            if of not in _SUMS:
                 break
         return found, ended_ns
 
     def computed_before(self, number: int) -> int:
         """Return the computation before a work, -1 if there is none."""
-        return next((each for each in range(number - 1, -1, -1) if self.work[each][0] != _ALL_REDUCE), -1)
+        return next((each for each in range(number - 1, -1, -1) if self.work[each][0] not in _SUMS), -1)
 
 
 class _Walk:
@@ -116,11 +118,11 @@ class _Walk:
     def __init__(self, variant: ResolvedVariant, simulation: Simulation) -> None:
         self._places, self._stages = variant.placement.places, variant.placement.stages
         spans = simulation.spans
-        joins = spans.kind == _ALL_REDUCE
-        joined = zip(*(column[joins].tolist() for column in (spans.rank, spans.iteration, spans.start_ns)), strict=True)
+        joins = np.isin(spans.kind, sorted(_SUMS))
+        columns = (spans.kind, spans.rank, spans.iteration, spans.start_ns)
         self._joined: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for rank, iteration, start_ns in joined:
-            self._joined[rank % self._stages, iteration][rank].append(start_ns)
+        for kind, rank, iteration, start_ns in zip(*(column[joins].tolist() for column in columns), strict=True):
+            self._joined[self._group(kind, rank), iteration][rank].append(start_ns)
         self._rank_of_span, self._end_ns = spans.rank, np.where(np.isin(spans.kind, _WORK), spans.end_ns, 0)
         self._rows = np.stack(
             (spans.kind, spans.iteration, spans.microbatch, spans.start_ns, spans.end_ns, spans.peer), axis=1
@@ -136,9 +138,9 @@ class _Walk:
         while number >= 0:
             kind, iteration, microbatch, start_ns, end_ns, _ = self._spans(rank).work[number]
             end_ns = end_ns if cut_ns is None else cut_ns
-            if kind == _ALL_REDUCE:
-                rank, number, start_ns = self._last_ready(rank, iteration, number)
-                yield self._part("all_reduce", rank), start_ns, end_ns, False
+            if kind in _SUMS:
+                rank, number, start_ns = self._last_ready(kind, rank, iteration, number)
+                yield Part("norm", ()) if kind == _NORM else self._part("all_reduce", rank), start_ns, end_ns, False
             else:
                 yield self._part("computing", rank), start_ns, end_ns, False
             before, before_ns = self._spans(rank).before(number)
@@ -175,12 +177,16 @@ class _Walk:
         number = self._spans(other).number.get((kind == _FORWARD, iteration, microbatch))
         return None if arrival_ns is None or number is None else (other, number, arrival_ns)
 
-    def _last_ready(self, rank: int, iteration: int, number: int) -> tuple[int, int, int]:
-        """Return the replica that joined the rank's all-reduce last, the number of that work of it, and its start."""
-        bucket = self._spans(rank).of_all_reduce[iteration].index(number)
-        joined = self._joined[rank % self._stages, iteration]
+    def _last_ready(self, kind: int, rank: int, iteration: int, number: int) -> tuple[int, int, int]:
+        """Return the rank that joined the rank's all-reduce last, the number of that work of it, and its start."""
+        bucket = self._spans(rank).of_sum[kind, iteration].index(number)
+        joined = self._joined[self._group(kind, rank), iteration]
         start_ns, _, other = max((starts_ns[bucket], other == rank, other) for other, starts_ns in joined.items())
-        return other, self._spans(other).of_all_reduce[iteration][bucket], start_ns
+        return other, self._spans(other).of_sum[kind, iteration][bucket], start_ns
+
+    def _group(self, kind: int, rank: int) -> int:
+        """Return the number of the ranks that sum together: the stage of gradients, and one for the norm of all."""
+        return self._stages if kind == _NORM else rank % self._stages
 
     def _spans(self, rank: int) -> _Rank:
         if rank not in self._ranks:

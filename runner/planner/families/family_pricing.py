@@ -126,7 +126,11 @@ def _written(
         "placement": None,
         "transport": transport,
         "training": VariantTrainingSpec(
-            stages=layout.stages, pipelines=layout.replicas, microbatches=layout.microbatches
+            stages=layout.stages,
+            pipelines=layout.replicas,
+            microbatches=layout.microbatches,
+            # Replicas that train alone exchange no gradient norm.
+            optimizer_waits=variant.training.optimizer_waits if family is Family.HIERARCHICAL else "own",
         ),
     }
     own = variant.model_copy(update=changed)

@@ -87,7 +87,15 @@ class Rings:
     def _ring(self, stage: int, level: int, number: int, hops: Hops) -> Ring:
         size_bytes, cut = ring_cut(self._network, stage, level, number)
         own = [self._channels[pair] for pair in hops]
-        ring = create_ring(self._network, hops, own, self._events, cut=cut, size_bytes=size_bytes, alone=True)
+        ring = create_ring(
+            self._network,
+            hops,
+            own,
+            self._events,
+            cut=cut,
+            size_bytes=size_bytes,
+            alone=not self._network.variant.norm_ring,
+        )
         if isinstance(ring, PrivateRing):
             self._private.append(ring)
         else:

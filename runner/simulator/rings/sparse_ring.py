@@ -1,9 +1,9 @@
-"""Simulate a ring all-reduce, or half of one, of fewer bytes than replicas. Empty segments are not sent.
+"""Simulate a ring all-reduce, or half of one, of fewer elements than replicas. Empty segments are not sent.
 
-As ``workloads.transport.ring.ring_round`` cuts the data, a segment has one byte or none. A replica passes a segment on
-as soon as it has arrived. It has the result when it has received all its segments and all that it sends is on its way.
-At most as many segments as are not empty may be on their way to a replica or wait there. A further one waits until the
-replica has reported free room to the previous one, in this iteration or the last.
+As ``workloads.transport.ring.ring_round`` cuts the data, a segment has one element or none. A replica passes a segment
+on as soon as it has arrived. It has the result when it has received all its segments and all that it sends is on its
+way. At most as many segments as are not empty may be on their way to a replica or wait there. A further one waits until
+the replica has reported free room to the previous one, in this iteration or the last.
 """
 
 from collections import deque
@@ -21,15 +21,17 @@ class SparseRing:
     ``steps`` is how many segments each replica would send if none were empty.
     """
 
-    def __init__(self, channels: Sequence[Channel], size_bytes: int, steps: int, events: EventQueue) -> None:
+    def __init__(
+        self, channels: Sequence[Channel], size_bytes: int, steps: int, events: EventQueue, element_bytes: int = 1
+    ) -> None:
         self.channels = channels
         self.steps = steps
         self.events = events
-        self.segments = [
-            number for number, (start, end) in enumerate(cut_segments(size_bytes, 1, len(channels))) if end > start
-        ]
+        self.element_bytes = element_bytes
+        cut = cut_segments(size_bytes, element_bytes, len(channels))
+        self.segments = [number for number, (start, end) in enumerate(cut) if end > start]
         self._rounds: dict[int, _Round] = {}
-        self._credit = [size_bytes] * len(channels)
+        self._credit = [len(self.segments)] * len(channels)
         self._unsent: list[deque[tuple[_Round, int]]] = [deque() for _ in channels]
 
     def join(self, iteration: int, position: int, now_ns: int, done: Done) -> None:
@@ -67,7 +69,7 @@ class SparseRing:
                 arrival_ns = channel.arrival_ns(max(end_ns, events.now_ns))
                 events.at(arrival_ns, ring_round.arrived, ((position + 1) % len(self.channels), step))
 
-            channel.queue(now_ns, 1, left)
+            channel.queue(now_ns, self.element_bytes, left)
             ring_round.sent(position, now_ns)
 
 

@@ -18,6 +18,16 @@ class Transfers(Protocol):
         """
 
 
+class Norm(Protocol):
+    """The all-reduce of the gradient norm over all ranks."""
+
+    def join(self, iteration: int, rank: int, now_ns: int, done: Callable[[int, int], None]) -> None:
+        """Handle that the gradients of a rank are complete.
+
+        Call ``done`` with the time at which they were, and the time at which the rank has the norm.
+        """
+
+
 class AllReduce(Protocol):
     """The all-reduce of the gradients of each stage's replicas."""
 

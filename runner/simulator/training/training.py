@@ -3,7 +3,8 @@
 Each rank behaves like ``workloads.rank``. It asks its schedule for an action whenever its GPU becomes idle or a message
 arrives, computes, and sends the result. At the end of an iteration it all-reduces its gradients with the other replicas
 of its stage, waits until everything that it sent has left, runs the optimizer, and begins the next iteration without a
-barrier. Where sends block, it also waits after each of them.
+barrier. Where optimizer steps wait for all stages, it takes part in the all-reduce of the gradient norm before that.
+Where sends block, it also waits after each of them.
 
 Times are integer nanoseconds. All events of one instant are handled first, in the order in which they were added. Then
 the schedules of all affected ranks are asked, in order of rank. So the same input gives the same spans.
@@ -25,12 +26,13 @@ from runner.simulator.rings.bucket_sum import BucketSum
 from runner.simulator.simulation import KIND_CODES, NO_PEER
 from runner.simulator.span_rows import NUMBERS, SpanRows
 from runner.simulator.training.rank_state import RankState, culprit_of, simulated_ranks
-from runner.simulator.training.surroundings import AllReduce, Transfers
+from runner.simulator.training.surroundings import AllReduce, Norm, Transfers
 from runner.simulator.training.synchronizations import Synchronizations
 from runner.simulator.work_numbers import WorkNumbers
 from workloads.message import Message, MessageKind
 from workloads.schedules.action import Action, ActionKind
 from workloads.schedules.schedule import Schedule, ScheduleError, load_schedule
+from workloads.transport.links_config import NORM_BYTES
 
 PULSE_INSTANTS: Final = 1000
 """A pulse follows so many simulated instants, which is about ten times a second."""
@@ -43,6 +45,7 @@ _NO_MICROBATCH: Final = -1
 _SEND: Final = KIND_CODES["send"]
 _RECEIVE: Final = KIND_CODES["receive"]
 _ALL_REDUCE: Final = KIND_CODES["all_reduce"]
+_NORM: Final = KIND_CODES["norm"]
 _OPTIMIZER: Final = KIND_CODES["optimizer"]
 _ACTIVATION: Final = MessageKind.ACTIVATION
 _GRADIENT: Final = MessageKind.GRADIENT
@@ -51,6 +54,8 @@ _ACTION_CODES: Final = {kind: KIND_CODES[kind.value] for kind in ActionKind}
 
 class Training:
     """Simulates some pipelines of a variant, which wait for each other only in the all-reduces of their gradients.
+
+    With ``norm`` they do in the all-reduce of the gradient norm too, and so do all stages.
 
     ``pipelines`` has their numbers in the variant. The keys of ``transfers`` are (pipeline, sending virtual stage, kind
     of message). ``sharing`` is the other user of the GPUs, None if there is none. At one instant its events are handled
@@ -66,6 +71,7 @@ class Training:
         *,
         transfers: Mapping[tuple[int, int, MessageKind], Transfers],
         rings: AllReduce,
+        norm: Norm | None = None,
         sharing: GpuSharing | None = None,
         pulse: Pulse | None = None,
     ) -> None:
@@ -75,6 +81,7 @@ class Training:
         self._events = events
         self._transfers = transfers
         self._rings = rings
+        self._norm = norm
         self._sharing = sharing
         self._stages = stages = variant.placement.stages
         self._layout = variant.layout
@@ -257,7 +264,7 @@ class Training:
     def _end_one(self, now_ns: int, rank: RankState) -> None:
         rank.unended -= 1
         if not rank.unended:
-            self._update(now_ns, rank)
+            self._gradients_complete(now_ns, rank)
 
     def _finish(self, now_ns: int, what: tuple[RankState, Action, int]) -> None:
         rank, action, start_ns = what
@@ -341,12 +348,24 @@ class Training:
         elif self._variant.synchronization is None and self._rings.has_gradients(rank.stage):
             self._rings.join(rank.stage, rank.iteration, rank.pipeline, now_ns, partial(self._reduced, rank))
         else:
-            self._update(now_ns, rank)
+            self._gradients_complete(now_ns, rank)
 
     def _reduced(self, rank: RankState, start_ns: int, end_ns: int) -> None:
         size_bytes = self._variant.work.gradient_bytes[rank.stage]
         about = (rank.rank, _ALL_REDUCE, rank.iteration, _NO_MICROBATCH)
         self.rows.extend((*about, start_ns, end_ns, size_bytes, NO_PEER))
+        self._events.at(max(end_ns, self._events.now_ns), self._gradients_complete, rank)
+
+    def _gradients_complete(self, now_ns: int, rank: RankState) -> None:
+        """Update, after the gradient norm if optimizer steps wait for it."""
+        if self._norm is None:
+            self._update(now_ns, rank)
+        else:
+            self._norm.join(rank.iteration, rank.rank, now_ns, partial(self._normed, rank))
+
+    def _normed(self, rank: RankState, start_ns: int, end_ns: int) -> None:
+        about = (rank.rank, _NORM, rank.iteration, _NO_MICROBATCH)
+        self.rows.extend((*about, start_ns, end_ns, NORM_BYTES, NO_PEER))
         self._events.at(max(end_ns, self._events.now_ns), self._update, rank)
 
     def _update(self, now_ns: int, rank: RankState) -> None:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from results.reading.known_misses import KnownMiss
+from results.reading.known_misses import ITERATIONS, KnownMiss
 from runner.known_misses.classification import misses_of
-from runner.known_misses.miss_classes import ITERATIONS
 from runner.planner.experiment_file import load_experiment, parse_experiment
 from runner.resolve.experiment import SweepPoint
 from runner.validation.agreement import read_agreement

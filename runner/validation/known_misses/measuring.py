@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ground.strict_model import InputError
+from results.reading.known_misses import ALL_ITERATIONS, GOODPUT, ITERATIONS
 from results.reading.run import Run
 from results.reading.summaries.headline import headline
 from results.report.jobs.background_table import background_rows
-from runner.known_misses.miss_classes import ALL_ITERATIONS, GOODPUT, ITERATIONS
 from runner.validation.known_misses.measured_cells import COLUMNS
 from testbed.network.topology import Topology
 

@@ -10,10 +10,14 @@ from results.reading.known_misses import KnownMiss
 from results.reading.run import Run, load_run
 from results.reading.summaries.headline import headline
 from results.report.report import write_report
+from results.report.tables import table_text
 from tests.support.results.runs import flat, write_run
 
 MISS = KnownMiss("full-trunk", "node pairs together fill a trunk", -0.18, 0.25, 88)
-TEXT = "node pairs together fill a trunk (iteration times -18 % to +25 % over 88 trials)"
+TEXT = (
+    "full-trunk: node pairs together fill a trunk (iteration times simulated 18 % too fast to 25 % too slow, over 88 "
+    "trials)"
+)
 
 
 def simulated(path: Path, *, marked: bool) -> Run:
@@ -31,7 +35,7 @@ def plain(text: str) -> str:
 
 def test_summary_and_table_have_the_kinds_of_each_trial(tmp_path: Path) -> None:
     run = simulated(tmp_path, marked=True)
-    assert {row.variant: row.known_misses for row in headline(run)} == {"stock": ("full-trunk",), "other": ()}
+    assert {row.variant: row.known_misses for row in headline(run)} == {"stock": (MISS,), "other": ()}
     assert {name for names in run.summary["known_misses"] for name in names} == {"full-trunk"}
 
 
@@ -41,11 +45,12 @@ def test_the_report_warns_with_the_range(tmp_path: Path) -> None:
     assert not any("known to be off" in warning for warning in warnings(unmarked))
 
 
-def test_beside_an_emulated_run_the_report_s_rows_name_the_kinds(tmp_path: Path) -> None:
-    emulated = load_run(write_run(tmp_path / "emulated", {("10ms", "stock"): flat(1.0)}))
-    page = tmp_path / "report.html"
-    write_report([emulated, simulated(tmp_path / "simulated", marked=True)], page)
-    assert page.read_text(encoding="utf-8").count("known to be off: full-trunk</span>") == 1
+def test_the_tables_rows_name_the_kinds_and_which_way_they_err(tmp_path: Path) -> None:
+    run, page = simulated(tmp_path / "simulated", marked=True), tmp_path / "report.html"
+    write_report([run], page)
+    mark = "known to be off: full-trunk (iteration times simulated 18 % too fast to 25 % too slow)"
+    assert page.read_text(encoding="utf-8").count(f"{mark}</span>") == 1
+    assert table_text([run], "md").count(f"simulated, {mark}") == 1
 
 
 def test_a_comparison_says_which_side_is_of_such_a_kind(tmp_path: Path) -> None:

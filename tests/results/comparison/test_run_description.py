@@ -10,6 +10,7 @@ from results.comparison.run_description import expected_trials, facts, warnings,
 from results.reading.modelled_tcp import MODELLED_TCP
 from results.reading.run import Run
 from results.records.run_store import RunStore
+from tests.support.results.runs import EXPERIMENT, flat, made
 
 BuildRun = Callable[..., Path]
 
@@ -234,3 +235,14 @@ def test_interfaces_tell_each_mtu_once_and_memory_is_a_size(build_run: BuildRun)
     assert found["MTU"] == "1500 bytes, 9000 bytes"
     assert found["host"].startswith("cpu one, memory 8.59\u00a0GB")
     assert found["dilation"] == "1.0"
+
+
+def test_the_description_names_the_variants_whose_optimizer_steps_wait_for_all_stages(tmp_path: Path) -> None:
+    variants = [
+        {"name": "own", "training": {"optimizer_waits": "own"}},
+        {"name": "all", "training": {}},
+    ]
+    of_both = {**EXPERIMENT, "training": {"optimizer_waits": "all stages"}, "variants": variants}
+    run = made(tmp_path, {("10ms", "own"): flat(1.0), ("10ms", "all"): flat(1.0)}, experiment=of_both)
+    assert "Optimizer steps of all wait for the gradients of all stages, and for their norm." in what_was_run(run)
+    assert "Optimizer steps" not in what_was_run(made(tmp_path / "own", {("10ms", "own"): flat(1.0)}))

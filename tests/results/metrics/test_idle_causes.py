@@ -206,6 +206,15 @@ def test_buckets_that_are_summed_beside_a_backward_make_no_gpu_idle(spans: MakeS
     assert west(frame, Window(0, 60), "east-0") == {"all_reduce": 15}
 
 
+def test_the_gradient_norm_counts_as_the_all_reduce_that_it_is(spans: MakeSpans) -> None:
+    frame = spans(
+        ("backward", 0, 10, HERE),
+        ("norm", 10, 30, HERE),
+        ("optimizer", 30, 40, HERE),
+    )
+    assert west(frame, Window(0, 40), "east-0") == {"all_reduce": 20}
+
+
 def test_prefill_during_the_all_reduce_is_subtracted_from_it(spans: MakeSpans) -> None:
     frame = spans(
         ("backward", 0, 10, HERE),

@@ -13,8 +13,8 @@ BACKGROUND = KnownMiss("background", "flows share the WAN", -0.22, 0.0, 9, "good
 
 def test_it_says_what_was_compared_its_range_and_over_how_many_trials() -> None:
     assert known_misses_text([TRUNK, BACKGROUND, TRUNK]).replace("\u00a0", " ") == (
-        "node pairs together fill a trunk (iteration times -17 % to +7 % over 55 trials) and flows share the WAN "
-        "(goodput of a flow -22 % to 0 % over 9 trials)"
+        "full-trunk: node pairs together fill a trunk (iteration times simulated 17 % too fast to 7 % too slow, over "
+        "55 trials) and background: flows share the WAN (goodput of a flow simulated up to 22 % too low, over 9 trials)"
     )
     assert not known_misses_text([])
 
@@ -22,8 +22,14 @@ def test_it_says_what_was_compared_its_range_and_over_how_many_trials() -> None:
 def test_of_many_the_first_few_are_named() -> None:
     many = [replace(TRUNK, name=f"{number}", what=f"kind {number}") for number in range(MAX_NAMED + 3)]
     assert known_misses_text(many).endswith(
-        f"kind {MAX_NAMED - 1} (iteration times -17 % to +7 % over 55 trials) and 3 more"
+        f"kind {MAX_NAMED - 1} (iteration times simulated 17 % too fast to 7 % too slow, over 55 trials) and 3 more"
     )
+
+
+def test_a_mark_names_the_row_of_the_table_and_which_way_simulations_err() -> None:
+    assert TRUNK.mark == "full-trunk (iteration times simulated 17 % too fast to 7 % too slow)"
+    assert BACKGROUND.mark == "background (goodput of a flow simulated up to 22 % too low)"
+    assert replace(TRUNK, low=0.0).errs_text == "simulated up to 7 % too slow"
 
 
 def test_it_is_read_as_it_was_recorded_and_a_record_of_it_is_sound() -> None:

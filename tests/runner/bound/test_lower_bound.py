@@ -33,14 +33,15 @@ def holds(bounds: LowerBounds | None, simulation: Simulation) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.integers(0, 1000),
-    st.integers(0, 1000),
-    st.sampled_from(["tcp", "ideal"]),
-    st.sampled_from(COMPUTE),
-    st.sampled_from([{}, {"overlap": False}, {"all_reduce_overlap": True, "bucket": "1MiB"}]),
+    seed=st.integers(0, 1000),
+    number=st.integers(0, 1000),
+    model=st.sampled_from(["tcp", "ideal"]),
+    compute=st.sampled_from(COMPUTE),
+    transport=st.sampled_from([{}, {"overlap": False}, {"all_reduce_overlap": True, "bucket": "1MiB"}]),
+    waits=st.sampled_from(["own", "all stages"]),
 )
 def test_no_simulated_iteration_is_shorter_than_its_bound(
-    seed: int, number: int, model: str, compute: dict[str, Any], transport: dict[str, Any]
+    *, seed: int, number: int, model: str, compute: dict[str, Any], transport: dict[str, Any], waits: str
 ) -> None:
     drawn = draw_experiment(seed, number)
     (variant_of_all,) = drawn["variants"]
@@ -50,6 +51,7 @@ def test_no_simulated_iteration_is_shorter_than_its_bound(
     document = {
         **drawn,
         "compute": {**drawn["compute"], **compute},
+        "training": {**drawn["training"], "optimizer_waits": waits},
         "variants": [{**variant_of_all, "transport": {**written, "model": model}}],
         "engine": "simulate",
         "clock": "real",

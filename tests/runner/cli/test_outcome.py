@@ -121,9 +121,9 @@ def test_a_simulation_that_is_known_to_be_off_ends_with_how_far(
     show_outcome(run, as_json=False)
     last = capsys.readouterr().err.splitlines()[-1].replace(str(run), "RUN").replace("\u00a0", " ")
     assert last == (
-        "wanbed: 1 of 2 trials are of kinds whose simulation is known to be off from virtual time: node pairs together "
-        "fill a trunk (iteration times -17 % to +7 % over 55 trials); run with --clock virtual where that matters; "
-        "report: RUN/report.html"
+        "wanbed: 1 of 2 trials are of kinds whose simulation is known to be off from virtual time: full-trunk: "
+        "node pairs together fill a trunk (iteration times simulated 17 % too fast to 7 % too slow, over 55 trials); "
+        "run with --clock virtual where that matters; report: RUN/report.html"
     )
 
 

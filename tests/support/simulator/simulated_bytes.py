@@ -65,6 +65,7 @@ def drawn(number: int) -> dict[str, Any]:
     transport |= {"sharing": "temporal", "pipelines_per_cell": mates} if mates > 1 else {}
     training: dict[str, Any] = {"stages": stages, "pipelines": pipelines, "microbatches": draw.randint(1, 3) * stages}
     training |= {"iterations": draw.randint(1, 2), "warmup": 0}
+    training |= {"optimizer_waits": "all stages"} if draw.random() < 0.3 else {}
     training |= {"virtual_stages": 2} if schedule in VIRTUAL else {}
     training |= {"memory_bound": draw.randint(1, stages + 2)} if draw.random() < 0.2 else {}
     hosts = -(-stages * pipelines // gpus)

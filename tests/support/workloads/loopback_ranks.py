@@ -4,7 +4,7 @@ import secrets
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,6 +126,19 @@ def with_costs(plan: RankConfig, **changes: object) -> RankConfig:
     """The same rank with other durations or sizes."""
     costs = replace(plan.compute.costs, **changes)  # type: ignore[arg-type]
     return replace(plan, compute=replace(plan.compute, costs=costs))
+
+
+def with_norm(plans: Sequence[RankConfig]) -> list[RankConfig]:
+    """The same ranks with optimizer steps that wait for all of them, in a ring in order of their numbers."""
+    ring, found = RingConfig(tuple(plan.rank for plan in plans), 3), []
+    for plan in plans:
+        peers = {peer.rank: peer for peer in plan.links.peers}
+        for rank in set(ring.neighbours(plan.rank)) - set(peers):
+            port = plans[rank].listen_port if rank > plan.rank else None
+            peers[rank] = Peer(rank, f"host-{rank}", LOOPBACK, port, 3)
+        links = replace(plan.links, peers=tuple(peers[rank] for rank in sorted(peers)), norm_ring=ring)
+        found.append(replace(plan, links=links))
+    return found
 
 
 def endless(plan: RankConfig) -> RankConfig:

@@ -108,6 +108,8 @@ class Computation:
     - ``groups``: into how many groups of layers the model is cut that swaps them; each action then computes one of them
       as its chunk, in the order of ``GroupByGroup``. None if the back end swaps none.
     - ``swapping``: what swapping has taken so far, None with ``groups``.
+    - ``squares``: returns the sum of the squares of this stage's gradients, once they are complete on the device. None
+      if the back end computes no norm.
     """
 
     compute: Compute
@@ -124,6 +126,7 @@ class Computation:
     save_weights: Callable[[Path], None] | None = None
     groups: int | None = None
     swapping: Callable[[], SwappingRecord | None] | None = None
+    squares: Callable[[], float] | None = None
 
 
 class ComputeBackend(ABC):

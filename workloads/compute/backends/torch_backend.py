@@ -71,6 +71,7 @@ class TorchBackend(ComputeBackend):
             save_state=lambda path: save_state(path, compute.parameters),
             load_state=lambda paths: load_state(paths, compute.parameters),
             save_weights=lambda path: save_weights(path, compute.parameters),
+            squares=compute.parameters.squares,
         )
 
 

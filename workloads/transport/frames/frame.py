@@ -30,9 +30,9 @@ class FrameError(ValueError):
 class FrameKind(IntEnum):
     """The kind of a frame. Only the headers of ``CHUNK_KINDS`` are followed by a chunk.
 
-    PART is a chunk of what is summed over a star, or of the sum; STATE is one of what a replica begins with that joins
-    a training under way. CREDIT lets the peer send more chunks of a kind. After
-    LAST_OWN the sender sends only chunks that it relays for others, after SHUTDOWN no frame.
+    NORM is a segment of the ring of the gradient norm. PART is a chunk of what is summed over a star, or of the sum;
+    STATE is one of what a replica begins with that joins a training under way. CREDIT lets the peer send more chunks of
+    a kind. After LAST_OWN the sender sends only chunks that it relays for others, after SHUTDOWN no frame.
     """
 
     ACTIVATION = 1
@@ -43,9 +43,17 @@ class FrameKind(IntEnum):
     SHUTDOWN = 6
     PART = 7
     STATE = 8
+    NORM = 9
 
 
-CHUNK_KINDS = (FrameKind.ACTIVATION, FrameKind.GRADIENT, FrameKind.SEGMENT, FrameKind.PART, FrameKind.STATE)
+CHUNK_KINDS = (
+    FrameKind.ACTIVATION,
+    FrameKind.GRADIENT,
+    FrameKind.SEGMENT,
+    FrameKind.PART,
+    FrameKind.STATE,
+    FrameKind.NORM,
+)
 
 
 class Hello(NamedTuple):
@@ -64,10 +72,10 @@ class Hello(NamedTuple):
 class FrameHeader(NamedTuple):
     """The header of a frame. A chunk has ``length`` bytes, at ``offset`` of the ``total_bytes`` of its transfer.
 
-    ``owner`` is the pipeline whose transfer it is. ``number`` is the microbatch, the ring step of a segment, or the
-    count of parts in a PART, whose ``iteration`` counts the sums; in a STATE it is how many sums were applied before
-    its ``iteration``. CREDIT has the kind of chunk in ``number``, the count in ``total_bytes``, and zero in the other
-    fields. LAST_OWN and SHUTDOWN have zero in all fields.
+    ``owner`` is the pipeline whose transfer it is. ``number`` is the microbatch, the ring step of a SEGMENT or NORM,
+    or the count of parts in a PART, whose ``iteration`` counts the sums; in a STATE it is how many sums were applied
+    before its ``iteration``. CREDIT has the kind of chunk in ``number``, the count in ``total_bytes``, and zero in the
+    other fields. LAST_OWN and SHUTDOWN have zero in all fields.
     """
 
     kind: FrameKind

@@ -27,18 +27,20 @@ Add = Callable[[memoryview, memoryview], None]
 class RingAllReduce:
     """One rank's side of the all-reduce. Only the main thread calls ``run`` and ``handle``.
 
-    ``handle`` keeps events that come before their ``run``, because the previous replica is ahead: at most the chunks
-    of one round's ``window``. Raises ValueError if the configuration has no ring.
+    It goes over ``config.rings``, or if it is ``of_norm`` over the ring of the gradient norm. ``handle`` keeps events
+    that come before their ``run``, because the previous replica is ahead: at most the chunks of one round's ``window``.
+    Raises ValueError if the configuration has no such ring.
     """
 
-    def __init__(self, config: LinksConfig, transport: StripedTransport) -> None:
-        if not config.rings:
+    def __init__(self, config: LinksConfig, transport: StripedTransport, *, of_norm: bool = False) -> None:
+        before = len(config.rings) if of_norm else 0
+        self._rank, self._rings = config.rank, config.every_ring[before:] if of_norm else config.rings
+        if not self._rings:
             raise ValueError("the configuration has no ring")
-        self._transport = transport
-        self._rank, self._rings = config.rank, config.rings
-        self.replicas = prod(len(ring.ranks) for ring in config.rings)
+        self._transport, self._before = transport, before
+        self.replicas = prod(len(ring.ranks) for ring in self._rings)
         """How many replicas there are."""
-        self._passes = ring_passes([len(ring.ranks) for ring in config.rings])
+        self._passes = ring_passes([len(ring.ranks) for ring in self._rings])
         self._arrived: dict[tuple[int, int], deque[SegmentReceived]] = {}
         self._sent = False
 
@@ -47,8 +49,9 @@ class RingAllReduce:
         if isinstance(event, SegmentsSent):
             self._sent = True
             return
+        ring = event.ring - self._before
         which = next(
-            number for number, each in enumerate(self._passes) if each.ring == event.ring and event.step in each.steps
+            number for number, each in enumerate(self._passes) if each.ring == ring and event.step in each.steps
         )
         self._arrived.setdefault((event.iteration, which), deque()).append(event)
 
@@ -107,7 +110,7 @@ class RingAllReduce:
                 positions[each.ring],
                 len(self._rings[each.ring].ranks),
                 connections=self._rings[each.ring].connections,
-                ring=each.ring,
+                ring=self._before + each.ring,
                 steps=each.steps,
             )
             for each in self._passes

@@ -28,8 +28,9 @@ class _Arrival:
 
 
 class RingEnd:
-    """One rank in the ring ``config.rings[ring]``, between its ``previous`` and its ``following`` rank.
+    """One rank in the ring ``config.every_ring[ring]``, between its ``previous`` and its ``following`` rank.
 
+    ``kind`` is that of its chunks, which those of the ring of the gradient norm have to themselves.
     ``queue`` leads to the next replica; it is closed until ``resize`` sets its window. Arriving chunks are reported as
     SegmentReceived. ``blank`` chunks are passed on instead, once ``pass_on`` has set the round.
     """
@@ -43,10 +44,13 @@ class RingEnd:
         *,
         blank: bool,
     ) -> None:
-        self.previous, self.following = config.rings[ring].neighbours(config.rank)
+        own, of_norm = config.every_ring[ring], ring == len(config.rings)
+        self.previous, self.following = own.neighbours(config.rank)
+        self.kind = FrameKind.NORM if of_norm else FrameKind.SEGMENT
         self.queue = CreditQueue()
         self._config, self._ring = config, ring
-        self._steps = 2 * (len(config.rings[ring].ranks) - 1)
+        self._steps = 2 * (len(own.ranks) - 1)
+        self._all_reduces = config.iterations if of_norm else config.all_reduces
         self._pool = pool
         self._report = report
         self._unaccepted = 0
@@ -79,7 +83,7 @@ class RingEnd:
             self._links[self.following].touch()
         self._pool.give_back(chunk.payload)
         if used := ring.used():
-            self._links[self.previous].give_credit(FrameKind.SEGMENT, used)
+            self._links[self.previous].give_credit(self.kind, used)
         if ring.complete:
             self._end_round()
 
@@ -89,9 +93,7 @@ class RingEnd:
 
     def send(self, iteration: int, step: int, segment_bytes: int, offset: int, payload: memoryview) -> None:
         """Queue one chunk of a segment."""
-        header = FrameHeader(
-            FrameKind.SEGMENT, self._config.pipeline, iteration, step, segment_bytes, offset, payload.nbytes
-        )
+        header = FrameHeader(self.kind, self._config.pipeline, iteration, step, segment_bytes, offset, payload.nbytes)
         self.queue.add(Chunk(header, payload, self))
         self._unaccepted += 1
 
@@ -111,13 +113,13 @@ class RingEnd:
     def _report_if_sent(self) -> None:
         if self._awaited and not self._unaccepted:
             self._awaited = False
-            self._report(SegmentsSent())
+            self._report(SegmentsSent(self._ring))
 
     def place(self, link: Link, header: FrameHeader) -> _Arrival:
         """Return the arrival for a chunk from the previous replica. Raise FrameError if no such chunk can exist."""
         what = f"chunk at {header.offset} of the segment of ring step {header.number}"
         if link.peer.rank != self.previous:
             raise FrameError(f"it sent the {what}, but is not the previous rank in the ring")
-        if header.number >= self._steps or header.iteration >= self._config.all_reduces:
+        if header.number >= self._steps or header.iteration >= self._all_reduces:
             raise FrameError(f"it sent the {what} in all-reduce {header.iteration}, which does not exist")
         return _Arrival(link.peer, header, self._pool.take(header.length), self._ring, self._arrived)

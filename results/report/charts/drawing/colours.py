@@ -39,7 +39,7 @@ COMPUTE_COLOURS = {
     "optimizer": BLACK,
 }
 PREFILL_COLOUR = "#86CDB8"
-TRANSFER_COLOURS = {"all_reduce": "#B497C4", "send": "#A6A6A6", "receive": "#D0D0D0"}
+TRANSFER_COLOURS = {"all_reduce": "#B497C4", "norm": "#D8C7E2", "send": "#A6A6A6", "receive": "#D0D0D0"}
 COLLECTIVE_COLOURS = {
     "all_gather": "#4A7C3A",
     "reduce_scatter": "#C8D96F",

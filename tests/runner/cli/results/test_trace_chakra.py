@@ -120,6 +120,17 @@ def test_one_trial_has_to_be_chosen(run: Path) -> None:
     )
 
 
+def test_optimizer_steps_that_wait_for_all_stages_are_refused(tmp_path: Path) -> None:
+    training = {**EXPERIMENT["training"], "optimizer_waits": "all stages"}
+    waiting = simulated(tmp_path, {**EXPERIMENT, "training": training, "variants": EXPERIMENT["variants"][1:]})
+    assert refusal(str(waiting)) == (
+        "1f1b, repeat 0: its optimizer steps wait for a gradient norm of all ranks, which --format chakra does not "
+        "know: select a trial with optimizer_waits: own, or another --format"
+    )
+    assert wanbed("trace", str(waiting), "--output", str(tmp_path / "perfetto.json")).exit_code == 0
+    assert "gradient norm" in (tmp_path / "perfetto.json").read_text(encoding="utf-8")
+
+
 def test_an_iteration_that_is_not_there_is_refused(run: Path) -> None:
     assert refusal(str(run), "--variant", "1f1b", "--iteration", "3") == (
         "--iteration 3: there is none such that computes, choose of: 0; 1; 2"

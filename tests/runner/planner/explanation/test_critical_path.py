@@ -74,6 +74,18 @@ def test_an_all_reduce_goes_back_to_the_replica_that_was_ready_last() -> None:
     assert parts == {Part("all_reduce", ("a",), 0): 20, GPU_A: 30}
 
 
+def test_the_gradient_norm_goes_back_to_the_rank_of_any_stage_that_was_ready_last() -> None:
+    rows: list[Row] = [
+        (0, "backward", 0, 0, 10, -1),
+        (0, "norm", -1, 10, 45, -1),
+        (0, "optimizer", -1, 45, 50, -1),
+        (1, "backward", 0, 0, 30, -1),
+        (1, "norm", -1, 30, 40, -1),
+    ]
+    parts, _ = path_of(rows)
+    assert parts == {GPU_A: 5, Part("norm", ()): 15, GPU_B: 30}
+
+
 def test_buckets_go_back_to_the_bucket_before_or_into_the_backward_that_completed_them() -> None:
     """Both replicas complete a bucket at 20 and at 40 of a backward of 40; each is summed for 30."""
     rows: list[Row] = []

@@ -87,7 +87,7 @@ def test_a_truncated_header_is_refused(header: FrameHeader, length: int) -> None
         (credit(FrameKind.SEGMENT, 0), "credit is inconsistent"),
         (credit(FrameKind.SEGMENT, 1)._replace(length=1), "credit is inconsistent"),
         (SHUTDOWN._replace(length=1), "shutdown carries a chunk"),
-        (SHUTDOWN._replace(kind=9), "unknown kind 9"),
+        (SHUTDOWN._replace(kind=10), "unknown kind 10"),
     ],
 )
 def test_a_header_that_contradicts_itself_is_refused(header: FrameHeader, fault: str) -> None:

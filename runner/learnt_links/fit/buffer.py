@@ -4,6 +4,7 @@ A FIFO queue with a drop tail loses a packet that does not fit. So where packets
 that got in just before and after left a backlog of nearly the whole buffer.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ LEAST_OVERFLOWS = 5
 
 _LIKELIER = 3
 """How many times likelier a loss is at a full buffer than elsewhere; otherwise losses are random."""
+_DEVIATIONS = 3.0
+"""How sure that has to be: the level is the best of many, of which one has few losses below it by chance."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +43,35 @@ def fit_buffer(log: PacketLog, seen: Backlogs) -> BufferFit:
     arrived = log.arrived
     number_before = np.cumsum(arrived) - 1  # Of the last packet that arrived, itself included.
     last = len(seen.left_bytes) - 1
-    before = seen.left_bytes[np.clip(number_before, 0, last)]
+    place = np.clip(number_before, 0, last)
+    # Its queue has been served since.
+    passed_ns = np.maximum(log.send_ns - seen.at_ns[place], 0.0)
+    before = np.maximum(seen.left_bytes[place] - passed_ns / seen.ns_per_byte, 0.0)
     after = seen.left_bytes[np.clip(number_before + 1, 0, last)]
     around = np.maximum(before, after)
     lost = ~arrived
     largest = float(seen.left_bytes.max())
     full = around >= _level_of_loss(around, lost)
     overflow = full & lost
-    lost_elsewhere = float(np.mean(lost[~full])) if np.any(~full) else 0.0
-    if overflow.sum() >= LEAST_OVERFLOWS and float(np.mean(lost[full])) > _LIKELIER * lost_elsewhere:
+    least_full, _ = _likely_share(int(overflow.sum()), int(full.sum()))
+    _, most_elsewhere = _likely_share(int((lost & ~full).sum()), int((~full).sum()))
+    if overflow.sum() >= LEAST_OVERFLOWS and least_full > _LIKELIER * most_elsewhere:
+        lost_elsewhere = float(np.mean(lost[~full])) if np.any(~full) else 0.0
         return BufferFit(float(np.median(around[overflow])), largest, int(overflow.sum()), lost_elsewhere)
     return BufferFit(None, largest, 0, log.loss)
+
+
+def _likely_share(lost: int, of: int) -> tuple[float, float]:
+    """Return the least and the greatest probability of a loss that so many losses are likely with.
+
+    Source: Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927.
+    """
+    if not of:
+        return 0.0, 0.0
+    share, spread = lost / of, _DEVIATIONS**2 / of
+    middle = (share + spread / 2) / (1 + spread)
+    half = math.sqrt(share * (1 - share) * spread + spread**2 / 4) / (1 + spread)
+    return middle - half, middle + half
 
 
 def _level_of_loss(around: Floats, lost: npt.NDArray[np.bool_]) -> float:

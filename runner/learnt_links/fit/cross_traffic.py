@@ -53,10 +53,12 @@ def chosen_piece_ns(packets: int, span_ns: int) -> int:
     return next(int(step * power) for step in (1, 2, 5, 10) if step * power >= wanted)
 
 
-def fit_cross_traffic(log: PacketLog, seen: Backlogs, piece_ns: int) -> CrossTraffic:
+def fit_cross_traffic(log: PacketLog, seen: Backlogs, piece_ns: int, *, overflows: bool) -> CrossTraffic:
     """Return what others sent in the time of a log, in pieces of ``piece_ns``; the last one may be cut short.
 
-    A full queue hides what it did not let in. Others are taken to lose the same fraction there as the log's packets.
+    A full queue hides what it did not let in. Where the log shows that the queue ``overflows``, others are taken to
+    lose the same fraction there as the log's packets. Otherwise losses are random, and packets that were lost behind
+    the queue are not taken for others'. What others got through is never more than the line carries.
     """
     span_ns = max(1, log.span_ns)
     pieces = -(-span_ns // piece_ns)
@@ -65,7 +67,10 @@ def fit_cross_traffic(log: PacketLog, seen: Backlogs, piece_ns: int) -> CrossTra
     gap_ns = np.diff(seen.at_ns)
     own_left = seen.left_bytes[:-1] - gap_ns / seen.ns_per_byte  # If nothing else came.
     exact = own_left >= 0
-    sent_bytes = np.where(exact, np.maximum(seen.found_bytes[1:] - own_left, 0.0), 0.0)
+    gained_bytes = np.where(exact, seen.found_bytes[1:] - own_left, 0.0)
+    if not overflows:
+        gained_bytes -= _served_and_lost(log, gained_bytes, np.where(exact, gap_ns, 0.0))
+    sent_bytes = np.maximum(gained_bytes, 0.0)
     known_bytes = np.diff(_by_time(edges_ns, seen.at_ns, np.cumsum(sent_bytes)))
     known_ns = np.diff(_by_time(edges_ns, seen.at_ns, np.cumsum(np.where(exact, gap_ns, 0.0))))
 
@@ -73,11 +78,30 @@ def fit_cross_traffic(log: PacketLog, seen: Backlogs, piece_ns: int) -> CrossTra
     looks = np.bincount(piece[~exact], minlength=pieces)
     occupied = np.bincount(piece[~exact & (seen.found_bytes[1:] > seen.tolerance_bytes)], minlength=pieces)
     looked_bps = np.divide(occupied * rate_bps, looks, out=np.full(pieces, np.nan), where=looks >= _LEAST_LOOKS)
-    mean_bps = 8e9 * float(known_bytes.sum()) / max(1.0, float(known_ns.sum()))
+    mean_bps = min(rate_bps, 8e9 * float(known_bytes.sum()) / max(1.0, float(known_ns.sum())))
     unknown_ns = np.maximum(piece_ns - known_ns, 0.0)
-    let_in_bps = (known_bytes * 8e9 + _filled(looked_bps, mean_bps) * unknown_ns) / piece_ns
-    offered_bps = let_in_bps / (1 - _lost_alone(log, seen, piece_ns, pieces))
+    let_in_bps = np.minimum((known_bytes * 8e9 + _filled(looked_bps, mean_bps) * unknown_ns) / piece_ns, rate_bps)
+    offered_bps = let_in_bps / (1 - _lost_alone(log, seen, piece_ns, pieces)) if overflows else let_in_bps
     return CrossTraffic(piece_ns, offered_bps, float(known_ns.sum() / span_ns))
+
+
+def _served_and_lost(log: PacketLog, gained_bytes: Floats, known_ns: Floats) -> Floats:
+    """Return how many bytes of the log's own lost packets each gap between arrivals had served.
+
+    Packets that are lost before the queue leave no trace in it, those lost behind it have been served: the queue gains
+    their bytes in the gap. Which it is shows in the gaps' mean: those with losses gain more than others do, by the
+    bytes that were lost, or not at all.
+    """
+    number_before = np.cumsum(log.arrived) - 1
+    lost = ~log.arrived & (number_before >= 0) & (number_before < len(gained_bytes))
+    lost_bytes = np.bincount(number_before[lost], weights=log.size_bytes[lost], minlength=len(gained_bytes))
+    with_loss, without = (known_ns > 0) & (lost_bytes > 0), (known_ns > 0) & (lost_bytes == 0)
+    if not with_loss.any():
+        return np.zeros(len(gained_bytes))
+    of_others = float(gained_bytes[without].sum()) / max(1.0, float(known_ns[without].sum()))
+    more_bytes = float(gained_bytes[with_loss].sum()) - of_others * float(known_ns[with_loss].sum())
+    share = min(1.0, max(0.0, more_bytes / float(lost_bytes[with_loss].sum())))
+    return np.asarray(np.where(with_loss, share * lost_bytes, 0.0))
 
 
 def _lost_alone(log: PacketLog, seen: Backlogs, piece_ns: int, pieces: int) -> Floats:

@@ -51,4 +51,6 @@ def fit_link(log: PacketLog, piece_ns: int | None = None) -> FittedLink:
     base_ns = base_delay_ns(log, bottleneck)
     seen = backlogs(log, bottleneck, base_ns)
     piece_ns = piece_ns or chosen_piece_ns(len(log), max(1, log.span_ns))
-    return FittedLink(base_ns, bottleneck, fit_buffer(log, seen), fit_cross_traffic(log, seen, piece_ns), seen)
+    buffer = fit_buffer(log, seen)
+    cross_traffic = fit_cross_traffic(log, seen, piece_ns, overflows=buffer.buffer_bytes is not None)
+    return FittedLink(base_ns, bottleneck, buffer, cross_traffic, seen)

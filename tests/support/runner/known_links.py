@@ -22,6 +22,8 @@ class KnownLink:
     busy_s: float = 0.8
     idle_s: float = 0.8
     random_loss: float = 0.0
+    lost_behind: bool = True
+    """Whether packets that are lost at random have been served before."""
     noise_s: float = 0.0
 
 
@@ -38,10 +40,12 @@ def known_log(link: KnownLink, seconds: float = 60.0, seed: int = 1) -> PacketLo
         # What is left of the packet in service counts in full, as it does in a kernel's byte limit.
         arrival_s = None
         if backlog + size <= link.buffer_bytes:
-            free_s = max(free_s, at_s) + size * 8 / link.rate_bps
-            queue.append((free_s, size))
-            backlog += size
-            if draw.random() >= link.random_loss or not own:
+            lost = draw.random() < link.random_loss and own
+            if not lost or link.lost_behind:
+                free_s = max(free_s, at_s) + size * 8 / link.rate_bps
+                queue.append((free_s, size))
+                backlog += size
+            if not lost:
                 arrival_s = free_s + link.base_delay_s + abs(draw.gauss(0, link.noise_s))
         if own:
             rows.append((at_s, size, arrival_s))

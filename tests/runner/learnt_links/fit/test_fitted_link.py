@@ -1,5 +1,7 @@
 """What is fitted to a log of a known link is that link."""
 
+import random
+
 import numpy as np
 import pytest
 
@@ -36,10 +38,37 @@ def test_a_buffer_that_overflows_is_found(name: str) -> None:
     assert fit_link(known_log(LINKS[name])).buffer.buffer_bytes is not None
 
 
-def test_losses_at_random_show_no_buffer() -> None:
-    found = fit_link(known_log(KnownLink(random_loss=0.02, cross_bps=0.0, buffer_bytes=10**9)))
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("cross_bps", [0.0, 10e6])
+@pytest.mark.parametrize("behind", [False, True], ids=["before the queue", "behind it"])
+def test_losses_at_random_show_neither_a_buffer_nor_traffic_of_others(
+    behind: bool, cross_bps: float, seed: int
+) -> None:
+    link = KnownLink(random_loss=0.02, lost_behind=behind, cross_bps=cross_bps, busy_s=1e6, buffer_bytes=10**9)
+    found = fit_link(known_log(link, seed=seed))
     assert found.buffer.buffer_bytes is None
     assert found.buffer.random_loss == pytest.approx(0.02, rel=0.2)
+    # What was lost behind the queue may look like others', if nothing else shows that it was in it: 27 kbit/s.
+    assert found.cross_traffic.rate_bps.mean() == pytest.approx(cross_bps, rel=0.05, abs=28e3)
+    assert found.cross_traffic.rate_bps.max() <= found.rate_bps
+
+
+@pytest.mark.parametrize("gap_ns", [1000, 100_000])
+@pytest.mark.parametrize("behind", [False, True], ids=["before the queue", "behind it"])
+def test_trains_alone_that_lose_packets_at_random_show_nobody_else(behind: bool, gap_ns: int) -> None:
+    # 20 packets of 0.5 ms each a train. The first of a train may be lost, long after the last of the one before.
+    draw, service_ns, free_ns = random.Random(1), 500_000, 0
+    send_ns, arrival_ns = [], []
+    for number in range(4000):
+        at_ns = number // 20 * 10**8 + number % 20 * gap_ns
+        lost = draw.random() < 0.02
+        if not lost or behind:
+            free_ns = max(free_ns, at_ns) + service_ns
+        send_ns.append(at_ns)
+        arrival_ns.append(LOST_NS if lost else free_ns + 25_000_000)
+    found = fit_link(PacketLog(np.array(send_ns), np.full(4000, 1250), np.array(arrival_ns)))
+    assert found.buffer.buffer_bytes is None
+    assert found.cross_traffic.rate_bps.max() == pytest.approx(0, abs=1e3)
 
 
 def test_the_mean_of_the_cross_traffic_is_right_and_its_bursts_stand_out() -> None:

@@ -11,11 +11,13 @@ import numpy as np
 
 from ground.strict_model import InputError
 from runner.learnt_links.logs.capture_file import captured_packets
-from runner.learnt_links.logs.captured_flow import Flow, flow_packet
+from runner.learnt_links.logs.captured_flow import MTU_BYTES, Flow, FlowPacket, flow_packet
 from runner.learnt_links.logs.packet_log import LOST_NS, PacketFaultError, PacketLog, from_first
 from runner.learnt_links.logs.probe_packet import PROBE_BYTES, unpack_probe
 
 _IP_PROTOCOLS = {6: "TCP", 17: "UDP"}
+_MOST_NUMBERS_A_PACKET = 100
+"""Numbers of a probe for each packet that arrived: of more losses no link is learnt."""
 
 
 def read_both_captures(sender: Path, receiver: Path) -> PacketLog:
@@ -54,14 +56,19 @@ def read_probe_capture(path: Path) -> PacketLog:
     for packet in captured_packets(path):
         seen = flow_packet(packet)
         probe = None if seen is None else unpack_probe(seen.payload)
-        if probe is not None:
-            found.setdefault(probe.number, (probe.sent_ns, packet.wire_bytes, packet.at_ns))
+        if seen is not None and probe is not None:
+            found.setdefault(probe.number, (probe.sent_ns, seen.wire_bytes(MTU_BYTES), packet.at_ns))
     if not found:
         raise InputError(
             f"{path}: has no packets of wanbed probe with their first {PROBE_BYTES} bytes: give the sending end's "
             "capture, and the other's as --receiver"
         )
     numbers = np.array(sorted(found))
+    if numbers[-1] - numbers[0] >= _MOST_NUMBERS_A_PACKET * len(found):
+        raise InputError(
+            f"{path}: its {len(found)} packets of wanbed probe have numbers from {numbers[0]} to {numbers[-1]}: it is "
+            "damaged, or has packets of several probes: capture one of them"
+        )
     sent_ns, sizes, arrivals_ns = (np.array(each) for each in zip(*(found[number] for number in numbers), strict=True))
     every = np.arange(numbers[0], numbers[-1] + 1)
     after = np.searchsorted(numbers, every)
@@ -71,17 +78,31 @@ def read_probe_capture(path: Path) -> PacketLog:
 
 
 def _by_flow(path: Path) -> dict[Flow, list[tuple[int, int, bytes]]]:
-    """Return time, size on the wire and identity of every packet with payload, by flow, in order of time."""
-    found: dict[Flow, list[tuple[int, int, bytes]]] = defaultdict(list)
+    """Return time, size on the wire and identity of every packet with payload, by flow, in order of time.
+
+    The largest packet of a flow is that of its SYN and of the one that answers, 1,500 bytes where neither was captured.
+    """
+    found: dict[Flow, list[tuple[int, FlowPacket]]] = defaultdict(list)
+    mtus_bytes: dict[Flow, int] = {}
     for packet in captured_packets(path):
         seen = flow_packet(packet)
-        if seen is not None and seen.payload_bytes:
-            found[seen.flow].append((packet.at_ns, packet.wire_bytes, seen.identity))
+        if seen is None:
+            continue
+        if seen.mtu_bytes is not None:
+            source, destination, protocol, source_port, destination_port = seen.flow
+            for flow in (seen.flow, (destination, source, protocol, destination_port, source_port)):
+                mtus_bytes[flow] = min(mtus_bytes.get(flow, seen.mtu_bytes), seen.mtu_bytes)
+        if seen.payload_bytes:
+            found[seen.flow].append((packet.at_ns, seen))
     if not found:
         raise InputError(f"{path}: has no TCP or UDP packet with payload: capture on the interface of the flow")
-    for packets in found.values():
-        packets.sort(key=lambda each: each[0])
-    return found
+    return {
+        flow: sorted(
+            ((at_ns, seen.wire_bytes(mtus_bytes.get(flow, MTU_BYTES)), seen.identity) for at_ns, seen in packets),
+            key=lambda each: each[0],
+        )
+        for flow, packets in found.items()
+    }
 
 
 def _log(path: Path, rows: list[tuple[int, int, int]]) -> PacketLog:

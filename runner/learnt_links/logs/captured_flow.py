@@ -1,5 +1,6 @@
-"""Find in a captured packet which flow it belongs to, and what identifies it at both ends."""
+"""Find in a captured packet which flow it belongs to, what identifies it at both ends, and its size on the wire."""
 
+import math
 import struct
 from dataclasses import dataclass
 
@@ -13,6 +14,13 @@ _VLANS = (b"\x81\x00", b"\x88\xa8")
 _TCP, _UDP = 6, 17
 _IDENTIFYING_BYTES = 48
 """Of the payload; with the headers' own numbers that tells packets of a flow apart."""
+_ETHERNET_BYTES = 14
+_SYN, _MSS_OPTION, _END_OPTION, _NO_OPTION = 0x02, 2, 0, 1
+_TCP_BYTES = 20
+_UNSAID_SEGMENT_BYTES, _SMALLEST_SEGMENT_BYTES = 536, 88
+"""What a SYN without the option stands for (RFC 9293), and the least that Linux takes."""
+MTU_BYTES = 1500
+"""What an IP packet has at most on most networks."""
 
 Flow = tuple[bytes, bytes, int, int, int]
 """Source and destination address, protocol, source and destination port."""
@@ -20,12 +28,26 @@ Flow = tuple[bytes, bytes, int, int, int]
 
 @dataclass(frozen=True)
 class FlowPacket:
-    """A TCP or UDP packet: its flow, what identifies it at both ends, the payload kept, and its payload's size."""
+    """A TCP or UDP packet: its flow, what identifies it at both ends, the payload kept, and its payload's size.
+
+    ``header_bytes`` are those of IP and of TCP or UDP. ``mtu_bytes`` is the largest IP packet that the sender of a SYN
+    takes, None in any other packet.
+    """
 
     flow: Flow
     identity: bytes
     payload: bytes
     payload_bytes: int
+    header_bytes: int
+    mtu_bytes: int | None
+
+    def wire_bytes(self, mtu_bytes: int) -> int:
+        """Return the size of its Ethernet frames, without preamble and checksum, whatever header the capture has.
+
+        Hosts that leave segmentation to the network card hand over, and capture, many frames as one packet.
+        """
+        frames = max(1, math.ceil(self.payload_bytes / (mtu_bytes - self.header_bytes)))
+        return self.payload_bytes + frames * (_ETHERNET_BYTES + self.header_bytes)
 
 
 def flow_packet(packet: CapturedPacket) -> FlowPacket | None:
@@ -41,7 +63,9 @@ def flow_packet(packet: CapturedPacket) -> FlowPacket | None:
     version = ip[0] >> 4 if ip else 0
     if version == 4 and len(ip) >= 20:
         fragment = struct.unpack_from("!H", ip, 6)[0] & 0x3FFF
-        length, identifier, protocol = struct.unpack_from("!H", ip, 2)[0], ip[4:6], ip[9]
+        # A packet that is too long for the field has none.
+        length = struct.unpack_from("!H", ip, 2)[0] or packet.wire_bytes - start
+        identifier, protocol = ip[4:6], ip[9]
         source, destination, header = ip[12:16], ip[16:20], 4 * (ip[0] & 15)
         if fragment:
             return None
@@ -50,14 +74,31 @@ def flow_packet(packet: CapturedPacket) -> FlowPacket | None:
         source, destination, header = ip[8:24], ip[24:40], 40
     else:
         return None
-    rest = ip[header:]
+    rest, mtu_bytes = ip[header:], None
     if protocol == _UDP and len(rest) >= 8:
         own, numbers = 8, b""
     elif protocol == _TCP and len(rest) >= 20:
         own, numbers = 4 * (rest[12] >> 4), rest[4:12]
+        if rest[13] & _SYN:
+            mtu_bytes = header + _TCP_BYTES + _segment_bytes(rest[_TCP_BYTES:own])
     else:
         return None
     ports = struct.unpack_from("!HH", rest)
     payload = rest[own:]
     identity = identifier + numbers + payload[:_IDENTIFYING_BYTES]
-    return FlowPacket((source, destination, protocol, *ports), identity, payload, max(0, length - header - own))
+    flow = source, destination, protocol, *ports
+    return FlowPacket(flow, identity, payload, max(0, length - header - own), header + own, mtu_bytes)
+
+
+def _segment_bytes(options: bytes) -> int:
+    """Return the maximum segment size that TCP options name, else the one that the standard has for none."""
+    place = 0
+    while place + 1 < len(options) and options[place] != _END_OPTION:
+        if options[place] == _NO_OPTION:
+            place += 1
+            continue
+        length = options[place + 1]
+        if options[place] == _MSS_OPTION and length == 4 and place + 4 <= len(options):
+            return max(_SMALLEST_SEGMENT_BYTES, int(struct.unpack_from("!H", options, place + 2)[0]))
+        place += max(2, length)
+    return _UNSAID_SEGMENT_BYTES

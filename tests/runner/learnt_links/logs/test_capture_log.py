@@ -2,7 +2,7 @@
 
 import socket
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,9 +30,20 @@ def tcp_frame(sequence: int, payload: bytes) -> bytes:
     ) + payload  # fmt: skip
 
 
-def pcap(path: Path, frames: Frames, order: str = "<", snap: int = 262_144) -> Path:
+def segments(number: int, payload_bytes: int, *, syn_mss: int | None = None) -> bytes:
+    """A packet of TCP with timestamps over IPv4, as its host hands it over; or the SYN that names a segment size."""
+    options, flags = b"\x01\x01\x08\x0a" + bytes(8), 0x10
+    if syn_mss is not None:
+        options, flags = b"\x02\x04" + struct.pack("!H", syn_mss) + bytes(8), 0x02
+    ends = socket.inet_aton("10.0.0.1") + socket.inet_aton("10.0.0.2")
+    ip = struct.pack("!BBHHHBBH", 0x45, 0, 52 + payload_bytes, number, 0, 64, 6, 0) + ends
+    tcp = struct.pack("!HHIIBBHHH", 5000, 9000, number, 1, 8 << 4, flags, 0, 0, 0)
+    return bytes(12) + b"\x08\x00" + ip + tcp + options + bytes(payload_bytes)
+
+
+def pcap(path: Path, frames: Frames, order: str = "<", snap: int = 262_144, link_type: int = 1) -> Path:
     """Write a pcap file with times in nanoseconds."""
-    data = struct.pack(f"{order}IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snap, 1)
+    data = struct.pack(f"{order}IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snap, link_type)
     for at_ns, frame in frames:
         kept = frame[:snap]
         data += struct.pack(f"{order}IIII", at_ns // 10**9, at_ns % 10**9, len(kept), len(frame)) + kept
@@ -120,6 +131,13 @@ def test_a_damaged_length_is_refused_with_its_packet(tmp_path: Path) -> None:
         read_log(path)
 
 
+@pytest.mark.parametrize("number", [200, 300_000_000, 2**32 - 1])
+def test_numbers_that_no_probe_of_that_size_has_are_refused(tmp_path: Path, number: int) -> None:
+    frames = [(START_NS + each, udp_frame(pack_probe(each, START_NS), 1)) for each in (0, number)]
+    with pytest.raises(InputError, match=rf"its 2 packets of wanbed probe have numbers from 0 to {number}: it is dam"):
+        read_log(pcap(tmp_path / "west.pcap", frames))
+
+
 def test_a_capture_without_probes_needs_the_other_end(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"east.pcap: has no packets of wanbed probe .* --receiver"):
         read_log(pcap(tmp_path / "east.pcap", [(START_NS, udp_frame(bytes(60), 1))]))
@@ -130,3 +148,38 @@ def test_captures_of_different_traffic_are_refused(tmp_path: Path) -> None:
     west = pcap(tmp_path / "west.pcap", [(START_NS, udp_frame(bytes(60), 1, port=1))])
     with pytest.raises(InputError, match=r"no TCP or UDP flow of it is in .*west.pcap"):
         read_log(east, west)
+
+
+def sizes_of(tmp_path: Path, frames: Sequence[bytes], link_type: int = 1) -> list[int]:
+    """The sizes in the log of frames that were all captured at both ends."""
+    sent = [(START_NS + number * 10**6, frame) for number, frame in enumerate(frames)]
+    arrived = [(at + 30_000_000, frame) for at, frame in sent]
+    east, west = (
+        pcap(tmp_path / f"{name}.pcap", each, link_type=link_type)
+        for name, each in zip("ew", (sent, arrived), strict=True)
+    )
+    return read_log(east, west).size_bytes.tolist()
+
+
+@pytest.mark.parametrize("count", [1, 2, 10, 44])
+def test_a_packet_of_many_segments_was_as_many_frames(tmp_path: Path, count: int) -> None:
+    assert sizes_of(tmp_path, [segments(number, count * 1448) for number in range(5)]) == [count * 1514] * 5
+
+
+def test_the_last_segment_may_be_short(tmp_path: Path) -> None:
+    assert sizes_of(tmp_path, [segments(number, 2 * 1448 + 1) for number in range(5)]) == [2 * 1514 + 66 + 1] * 5
+
+
+@pytest.mark.parametrize(("mss", "frames"), [(8960, 1), (1400, 7)])
+def test_a_handshake_in_the_capture_says_how_large_segments_are(tmp_path: Path, mss: int, frames: int) -> None:
+    # 12 bytes of a segment are options.
+    handed_over = [segments(number, frames * (mss - 12)) for number in range(1, 6)]
+    assert sizes_of(tmp_path, [segments(0, 0, syn_mss=mss), *handed_over]) == [frames * (mss + 54)] * 5
+
+
+@pytest.mark.parametrize(("link_type", "header"), [(0, 4), (101, 0), (113, 16), (276, 20)])
+def test_sizes_are_those_of_ethernet_frames_whatever_header_the_capture_has(
+    tmp_path: Path, link_type: int, header: int
+) -> None:
+    frames = [bytes(header) + segments(number, 1448)[14:] for number in range(5)]
+    assert sizes_of(tmp_path, frames, link_type) == [1514] * 5

@@ -5,7 +5,6 @@ from ground.wanbed_error import WanbedError
 DONE = 0
 OUTSIDE_TOLERANCE = 1
 REGRESSED = 1
-GUEST_STUCK = 1
 BAD_INPUT = 2
 NOT_COMPARABLE = 3
 NO_DATA = 4
@@ -30,7 +29,8 @@ STATUS = {
     "testbed.kernel.qdiscs.read_back_error.ReadBackError": NO_DATA,
     "testbed.claims.cleaning.CleaningError": NO_DATA,
     "testbed.rack.machine_handle.MachineLostError": NO_DATA,
-    "testbed.virtual_time.guest.GuestError": GUEST_STUCK,
+    "testbed.virtual_time.guest.GuestError": NO_DATA,
+    "testbed.virtual_time.processes.forked_process.ServerEndedError": NO_DATA,
 }
 """The expected errors by name, since importing all of their modules takes longer than many a command."""
 

@@ -8,12 +8,17 @@ import socket
 import subprocess
 from collections.abc import Mapping
 
+from ground.wanbed_error import WanbedError
 from testbed.claims.processes import MARKER
 from testbed.virtual_time.processes.fork_server import MAX_REQUEST_BYTES, REQUEST_DESCRIPTORS
 from testbed.virtual_time.repeatability import unseeded
 from wanbed.own_modules import module_command
 
 _PID_BYTES = 32
+
+
+class ServerEndedError(WanbedError):
+    """The process that others are forked from has ended, as by the kernel that was out of memory, or by a signal."""
 
 
 class ForkedProcess:
@@ -85,7 +90,7 @@ class ForkServer:
         """Fork a process that runs ``main(arguments)`` of ``module`` in those namespaces, given by descriptors.
 
         Its standard output and error go to the descriptor ``output``. Raise ValueError for too many arguments, and
-        RuntimeError if the server has ended; the server has then reported the reason on its standard error.
+        ServerEndedError if the server has ended; the server has then reported the reason on its standard error.
         """
         request = json.dumps({"module": module, "arguments": arguments}).encode()
         if len(request) > MAX_REQUEST_BYTES:
@@ -101,7 +106,7 @@ class ForkServer:
             os.close(theirs)
         if not pid:
             os.close(status)
-            raise RuntimeError(f"{module}: the process that it is forked from has ended")
+            raise ServerEndedError(f"{module}: the process that it is forked from has ended")
         return ForkedProcess(int(pid), descriptors[0], status)
 
     def stop(self) -> None:

@@ -25,6 +25,8 @@ from testbed.hosts.ping import MeasurementError
 from testbed.kernel.missing import MissingError
 from testbed.kernel.qdiscs.read_back_error import ReadBackError
 from testbed.substrate.substrate import SubstrateError
+from testbed.virtual_time.guest import GuestError
+from testbed.virtual_time.processes.forked_process import ServerEndedError
 
 STATUS = [
     (InputError, 2),
@@ -36,6 +38,8 @@ STATUS = [
     (SubstrateError, 4),
     (ReadBackError, 4),
     (CleaningError, 4),
+    (GuestError, 4),
+    (ServerEndedError, 4),
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from testbed.claims.processes import MARKER
 from testbed.hosts.host_process import wait_for_any
 from testbed.virtual_time.processes import fork_server
-from testbed.virtual_time.processes.forked_process import ForkedProcess, ForkServer
+from testbed.virtual_time.processes.forked_process import ForkedProcess, ForkServer, ServerEndedError
 
 PROGRAM = """
 import os, sys, time
@@ -105,5 +105,5 @@ def test_program_that_cannot_be_loaded_fails_alone_with_a_traceback(server: Fork
 @needs_root
 def test_request_to_an_ended_server_is_an_error_of_one_line(server: ForkServer, words: Path) -> None:
     os.kill(server.pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="that it is forked from has ended"):
+    with pytest.raises(ServerEndedError, match="that it is forked from has ended"):
         start(server, words, "exit", "0")

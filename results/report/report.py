@@ -81,12 +81,15 @@ class _Section:
 
 @dataclass(frozen=True)
 class _Table:
-    """The main table as the template shows it, with flags for the columns that are not empty."""
+    """The main table as the template shows it, with flags for the columns that are not empty.
+
+    ``standing`` is the name of the column that says how far figures can be trusted, empty if there is none.
+    """
 
     groups: Sequence[tuple[str, Sequence[HeadlineRow]]]
     several_runs: bool
     several_repeats: bool
-    measured: bool
+    standing: str
     bounded: bool
     disturbed: bool
     intervals: bool
@@ -95,7 +98,7 @@ class _Table:
     @property
     def columns(self) -> int:
         """The number of columns."""
-        return 7 + self.several_runs + self.measured + self.bounded
+        return 7 + self.several_runs + bool(self.standing) + self.bounded
 
 
 def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence[Run | None] | None = None) -> None:
@@ -182,12 +185,18 @@ def _styles(runs: Mapping[str, Run]) -> Styles:
     return Styles.of({label: run.variants for label, run in runs.items()})
 
 
+def _standing(rows: Sequence[HeadlineRow]) -> str:
+    if any(not (row.simulated and row.calibrated) for row in rows):
+        return "calibrated"
+    return "simulation" if any(row.known_misses for row in rows) else ""
+
+
 def _table(rows: Sequence[HeadlineRow]) -> _Table:
     return _Table(
         groups=by_point(rows),
         several_runs=len({row.run for row in rows}) > 1,
         several_repeats=any(row.repeats > 1 for row in rows),
-        measured=any(not (row.simulated and row.calibrated) or row.known_misses for row in rows),
+        standing=_standing(rows),
         bounded=any(row.over_bound is not None for row in rows),
         disturbed=any(row.disturbed is not None for row in rows),
         intervals=any(row.interval_s is not None for row in rows),

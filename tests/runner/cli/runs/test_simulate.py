@@ -103,6 +103,8 @@ def test_the_report_claims_no_measurement_and_warns_of_nothing_but_kinds_that_ar
     assert page.count('role="alert"') == 1
     assert "2 of 4 trials are of kinds whose simulation is known to be off" in page
     assert 'data-label="calibrated"' not in page
+    assert page.count('data-label="simulation"') == 4
+    assert page.count('<span class="range why">known to be off: ') == 2
 
 
 def test_repeats_of_a_simulation_run_once() -> None:

@@ -97,17 +97,14 @@ class Testbed:
             self._substrate = GuestKernel(self.gateway_plan, ours.folder, self.identifier)
         self.facts = SubstrateFacts(offer.name, "")
 
-    def _start(self) -> None:
+    def _start(self, *, awake: bool) -> None:
         etc = write_host_files(self.folder / "etc", self.addresses.hosts_file())
         for host in self.topology.hosts:
             node = self.network.add(host.name, self.identifier)
             node.configure(etc, self.addresses.address(host), self._gpu_environment(host.name))
             self._hosts[host.name] = node
-        awake = False
         if in_virtual_time():
             lift_kernel_limits()
-        else:
-            awake = self._ending.enter_context(prompt_wakeups())
         started = self._substrate.start({name: node.namespace for name, node in self._hosts.items()})
         self.facts = replace(started, prompt_wakeups=awake)
         if not self.stacks.modelled:
@@ -269,6 +266,7 @@ def bring_up(
     gpus: GpuAssignment | None = None,
     shaped: bool = True,
     dilation: float = 1.0,
+    awake: bool = True,
 ) -> Iterator[Testbed]:
     """Bring a topology up, yield it as a testbed, and take it down completely.
 
@@ -278,7 +276,8 @@ def bring_up(
     ``substrate`` is ``auto``, ``kernel``, ``guest`` or ``relay``. ``source`` describes the testbed's purpose to people.
     Programs on a host see the real GPUs that ``gpus`` assigns to it. If ``shaped`` is false, no link has a delay, a
     loss or a rate, ``substrate`` is ignored, and no other process can join. ``dilation`` is that of ``topology``; a
-    relay dilates TCP's timers by it too.
+    relay dilates TCP's timers by it too. If ``awake``, idle processors stay awake meanwhile where this process may ask
+    for it: they use power, which a network that is only there for somebody's next command is not worth.
 
     Raise InputError for a topology that is too large, MissingError if the machine lacks netem or a program, and
     SubstrateError or ReadBackError if bring-up fails.
@@ -295,11 +294,14 @@ def bring_up(
     # Whatever starts hosts calls programs of the system by their names.
     os.environ["PATH"] = system_path()
     ours = claim(source, root)
-    with nullcontext() if in_virtual_time() else Supervisor(ours.record.identifier, root=root) as supervisor:
+    with (
+        nullcontext() if in_virtual_time() else Supervisor(ours.record.identifier, root=root) as supervisor,
+        prompt_wakeups() if awake and not in_virtual_time() else nullcontext(False) as held,
+    ):
         testbed = None
         try:
             testbed = Testbed(topology, ours, chosen, gpus, dilation)
-            testbed._start()
+            testbed._start(awake=held)
             yield testbed
         finally:
             if testbed is not None:

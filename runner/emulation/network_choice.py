@@ -60,9 +60,18 @@ def network_up(
     gpus: GpuAssignment | None = None,
     shaped: bool = True,
     dilation: float = 1.0,
+    awake: bool = True,
 ) -> "AbstractContextManager[Testbed]":
     """Return the context manager of a testbed for an experiment file, see ``testbed.testbed.bring_up``."""
     # It imports Mininet, which takes time and is not installed on machines that only simulate.
     from testbed.testbed import bring_up  # noqa: PLC0415
 
-    return bring_up(topology, substrate=substrate, source=source_of(file), gpus=gpus, shaped=shaped, dilation=dilation)
+    return bring_up(
+        topology,
+        substrate=substrate,
+        source=source_of(file),
+        gpus=gpus,
+        shaped=shaped,
+        dilation=dilation,
+        awake=awake,
+    )

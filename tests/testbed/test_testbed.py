@@ -46,7 +46,7 @@ def parts(
             raise fault
 
     with monkeypatch.context() as patch:
-        patch.setattr(Testbed, "_start", lambda _: note("start", start))
+        patch.setattr(Testbed, "_start", lambda *_, awake: note("start", start))
         patch.setattr(Testbed, "_stop", lambda _: note("stop", stop))
         yield done
 
@@ -85,6 +85,25 @@ def test_a_testbed_is_on_record_for_as_long_as_it_is_up(
             assert (ours.record.identifier, ours.record.source) == (testbed.identifier, "exp.yaml")
             assert testbed.folder == ours.folder
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("awake", [False, True])
+def test_processors_stay_awake_for_as_long_as_a_testbed_that_wants_it_is_up(
+    awake: bool, topology: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[bool] = []
+
+    @contextmanager
+    def noted() -> Iterator[bool]:
+        held.append(True)
+        yield True
+        held.pop()
+
+    monkeypatch.setattr(module, "prompt_wakeups", noted)
+    with parts(monkeypatch):
+        with bring_up(topology, root=tmp_path, awake=awake):
+            assert held == [True] * awake
+        assert held == []
 
 
 def test_addresses_and_plan_are_those_of_the_slot(
@@ -146,7 +165,7 @@ def test_every_part_is_taken_down_even_where_another_cannot_be(
         if part == stuck:
             raise RuntimeError(part)
 
-    monkeypatch.setattr(Testbed, "_start", lambda _: None)
+    monkeypatch.setattr(Testbed, "_start", lambda *_, awake: None)
     monkeypatch.setattr(module.HostKernel, "stop", lambda _: stop("substrate"))
     monkeypatch.setattr(EmulatedNetwork, "stop", lambda _: stop("network"))
     monkeypatch.setattr(module, "end_processes", done.append)

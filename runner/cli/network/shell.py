@@ -37,7 +37,7 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
         with prefixed(f"{file}: "):
             gpus = provision_gpus(point)
         report_leftovers()
-        with network_up(point.topology, substrate, file, gpus=gpus) as testbed:
+        with network_up(point.topology, substrate, file, gpus=gpus, awake=False) as testbed:
             assert isinstance(testbed.network, EmulatedNetwork), "only Mininet's hosts have its prompt"
             hosts = ", ".join(node.name for node in testbed.network.hosts)
             print(f"wanbed: up on the {testbed.facts.name} substrate: {hosts}", file=sys.stderr)

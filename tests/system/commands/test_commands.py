@@ -195,6 +195,7 @@ def test_run_writes_a_run_that_loads_and_a_report(file: Path, substrate: str, tm
         assert row["clock"] == "real"
         assert row["dilation"] == 1
     assert run.manifest["substrate"]["name"] == substrate
+    assert run.manifest["substrate"]["prompt_wakeups"] is os.access("/dev/cpu_dma_latency", os.W_OK)
     assert run.manifest["qdiscs"]["0"]["east wan1"]["classes"]
     samples = run.link_samples[run.link_samples.scope == "link"]
     gaps_ns = samples.groupby(["variant", "source", "destination"]).time_ns.diff().dropna()

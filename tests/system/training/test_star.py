@@ -10,7 +10,7 @@ from tests.support.runner.called_wanbed import run_here, simulate_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 from workloads.model.gpt_config import GptConfig
 
-FAILING, ITERATIONS = 2, 12
+REPLICAS, FAILING, ITERATIONS = 3, 2, 12
 EXPERIMENT = f"""
 name: star
 clock: virtual
@@ -19,7 +19,7 @@ topology:
   wan: {{latency: 10ms, rate: 500Mbit}}
 model: {{layers: 12, hidden: 256, context: 128, heads: 4, vocabulary: 1000}}
 compute: {{forward: 24ms, backward: 48ms, optimizer: 2ms}}
-training: {{pipelines: 3, microbatches: 4, iterations: {ITERATIONS}, warmup: 2}}
+training: {{pipelines: {REPLICAS}, microbatches: 4, iterations: {ITERATIONS}, warmup: 2}}
 variants:
   - {{name: atom, schedule: atom, options: {{sync_every: 2, quorum: 2, swap: 500MB/s, memory: 8MB, wire: int8}}}}
 sweep:
@@ -48,7 +48,12 @@ def test_the_simulator_agrees(emulated: Run, tmp_path: Path) -> None:
     simulated, measured = (
         each.sort_values("sweep_point") for each in (simulate_here(EXPERIMENT, tmp_path).summary, emulated.summary)
     )
-    assert simulated["iteration_time_s"].tolist() == pytest.approx(measured["iteration_time_s"].tolist(), rel=0.05)
+    slowest = (each["slowest_replica_time_s"].tolist() for each in (simulated, measured))
+    assert next(slowest) == pytest.approx(next(slowest), rel=0.05)
+    # The replica that comes back may end one iteration more in the window, of all three's, or one less.
+    one_more = 1 / (REPLICAS * (ITERATIONS - 2) - 1)
+    times = (each["iteration_time_s"].tolist() for each in (simulated, measured))
+    assert next(times) == pytest.approx(next(times), rel=0.05 + one_more)
     assert simulated["outcome"].tolist() == measured["outcome"].tolist()
     joined_s = [each["time_to_recover_s"].tolist()[2] for each in (simulated, measured)]
     assert joined_s[0] == pytest.approx(joined_s[1], rel=0.05)
@@ -62,7 +67,9 @@ def test_the_others_go_on_without_a_replica_that_is_killed(emulated: Run) -> Non
     last = spans.groupby("rank")["iteration"].max()
     assert last[FAILING] < ITERATIONS - 1
     assert all(last[rank] == ITERATIONS - 1 for rank in (0, 1))
-    assert survived["iteration_time_s"] <= undisturbed["iteration_time_s"] * 1.01
+    assert survived["slowest_replica_time_s"] <= undisturbed["slowest_replica_time_s"] * 1.01
+    # Of three replicas one ends nothing any more.
+    assert undisturbed["iteration_time_s"] < survived["iteration_time_s"] < 1.5 * undisturbed["iteration_time_s"]
 
 
 def test_a_replica_that_comes_back_joins_the_others_and_delays_none(emulated: Run) -> None:

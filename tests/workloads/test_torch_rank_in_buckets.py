@@ -1,6 +1,5 @@
 """Ranks that sum their gradients while torch still computes others, as processes over loopback."""
 
-from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from results.records.span_log import read_span_log
 from tests.support.workloads.loopback_ranks import Start
 from tests.support.workloads.reference_training import train_reference
+from tests.support.workloads.synchronized_ranks import mean_losses
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
 
 PATIENCE_S = 300
@@ -23,11 +23,8 @@ def test_replicas_that_sum_in_buckets_learn_as_one_process(tmp_path: Path, start
     ]
     processes = [start(plan) for plan in plans]
     assert [process.wait(PATIENCE_S) for process in processes] == [0] * PIPELINES
-    losses: dict[int, float] = defaultdict(float)
     for plan in plans:
         log = read_span_log(Path(plan.span_log))
-        for iteration, loss in log.losses:
-            losses[iteration] += loss / PIPELINES
         for iteration in range(ITERATIONS):
             own = [span for span in log.spans if span.iteration == iteration]
             sums = sorted((span for span in own if span.kind == "all_reduce"), key=lambda span: span.start_ns)
@@ -45,4 +42,4 @@ def test_replicas_that_sum_in_buckets_learn_as_one_process(tmp_path: Path, start
         learning_rate=LEARNING_RATE,
         precision="fp32",
     )
-    assert [losses[iteration] for iteration in range(ITERATIONS)] == pytest.approx(reference.losses, rel=1e-6)
+    assert mean_losses(plans, ITERATIONS) == pytest.approx(reference.losses, rel=1e-6)

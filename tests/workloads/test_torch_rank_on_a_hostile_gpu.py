@@ -1,6 +1,5 @@
 """Ranks as processes over loopback, whose GPU does whatever CUDA allows while their threads do what they do."""
 
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from results.records.span_log import COMPUTE_KINDS, read_span_log
 from tests.support.workloads.loopback_ranks import Start
 from tests.support.workloads.reference_training import train_reference
+from tests.support.workloads.synchronized_ranks import mean_losses
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
 
 PATIENCE_S = 300
@@ -23,11 +23,8 @@ def test_two_pipelines_train_as_one_process_and_stage_every_message(tmp_path: Pa
     ]
     processes = [start(plan) for plan in plans]
     assert [process.wait(PATIENCE_S) for process in processes] == [0] * 4
-    losses: dict[int, float] = defaultdict(float)
     for plan in plans:
         log = read_span_log(Path(plan.span_log))
-        for iteration, loss in log.losses:
-            losses[iteration] += loss / 2  # of two replicas
         device = log.device
         assert device is not None
         assert device.device == "GPU-hostile"
@@ -38,4 +35,4 @@ def test_two_pipelines_train_as_one_process_and_stage_every_message(tmp_path: Pa
     reference = train_reference(
         TINY, pipelines=2, microbatches=MICROBATCHES, iterations=ITERATIONS, seed=SEED, learning_rate=LEARNING_RATE
     )
-    assert [losses[iteration] for iteration in range(ITERATIONS)] == pytest.approx(reference.losses, rel=1e-5)
+    assert mean_losses(plans, ITERATIONS) == pytest.approx(reference.losses, rel=1e-5)

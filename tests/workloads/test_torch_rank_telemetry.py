@@ -1,6 +1,5 @@
 """What a rank that computes in torch tells of its device, as processes over loopback."""
 
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from results.records.span_log import COMPUTE_KINDS, read_span_log
 from tests.support.workloads.loopback_ranks import Start
 from tests.support.workloads.reference_training import train_reference
+from tests.support.workloads.synchronized_ranks import mean_losses
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
 
 PATIENCE_S = 300
@@ -21,12 +21,9 @@ def test_a_bf16_pipeline_learns_as_one_process_and_logs_devices(
     # One of them as wanbed starts it: others of this folder are forked.
     processes = [start_alone(plans[0]), start(plans[1])]
     assert [process.wait(PATIENCE_S) for process in processes] == [0, 0]
-    losses: dict[int, float] = defaultdict(float)
     for plan in plans:
         log = read_span_log(Path(plan.span_log))
         assert log.complete
-        for iteration, loss in log.losses:
-            losses[iteration] += loss
         device = log.device
         assert device is not None
         assert (device.device, device.to_host_bytes, device.to_device_bytes, device.clock_error_ns) == ("cpu", 0, 0, 0)
@@ -44,4 +41,4 @@ def test_a_bf16_pipeline_learns_as_one_process_and_logs_devices(
         learning_rate=LEARNING_RATE,
         precision="bf16",
     )
-    assert [losses[iteration] for iteration in range(ITERATIONS)] == pytest.approx(reference.losses, rel=1e-2)
+    assert mean_losses(plans, ITERATIONS) == pytest.approx(reference.losses, rel=1e-2)

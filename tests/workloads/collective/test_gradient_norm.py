@@ -1,6 +1,5 @@
 """Ranks whose optimizer steps wait for the gradient norm of all, where torch trains, as processes over loopback."""
 
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from torch import nn
 from results.records.span_log import read_span_log
 from tests.support.workloads.loopback_ranks import Start, make_configs, with_norm
 from tests.support.workloads.reference_training import train_reference
+from tests.support.workloads.synchronized_ranks import mean_losses
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
 from workloads.compute.flat_parameters import FlatParameters
 from workloads.schedules.pipeline_shape import PipelineShape
@@ -27,10 +27,6 @@ def test_replicas_that_wait_for_all_learn_as_one_process(tmp_path: Path, start: 
     ]
     assert [process.wait(PATIENCE_S) for process in [start(plan) for plan in plans]] == [0] * 4
     logs = [read_span_log(Path(plan.span_log)) for plan in plans]
-    losses: dict[int, float] = defaultdict(float)
-    for log in logs:
-        for iteration, loss in log.losses:
-            losses[iteration] += loss / 2
     reference = train_reference(
         TINY,
         pipelines=2,
@@ -40,7 +36,7 @@ def test_replicas_that_wait_for_all_learn_as_one_process(tmp_path: Path, start: 
         learning_rate=LEARNING_RATE,
         precision="fp32",
     )
-    assert [losses[iteration] for iteration in range(ITERATIONS)] == pytest.approx(reference.losses, rel=1e-6)
+    assert mean_losses(plans, ITERATIONS) == pytest.approx(reference.losses, rel=1e-6)
     spans = [span for log in logs for span in log.spans]
     for iteration in range(ITERATIONS):
         own = [span for span in spans if span.iteration == iteration]

@@ -88,7 +88,7 @@ class StoredTrial:
 
     @property
     def has_own_clocks(self) -> bool:
-        """Whether a quorum of its replicas goes on without the others: each then counts its own iterations."""
+        """Tell whether a quorum of its replicas goes on without the others: each then counts its own iterations."""
         return self.facts.get("synchronization", {}).get("quorum") is not None
 
     @property

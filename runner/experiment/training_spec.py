@@ -16,7 +16,7 @@ MAX_VIRTUAL_STAGES = 64
 MAX_HELD_OUT_SEQUENCES = 65_536
 
 OptimizerWaits = Literal["own", "all stages"]
-"""What the optimizer step of a stage waits for."""
+"""Gradients that the optimizer step of a stage waits for."""
 
 _LATER_FIELDS = (
     "virtual_stages",

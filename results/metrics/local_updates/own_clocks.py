@@ -14,7 +14,7 @@ from results.records.span_log import PREFILL
 
 
 class OwnClocks(NamedTuple):
-    """What ``replicas`` trained in a window: ``finished`` counts the iterations that any of them ended in it.
+    """The training of ``replicas`` in a window: ``finished`` counts the iterations that any of them ended in it.
 
     ``slowest_s`` is the mean time of an iteration of the slowest replica, over its own measured iterations.
     """

@@ -21,7 +21,7 @@ LEAST_OVERFLOWS = 5
 _LIKELIER = 3
 """How many times likelier a loss is at a full buffer than elsewhere; otherwise losses are random."""
 _DEVIATIONS = 3.0
-"""How sure that has to be: the level is the best of many, of which one has few losses below it by chance."""
+"""Deviations within which that has to hold: of many levels, one has few losses below it by chance."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ _ETHERNET_BYTES = 14
 _SYN, _MSS_OPTION, _END_OPTION, _NO_OPTION = 0x02, 2, 0, 1
 _TCP_BYTES = 20
 _UNSAID_SEGMENT_BYTES, _SMALLEST_SEGMENT_BYTES = 536, 88
-"""What a SYN without the option stands for (RFC 9293), and the least that Linux takes."""
+"""Segment sizes: that of a SYN without the option (RFC 9293), and the least that Linux takes."""
 MTU_BYTES = 1500
 """What an IP packet has at most on most networks."""
 

@@ -18,6 +18,8 @@ from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 
 _HORIZON = 4
 """Starts lie within so many times what all stages take one after the other: an iteration may stretch for its period."""
+_EFFORT = 3.0
+"""Bounds a search, in the solver's own seconds, which are the same on every machine."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +35,14 @@ class Interval:
 
 
 class OptimalCell:
-    """A DP-cell of ``costs``, whose backwards are split or whole, without links that have a state. Solve it once.
+    """A DP-cell of ``costs``, whose backwards are split or whole, without links that have a state. Solve it once."""
 
-    ``effort`` bounds the search, in the solver's own seconds, which are the same on every machine.
-    """
-
-    def __init__(self, costs: CellCosts, *, splits: bool, effort: float = 3.0) -> None:
-        self._costs, self._effort = costs, effort
-        self._splits = splits
+    def __init__(self, costs: CellCosts, *, splits: bool) -> None:
+        self._costs, self._splits = costs, splits
         self._stages, self._microbatches = range(costs.shape.stages), range(costs.shape.microbatches)
         self._pipelines = range(costs.pipelines)
         self._model = cp_model.CpModel()
-        self._unit = gcd(*(each for each in self._every_time_ns())) or 1
+        self._unit = gcd(*self._every_time_ns()) or 1
         self._ends: dict[tuple[int, int], cp_model.LinearExpr] = {}
         self._firsts: dict[tuple[int, int], cp_model.IntVar] = {}
         self._lines: list[tuple[cp_model.LinearExpr, cp_model.LinearExpr]] = []
@@ -71,7 +69,7 @@ class OptimalCell:
     def _least(self, objective: cp_model.IntVar) -> Interval:
         self._model.minimize(objective)
         solver = cp_model.CpSolver()
-        solver.parameters.max_deterministic_time = self._effort
+        solver.parameters.max_deterministic_time = _EFFORT
         solver.parameters.num_workers = 1
         status = solver.solve(self._model)
         assert status in {cp_model.OPTIMAL, cp_model.FEASIBLE}, solver.status_name(status)

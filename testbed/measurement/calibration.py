@@ -34,7 +34,8 @@ from testbed.measurement.transfer_calibration import Compared, measure_transfers
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.links.wan_link import WanLink
-from testbed.network.shared_rate import MTU_BYTES
+from testbed.network.pair_rates import early_s
+from testbed.network.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
 from testbed.network.tcp_settings import TcpSettings
 from testbed.network.topology import Topology
 
@@ -60,6 +61,7 @@ class LinkMeasurement:
     """One directed link, configured against measured. ``configured_goodput_bps`` is None for an unlimited rate.
 
     A configured RTT is that of an echo: both latencies, and where frames take time, that of its frames at both rates.
+    A link whose rate changes may let a packet arrive ``early_ms`` early (``testbed.network.pair_rates``).
 
     Of a link that changes during a trial, ``at_ns`` is the time since training began at which it first has the
     conditions that were measured; it is None of any other. While the link is not ``up`` in both directions, only the
@@ -92,6 +94,7 @@ class LinkMeasurement:
     burst_bytes: int | None = None
     at_ns: int | None = None
     up: bool = True
+    early_ms: float = 0.0
 
     @property
     def condition(self) -> str | None:
@@ -102,8 +105,8 @@ class LinkMeasurement:
     def within_tolerance(self) -> bool:
         """Whether every measured figure is within tolerance of the configured one.
 
-        Tolerances: RTT max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), goodputs 3 %; impairments by their measures.
-        While the link is down, nothing may arrive.
+        Tolerances: RTT max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), which may also be ``early_ms`` early, goodputs
+        3 %; impairments by their measures. While the link is down, nothing may arrive.
         """
         if not self.up:
             return all(compared.measured == compared.configured for compared in self.impairments.values())
@@ -120,7 +123,7 @@ class LinkMeasurement:
         )
         goodput = all(_near(configured, measured, GOODPUT_TOLERANCE) for configured, measured in goodputs)
         short = all(
-            _near(configured, measured, GOODPUT_TOLERANCE, SHORT_TOLERANCE_MS)
+            _near(configured, measured, GOODPUT_TOLERANCE, SHORT_TOLERANCE_MS, self.early_ms)
             for configured, measured in (
                 (self.configured_short_ms, self.measured_short_ms),
                 (self.configured_both_ways_ms, self.measured_both_ways_ms),
@@ -148,9 +151,17 @@ class LinkMeasurement:
         return replace(self, impairments=impairments, at_ns=at_ns, **figures)
 
 
-def _near(configured: float | None, measured: float | None, share: float, least: float = 0.0) -> bool:
-    """Return whether ``measured`` is within max(``least``, ``share`` of it) of ``configured``, or that is None."""
-    return configured is None or (measured is not None and abs(measured - configured) <= max(least, share * configured))
+def _near(
+    configured: float | None, measured: float | None, share: float, least: float = 0.0, early: float = 0.0
+) -> bool:
+    """Return whether ``measured`` is within max(``least``, ``share`` of it) of ``configured``, or that is None.
+
+    It may be less by ``early`` more.
+    """
+    if configured is None:
+        return True
+    tolerance = max(least, share * configured)
+    return measured is not None and configured - early - tolerance <= measured <= configured + tolerance
 
 
 def calibrate(
@@ -166,10 +177,11 @@ def calibrate(
     measured: list[LinkMeasurement] = []
 
     def measure(path: _Path, at_ns: int | None) -> None:
-        link = _measure(testbed, path)
+        early_ms = 0.0 if at_ns is None else 1e3 * _early_s(testbed, path.datacenters, at_ns)
+        link = replace(_measure(testbed, path), at_ns=at_ns, early_ms=early_ms)
         if not link.within_tolerance:
-            link = _measure(testbed, path, _SECONDS_AGAIN)
-        measured.append(replace(link, at_ns=at_ns))
+            link = replace(_measure(testbed, path, _SECONDS_AGAIN), at_ns=at_ns, early_ms=early_ms)
+        measured.append(link)
         report(measured[-1])
 
     changing = testbed.changing
@@ -182,7 +194,7 @@ def calibrate(
         for wan_link in testbed.topology.wan:
             for at_ns in choose_conditions(wan_link).measured_ns[1:]:
                 changing.hold(at_ns)
-                for path in _wan_paths(testbed.topology.at(at_ns), wan_link):
+                for path in _wan_paths(testbed.topology, wan_link, at_ns):
                     measure(path, at_ns)
         changing.hold(0)
     testbed.use_tcp(TcpSettings())
@@ -196,18 +208,19 @@ class _Path:
     hosts: tuple[str, str]
     conditions: LinkConditions
     back: LinkConditions
+    fastest_bps: tuple[int | None, int | None]
 
     @property
     def rtt_ns(self) -> int:
         return self.conditions.latency_ns + self.back.latency_ns
 
     def echo_ms(self, frame_bytes: int) -> float:
-        """Return the RTT of an echo: of a frame there and one back, each at its direction's rate.
+        """Return the RTT of an echo: of a frame there and one back, each at the highest rate that its direction has.
 
-        On the real clock the shaper of an idle link lets a small frame pass at once.
+        An idle link that has a lower rate now lets a frame pass when its turn begins, which is at once. On the real
+        clock the shaper of any idle link lets a small frame pass at once.
         """
-        rates_bps = (self.conditions.pair_rate_bps, self.back.pair_rate_bps)
-        serialised_ns = sum(8e9 * frame_bytes / rate_bps for rate_bps in rates_bps if rate_bps is not None)
+        serialised_ns = sum(8e9 * frame_bytes / rate_bps for rate_bps in self.fastest_bps if rate_bps is not None)
         return (self.rtt_ns + serialised_ns) / 1e6
 
     @property
@@ -218,11 +231,13 @@ class _Path:
         return narrow or any(way.impairments != UNIMPAIRED for way in (self.conditions, self.back))
 
 
-def _wan_paths(topology: Topology, link: WanLink) -> Iterator[_Path]:
+def _wan_paths(topology: Topology, link: WanLink, at_ns: int = 0) -> Iterator[_Path]:
     one, other = (topology.datacenter(name).hosts[0].name for name in link.between)
-    there, back = (_limited_by_port(topology, *ends) for ends, _ in link.directions)
-    yield _Path("wan", link.between, (one, other), there, back)
-    yield _Path("wan", link.between[::-1], (other, one), back, there)
+    then = topology.at(at_ns)
+    there, back = (_limited_by_port(then, *ends) for ends, _ in link.directions)
+    fastest_bps = (_fastest_bps(topology, *link.between), _fastest_bps(topology, *link.between[::-1]))
+    yield _Path("wan", link.between, (one, other), there, back, fastest_bps)
+    yield _Path("wan", link.between[::-1], (other, one), back, there, fastest_bps)
 
 
 def _inner_paths(topology: Topology) -> Iterator[_Path]:
@@ -231,12 +246,31 @@ def _inner_paths(topology: Topology) -> Iterator[_Path]:
             hosts = (datacenter.hosts[0].name, datacenter.hosts[1].name)
             ends = (datacenter.name, datacenter.name)
             inner = _limited_by_port(topology, *ends)
-            yield _Path("intra", ends, hosts, inner, inner)
+            yield _Path("intra", ends, hosts, inner, inner, (inner.pair_rate_bps, inner.pair_rate_bps))
 
 
 def _limited_by_port(topology: Topology, one: str, other: str) -> LinkConditions:
     """Return the link from one datacenter's hosts to another's, limited by the destination's port if that is slower."""
     return replace(topology.path(one, other), node_pair_rate_bps=topology.line_rate_bps(one, other))
+
+
+def _fastest_bps(topology: Topology, one: str, other: str) -> int | None:
+    """Return the highest rate that a node pair ever has, None if it is unlimited for a time."""
+    rates_bps = [conditions.pair_rate_bps for conditions in topology.ever(one, other)]
+    limited_bps = [rate_bps for rate_bps in rates_bps if rate_bps is not None]
+    fastest_bps = max(limited_bps) if len(limited_bps) == len(rates_bps) else None
+    return min((rate_bps for rate_bps in (fastest_bps, topology.intra_rate_bps) if rate_bps is not None), default=None)
+
+
+def _early_s(testbed: "RunningTestbed", datacenters: tuple[str, str], at_ns: int) -> float:
+    """Return by how much a packet may be early on the way to either datacenter, as the link is at that time."""
+    found = [0.0]
+    for gateway in testbed.gateway_plan.at(at_ns).gateways:
+        for port in gateway.wan_ports:
+            if {gateway.datacenter, port.peer} == {*datacenters}:
+                frame_bytes = testbed.mtu_bytes + ETHERNET_HEADER_BYTES
+                found.append(early_s(port.pair, gateway.super_packet_frames, frame_bytes))
+    return max(found)
 
 
 def _measure(testbed: "RunningTestbed", path: _Path, seconds: int | None = None) -> LinkMeasurement:

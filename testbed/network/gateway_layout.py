@@ -29,6 +29,7 @@ from testbed.network.gateway_plan import (
     WanPort,
 )
 from testbed.network.links.link_conditions import LinkConditions
+from testbed.network.pair_rates import pair_rates
 from testbed.network.shared_rate import (
     ETHERNET_HEADER_BYTES,
     FRAME_BYTES,
@@ -147,14 +148,20 @@ class _Layout:
         ever = self._topology.ever(datacenter.name, peer.name)
         limit = self._wan_limit_packets(ever, self._longest_rtt_ns(datacenter, peer))
         changes = len(ever) > 1
+        rates = pair_rates(
+            [conditions.pair_rate_bps for conditions in ever],
+            self._timers,
+            lambda rate_bps: self._shared(rate_bps, [datacenter]),
+        )
         states = tuple(
             PortState(
-                _wan_netem(conditions, limit, changes=changes),
+                _wan_netem(conditions, rates.leaf_bytes_per_s, limit, changes=changes),
                 self._shared(conditions.rate_bps, [datacenter])
                 if conditions.rate_bps and _trunk_can_bind(conditions, datacenter, peer)
                 else None,
+                above,
             )
-            for conditions in ever
+            for conditions, above in zip(ever, rates.above, strict=True)
         )
         course = self._topology.course(datacenter.name, peer.name)
         port_course = None
@@ -173,6 +180,7 @@ class _Layout:
             destinations=tuple(host.name for host in peer.hosts),
             netem=states[0].netem,
             course=port_course,
+            pair=states[0].pair,
         )
 
     def _shared(self, rate_bps: int, sources: Iterable[Datacenter]) -> SharedRate:
@@ -242,9 +250,9 @@ class _Layout:
         return min(frames, default=None)
 
 
-def _wan_netem(conditions: LinkConditions, limit_packets: int, *, changes: bool) -> NetemPlan:
+def _wan_netem(conditions: LinkConditions, rate: int | None, limit_packets: int, *, changes: bool) -> NetemPlan:
     """Return the leaf of a node pair, which loses all packets while the link is down, and keeps their order."""
-    impairments, rate = conditions.impairments.rounded(), _leaf_rate(conditions.pair_rate_bps)
+    impairments = conditions.impairments.rounded()
     if not conditions.up:
         impairments = replace(impairments, loss=1.0)
     keeps_order = changes and rate is None and not impairments.delay_spread_ns

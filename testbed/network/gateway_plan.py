@@ -6,7 +6,8 @@ packets and serialises them at a rate, as a line does. HTB above the leaves is u
 share:
 
 - Towards another datacenter: a netem leaf for each node pair, with the link's latency and the pair's rate, and HTB for
-  the trunk.
+  the trunk. netem fixes when a packet leaves as soon as it comes. So if the pair's rate changes, the leaf has the
+  highest of its rates, and HTB has the rate of the moment, at which all leaves that wait, also what came before.
 - Towards a host: the latency inside the datacenter, but only for packets from the same datacenter. Between two
   datacenters the latency is thus that of their WAN link alone. If hosts' ports have a rate: a leaf for each sending
   host, and HTB for the port.
@@ -60,10 +61,15 @@ class SharedRate:
 
 @dataclass(frozen=True)
 class PortState:
-    """What of a WAN port changes during a trial: the leaves of all its node pairs, and the trunk, None if unlimited."""
+    """What of a WAN port changes during a trial: the leaves of all its node pairs, and the trunk, None if unlimited.
+
+    ``pair`` is the rate of each node pair above its leaf. It is None if it is unlimited, or if the leaf has it because
+    it does not change.
+    """
 
     netem: NetemPlan
     trunk: SharedRate | None
+    pair: SharedRate | None = None
 
 
 @dataclass(frozen=True)
@@ -132,8 +138,8 @@ class HostPort:
 class WanPort:
     """A gateway's port to another datacenter, with one class for each node pair, numbered by ``pair_class``.
 
-    ``trunk`` is None if all node pairs together cannot exceed its rate. ``trunk`` and ``netem`` are those that hold now
-    of a port that has a ``course``, which is None if the port does not change during a trial.
+    ``trunk`` is None if all node pairs together cannot exceed its rate. ``trunk``, ``netem`` and ``pair`` are those
+    that hold now of a port that has a ``course``, which is None if the port does not change during a trial.
     """
 
     peer: str
@@ -146,6 +152,7 @@ class WanPort:
     destinations: tuple[str, ...]
     netem: NetemPlan
     course: PortCourse | None = None
+    pair: SharedRate | None = None
 
     @cached_property
     def trunks(self) -> tuple[SharedRate | None, ...]:
@@ -154,7 +161,7 @@ class WanPort:
 
     def holding(self, state: PortState) -> "WanPort":
         """Return the same port in a state of its course."""
-        return replace(self, netem=state.netem, trunk=state.trunk)
+        return replace(self, netem=state.netem, trunk=state.trunk, pair=state.pair)
 
 
 @dataclass(frozen=True)
@@ -237,6 +244,7 @@ def read_gateway(entry: dict[str, Any]) -> Gateway:
                 "sources": tuple(port["sources"]),
                 "destinations": tuple(port["destinations"]),
                 "course": _course(port["course"]),
+                "pair": _shared_rate(port["pair"]),
             }
         )
         for port in entry["wan_ports"]
@@ -251,7 +259,10 @@ def _netem(entry: dict[str, Any]) -> NetemPlan:
 def _course(entry: dict[str, Any] | None) -> PortCourse | None:
     if entry is None:
         return None
-    states = tuple(PortState(_netem(each["netem"]), _shared_rate(each["trunk"])) for each in entry["states"])
+    states = tuple(
+        PortState(_netem(each["netem"]), _shared_rate(each["trunk"]), _shared_rate(each["pair"]))
+        for each in entry["states"]
+    )
     steps = tuple((at_ns, number) for at_ns, number in entry["steps"])
     return PortCourse(states, steps, entry["period_ns"])
 

@@ -276,7 +276,9 @@ class _Rack:
         if through is None:
             # Offloads of virtual time, whose packets the third argument bounds, do not cross machines.
             own_trunk = partial(shared_rate, timers=self._timers, super_packet_bytes=0, frame_bytes=self._frame_bytes)
-            division = TrunkDivision(self._topology, datacenter.name, len(self.machines[datacenter.name]), own_trunk)
+            division = TrunkDivision(
+                self._topology, datacenter.name, len(self.machines[datacenter.name]), self._timers, own_trunk
+            )
             splits = division.splits(gateway.wan_ports)
             ports = tuple(division.own_part(port, len(hosts)) for port in gateway.wan_ports)
         elif through == machine:

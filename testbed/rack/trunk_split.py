@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from testbed.network.gateway_plan import PortState, SharedRate, WanPort
 from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.shared_rate import bytes_per_s, can_bind
+from testbed.network.pair_rates import pair_rates
+from testbed.network.shared_rate import Timers, can_bind
 from testbed.network.topology import Topology
 
 
@@ -29,6 +30,7 @@ class TrunkDivision:
     topology: Topology
     source: str
     machines: int
+    timers: Timers
     shared: Callable[[int], SharedRate]
 
     def splits(self, ports: Iterable[WanPort]) -> tuple[TrunkSplit, ...]:
@@ -44,24 +46,33 @@ class TrunkDivision:
         if self.machines == 1:
             return port
         pairs = hosts * len(port.destinations)
-        states = tuple(self._own_state(state, conditions, pairs) for conditions, state in self._states(port))
+        ever = self._states(port)
+        rates = pair_rates([self._own_pair_bps(*each) for each in ever], self.timers, self.shared)
+        states = tuple(
+            PortState(
+                replace(state.netem, rate_bytes_per_s=rates.leaf_bytes_per_s),
+                self._own_trunk(conditions, pairs) if state.trunk else None,
+                above,
+            )
+            for (conditions, state), above in zip(ever, rates.above, strict=True)
+        )
         course = None if port.course is None else replace(port.course, states=states)
         return replace(port.holding(states[0]), course=course)
 
     def _states(self, port: WanPort) -> list[tuple[LinkConditions, PortState]]:
         """Return each of the conditions that the link ever has, the first first, with the port's state then."""
-        states = (PortState(port.netem, port.trunk),) if port.course is None else port.course.states
+        states = (PortState(port.netem, port.trunk, port.pair),) if port.course is None else port.course.states
         return list(zip(self.topology.ever(self.source, port.peer), states, strict=True))
 
     def _part_bps(self, conditions: LinkConditions) -> int:
         assert conditions.rate_bps is not None
         return max(1, conditions.rate_bps // self.machines)
 
-    def _own_state(self, state: PortState, conditions: LinkConditions, pairs: int) -> PortState:
-        if state.trunk is None:
-            # All node pairs of all machines together cannot exceed it.
-            return state
+    def _own_pair_bps(self, conditions: LinkConditions, state: PortState) -> int | None:
+        """Return the rate of a node pair, which cannot be above its machine's part of a trunk that can bind."""
+        pair_bps = conditions.pair_rate_bps
+        return pair_bps if state.trunk is None or pair_bps is None else min(pair_bps, self._part_bps(conditions))
+
+    def _own_trunk(self, conditions: LinkConditions, pairs: int) -> SharedRate | None:
         part_bps = self._part_bps(conditions)
-        rates = [rate for rate in (bytes_per_s(part_bps), state.netem.rate_bytes_per_s) if rate is not None]
-        trunk = self.shared(part_bps) if can_bind(part_bps, [conditions.pair_rate_bps] * pairs) else None
-        return PortState(replace(state.netem, rate_bytes_per_s=min(rates)), trunk)
+        return self.shared(part_bps) if can_bind(part_bps, [conditions.pair_rate_bps] * pairs) else None

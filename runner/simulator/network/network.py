@@ -12,8 +12,7 @@ from runner.simulator.event_queue import EventQueue
 from runner.simulator.network.changing.changing_channel import ChangingChannel
 from runner.simulator.network.changing.changing_links import (
     changing_path,
-    follow_pair,
-    follow_trunk,
+    follow,
     pair_range_bps,
     trunk_range_bps,
 )
@@ -26,6 +25,7 @@ from runner.tcp.channel import Channel, PrivateChannel
 from runner.tcp.effects import TcpEffects
 from testbed.network.flow_model.line import Line
 from testbed.network.flow_model.window import LEAST_TIMEOUT_NS, TcpWindow, opened
+from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.topology import Topology
 
 Ends = tuple[StagePlace, StagePlace]
@@ -162,7 +162,7 @@ class Network:
                 channels[pair] = PrivateChannel(line, self.of(pair).window(pair), whole)
         for hosts, opposite in opposites.items():
             flows[hosts].opposite = flows[opposite]
-        self._follow(paths, events, capacity, flows, numbers)
+        self._follow(paths, capacity, flows, numbers)
         if drawn:
             links = SegmentLinks(events, f"{self.variant.seed} {self.variant.repeat}")
             for pair in drawn:
@@ -198,7 +198,6 @@ class Network:
     def _follow(
         self,
         paths: Mapping[Ends, ChangingPath],
-        events: EventQueue,
         capacity: SharedCapacity,
         flows: Mapping[_Hosts, NodePairFlow],
         numbers: Mapping[Resource, int],
@@ -213,11 +212,12 @@ class Network:
             number, path = numbers.get(resource), own[resource]
             if number is None or resource[0] == "port":
                 continue
-            if resource[0] == "node_pair":
-                (flow,) = crossed
-                follow_pair(events, capacity, path, number, flow)
-            else:
-                follow_trunk(events, capacity, path, number, list(crossed), parts=self.equal_parts)
+            bps_of = pair_bps if resource[0] == "node_pair" else self._trunk_part_bps
+            follow(capacity, path, number, list(crossed), bps_of)
+
+    def _trunk_part_bps(self, conditions: LinkConditions) -> int:
+        """Return the capacity of a trunk for each equal part."""
+        return max(trunk_bps(conditions) // self.equal_parts, 1)
 
     def _opposites(self, wanted: Iterable[Ends]) -> dict[_Hosts, _Hosts]:
         """Return the node pairs whose acknowledgements may wait noticeably, each with the opposite pair.
@@ -267,7 +267,7 @@ class Network:
         if conditions.pair_rate_bps is not None or changes:
             found["node_pair", one.host.name, other.host.name] = pair_bps(conditions)
         if conditions.rate_bps is not None or (changes and self._ranges(ends).get(("trunk", *_datacenters(ends)))):
-            found["trunk", one.datacenter, other.datacenter] = max(trunk_bps(conditions) // self.equal_parts, 1)
+            found["trunk", one.datacenter, other.datacenter] = self._trunk_part_bps(conditions)
         return found
 
     def _ranges(self, ends: Ends) -> dict[Resource, tuple[int, int]]:

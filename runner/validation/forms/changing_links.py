@@ -33,10 +33,11 @@ def _arrival_ns(simulate: Simulate, changes: Changes, effects: TcpEffects = IDEA
 def rate_step(simulate: Simulate) -> Check:
     """Check a node pair that has half, and twice, the rate from d after the beginning of a transfer on.
 
-    W d has left by then, and the rest leaves at the new rate.
+    W d has left by then, and the rest leaves at the new rate. A queue stands at the far end of the link. So the change
+    counts for what has left a latency before.
     """
     after_ms = 50
-    at_ns = (_FORWARD_MS + after_ms) * MS
+    at_ns = (_FORWARD_MS + after_ms + _LATENCY_MS) * MS
     rates_mbps = (500, 2000)
     expected = (after_ms + (_TRANSFER_MS - after_ms) * 1000 // mbps + _LATENCY_MS for mbps in rates_mbps)
     return Check(
@@ -120,8 +121,8 @@ def outage_over_tcp(simulate: Simulate) -> Check:
 def trunk_step(simulate: Simulate) -> Check:
     """Check two node pairs capped at 60 Mbit/s over a trunk of 90 that has 30, and 150, from a time on.
 
-    Each has its max-min fair share before, 45 Mbit/s, and after: 15, and 60 by its own cap. A trunk's queue stands at
-    the far end of the link. So the change counts for what has left a latency before, here 500 ms after the forward.
+    Each has its max-min fair share before, 45 Mbit/s, and after: 15, and 60 by its own cap. As in ``rate_step``, the
+    change counts for what has left a latency before, here 500 ms after the forward.
     """
     sent_ms, rates_mbps, shares_mbps = 500, (30, 150), (15, 60)
     at_ns = (_FORWARD_MS + sent_ms + _LATENCY_MS) * MS

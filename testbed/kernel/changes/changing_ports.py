@@ -36,6 +36,7 @@ class ChangingPort:
         self.source, self.destination = gateway.datacenter, port.peer
         self.course = course
         self._gateway, self._port, self._senders = gateway, port, senders
+        self._sets_ceilings = any(state.pair is not None for state in course.states)
         self._index = index
         self._batch, self._dump = batch, dump
         self._held = HeldPort()
@@ -57,7 +58,8 @@ class ChangingPort:
         shape, _ = self._prepared(state)
         try:
             leaves = self._held.leaves(self._index, self._dump.ask(RTM_GETQDISC, request_body(0)))
-            trunk = self._held.trunk(self._index, self._dump.ask(RTM_GETTCLASS, request_body(self._index)))
+            classes = self._dump.ask(RTM_GETTCLASS, request_body(self._index))
+            trunk, ceilings = self._held.trunk(self._index, classes), self._held.ceilings(self._index, classes)
         except (LookupError, OSError) as fault:
             raise ReadBackError(f"{self.source} to {self.destination}: configured {state}: {fault}") from None
         configured = {each.minor: each.netem for each in shape.classes if each.netem is not None}
@@ -67,10 +69,15 @@ class ChangingPort:
                 f"{self.source} to {self.destination}: configured {state}, the kernel holds the trunk {trunk} "
                 f"and other leaves in {len(wrong)} of {len(configured)} classes: {list(wrong.values())[:1]}"
             )
+        if ceilings != {each.minor: each.ceiling for each in shape.classes}:
+            raise ReadBackError(
+                f"{self.source} to {self.destination}: configured {state}, the kernel holds other rates of node pairs: "
+                f"{sorted({*ceilings.values()}, key=str)}"
+            )
 
     def _prepare(self, state: PortState) -> tuple[PortShape, EncodedRequests]:
         shape = wan_port_shape(self._gateway, self._port.holding(state), self._senders)
-        return shape, self._batch.encode(change_requests(self._index, shape))
+        return shape, self._batch.encode(change_requests(self._index, shape, ceilings=self._sets_ceilings))
 
 
 class ChangingPorts:

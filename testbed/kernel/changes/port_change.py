@@ -12,7 +12,7 @@ from pyroute2.netlink.rtnl.tcmsg import sched_htb, tcmsg
 
 from testbed.kernel.netlink_dump import split_attributes
 from testbed.kernel.qdiscs import netem
-from testbed.kernel.qdiscs.apply import class_rates, trunk_parameters, trunk_rate
+from testbed.kernel.qdiscs.apply import ceiling, class_parameters, trunk_parameters, trunk_rate
 from testbed.kernel.qdiscs.node_pair_classifier import HTB_MAJOR
 from testbed.kernel.qdiscs.port_shape import TRUNK_CLASS, PortShape
 from testbed.network.gateway_plan import NetemPlan, SharedRate
@@ -27,17 +27,24 @@ _TCA_NETEM_PRNG_SEED = 14
 """Newer kernels tell the seed of each leaf's random numbers, which nobody has configured."""
 
 
-def change_requests(index: int, shape: PortShape) -> list[tuple[int, bytes]]:
+def change_requests(index: int, shape: PortShape, *, ceilings: bool) -> list[tuple[int, bytes]]:
     """Return the requests that give the interface of that index the trunk and the leaves of ``shape``, all attributes.
 
-    The interface must be shaped already, with the same classes.
+    With ``ceilings`` they also set the classes above the leaves. The interface must have the same classes already.
     """
     trunk = sched_htb.get_class_parameters(trunk_parameters(shape))
     requests = [
         (RTM_NEWTCLASS, _request(index, _MAJOR | TRUNK_CLASS, _MAJOR, _attributes("htb", trunk))),
     ]
     encoded: dict[NetemPlan, bytes] = {}
+    encoded_rates: dict[tuple[int, SharedRate], bytes] = {}
     for each in shape.classes:
+        if ceilings:
+            rates = each.guaranteed_bytes_per_s, each.ceiling
+            if rates not in encoded_rates:
+                encoded_rates[rates] = _attributes("htb", sched_htb.get_class_parameters(class_parameters(shape, each)))
+            body = _request(index, _MAJOR | each.minor, _MAJOR | TRUNK_CLASS, encoded_rates[rates])
+            requests.append((RTM_NEWTCLASS, body))
         if each.netem is not None:
             if each.netem not in encoded:
                 encoded[each.netem] = _attributes("netem", netem.netem_options(each.netem))
@@ -62,6 +69,7 @@ class HeldPort:
 
     def __init__(self) -> None:
         self._leaves: dict[bytes, NetemPlan] = {}
+        self._ceilings: dict[bytes, SharedRate] = {}
 
     def leaves(self, index: int, qdiscs: list[memoryview]) -> dict[int, NetemPlan]:
         """Return the netem leaves of the interface by the minor number of their class."""
@@ -73,16 +81,23 @@ class HeldPort:
             found[parent] = self._leaves[stripped]
         return found
 
+    def ceilings(self, index: int, classes: list[memoryview]) -> dict[int, SharedRate]:
+        """Return the ceilings of the interface's classes below its trunk by their minor numbers."""
+        found = {}
+        for minor, options in _options(classes, index, "htb", lambda handle, parent: handle):
+            if minor != TRUNK_CLASS:
+                held = bytes(options)
+                if held not in self._ceilings:
+                    self._ceilings[held] = ceiling(_message("htb", held))
+                found[minor] = self._ceilings[held]
+        return found
+
     @staticmethod
     def trunk(index: int, classes: list[memoryview]) -> SharedRate:
         """Return the trunk of the interface. Raise LookupError if it has none, or one whose ceiling is another."""
         for minor, options in _options(classes, index, "htb", lambda handle, parent: handle):
             if minor == TRUNK_CLASS:
-                message = _message("htb", bytes(options))
-                rate, ceiling = class_rates(message)
-                if rate != ceiling:
-                    raise LookupError(f"a trunk of {rate} bytes/s has a ceiling of {ceiling}")
-                return trunk_rate(message)
+                return trunk_rate(_message("htb", bytes(options)))
         raise LookupError("no HTB trunk class on this interface")
 
 

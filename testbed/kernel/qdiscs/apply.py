@@ -17,7 +17,7 @@ def apply_shape(netlink: Any, index: int, shape: PortShape) -> None:
     netlink.tc("add", "htb", index, _MAJOR, default=DEFAULT_CLASS)
     netlink.tc("add-class", "htb", index, _MAJOR | TRUNK_CLASS, parent=_MAJOR, **trunk_parameters(shape))
     for each in shape.classes:
-        parameters = _class_parameters(shape, each.guaranteed_bytes_per_s, each.ceiling_bytes_per_s)
+        parameters = class_parameters(shape, each)
         netlink.tc("add-class", "htb", index, _MAJOR | each.minor, parent=_MAJOR | TRUNK_CLASS, **parameters)
         if each.netem is not None:
             _netem(netlink, "add", index, each)
@@ -39,15 +39,20 @@ def _netem(netlink: Any, command: str, index: int, below: ShapedClass) -> None:
 
 def trunk_parameters(shape: PortShape) -> dict[str, Any]:
     """Return pyroute2's parameters of the port's trunk class."""
-    return _class_parameters(shape, shape.trunk.rate_bytes_per_s, shape.trunk.rate_bytes_per_s)
+    return _parameters(shape, shape.trunk.rate_bytes_per_s, shape.trunk)
 
 
-def _class_parameters(shape: PortShape, rate: int, ceiling: int) -> dict[str, Any]:
+def class_parameters(shape: PortShape, each: ShapedClass) -> dict[str, Any]:
+    """Return pyroute2's parameters of one of the port's classes below its trunk."""
+    return _parameters(shape, each.guaranteed_bytes_per_s, each.ceiling)
+
+
+def _parameters(shape: PortShape, rate: int, ceiling: SharedRate) -> dict[str, Any]:
     return {
         "rate": rate,
-        "ceil": ceiling,
-        "burst": _sent_in(shape.trunk.burst_us, rate),
-        "cburst": _sent_in(shape.trunk.burst_us, ceiling),
+        "ceil": ceiling.rate_bytes_per_s,
+        "burst": _sent_in(ceiling.burst_us, rate),
+        "cburst": _sent_in(ceiling.burst_us, ceiling.rate_bytes_per_s),
         "quantum": shape.quantum_bytes,
     }
 
@@ -71,22 +76,31 @@ def read_shape(netlink: Any, index: int) -> PortShape:
     trunk = classes.pop(TRUNK_CLASS)
     return PortShape(
         trunk_rate(trunk),
-        tuple(ShapedClass(minor, *class_rates(classes[minor]), leaves.get(minor)) for minor in sorted(classes)),
+        tuple(
+            ShapedClass(minor, guaranteed_rate(classes[minor]), ceiling(classes[minor]), leaves.get(minor))
+            for minor in sorted(classes)
+        ),
         b"".join(programs),
     )
 
 
-def class_rates(class_message: Any) -> tuple[int, int]:
-    """Return the guaranteed rate and the ceiling of a dumped class, in bytes per second."""
+def guaranteed_rate(class_message: Any) -> int:
+    """Return the guaranteed rate of a dumped class, in bytes per second."""
+    options = class_message.get_attr("TCA_OPTIONS")
+    return int(options.get_attr("TCA_HTB_RATE64") or options.get_attr("TCA_HTB_PARMS")["rate"])
+
+
+def ceiling(class_message: Any) -> SharedRate:
+    """Return the ceiling of a dumped class, and its bucket."""
     options = class_message.get_attr("TCA_OPTIONS")
     parameters = options.get_attr("TCA_HTB_PARMS")
-    return (
-        options.get_attr("TCA_HTB_RATE64") or parameters["rate"],
-        options.get_attr("TCA_HTB_CEIL64") or parameters["ceil"],
-    )
+    rate = int(options.get_attr("TCA_HTB_CEIL64") or parameters["ceil"])
+    return SharedRate(rate, round(parameters["cbuffer"] / float(time2tick(1))))
 
 
 def trunk_rate(class_message: Any) -> SharedRate:
-    """Return a dumped trunk class as planned."""
-    ticks = int(class_message.get_attr("TCA_OPTIONS").get_attr("TCA_HTB_PARMS")["buffer"])
-    return SharedRate(class_rates(class_message)[0], round(ticks / float(time2tick(1))))
+    """Return a dumped trunk class as planned. Raise LookupError if its ceiling is another than its rate."""
+    held, guaranteed = ceiling(class_message), guaranteed_rate(class_message)
+    if held.rate_bytes_per_s != guaranteed:
+        raise LookupError(f"a trunk of {guaranteed} bytes/s has a ceiling of {held.rate_bytes_per_s}")
+    return held

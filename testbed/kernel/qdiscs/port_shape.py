@@ -35,7 +35,7 @@ class ShapedClass:
 
     minor: int
     guaranteed_bytes_per_s: int
-    ceiling_bytes_per_s: int
+    ceiling: SharedRate
     netem: NetemPlan | None
 
 
@@ -88,41 +88,52 @@ def wan_port_shape(gateway: Gateway, port: WanPort, senders: Collection[str] | N
         for destination in range(destinations)
     }
     program = node_pair_program(gateway.subnet, sources, port.peer_subnet, destinations)
-    return _shape([port.trunk, *port.trunks], {DEFAULT_CLASS: port.netem, **pairs}, program)
+    return _shape([port.trunk, *port.trunks], {DEFAULT_CLASS: port.netem, **pairs}, program, port.pair)
 
 
-def _shape(trunks: Sequence[SharedRate | None], leaves: Mapping[int, NetemPlan | None], program: bytes) -> PortShape:
+def _shape(
+    trunks: Sequence[SharedRate | None],
+    leaves: Mapping[int, NetemPlan | None],
+    program: bytes,
+    pair: SharedRate | None = None,
+) -> PortShape:
     """Return the shape of a port whose trunk is the first of ``trunks`` now, and all of them in the course of time.
 
-    The classes are fit for all of them: only the trunk's own class has to change.
+    The classes are fit for all of them: only the trunk's own class has to change, and the ceilings of the others where
+    they have one of their own now, ``pair``.
     """
     binding = [trunk for trunk in trunks if trunk is not None]
     guaranteed = MIN_BYTES_PER_S if binding else UNSHAPED_BYTES_PER_S
-    ceiling = max((trunk or UNSHAPED).rate_bytes_per_s for trunk in trunks)
+    ceiling = pair or max((trunk or UNSHAPED for trunk in trunks), key=_rate)
     classes = (ShapedClass(minor, guaranteed, ceiling, leaves[minor]) for minor in sorted(leaves))
-    fastest = max(binding, key=lambda trunk: trunk.rate_bytes_per_s, default=None)
-    return PortShape(trunks[0] or UNSHAPED, tuple(classes), program, fastest)
+    return PortShape(trunks[0] or UNSHAPED, tuple(classes), program, max(binding, key=_rate, default=None))
+
+
+def _rate(shared: SharedRate) -> int:
+    return shared.rate_bytes_per_s
 
 
 def describe(shape: PortShape) -> dict[str, Any]:
     """Return a shape in plain JSON types, for people and manifests.
 
-    Consecutive classes that differ only in their number are listed once.
+    Consecutive classes that differ only in their number are listed once, with their bucket if it is not the trunk's.
     """
 
-    def alike(entry: tuple[int, ShapedClass]) -> tuple[int, int, int, NetemPlan | None]:
+    def alike(entry: tuple[int, ShapedClass]) -> tuple[int, int, SharedRate, NetemPlan | None]:
         position, each = entry
         # The difference is constant over consecutive numbers.
-        return each.minor - position, each.guaranteed_bytes_per_s, each.ceiling_bytes_per_s, each.netem
+        return each.minor - position, each.guaranteed_bytes_per_s, each.ceiling, each.netem
 
     classes = []
     for (_, guaranteed, ceiling, netem), members in groupby(enumerate(shape.classes), key=alike):
         minors = [each.minor for _, each in members]
+        own_burst = {} if ceiling.burst_us == shape.trunk.burst_us else {"ceiling_burst_us": ceiling.burst_us}
         classes.append(
             {
                 "classes": f"1:{minors[0]:x}" if len(minors) == 1 else f"1:{minors[0]:x} to 1:{minors[-1]:x}",
                 "guaranteed_bytes_per_s": guaranteed,
-                "ceiling_bytes_per_s": ceiling,
+                "ceiling_bytes_per_s": ceiling.rate_bytes_per_s,
+                **own_burst,
                 "netem": None if netem is None else netem.document(),
             }
         )

@@ -15,7 +15,7 @@ def leave_netem_out() -> None:
     """Have ports of this process shaped without netem."""
     shape: Any = port_shape._shape
 
-    def of_trunk(trunks: Any, leaves: Any, program: bytes) -> PortShape:
+    def of_trunk(trunks: Any, leaves: Any, program: bytes, pair: Any = None) -> PortShape:
         shaped: PortShape = shape(trunks, dict.fromkeys(leaves), program)
         return shaped
 

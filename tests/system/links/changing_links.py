@@ -36,8 +36,8 @@ PHASES = {
 """The conditions by the time from which they hold, for a second each."""
 END_NS = 6 * S
 SMALL_BYTES, FULL_BYTES = 16, 1448
-BURST = 200
-"""Full datagrams that are sent at once, just before a change: they wait when it comes."""
+BURST, BEFORE_NS = 200, 20 * MS
+"""Full datagrams that are sent at once, so long before a change: they wait when it comes."""
 
 
 def network() -> Topology:
@@ -63,13 +63,13 @@ def probed(testbed: RunningTestbed, *, spacing_ns: int, near_ns: int) -> dict[st
     flow = DatagramFlow(Ends(testbed, "east-0", "west-0"))
     bursts = {
         at_ns: [DatagramFlow(Ends(testbed, *pair)) for pair in (("east-0", "west-0"), ("east-1", "west-1"))]
-        for at_ns in (2 * S, 4 * S)
+        for at_ns in (2 * S, 3 * S, 4 * S)
     }
     begin_ns = testbed.changing.begin()
 
     def burst() -> None:
         for at_ns, flows in bursts.items():
-            time.sleep((begin_ns + at_ns - 20 * MS - time.monotonic_ns()) / 1e9)
+            time.sleep((begin_ns + at_ns - BEFORE_NS - time.monotonic_ns()) / 1e9)
             for _ in range(BURST):
                 for each in flows:
                     each.send(FULL_BYTES)

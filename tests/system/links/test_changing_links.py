@@ -9,8 +9,20 @@ from typing import Any
 
 import pytest
 
+from testbed.measurement.impairment_measures import UDP_OVERHEAD_BYTES
 from testbed.testbed import bring_up
-from tests.system.links.changing_links import BURST, END_NS, MS, PHASES, S, network, probed, rtt_ms
+from tests.system.links.changing_links import (
+    BEFORE_NS,
+    BURST,
+    END_NS,
+    FULL_BYTES,
+    MS,
+    PHASES,
+    S,
+    network,
+    probed,
+    rtt_ms,
+)
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip, printed_inside
 
 SEEN_NS = 8_000
@@ -82,6 +94,16 @@ def test_packets_that_wait_when_the_rate_falls_or_the_link_goes_down_all_arrive(
             # The last of them had not even left when the link changed.
             latency_ns = PHASES[int(at_s) * S - S].latency_ns
             assert flow[-1][1] > int(at_s) * S + latency_ns
+
+
+def test_packets_that_wait_when_the_rate_rises_leave_at_the_new_rate(found: Any) -> None:
+    """Two node pairs wait at 20 Mbit/s each when they come to share a trunk of 50."""
+    at_s, before_bps, after_bps = 3, 20e6, 25e6
+    waits_s = (BEFORE_NS - PHASES[2 * S].latency_ns) / S
+    burst_bits = 8 * BURST * (FULL_BYTES + UDP_OVERHEAD_BYTES)
+    empty_s = at_s + (burst_bits - before_bps * waits_s) / after_bps
+    for flow in found["probed"]["bursts"][str(at_s)]:
+        assert flow[-1][1] / S == pytest.approx(empty_s, abs=0.001)
 
 
 def test_links_have_their_first_conditions_again_afterwards(found: Any) -> None:

@@ -12,6 +12,7 @@ from testbed.measurement import calibration
 from testbed.measurement.calibration import LinkMeasurement, calibrate
 from testbed.measurement.measurement import Flow
 from testbed.measurement.transfer_calibration import Compared, TransferMeasurement
+from testbed.network.gateway_layout import plan_gateways
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.links.link_course import course_of
@@ -42,6 +43,7 @@ class Network:
         self.pings: list[tuple[str, str, int]] = []
         self.stacks = SimpleNamespace(modelled=False, opens_sockets=True, echoes=self.ping)
         self.mtu_bytes = 1500
+        self.gateway_plan = plan_gateways(topology, 1)
         self.goodputs_off: list[float] = []
         self.transfers: list[tuple[str, str]] = []
         self.transfers_late_s: list[float] = []

@@ -341,7 +341,7 @@ def test_a_port_has_a_state_for_each_distinct_condition_and_a_step_for_each_chan
     assert port.course is not None
     assert port.course.steps == ((0, 0), (10**9, 1), (2 * 10**9, 0))
     assert [state.netem.delay_ns for state in port.course.states] == [40_000_000, 1_000_000]
-    assert PortState(port.netem, port.trunk) == port.course.states[0]
+    assert PortState(port.netem, port.trunk, port.pair) == port.course.states[0]
 
 
 def test_a_trunk_that_binds_later_is_planned_from_the_start() -> None:
@@ -349,6 +349,28 @@ def test_a_trunk_that_binds_later_is_planned_from_the_start() -> None:
     assert trunks[0] is None
     assert trunks[1] is not None
     assert trunks[1].rate_bytes_per_s == 125_000_000
+
+
+@given(st.lists(st.none() | st.integers(64, 10**11), min_size=2, max_size=5, unique=True), st.sampled_from([*Timers]))
+def test_a_rate_of_node_pairs_that_changes_is_above_a_leaf_of_the_highest_rate(
+    rates_bps: list[int | None], timers: Timers
+) -> None:
+    ever = [LinkConditions(1_000_000, None, rate_bps) for rate_bps in rates_bps]
+    planned = states(changing(*ever), timers)
+    above = [None if state.pair is None else state.pair.rate_bytes_per_s for state in planned]
+    leaf = {state.netem.rate_bytes_per_s for state in planned}
+    asked = [None if rate_bps is None else rate_bps // 8 for rate_bps in rates_bps]
+    limited = [rate for rate in asked if rate is not None]
+    if len({*asked}) == 1:
+        assert (leaf, above) == ({asked[0]}, [None] * len(above))
+    else:
+        assert leaf == {None if None in asked else max(limited)}
+        assert above == asked
+
+
+def test_a_rate_of_node_pairs_that_does_not_change_is_the_leafs() -> None:
+    planned = states(changing(FAR, replace(FAR, latency_ns=1_000_000), replace(FAR, up=False)))
+    assert [(state.netem.rate_bytes_per_s, state.pair) for state in planned] == [(125_000_000, None)] * 3
 
 
 def test_a_wan_ports_queue_is_sized_by_its_rate_latency_jitter_and_round_trip() -> None:

@@ -36,7 +36,7 @@ INDICES = st.integers(0, 249)
 FAR = st.lists(st.builds(FarHosts, INDICES, st.integers(1, 250), NETEMS), max_size=2).map(tuple)
 HOST_PORTS = st.builds(HostPort, NAMES, INDICES, NAMES, NAMES, NAMES, INDICES, NETEMS, FAR, SHARED)
 NAME_TUPLES = st.lists(NAMES, max_size=3).map(tuple)
-STATES = st.lists(st.builds(PortState, NETEMS, SHARED), min_size=2, max_size=3).map(tuple)
+STATES = st.lists(st.builds(PortState, NETEMS, SHARED, SHARED), min_size=2, max_size=3).map(tuple)
 
 
 @st.composite
@@ -49,7 +49,7 @@ def port_courses(draw: st.DrawFn) -> PortCourse:
 
 PORT = (NAMES, NAMES, NAMES, NAMES, NAMES, SHARED, NAME_TUPLES, NAME_TUPLES, NETEMS)
 WAN_PORTS = st.builds(WanPort, *PORT)
-CHANGING_PORTS = st.builds(WanPort, *PORT, port_courses())
+CHANGING_PORTS = st.builds(WanPort, *PORT, port_courses(), SHARED)
 
 
 def plans(wan_ports: st.SearchStrategy[WanPort]) -> st.SearchStrategy[GatewayPlan]:
@@ -145,8 +145,12 @@ def test_a_plan_at_a_time_has_the_ports_as_they_are_then_and_keeps_their_courses
     for gateway, before in zip(then.gateways, plan.gateways, strict=True):
         for port, as_planned in zip(gateway.wan_ports, before.wan_ports, strict=True):
             assert port.course == as_planned.course
-            state = PortState(as_planned.netem, as_planned.trunk) if port.course is None else port.course.at(at_ns)
-            assert PortState(port.netem, port.trunk) == state
+            state = (
+                PortState(as_planned.netem, as_planned.trunk, as_planned.pair)
+                if port.course is None
+                else port.course.at(at_ns)
+            )
+            assert PortState(port.netem, port.trunk, port.pair) == state
 
 
 def test_the_trim_applies_to_every_state_of_a_course() -> None:

@@ -40,9 +40,14 @@ def port(plan: MachinePlan) -> WanPort:
 
 
 def rates_mbit(state: PortState) -> tuple[float | None, float | None]:
-    """The rates of the trunk and of a leaf."""
-    leaf = state.netem.rate_bytes_per_s
-    return None if state.trunk is None else state.trunk.rate_bytes_per_s * 8e-6, None if leaf is None else leaf * 8e-6
+    """The rates of the trunk and of a node pair."""
+    trunk, pair = None if state.trunk is None else state.trunk.rate_bytes_per_s, pair_bytes_per_s(state)
+    return None if trunk is None else trunk * 8e-6, None if pair is None else pair * 8e-6
+
+
+def pair_bytes_per_s(state: PortState) -> int | None:
+    """The rate of a node pair: of its leaf, or above it."""
+    return state.netem.rate_bytes_per_s if state.pair is None else state.pair.rate_bytes_per_s
 
 
 def test_every_state_of_a_trunk_is_divided_as_far_as_it_can_bind() -> None:
@@ -110,8 +115,9 @@ def test_machines_together_never_exceed_a_trunk_in_any_of_its_states(
         for plan in sending:
             own = port(plan)
             state = PortState(own.netem, own.trunk) if own.course is None else own.course.states[number]
-            assert state.netem.rate_bytes_per_s is not None
-            offered = len(plan.hosts) * state.netem.rate_bytes_per_s
+            rate = pair_bytes_per_s(state)
+            assert rate is not None
+            offered = len(plan.hosts) * rate
             sent += offered if state.trunk is None else min(offered, state.trunk.rate_bytes_per_s)
         # Rates are whole bytes, at least 8 of them for each pair.
         assert sent <= bytes_per_s(conditions.rate_bps) + 8 * len(machines)

@@ -4,7 +4,7 @@
   they keep their order: where bytes queue, a longer latency delays none of them, unless the queue is shorter than the
   change; after a shorter one they arrive one after the other without a pause, until a pause of the sender has made up
   for the difference.
-- **Rate.** What windows have let out and the line has not carried leaves at the rate at which it was accepted.
+- **Rate.** What waits leaves at the rate of the moment (``CapacityCourse``).
 - **Windows.** A round trip is as long as its latencies are when bytes leave and when they are acknowledged.
 - **Outages.** What was let out before arrives. Afterwards nothing does, until TCP has sent again (``Retransmission``).
   Where windows are not modelled there is no TCP either: the transfer goes on as soon as the link is up.
@@ -79,13 +79,8 @@ class ChangingChannel(SharedChannel):
             )
         return now_ns + back.at(now_ns).latency_ns
 
-    def waiting_bits_ns(self, now_ns: int) -> int:
-        """Return what the line has accepted and not carried yet, in wire bits x 10^9."""
-        if self._part_ns is None or not self._sends:
-            return 0
-        return self._waiting_bytes(now_ns) * self.bits_ns_per_byte // self.payload_share
-
     def _waiting_bytes(self, now_ns: int) -> int:
+        """Return what the line has accepted and not carried yet."""
         left_bytes = max(-(-self.left_bits_ns(now_ns) // self.bits_ns_per_byte), 0)
         allowed = self._window.open_bytes
         if allowed >= BOUNDED:

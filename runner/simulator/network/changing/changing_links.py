@@ -1,14 +1,13 @@
 """Give the channels of a simulation the courses of the links that they cross."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from runner.resolve.placement import Pair
-from runner.simulator.event_queue import EventQueue
 from runner.simulator.network.changing.capacity_course import CapacityCourse
-from runner.simulator.network.changing.changing_channel import ChangingChannel
 from runner.simulator.network.changing.changing_path import ChangingPath, constant, pair_bps, trunk_bps
 from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.topology import Topology
 
 
@@ -42,43 +41,20 @@ def trunk_range_bps(path: ChangingPath) -> tuple[int, int] | None:
     return min(rates_bps), max(rates_bps)
 
 
-def follow_pair(
-    events: EventQueue, capacity: SharedCapacity, path: ChangingPath, number: int, flow: NodePairFlow
-) -> None:
-    """Let the capacity of a node pair change as its link does. ``number`` is that of the resource."""
-    if len(path.there.changes) > 1:
-        flow.courses.append(
-            CapacityCourse(
-                events,
-                path.there,
-                pair_bps,
-                partial(_change, capacity, number, [flow]),
-                waiting=partial(_waiting, flow),
-                is_sending=partial(_sends, [flow]),
-                is_trunk=False,
-            )
-        )
-
-
-def follow_trunk(
-    events: EventQueue,
+def follow(
     capacity: SharedCapacity,
     path: ChangingPath,
     number: int,
     flows: Sequence[NodePairFlow],
-    *,
-    parts: int,
+    bps_of: Callable[[LinkConditions], int],
 ) -> None:
-    """Let the capacity of a trunk, which ``flows`` cross, change as the link does; it is divided by ``parts``."""
+    """Let the capacity of a node pair or a trunk, which ``flows`` cross, change as the link does.
+
+    ``number`` is that of the resource, ``bps_of`` gives its capacity under some conditions.
+    """
     if len(path.there.changes) > 1:
         course = CapacityCourse(
-            events,
-            path.there,
-            lambda conditions: max(trunk_bps(conditions) // parts, 1),
-            partial(_change, capacity, number, flows),
-            waiting=_nothing,
-            is_sending=partial(_sends, flows),
-            is_trunk=True,
+            capacity.events, path.there, bps_of, partial(_change, capacity, number, flows), partial(_sends, flows)
         )
         for flow in flows:
             flow.courses.append(course)
@@ -90,13 +66,3 @@ def _change(capacity: SharedCapacity, number: int, flows: Sequence[NodePairFlow]
 
 def _sends(flows: Sequence[NodePairFlow]) -> bool:
     return any(flow.sending for flow in flows)
-
-
-def _nothing(_: int) -> tuple[int, int]:
-    return 0, 0
-
-
-def _waiting(flow: NodePairFlow, now_ns: int) -> tuple[int, int]:
-    """Return what the line has accepted and not carried yet, and at which rate it carries it."""
-    waiting = (channel.waiting_bits_ns(now_ns) for channel in flow.sending if isinstance(channel, ChangingChannel))
-    return sum(waiting), flow.rate_bps

@@ -59,9 +59,13 @@ def each_arrives_ms(
     return [arrival_ns(simulation, 1, microbatch) / MS for microbatch in range(microbatches)]
 
 
-def test_what_windows_have_let_out_leaves_at_the_rate_at_which_the_line_accepted_it() -> None:
-    # The window of 44.8 MiB lets out all 12.5 MB at once, before the rate changes.
-    assert arrives_ms([(30 * MS, {"node_pair_rate_bps": 10**8})], effects=WINDOW_ONLY, transport=OPEN) == 120
+def test_what_windows_have_let_out_leaves_at_the_rate_of_the_moment() -> None:
+    # The window of 44.8 MiB lets out all 12.5 MB at once, before the rate falls to a tenth or rises from it. 20 ms at
+    # the first rate carry 2.5 MB, or 0.25.
+    falls = [(50 * MS, {"node_pair_rate_bps": 10**8})]
+    assert arrives_ms(falls, effects=WINDOW_ONLY, transport=OPEN) == 20 + 800 + 20
+    rises: Changes = [(5 * MS, {"node_pair_rate_bps": 10**8}), (50 * MS, {})]
+    assert arrives_ms(rises, effects=WINDOW_ONLY, transport=OPEN) == 20 + 98 + 20
 
 
 def test_what_had_been_let_out_arrives_although_the_link_is_down_by_then() -> None:
@@ -119,11 +123,11 @@ def test_tcp_gives_up_and_training_ends_with_a_line() -> None:
 
 def test_without_windows_a_transfer_goes_on_at_each_rate_that_its_node_pair_has() -> None:
     # It begins at 10 ms, from which its arrival counts. 20 ms at 1 Gbit/s carry 2.5 of the 12.5 MB, 100 at 400 Mbit/s
-    # 5 more, and 5 are left for 100 Mbit/s.
-    rates = [(30 * MS, {"node_pair_rate_bps": 4 * 10**8}), (130 * MS, {"node_pair_rate_bps": 10**8})]
+    # 5 more, and 5 are left for 100 Mbit/s. A change counts for what left a latency before.
+    rates = [(50 * MS, {"node_pair_rate_bps": 4 * 10**8}), (150 * MS, {"node_pair_rate_bps": 10**8})]
     assert arrives_ms(rates) == 20 + 100 + 400 + 20
     # A narrow line that widens.
-    assert arrives_ms([(1 * MS, {"node_pair_rate_bps": 10**8}), (510 * MS, {})]) == 500 + 50 + 20
+    assert arrives_ms([(1 * MS, {"node_pair_rate_bps": 10**8}), (530 * MS, {})]) == 500 + 50 + 20
 
 
 def test_a_trunk_changes_for_what_left_a_latency_before() -> None:
@@ -156,8 +160,8 @@ def test_without_tcp_only_what_has_not_left_when_the_link_fails_waits_for_it() -
 
 def test_a_rate_that_changes_while_the_link_is_down_holds_once_it_is_up() -> None:
     rate: dict[str, Any] = {"node_pair_rate_bps": 5 * 10**8}
-    down = [(60 * MS, {"up": False}), (70 * MS, {**rate, "up": False}), (80 * MS, rate)]
-    assert arrives_ms(down) == 50 + 20 + 100 + 20
+    down = [(60 * MS, {"up": False}), (90 * MS, {**rate, "up": False}), (100 * MS, rate)]
+    assert arrives_ms(down) == 50 + 40 + 100 + 20
 
 
 def test_after_a_shorter_latency_bytes_keep_their_order_until_a_pause_has_made_up_for_it() -> None:

@@ -80,6 +80,7 @@ class Kernel:
 
 
 RATES = st.integers(MIN_BYTES_PER_S, UNSHAPED_BYTES_PER_S)
+SHARED_RATES = st.builds(SharedRate, RATES, st.integers(1, 60 * 10**6))
 NETEMS = st.builds(
     NetemPlan,
     delay_ns=st.integers(0, 10**13),
@@ -88,12 +89,11 @@ NETEMS = st.builds(
     impairments=st.builds(Impairments, st.integers(0, 10**13), st.floats(0, 1)).map(Impairments.rounded),
 )
 CLASSES = st.dictionaries(
-    st.integers(DEFAULT_CLASS, 0xF433), st.tuples(RATES, RATES, st.none() | NETEMS), min_size=1, max_size=6
+    st.integers(DEFAULT_CLASS, 0xF433), st.tuples(RATES, SHARED_RATES, st.none() | NETEMS), min_size=1, max_size=6
 ).map(lambda found: tuple(ShapedClass(minor, *found[minor]) for minor in sorted(found)))
 PROGRAMS = st.builds(node_pair_program, st.just("10.1.0.0"), st.integers(1, 250), st.just("10.1.1.0"), st.just(3))
 # Encoding a class takes pyroute2 a millisecond.
 FEW = settings(max_examples=20)
-SHARED_RATES = st.builds(SharedRate, RATES, st.integers(1, 60 * 10**6))
 SHAPES = st.builds(PortShape, SHARED_RATES, CLASSES, PROGRAMS)
 
 
@@ -111,7 +111,7 @@ def test_a_change_of_netem_leaves_rates_and_classifier_alone(shape: PortShape, n
     kernel = Kernel()
     apply_shape(kernel, INDEX, shape)
     changed = tuple(
-        ShapedClass(each.minor, each.guaranteed_bytes_per_s, each.ceiling_bytes_per_s, each.netem and netem)
+        ShapedClass(each.minor, each.guaranteed_bytes_per_s, each.ceiling, each.netem and netem)
         for each in shape.classes
     )
     before = len(kernel.commands)
@@ -138,9 +138,9 @@ def test_any_rate_reaches_the_kernel_even_shared_by_many_pairs(rate_bps: int | N
 
 def test_a_burst_reaches_the_kernel_as_the_time_it_is_given() -> None:
     kernel = Kernel()
-    classes = (ShapedClass(DEFAULT_CLASS, MIN_BYTES_PER_S, 12_500_000, None),)
-    program = node_pair_program("10.1.0.0", 1, "10.1.1.0", 1)
-    apply_shape(kernel, INDEX, PortShape(SharedRate(12_500_000, SUPER_PACKET_NS // 1000), classes, program))
+    shared = SharedRate(12_500_000, SUPER_PACKET_NS // 1000)
+    classes = (ShapedClass(DEFAULT_CLASS, MIN_BYTES_PER_S, shared, None),)
+    apply_shape(kernel, INDEX, PortShape(shared, classes, node_pair_program("10.1.0.0", 1, "10.1.1.0", 1)))
     tick_ns = 64
     for message in kernel.get_classes(INDEX):
         parameters = message.get_attr("TCA_OPTIONS").get_attr("TCA_HTB_PARMS")
@@ -150,7 +150,9 @@ def test_a_burst_reaches_the_kernel_as_the_time_it_is_given() -> None:
 
 def test_one_filter_classifies_for_all_pairs() -> None:
     kernel = Kernel()
-    classes = tuple(ShapedClass(minor, 100, 1000, None) for minor in (DEFAULT_CLASS, *range(0x10, 0x40)))
+    classes = tuple(
+        ShapedClass(minor, 100, SharedRate(1000, 10), None) for minor in (DEFAULT_CLASS, *range(0x10, 0x40))
+    )
     apply_shape(
         kernel, INDEX, PortShape(SharedRate(1000, 10), classes, node_pair_program("10.1.0.0", 6, "10.1.1.0", 8))
     )
@@ -167,7 +169,7 @@ def test_a_filter_that_is_missing_does_not_read_back_as_the_shape() -> None:
     kernel = Kernel()
     shape = PortShape(
         SharedRate(1000, 10),
-        (ShapedClass(DEFAULT_CLASS, 100, 1000, None),),
+        (ShapedClass(DEFAULT_CLASS, 100, SharedRate(1000, 10), None),),
         node_pair_program("10.1.0.0", 1, "10.1.1.0", 1),
     )
     apply_shape(kernel, INDEX, shape)

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +94,7 @@ def test_node_pairs_borrow_their_rate_from_a_shared_trunk(trunk: SharedRate, pai
     shape = wan_port_shape(EAST, wan_port(trunk, pairs, 1))
     assert shape.trunk == trunk
     assert {each.guaranteed_bytes_per_s for each in shape.classes} == {MIN_BYTES_PER_S}
-    assert {each.ceiling_bytes_per_s for each in shape.classes} == {trunk.rate_bytes_per_s}
+    assert {each.ceiling for each in shape.classes} == {trunk}
 
 
 def test_pairs_take_turns_of_a_super_packet() -> None:
@@ -105,7 +106,7 @@ def test_pairs_take_turns_of_a_super_packet() -> None:
 def test_packets_of_no_node_pair_cross_the_same_wan() -> None:
     shape = wan_port_shape(EAST, wan_port(TRUNK, 2, 2))
     (rest,) = (each for each in shape.classes if each.minor == DEFAULT_CLASS)
-    assert (rest.ceiling_bytes_per_s, rest.netem) == (shape.trunk.rate_bytes_per_s, NETEM)
+    assert (rest.ceiling, rest.netem) == (shape.trunk, NETEM)
 
 
 def test_wan_port_classifies_by_node_pair() -> None:
@@ -117,8 +118,17 @@ def test_a_trunk_that_cannot_bind_has_no_bucket() -> None:
     shape = wan_port_shape(EAST, wan_port(None, 2, 2))
     assert shape.trunk == UNSHAPED
     for each in shape.classes:
-        assert each.guaranteed_bytes_per_s == each.ceiling_bytes_per_s == UNSHAPED_BYTES_PER_S
+        assert (each.guaranteed_bytes_per_s, each.ceiling) == (UNSHAPED_BYTES_PER_S, UNSHAPED)
         assert each.netem == NETEM
+
+
+@given(TRUNKS, st.builds(SharedRate, st.integers(MIN_BYTES_PER_S, 10**11), st.integers(1, 60 * 10**6)))
+def test_a_rate_of_node_pairs_above_their_leaves_is_the_ceiling_of_each(
+    trunk: SharedRate | None, pair: SharedRate
+) -> None:
+    shape = wan_port_shape(EAST, replace(wan_port(trunk, 2, 2), pair=pair))
+    assert {each.ceiling for each in shape.classes} == {pair}
+    assert shape.trunk == (trunk or UNSHAPED)
 
 
 def test_host_port_without_a_rate_delays_only_packets_of_its_datacenter() -> None:
@@ -126,7 +136,7 @@ def test_host_port_without_a_rate_delays_only_packets_of_its_datacenter() -> Non
     shape = host_port_shape(EAST, port)
     assert shape.trunk == UNSHAPED
     assert {each.minor: each.netem for each in shape.classes} == {DEFAULT_CLASS: None, INTRA_CLASS: port.intra}
-    assert {each.ceiling_bytes_per_s for each in shape.classes} == {UNSHAPED_BYTES_PER_S}
+    assert {each.ceiling for each in shape.classes} == {UNSHAPED}
     assert shape.classifier == same_datacenter_program("10.1.0.0")
 
 
@@ -183,10 +193,12 @@ def test_a_description_names_no_class_that_is_not_there() -> None:
 
 
 def test_a_class_without_netem_is_described_as_such() -> None:
-    shape = PortShape(SharedRate(1000, 10), (ShapedClass(DEFAULT_CLASS, 10, 1000, None),), b"")
-    assert describe(shape)["classes"] == [
-        {"classes": "1:2", "guaranteed_bytes_per_s": 10, "ceiling_bytes_per_s": 1000, "netem": None}
-    ]
+    trunk = SharedRate(1000, 10)
+    shape = PortShape(trunk, (ShapedClass(DEFAULT_CLASS, 10, trunk, None),), b"")
+    described = {"classes": "1:2", "guaranteed_bytes_per_s": 10, "ceiling_bytes_per_s": 1000, "netem": None}
+    assert describe(shape)["classes"] == [described]
+    own_bucket = replace(shape, classes=(ShapedClass(DEFAULT_CLASS, 10, SharedRate(1000, 7), None),))
+    assert describe(own_bucket)["classes"] == [{**described, "ceiling_burst_us": 7}]
 
 
 @given(TRUNKS, st.integers(1, 3), st.integers(1, 3))

@@ -1,8 +1,14 @@
-"""Say where a simulation draws what happens to single packets, so that its repeats differ."""
+"""Say where a simulation follows single packets, and where it draws what happens to them."""
 
 from ground.impairments import UNIMPAIRED
 from runner.experiment.transport_spec import TransportSpec
+from testbed.network.flow_model.line import FRAME_BYTES
 from testbed.network.topology import Topology
+
+ACKNOWLEDGEMENT_BYTES, ACKNOWLEDGED_SEGMENTS = 66, 2
+"""The wire bytes of an acknowledgement, and how many segments one is sent for."""
+
+_NOTICED_PART = 10
 
 
 def is_impaired(topology: Topology, one: str, other: str) -> bool:
@@ -14,6 +20,16 @@ def is_impaired(topology: Topology, one: str, other: str) -> bool:
     if one == other or any(topology.course(*way) is not None for way in ways):
         return False
     return any(topology.conditions(*way).impairments != UNIMPAIRED for way in ways)
+
+
+def has_narrow_way(topology: Topology, one: str, other: str) -> bool:
+    """Return whether acknowledgements need more than a tenth of a direction's rate (RFC 3449), and it never changes."""
+    ways = ((one, other), (other, one))
+    rates_bps = [rate_bps for way in ways if (rate_bps := topology.line_rate_bps(*way)) is not None]
+    if one == other or len(rates_bps) < len(ways) or any(topology.course(*way) is not None for way in ways):
+        return False
+    needed_bps = max(rates_bps) * ACKNOWLEDGEMENT_BYTES / (ACKNOWLEDGED_SEGMENTS * FRAME_BYTES)
+    return needed_bps * _NOTICED_PART > min(rates_bps)
 
 
 def draws_packets(topology: Topology, transport: TransportSpec) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from runner.resolve.packets.held_bytes import held_bytes
-from runner.resolve.packets.packet_draws import is_impaired
+from runner.resolve.packets.packet_draws import has_narrow_way, is_impaired
 from runner.resolve.placement import StagePlace
 from runner.resolve.resolved_variant import ResolvedVariant
 from runner.simulator.event_queue import EventQueue
@@ -58,7 +58,8 @@ class Network:
     dilate TCP's timers, so they are divided by it here. ``beside`` are those of other jobs, by the hosts that each has;
     then there is a single part, and ``channels`` makes those of all jobs.
 
-    Channels over links that lose or jitter packets are simulated segment by segment. At a port that they share with
+    Channels over links that lose or jitter packets are simulated segment by segment, and those beside flows of TCP on
+    links with so narrow a way that acknowledgements need much of it. At a port that they share with
     other channels, neither slows the other down.
     """
 
@@ -115,8 +116,8 @@ class Network:
         ``watched`` hosts of that part.
         """
         every = sorted(wanted, key=lambda pair: (pair[0].pipeline, pair[0].stage, pair[1].pipeline, pair[1].stage))
-        drawn = [pair for pair in every if self._draws(pair)]
-        ends = [pair for pair in every if pair not in set(drawn)] if drawn else every
+        followed = [pair for pair in every if self._follows_packets(pair)]
+        ends = [pair for pair in every if pair not in set(followed)] if followed else every
         crossed = {pair: self._resources(pair) for pair in ends}
         binding = self._binding(crossed)
         numbers = {resource: number for number, resource in enumerate(sorted(binding))}
@@ -163,9 +164,9 @@ class Network:
         for hosts, opposite in opposites.items():
             flows[hosts].opposite = flows[opposite]
         self._follow(paths, capacity, flows, numbers)
-        if drawn:
+        if followed:
             links = SegmentLinks(events, f"{self.variant.seed} {self.variant.repeat}")
-            for pair in drawn:
+            for pair in followed:
                 of_job = self.of(pair)
                 connections, tcp = of_job.connections_between(pair), of_job.variant.tcp
                 channels[pair] = links.channel(
@@ -178,9 +179,14 @@ class Network:
                 )
         return channels
 
-    def _draws(self, ends: Ends) -> bool:
-        """Return whether packets between the two places are lost or jittered one by one."""
-        return self.of(ends).effects.impairments and is_impaired(self.topology, ends[0].datacenter, ends[1].datacenter)
+    def _follows_packets(self, ends: Ends) -> bool:
+        """Return whether packets between the two places are simulated one by one."""
+        effects, (here, there) = self.of(ends).effects, _datacenters(ends)
+        if effects.impairments and is_impaired(self.topology, here, there):
+            return True
+        beside = [flow for flow in self.variant.background if {each.datacenter for each in flow.ends} == {here, there}]
+        are_tcp = bool(beside) and all(flow.is_tcp for flow in beside)
+        return are_tcp and effects.window and effects.headers and has_narrow_way(self.topology, here, there)
 
     def _way(self, ends: Ends) -> Way:
         conditions = self.topology.conditions(ends[0].datacenter, ends[1].datacenter)

@@ -9,13 +9,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from runner.resolve.packets.packet_draws import ACKNOWLEDGED_SEGMENTS, ACKNOWLEDGEMENT_BYTES
 from runner.simulator.event_queue import EventQueue
 from runner.simulator.segments.lane import Lane
 from runner.simulator.segments.segment import Segment
 
-ACKNOWLEDGEMENT_BYTES: Final = 66
 _DELAY_NS: Final = 40_000_000
-_TOGETHER: Final = 2
 _FORGOTTEN: Final = 4096
 
 
@@ -79,7 +78,7 @@ class Receiver:
             self._beyond_gap -= 1
         self._in_order(at_ns, self._next_byte)
         self._unacknowledged += 1
-        if had_gap or self._unacknowledged >= _TOGETHER:
+        if had_gap or self._unacknowledged >= ACKNOWLEDGED_SEGMENTS:
             self._acknowledge(at_ns)
         else:
             self._due_ns = at_ns + _DELAY_NS

@@ -123,6 +123,34 @@ def test_a_flow_crosses_links_that_lose_packets() -> None:
     assert 5 < sent_mbit(flow, 1, 4) < 100
 
 
+NARROW_MBIT = 1
+ACKNOWLEDGED, ACKNOWLEDGEMENT = 2 * 1514, 66
+"""The wire bytes that are acknowledged together, and of what acknowledges them."""
+
+
+def beside_a_narrow_way_back(*flows: dict[str, Any]) -> list[FlowTraffic]:
+    """Flows over a link of 100 Mbit/s there, and of 1 back, while nothing else is sent."""
+    document = with_background(*flows, compute=IDLE, training={"stages": 2, "microbatches": 1, "iterations": 8})
+    ways = [
+        {"from": one, "to": other, "latency": "10ms", "rate": f"{rate}Mbit"}
+        for one, other, rate in (("east", "west", 100), ("west", "east", NARROW_MBIT))
+    ]
+    document["topology"] = {"datacenters": document["topology"]["datacenters"], "links": ways}
+    return list(simulated(document).background)
+
+
+def test_a_bulk_flow_sends_as_fast_as_its_acknowledgements_fit_the_way_back() -> None:
+    (flow,) = beside_a_narrow_way_back(TO_WEST)
+    assert sent_mbit(flow, 2, 5) == pytest.approx(NARROW_MBIT * ACKNOWLEDGED / ACKNOWLEDGEMENT, rel=0.05)
+
+
+def test_what_the_way_back_carries_besides_is_taken_from_its_acknowledgements() -> None:
+    wide, narrow = beside_a_narrow_way_back(TO_WEST, {"name": "back", "from": "west", "to": "east"})
+    acknowledgements_mbit = sent_mbit(wide, 2, 5) * ACKNOWLEDGEMENT / ACKNOWLEDGED
+    assert acknowledgements_mbit + sent_mbit(narrow, 2, 5) == pytest.approx(NARROW_MBIT, rel=0.03)
+    assert min(acknowledgements_mbit, sent_mbit(narrow, 2, 5)) > 0.2 * NARROW_MBIT
+
+
 def test_all_members_of_a_combination_of_jobs_find_the_same_flows() -> None:
     flows = [TO_WEST, {"name": "back", "from": "west", "to": "east", "rate": "20Mbit"}]
     document = two_jobs(rate="200Mbit", background=flows)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.links.over_time.condition_trace import ConditionTrace
 from testbed.network.topology import Topology, resolve_topology, with_flow_hosts
 from testbed.network.topology_spec import TopologySpec
+
+_NAMED = 5
+"""How many missing links are named at most."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +126,15 @@ def _resolve_wan(experiment: ExperimentSpec, directory: Path) -> tuple[Topology,
     spec = experiment.topology
     names = [datacenter.name for datacenter in spec.datacenters]
     linked = {ends for link in spec.links for ends in ((link.ends, link.ends[::-1]) if link.between else (link.ends,))}
+    missing = [ends for ends in permutations(names, 2) if ends not in linked]
     for name in ("wan", "profile", "scale"):
         if len(names) == 1 and getattr(spec, name) is not None:
             raise InputError(f"topology.{name}: one datacenter has no WAN: leave {name} out or add a datacenter")
-    if spec.wan is None and spec.profile is None and len(linked) < len(names) * (len(names) - 1):
+    if spec.wan is None and spec.profile is None and missing:
         raise InputError(
-            "topology.wan: no network between the datacenters is given: give wan, like "
+            f"topology.links: {_no_link(missing)}: give wan for all others, like {{latency: 40ms, rate: 10Gbit}}"
+            if linked
+            else "topology.wan: no network between the datacenters is given: give wan, like "
             "{latency: 40ms, rate: 10Gbit}, or a profile"
         )
     texts: dict[str, str] = {}
@@ -137,6 +144,17 @@ def _resolve_wan(experiment: ExperimentSpec, directory: Path) -> tuple[Topology,
         traces[each.key] = load_trace(each, texts[each.file], experiment.traces, directory)
     preset = _profile(spec, names, directory)
     return resolve_topology(spec, preset, traces, experiment.seed), texts
+
+
+def _no_link(missing: Sequence[tuple[str, str]]) -> str:
+    """Return in words between which datacenters a link is missing, in one direction or in both."""
+    said = [
+        f"between {one} and {other}" if (other, one) in missing else f"from {one} to {other}"
+        for one, other in missing
+        if one < other or (other, one) not in missing
+    ]
+    more = f" and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
+    return f"there is no link {', '.join(said[:_NAMED])}{more}"
 
 
 def _with_background(experiment: ExperimentSpec, topology: Topology) -> Topology:

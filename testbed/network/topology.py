@@ -265,9 +265,13 @@ def resolve_topology(
         )
         for index, entry in enumerate(spec.datacenters)
     )
-    hosts = [host.name for datacenter in datacenters for host in datacenter.hosts]
-    if len(set(hosts)) != len(hosts):
-        raise InputError("topology.datacenters: two hosts get one name, rename a datacenter that ends in a number")
+    owners: dict[str, str] = {}
+    for host in (host for datacenter in datacenters for host in datacenter.hosts):
+        if (other := owners.setdefault(host.name, host.datacenter)) != host.datacenter:
+            raise InputError(
+                f"topology.datacenters: a host of {other!r} and one of {host.datacenter!r} would both be called "
+                f"{host.name!r}: rename one of the datacenters"
+            )
     return Topology(
         datacenters,
         spec.intra.latency,

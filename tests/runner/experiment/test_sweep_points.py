@@ -116,13 +116,19 @@ def test_two_datacenters_need_a_network_in_both_directions() -> None:
 
     one_way = {"from": "east", "to": "west", "latency": "1ms"}
     assert "topology.wan: no network between the datacenters is given" in words()
-    assert "topology.wan: no network between the datacenters is given" in words(one_way)
+    assert "topology.links: there is no link from west to east: give wan for all others, like" in words(one_way)
     for links in ([{"between": ["east", "west"]}], [one_way, {"from": "west", "to": "east", "latency": "3ms"}]):
         (point,) = points(topology={"datacenters": TWO["datacenters"], "links": links})
         assert len(point.topology.datacenters) == 2
     three = [*TWO["datacenters"], {"name": "north", "hosts": 1}]
     two_of_three = [{"between": ["east", "west"]}, {"between": ["east", "north"]}]
-    assert "no network between" in refusal(topology={"datacenters": three, "links": two_of_three})
+    missing = refusal(topology={"datacenters": three, "links": two_of_three})
+    assert "topology.links: there is no link between north and west: give wan" in missing
+    many = [{"name": f"d{number}", "hosts": 1} for number in range(9)]
+    ring = [{"between": [f"d{number}", f"d{(number + 1) % 9}"]} for number in range(9)]
+    assert "between d0 and d5, between d0 and d6 and 22 more: give wan" in refusal(
+        topology={"datacenters": many, "links": ring}
+    )
     assert points(topology={"datacenters": three, "links": [*two_of_three, {"between": ["west", "north"]}]})
 
 

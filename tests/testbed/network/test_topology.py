@@ -322,7 +322,8 @@ def test_hosts_train_or_serve_or_carry_background() -> None:
 
 def test_hosts_of_two_datacenters_never_have_one_name() -> None:
     document = {"datacenters": [{"name": "a", "hosts": 1, "serving_hosts": 1}, *datacenters("a-serving")], "wan": {}}
-    with pytest.raises(InputError, match="two hosts get one name"):
+    both = r"a host of 'a' and one of 'a-serving' would both be called 'a-serving-0': rename one of the datacenters"
+    with pytest.raises(InputError, match=both):
         resolved(document)
 
 

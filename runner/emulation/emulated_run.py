@@ -108,7 +108,7 @@ def _run_here(
     factor = float(store.manifest["dilation"])
     if factor != 1:
         log(f"dilation {factor:g}: delays and compute take {factor:g} times as long, rates are divided by it")
-    with kept_trials(experiment, store), exclusively(store.path):
+    with exclusively(store.path), kept_trials(experiment, store):
         run_trials(
             experiment,
             store,

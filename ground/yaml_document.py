@@ -1,9 +1,11 @@
 """Read the YAML that users write, within bounds. Any fault in a document is an InputError of one line.
 
 The result is a tree of JSON's types: dictionaries with text keys, lists, text, numbers, booleans and None. Anchors,
-aliases and ``<<`` merges are expanded, within the bounds below. Dates stay text; tags of other types are refused.
+aliases and ``<<`` merges are expanded, within the bounds below. Dates stay text. Tags of other types are refused, and
+so is what YAML 1.1 alone reads as a number or a boolean: ``1:30``, ``1_0``, ``0x1F``, ``010``, ``yes``, ``off``.
 """
 
+import re
 from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
@@ -24,6 +26,7 @@ _MERGE = f"{_TAG}merge"
 _PLAIN_TAGS = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null", "seq", "map")}
 
 
+_DIGITS = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _KINDS: dict[type[yaml.Node], str] = {yaml.SequenceNode: "list", yaml.MappingNode: "mapping"}
 
 
@@ -111,7 +114,16 @@ def _scalar(
     return construct
 
 
+def _boolean(loader: _BoundedLoader, node: yaml.ScalarNode) -> bool:
+    if node.value.lower() not in {"true", "false"}:
+        raise ValueError
+    value: bool = loader.construct_yaml_bool(node)
+    return value
+
+
 def _finite_number(loader: _BoundedLoader, node: yaml.ScalarNode) -> float:
+    if not {"_", ":"}.isdisjoint(node.value):
+        raise ValueError
     number: float = loader.construct_yaml_float(node)
     if not isfinite(number):
         raise _Fault(f"{shown(node.value)} is not a finite number", node.start_mark)
@@ -124,6 +136,8 @@ def _whole_number(loader: _BoundedLoader, node: yaml.ScalarNode) -> int:
             f"{shown(node.value)} has more than {MAX_DIGITS} digits: give a smaller number, or put text in quotes",
             node.start_mark,
         )
+    if _DIGITS.fullmatch(node.value) is None:
+        raise ValueError
     number: int = loader.construct_yaml_int(node)
     return number
 
@@ -132,7 +146,7 @@ def _refuse_merge(_: _BoundedLoader, node: yaml.Node) -> None:
     raise _Fault("'<<' merges a mapping into another, and is no value: put text in quotes", node.start_mark)
 
 
-_BoundedLoader.add_constructor(f"{_TAG}bool", _scalar(_BoundedLoader.construct_yaml_bool, "true or false"))
+_BoundedLoader.add_constructor(f"{_TAG}bool", _scalar(_boolean, "true or false"))
 _BoundedLoader.add_constructor(f"{_TAG}float", _scalar(_finite_number, "a number"))
 _BoundedLoader.add_constructor(f"{_TAG}int", _scalar(_whole_number, "a whole number"))
 _BoundedLoader.add_constructor(_MERGE, _refuse_merge)

@@ -11,6 +11,7 @@ from mypyc.build import mypycify
 from setuptools import setup
 
 CONFIGURATION = "core.ini"
+INTERRUPTED_PRODUCTS = Path(__file__).with_name("interrupted_products.h")
 BUILT = "built"
 
 
@@ -27,6 +28,7 @@ def compile_modules(files: list[str], analysed: list[str]) -> None:
     for extension in extensions:
         # A product may not be rounded differently because a sum follows it.
         extension.extra_compile_args.append("-ffp-contract=off")
+        extension.extra_compile_args += ["-include", str(INTERRUPTED_PRODUCTS)]
     setup(
         name="compiled-core",
         ext_modules=extensions,

@@ -29,7 +29,7 @@ UP = "up"
 MAX_ROWS_BYTES = 1000
 """The longest row."""
 
-_SECONDS = re.compile(r"\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,2})?", re.ASCII)
+_SECONDS = re.compile(r"\d{1,20}(\.\d{1,20})?", re.ASCII)
 _UP = {"true": True, "1": True, "false": False, "0": False}
 
 

@@ -75,7 +75,7 @@ def _run_here(
     from runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
     from runner.emulation.programs.program_check import check_programs  # noqa: PLC0415
     from runner.emulation.relay_limits import check_relay  # noqa: PLC0415
-    from runner.emulation.run_dilation import decide_dilation  # noqa: PLC0415
+    from runner.emulation.run_dilation import check_link_rates, decide_dilation  # noqa: PLC0415
     from runner.emulation.trials import run_trials  # noqa: PLC0415
     from testbed.testbed import usable_substrate  # noqa: PLC0415
 
@@ -84,6 +84,7 @@ def _run_here(
         return store.path
     with prefixed(f"{source}: "):
         check_relay(experiment.points(), substrate)
+        check_link_rates(experiment.points())
         for point in experiment.points():
             check_programs(point)
     offer = usable_substrate(substrate)
@@ -101,11 +102,13 @@ def _run_here(
     if store is None:
         check_runs_folder(runs)
         dilation = decide_dilation(experiment.points(), substrate)
+        with prefixed(f"{source}: "):
+            check_link_rates(experiment.points(), dilation.factor)
         store = begin_run(experiment, runs, {"dilation": dilation.factor, "capacity_bps": dilation.capacity_bps})
     factor = float(store.manifest["dilation"])
     if factor != 1:
         log(f"dilation {factor:g}: delays and compute take {factor:g} times as long, rates are divided by it")
-    with kept_trials(experiment, store), exclusively(store.path):
+    with exclusively(store.path), kept_trials(experiment, store):
         run_trials(
             experiment,
             store,

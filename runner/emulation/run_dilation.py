@@ -8,6 +8,7 @@ from runner.experiment.quantities import AUTO
 from runner.resolve.dilation import choose_dilation, settled_dilation
 from runner.resolve.experiment import SweepPoint
 from testbed.measurement.capacity import measure_capacity_bps
+from testbed.measurement.least_rate import check_measurable
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,17 @@ class RunDilation:
 
     factor: float
     capacity_bps: int | None
+
+
+def check_link_rates(points: Sequence[SweepPoint], dilation: float | None = None) -> None:
+    """Raise InputError for a link that is too slow to be measured on the real clock, dilated by that factor.
+
+    By default that is the file's, and 1 if it is to be derived.
+    """
+    for point in points:
+        if point.spec.clock == "real":
+            written = 1.0 if point.spec.dilation == AUTO else float(point.spec.dilation)
+            check_measurable(point.topology, written if dilation is None else dilation)
 
 
 def decide_dilation(points: Sequence[SweepPoint], substrate: str) -> RunDilation:

@@ -94,7 +94,7 @@ def rack_run(
                 dilation = decide_rack_dilation(placements.values(), handles, up, log, shaped=shaped)
                 facts = {**dilation.facts(), "cluster": rack.document()}
                 store = begin_run(experiment, runs, facts)
-            with kept_trials(experiment, store), exclusively(store.path):
+            with exclusively(store.path), kept_trials(experiment, store):
                 run_trials(
                     experiment,
                     store,

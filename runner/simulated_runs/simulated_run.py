@@ -45,8 +45,8 @@ def simulated_run(
     finished = sum(store.has_trial(*trial) for trial in trials)
     log(f"{store.path}: {count_text(len(trials), 'trial')}, {finished} of them finished before")
     with (
-        kept_trials(experiment, store),
         exclusively(store.path),
+        kept_trials(experiment, store),
         Progress(len(trials), finished, stream=stream) as progress,
     ):
         simulate_sweep(experiment, store, pool=pool, progress=progress)

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
 from runner.simulated_runs.simulated_trial import simulate_into
-from workloads.parent_process import die_with_parent
+from workloads.parent_process import ParentEndedError, die_with_parent
 
 
 def main(parent_pid: int, connection: Connection) -> None:
     """Simulate every trial that comes, and answer each with None or its foreseen failure."""
-    die_with_parent(parent_pid)
     with _ended_by_parent():
+        die_with_parent(parent_pid)
         sys.path[:] = connection.recv()
         run, simulate = connection.recv()
         connection.send(None)
@@ -30,10 +30,10 @@ def main(parent_pid: int, connection: Connection) -> None:
 
 @contextmanager
 def _ended_by_parent() -> Iterator[None]:
-    """End without a word where the connection breaks: whoever was to hear of it was killed a moment ago."""
+    """End without a word where the parent has ended or the connection breaks: whoever was to hear of it was killed."""
     try:
         yield
-    except (EOFError, OSError):
+    except (EOFError, OSError, ParentEndedError):
         raise SystemExit from None
 
 

@@ -123,24 +123,26 @@ def claim(source: str, root: Path = STATE_ROOT, *, slot: int | None = None) -> C
 def _make_draft(root: Path, name: str) -> Path:
     draft = root / name
     while True:
-        root.mkdir(parents=True, exist_ok=True)
+        # Whatever the umask is: who may write there names folders that `wanbed clean` removes.
+        root.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not _is_own(root):
             raise InputError(
-                f"{root}: belongs to somebody else, and would record these testbeds: let root or its owner remove it"
+                f"{root}: belongs to somebody else, or anybody may write there, and would record these testbeds: let "
+                "root or its owner remove it"
             )
         # A concurrent cleaning removes the root if it is empty, possibly between these two lines.
         with suppress(FileNotFoundError):
-            draft.mkdir()
+            draft.mkdir(mode=0o755)
             return draft
 
 
 def _is_own(root: Path) -> bool:
-    """Return whether the folder of testbeds is this user's own: anybody may make folders in /tmp."""
+    """Return whether only this user writes to the folder of testbeds: anybody may make folders in /tmp."""
     try:
         found = root.lstat()
     except FileNotFoundError:
         return True
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH
 
 
 def _read_record(folder: Path) -> Record | None:

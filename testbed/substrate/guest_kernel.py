@@ -25,6 +25,7 @@ from testbed.kernel.link_counters import Counters, PortCounters
 from testbed.kernel.machine_load import process_tree, process_tree_cpu_s
 from testbed.kernel.namespace import open_netlink
 from testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
+from testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError, memory_for_guest
 from testbed.network.gateway_plan import GatewayPlan
 from testbed.network.host_interface import HOST_INTERFACE
 from testbed.substrate.guest_agent import PLAN_FILE
@@ -35,13 +36,16 @@ from testbed.substrate.substrate import GuestFacts, SubstrateError, SubstrateFac
 from wanbed.own_modules import module_command
 
 GUEST_PROGRAM = "linux.uml"
+_NAME = "the gateway guest"
 MODULES_ROOT = Path("/usr/lib/uml/modules")
 MODULES = ("drivers/net/veth.ko", "net/sched/sch_netem.ko", "net/sched/sch_htb.ko", "net/sched/cls_bpf.ko")
 
 MAX_GUEST_HOSTS = 64
 """The guest's kernel command line lists every device and is limited to 4096 characters."""
 
-_MEMORY = "768M"
+_MIB = 2**20
+_WANTED_MEMORY_BYTES, _LEAST_MEMORY_BYTES = 768 * _MIB, 192 * _MIB
+"""Half of the least is touched by 64 hosts' gateways; packets that wait on long and fast links take more."""
 _VECTOR_DEPTH = 256
 _NICE = -20
 """Priority of the guest, so that computation on hosts does not slow down the network; ``nice`` goes on if refused."""
@@ -151,6 +155,7 @@ class GuestKernel:
         program = shutil.which(GUEST_PROGRAM)
         if program is None:
             raise SubstrateError(f"{GUEST_PROGRAM} is not installed: apt-get install user-mode-linux")
+        memory_folder, memory_bytes = gateway_guest_memory()
         # In a user namespace the installed one would change to its owner, who is nobody there.
         shutil.copyfile(shutil.which("mount") or "mount", self._folder / MOUNT)
         (self._folder / MOUNT).chmod(0o755)
@@ -164,7 +169,7 @@ class GuestKernel:
             "rootfstype=hostfs",
             "rootflags=/",
             "rw",
-            f"mem={_MEMORY}",
+            f"mem={memory_bytes // _MIB}M",
             f"init={script}",
             "quiet",
         ]
@@ -177,7 +182,7 @@ class GuestKernel:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, MARKER: self._marker, "TMPDIR": "/dev/shm"},  # noqa: S108 - memory, not a file
+                env={**os.environ, MARKER: self._marker, "TMPDIR": str(memory_folder)},
                 start_new_session=True,
             )
 
@@ -234,7 +239,7 @@ class GuestKernel:
             answer = json.loads(path.read_text())
             path.unlink()
         if "error" in answer:
-            raise SubstrateError(f"the gateway guest: {answer['error']}")
+            raise SubstrateError(f"{_NAME}: {answer['error']}")
         return dict(answer)
 
     def _next_line(self, deadline: float, patience_s: float) -> bytes:
@@ -261,7 +266,18 @@ class GuestKernel:
     def _exit_text(self, what: str) -> str:
         log = (self._folder / "guest.log").read_text(errors="replace").strip().splitlines()
         panic = next((line for line in log if "Kernel panic" in line), None)
-        return f"the gateway guest {what}; its stderr tail: {panic or (log[-1] if log else 'empty')}"
+        return f"{_NAME} {what}; its stderr tail: {panic or (log[-1] if log else 'empty')}"
+
+
+def gateway_guest_memory() -> tuple[Path, int]:
+    """Return the folder for the guest's memory, and its size in bytes. Raise GuestMemoryError if none has enough.
+
+    A folder on disk with all that is wanted is better than one in memory with little more than the least.
+    """
+    try:
+        return memory_for_guest(_NAME, _WANTED_MEMORY_BYTES, _WANTED_MEMORY_BYTES)
+    except GuestMemoryError:
+        return memory_for_guest(_NAME, _WANTED_MEMORY_BYTES, _LEAST_MEMORY_BYTES)
 
 
 def _python_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -13,10 +13,11 @@ from testbed.kernel.inside import in_virtual_time
 from testbed.kernel.missing import MissingError
 from testbed.kernel.namespace import anonymous_namespace, open_netlink
 from testbed.kernel.qdiscs.netem import netem_options
+from testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError
 from testbed.network.gateway_plan import NetemPlan
 from testbed.rights.hosts_allowed import hosts_allowed
 from testbed.substrate.guest_device import guest_device
-from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES, MODULES_ROOT
+from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES, MODULES_ROOT, gateway_guest_memory
 from testbed.substrate.offer import GUEST, KERNEL, RELAY, SUBSTRATES, Offer
 
 
@@ -58,7 +59,7 @@ def probe_kernel() -> Offer:
 
 
 def probe_guest() -> Offer:
-    """Check for the gateway guest's kernel and its modules, and for what connects it to hosts, without booting it."""
+    """Check for the gateway guest's kernel, modules and memory, and for what connects it to hosts. Do not boot it."""
     install = "apt-get install user-mode-linux kmod"
     if (refusal := hosts_refused(GUEST)) is not None:
         return refusal
@@ -72,6 +73,10 @@ def probe_guest() -> Offer:
         return Offer(
             GUEST, False, f"{MODULES_ROOT} lacks {', '.join(Path(module).name for module in lacking)}", install
         )
+    try:
+        gateway_guest_memory()
+    except GuestMemoryError as lack:
+        return Offer(GUEST, False, lack.reason, lack.remedy)
     guest = f"User-Mode Linux {', '.join(releases)} with netem, beside the kernel {os.uname().release}"
     return Offer(GUEST, True, f"{guest}, over {guest_device().text}")
 

@@ -6,12 +6,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.kernel.missing import MissingError
+from testbed.kernel.user_mode_linux.guest_memory import memory_for_guest
 
 _GIB = 2**30
 WANTED_MEMORY_BYTES, LEAST_MEMORY_BYTES = 6 * _GIB, _GIB
-_MEMORY_PARTS = 3, 4
-"""Fraction of the free memory for the guest, which uses only the pages it touches; the rest is for other programs."""
 _LOOK_S = 0.1
 
 MAP_COUNT = Path("/proc/sys/vm/max_map_count")
@@ -34,7 +32,7 @@ def choose_place() -> GuestPlace:
     On one core, the guest's kernel and the processes that it traces take turns without waking each other across cores,
     which halves the wall time. Raise MissingError if there is too little memory.
     """
-    folder, memory_bytes = memory_for_guest()
+    folder, memory_bytes = memory_for_virtual_time()
     return GuestPlace(least_busy_core(), memory_bytes, folder)
 
 
@@ -60,41 +58,9 @@ def idle_ticks(stat: str) -> dict[int, int]:
     }
 
 
-def memory_for_guest() -> tuple[Path, int]:
-    """Return the best folder for a guest's memory, and its size in bytes. Raise MissingError if none has enough."""
-    available_bytes = _available_memory_bytes()
-    tried = []
-    for folder in _memory_folders():
-        try:
-            state = os.statvfs(folder)
-        except OSError:
-            continue
-        if state.f_flag & os.ST_NOEXEC or not os.access(folder, os.W_OK | os.X_OK):
-            tried.append(f"{folder} holds no programs")
-            continue
-        free_bytes = min(state.f_bavail * state.f_frsize, available_bytes)
-        granted_bytes = min(WANTED_MEMORY_BYTES, free_bytes * _MEMORY_PARTS[0] // _MEMORY_PARTS[1])
-        if granted_bytes >= LEAST_MEMORY_BYTES:
-            return folder, granted_bytes
-        tried.append(f"{folder} has {free_bytes // 2**20} MiB to spare")
-    raise MissingError(
-        f"virtual time takes {LEAST_MEMORY_BYTES * _MEMORY_PARTS[1] // _MEMORY_PARTS[0] // 2**20} MiB of memory: "
-        f"{'; '.join(tried)}: make room, or name another folder in TMPDIR"
-    )
-
-
-def _memory_folders() -> list[Path]:
-    """Return the folders to try: those in memory before those on disk."""
-    chosen = os.environ.get("TMPDIR")
-    return [Path("/dev/shm"), *([Path(chosen)] if chosen else []), Path("/tmp"), Path("/var/tmp")]  # noqa: S108
-
-
-def _available_memory_bytes() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name == "MemAvailable":
-            return int(value.split()[0]) * 1024
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+def memory_for_virtual_time() -> tuple[Path, int]:
+    """Return the folder for a guest's memory, and its size in bytes. Raise MissingError if none has enough."""
+    return memory_for_guest("virtual time", WANTED_MEMORY_BYTES, LEAST_MEMORY_BYTES)
 
 
 def map_count_advice(path: Path = MAP_COUNT) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from testbed.kernel.missing import MissingError
 from testbed.virtual_time.guest import namespaces
-from testbed.virtual_time.guest_place import map_count_advice, memory_for_guest
+from testbed.virtual_time.guest_place import map_count_advice, memory_for_virtual_time
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 from testbed.virtual_time.kernel.kernel_options import configuration_hash
 
@@ -41,7 +41,7 @@ def probe_virtual_time() -> VirtualTimeOffer:
         enable = "run as root, or as root: sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000"
         return VirtualTimeOffer(False, f"no namespaces for a guest: {refusal}", *found, root_for=(enable,))
     try:
-        memory_for_guest()
+        memory_for_virtual_time()
     except MissingError as lack:
         return VirtualTimeOffer(False, str(lack), *found)
     advice = map_count_advice()

@@ -143,8 +143,28 @@ def test_a_tag_of_a_prefix_is_checked_as_the_tag_itself() -> None:
     assert line == "line 3: 'zz' cannot be read as true or false: correct it, or put text in quotes"
 
 
+@pytest.mark.parametrize("number", ["1:30", "1_0", "0x1F", "0b11", "010", "+1_000"])
+def test_a_whole_number_is_written_in_plain_digits(number: str) -> None:
+    assert refusal(f"a: {number}") == (
+        f"line 1: '{number}' cannot be read as a whole number: correct it, or put text in quotes"
+    )
+    assert parse_yaml(f"a: '{number}'") == {"a": number}
+    assert parse_yaml("a: [0, 10, -3, +4]") == {"a": [0, 10, -3, 4]}
+
+
+@pytest.mark.parametrize("number", ["1:30.5", "1_0.5"])
+def test_a_number_is_written_in_plain_digits(number: str) -> None:
+    assert f"'{number}' cannot be read as a number" in refusal(f"a: {number}")
+
+
+@pytest.mark.parametrize("word", ["yes", "No", "on", "OFF"])
+def test_a_boolean_is_true_or_false(word: str) -> None:
+    assert f"'{word}' cannot be read as true or false" in refusal(f"a: {word}")
+    assert parse_yaml("a: [true, False]") == {"a": [True, False]}
+
+
 def test_a_tag_may_say_what_a_value_is_anyway() -> None:
-    assert parse_yaml("{a: !!bool yes, b: !!int '5', c: !!float 1}") == {"a": True, "b": 5, "c": 1.0}
+    assert parse_yaml("{a: !!bool true, b: !!int '5', c: !!float 1}") == {"a": True, "b": 5, "c": 1.0}
 
 
 TAGS = st.sampled_from(("!!str", "!!int", "!!float", "!!bool", "!!null", "!!seq", "!!map", "!!merge"))

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from ground.impairments import IMPAIRMENTS
+from ground.strict_model import prefixed
 from runner.cli.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
 from runner.cli.exit_status import one_line_errors
 from runner.cli.log_line import log
@@ -42,7 +43,7 @@ def calibrate(
         from runner.cli.network.calibration_table import calibration_table
         from runner.cli.network.leftovers import report_leftovers
         from runner.emulation.network_choice import emulated_points, network_up
-        from runner.emulation.run_dilation import decide_dilation
+        from runner.emulation.run_dilation import check_link_rates, decide_dilation
         from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
         from testbed.measurement.calibration import calibrate as calibrate_links
         from testbed.measurement.condition_choice import unmeasured_conditions
@@ -57,7 +58,11 @@ def calibrate(
         report_leftovers()
         if substrate == RELAY:
             log(MODELLED_TCP)
+        with prefixed(f"{file}: "):
+            check_link_rates(points)
         dilation = decide_dilation(points, substrate).factor
+        with prefixed(f"{file}: "):
+            check_link_rates(points, dilation)
         console = Console(stderr=as_json, highlight=False)
         measured: Measured = []
         for point in _distinct(points):

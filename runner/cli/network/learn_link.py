@@ -3,6 +3,7 @@
 import json
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -83,10 +84,15 @@ def learn_link(
         folder.mkdir(parents=True, exist_ok=True)
         names = {"trace": TRACE_FILE, "cross_traffic": CROSS_FILE, "page": PAGE_FILE, "document": DOCUMENT_FILE}
         document = link_document(learnt, log.name, {key: str(folder / name) for key, name in names.items()}, remarks)
-        write_trace(learnt.trace, folder / TRACE_FILE)
-        write_cross_traffic(learnt.link.cross_traffic, folder / CROSS_FILE)
-        write_link_page(learnt, log.name, document["remarks"], folder / PAGE_FILE)
-        write_document(document, folder / DOCUMENT_FILE)
+        # A disk that is full leaves all of the files or none.
+        with TemporaryDirectory(dir=folder, prefix=".") as work:
+            draft = Path(work)
+            write_trace(learnt.trace, draft / TRACE_FILE)
+            write_cross_traffic(learnt.link.cross_traffic, draft / CROSS_FILE)
+            write_link_page(learnt, log.name, document["remarks"], draft / PAGE_FILE)
+            write_document(document, draft / DOCUMENT_FILE)
+            for name in names.values():
+                (draft / name).replace(folder / name)
         for remark in document["remarks"]:
             log_line(remark)
         if as_json:

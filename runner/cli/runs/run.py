@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ground.strict_model import InputError
+from ground.strict_model import InputError, prefixed
 from runner.cli.arguments import (
     AsJson,
     Clock,
@@ -75,6 +75,11 @@ def run(
             "--keep-going": keep_going,
         }
         _check_options(experiment.spec.engine, emulated_only, jobs)
+        if not simulated:
+            from runner.emulation.run_dilation import check_link_rates
+
+            with prefixed(f"{file}: "):
+                check_link_rates(experiment.points())
         if dry_run:
             list_trials(experiment, as_json)
             return

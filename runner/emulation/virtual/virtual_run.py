@@ -79,8 +79,8 @@ def virtual_run(
     inner = InnerRun(str(store.path), source, str(directory))
     patience = Patience(quiet_virtual_s=quiet_patience_s(experiment))
     with (
-        kept_trials(experiment, store),
         exclusively(store.path),
+        kept_trials(experiment, store),
         VirtualProgress(experiment, store, stream=stream) as progress,
     ):
         status = enter_virtual_time(

@@ -130,7 +130,10 @@ def _checked(file: RankFile, node: ChakraNode, rank: int, ranks: int) -> Checked
                     f"it has {shown(node.attributes['num_ops'])} operations and no duration_micros: give durations, no "
                     "processor is modelled that would say them",
                 )
-            if node.attributes.get("is_cpu_op", False):
+            of_cpu = node.attributes.get("is_cpu_op", False)
+            if not isinstance(of_cpu, bool):
+                raise file.fault(node, f"its is_cpu_op is {shown(of_cpu)}: give true or false")
+            if of_cpu:
                 checked.kind = WorkKind.CPU
         case WorkKind.SEND | WorkKind.RECEIVE:
             checked.size_bytes = _size_bytes(file, node)

@@ -47,6 +47,7 @@ def test_a_row_gives_the_cells_that_are_not_empty() -> None:
         ("t_s,rate\n5,1Gbit\n5.0,2Gbit\n", "f.csv:3: t_s: '5.0' is the same time as line 2: times rise"),
         ("t_s,rate\n-1,1Gbit\n", "f.csv:2: t_s: '-1' is no time"),
         ("t_s,rate\nnan,1Gbit\n", "f.csv:2: t_s: 'nan' is no time"),
+        ("t_s,rate\n1e3,1Gbit\n", "f.csv:2: t_s: '1e3' is no time"),
         ("t_s,rate\n,1Gbit\n", "f.csv:2: t_s: '' is no time"),
         ("t_s,rate\n1700000000,1Gbit\n", "f.csv:2: t_s: '1700000000' is more than 31 days"),
         ("t_s,rate\n0,1000\n", "f.csv:2: rate: '1000' is not a rate: write it like"),

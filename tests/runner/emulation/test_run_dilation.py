@@ -5,7 +5,7 @@ import pytest
 
 from ground.strict_model import InputError
 from runner.emulation import run_dilation
-from runner.emulation.run_dilation import RunDilation, decide_dilation
+from runner.emulation.run_dilation import RunDilation, check_link_rates, decide_dilation
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.dilation import CapacityError
 from runner.resolve.experiment import SweepPoint
@@ -65,7 +65,7 @@ def test_a_machine_that_carries_it_needs_no_dilation(machine: Machine) -> None:
 
 
 def test_one_factor_serves_the_sweep_point_that_asks_for_most(machine: Machine) -> None:
-    swept = points(sweep={"topology.wan.rate": ["1Mbit", "2Gbit", "100Mbit"]})
+    swept = points(sweep={"topology.wan.rate": ["10Mbit", "2Gbit", "100Mbit"]})
     assert decide_dilation(swept, "guest").factor == 5.0
     assert machine.asked[0] == ("guest", 4_000_000_000)
 
@@ -87,3 +87,21 @@ def test_virtual_time_is_never_dilated_and_nothing_is_measured(machine: Machine)
     machine.capacities_bps = [1]
     assert decide_dilation(points(clock="virtual"), "kernel") == RunDilation(1.0, None)
     assert machine.asked == []
+
+
+@pytest.mark.parametrize(("dilation", "rate"), [("auto", "56kbit"), (1, "56kbit"), (20, "19Mbit")])
+def test_links_too_slow_for_the_real_clock_are_refused(dilation: object, rate: str) -> None:
+    slow = points(dilation=dilation, sweep={"topology.wan.rate": ["1Gbit", rate]})
+    with pytest.raises(InputError, match=f"the link from east to west has {rate}.*: on the real clock"):
+        check_link_rates(slow)
+
+
+def test_links_that_the_derived_dilation_makes_too_slow_are_refused() -> None:
+    slow = points(sweep={"topology.wan.rate": ["2Mbit", "2Gbit"]})
+    check_link_rates(slow)
+    with pytest.raises(InputError, match="has 2Mbit, which dilation divides by 5: "):
+        check_link_rates(slow, 5)
+
+
+def test_virtual_time_takes_links_of_any_rate() -> None:
+    check_link_rates(points(clock="virtual", sweep={"topology.wan.rate": ["9600bit", "1Gbit"]}))

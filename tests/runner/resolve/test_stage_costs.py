@@ -1,4 +1,5 @@
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,23 @@ _BACKWARDS = (ActionKind.BACKWARD, ActionKind.BACKWARD_INPUT, ActionKind.BACKWAR
 def resolved(stages: int = 2, pipelines: int = 1, **document: Any) -> StageCosts:
     spec = parse_model(ExperimentSpec, {"topology": TOPOLOGY, **document}, "exp.yaml")
     return stage_costs(spec, stages, pipelines, Path())
+
+
+def write_measured_profile(folder: Path, times_ns: Mapping[str, int] | None = None, **sections: Any) -> None:
+    """Write ``measured.json``: every kind of work takes a millisecond, but those that ``times_ns`` names."""
+    kinds = ("forward", "backward", "backward_input", "backward_weight", "recompute", "optimizer")
+    layer = {**{f"{name}_ns": MS for name in kinds}, **(times_ns or {})}
+    document = {
+        "title": "measured",
+        "basis": "measured",
+        "device": "a device",
+        "precision": "bf16",
+        "source": [{"figures": "all", "origin": "made up"}],
+        "model": {"hidden": 128, "context": 128, "heads": 4, "vocabulary": 256},
+        **dict.fromkeys(("embedding", "layer", "head"), layer),
+        **sections,
+    }
+    (folder / "measured.json").write_text(json.dumps(document))
 
 
 def refusal(stages: int = 2, pipelines: int = 1, **document: Any) -> str:
@@ -57,20 +75,10 @@ def test_a_profile_gives_the_times_of_the_model_with_recomputes_unless_configure
 def test_parts_of_a_backward_that_were_measured_are_replayed_as_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = {f"{name}_ns": MS for name in ("forward", "recompute", "optimizer")}
-    layer = {**times, "backward_ns": 2 * MS, "backward_input_ns": 3 * MS, "backward_weight_ns": MS // 2}
-    model = {"hidden": 128, "context": 128, "heads": 4, "vocabulary": 256}
-    document = {
-        "title": "parts that do not add up to the whole",
-        "basis": "measured",
-        "device": "a device",
-        "precision": "bf16",
-        "source": [{"figures": "all", "origin": "made up"}],
-        "models": [{"model": model, **dict.fromkeys(("embedding", "layer", "head"), layer)}],
-    }
+    parts = {"backward_ns": 2 * MS, "backward_input_ns": 3 * MS, "backward_weight_ns": MS // 2}
+    write_measured_profile(tmp_path, parts)
     # By a path relative to here: the absolute one may be longer than a name can be.
     monkeypatch.chdir(tmp_path)
-    Path("measured.json").write_text(json.dumps(document))
     work = resolved(4, model="gpt-tiny", compute={"profile": "measured.json"})
     durations = work.replay(1).durations
     assert [durations.of(kind) for kind in _BACKWARDS] == [2 * MS, 3 * MS, MS // 2]
@@ -227,19 +235,7 @@ def test_conditions_are_those_of_a_measured_profile_that_gives_the_times(tmp_pat
         "before": state,
         "after": state,
     }
-    kinds = ("forward", "backward", "backward_input", "backward_weight", "recompute", "optimizer")
-    layer = {f"{name}_ns": MS for name in kinds}
-    document = {
-        "title": "measured",
-        "basis": "measured",
-        "device": "a device",
-        "precision": "bf16",
-        "source": [{"figures": "all", "origin": "made up"}],
-        "model": {"hidden": 128, "context": 128, "heads": 4, "vocabulary": 256},
-        **dict.fromkeys(("embedding", "layer", "head"), layer),
-        "conditions": conditions,
-    }
-    (tmp_path / "measured.json").write_text(json.dumps(document))
+    write_measured_profile(tmp_path, conditions=conditions)
 
     def found(**compute: Any) -> MeasuredConditions | None:
         spec = parse_model(ExperimentSpec, {"topology": TOPOLOGY, "compute": compute}, "exp.yaml")

@@ -20,3 +20,11 @@ def test_a_process_whose_parent_is_killed_ends_without_a_word(sent: bytes) -> No
         ours.close()
         _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (0, b"")
+
+
+def test_a_process_whose_parent_was_killed_while_it_started_ends_without_a_word() -> None:
+    ours, theirs = Pipe()
+    words = [sys.executable, "-m", "runner.simulated_runs.simulation_process", "1", str(theirs.fileno())]
+    done = subprocess.run(words, cwd=ROOT, pass_fds=[theirs.fileno()], capture_output=True, timeout=60, check=False)
+    ours.close()
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -2,6 +2,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -245,6 +246,19 @@ def test_a_folder_that_somebody_else_made_is_not_used(tmp_path: Path, monkeypatc
     assert abandoned_drafts(tmp_path) == []
     with pytest.raises(InputError, match=f"^{tmp_path}: belongs to somebody else"):
         claim("exp.yaml", tmp_path)
+
+
+def test_only_the_user_writes_to_the_folder_of_testbeds_whatever_the_umask_is(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made = claim("exp.yaml", tmp_path / "root")
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "root", made.folder)] == [0o755, 0o755]
+    (tmp_path / "root").chmod(0o777)
+    assert claims(tmp_path / "root") == []
+    with pytest.raises(InputError, match="or anybody may write there"):
+        claim("exp.yaml", tmp_path / "root")
 
 
 def test_a_link_to_a_folder_is_not_used(tmp_path: Path) -> None:

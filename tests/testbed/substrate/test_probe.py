@@ -9,6 +9,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from ground.strict_model import InputError
 from testbed.kernel.missing import MissingError
+from testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError
 from testbed.rights.hosts_allowed import HostsAllowed
 from testbed.substrate import probe
 from testbed.substrate.guest_device import GuestDevice
@@ -203,6 +204,23 @@ def test_a_module_that_the_guest_lacks_is_named(monkeypatch: pytest.MonkeyPatch,
     next(tmp_path.rglob("sch_netem.ko")).unlink()
     offer = probe_guest()
     assert (offer.available, offer.reason) == (False, f"{tmp_path} lacks sch_netem.ko")
+
+
+def test_too_little_memory_for_the_guest_is_named_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    able_guest(monkeypatch, tmp_path)
+
+    def lack() -> None:
+        raise GuestMemoryError("the gateway guest", 192 * 2**20, ["/dev/shm has 64 MiB to spare"])
+
+    monkeypatch.setattr(probe, "gateway_guest_memory", lack)
+    offer = probe_guest()
+    assert (offer.available, offer.reason) == (
+        False,
+        "the gateway guest takes 256 MiB of memory: /dev/shm has 64 MiB to spare",
+    )
+    assert "docker run --shm-size=256m" in offer.install
 
 
 def test_a_machine_without_tap_devices_has_the_guest_over_veth_pairs(

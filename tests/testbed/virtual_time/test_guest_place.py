@@ -1,22 +1,13 @@
 import os
 from pathlib import Path
 
-import pytest
-
-from testbed.kernel.missing import MissingError
-from testbed.virtual_time import guest_place
 from testbed.virtual_time.guest_place import (
-    LEAST_MEMORY_BYTES,
     WANTED_MAP_COUNT,
-    WANTED_MEMORY_BYTES,
     idle_ticks,
     least_busy_core,
     map_count_advice,
-    memory_for_guest,
     raise_map_count,
 )
-
-GIB = 2**30
 
 
 def test_idle_time_is_read_for_every_core() -> None:
@@ -25,30 +16,6 @@ def test_idle_time_is_read_for_every_core() -> None:
 
 def test_the_core_is_one_that_this_process_may_use() -> None:
     assert least_busy_core() in os.sched_getaffinity(0)
-
-
-def on_a_machine(monkeypatch: pytest.MonkeyPatch, folders: list[Path], available_bytes: int) -> None:
-    monkeypatch.setattr(guest_place, "_memory_folders", lambda: folders)
-    monkeypatch.setattr(guest_place, "_available_memory_bytes", lambda: available_bytes)
-
-
-def test_guest_gets_the_wanted_memory_or_three_quarters_of_the_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state = os.statvfs(tmp_path)
-    free_bytes = state.f_bavail * state.f_frsize
-    on_a_machine(monkeypatch, [tmp_path], 4 * GIB)
-    assert memory_for_guest() == (tmp_path, min(4 * GIB, free_bytes) * 3 // 4)
-    on_a_machine(monkeypatch, [tmp_path], 100 * GIB)
-    assert memory_for_guest()[1] == min(WANTED_MEMORY_BYTES, free_bytes * 3 // 4)
-
-
-def test_too_little_memory_is_reported_with_the_place_and_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    on_a_machine(monkeypatch, [tmp_path / "none", tmp_path], LEAST_MEMORY_BYTES)
-    with pytest.raises(MissingError, match=rf"takes 1365 MiB of memory: {tmp_path} has 1024 MiB .* in TMPDIR$"):
-        memory_for_guest()
 
 
 def test_the_limit_of_mappings_is_named_where_it_is_low(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def able(
 ) -> None:
     monkeypatch.setattr(probe, "virtual_kernel", lambda: KERNEL)
     monkeypatch.setattr(probe, "_namespaces_refused", lambda: refusal)
-    monkeypatch.setattr(probe, "memory_for_guest", lambda: (Path("/dev/shm"), 2**31))
+    monkeypatch.setattr(probe, "memory_for_virtual_time", lambda: (Path("/dev/shm"), 2**31))
     monkeypatch.setattr(probe, "map_count_advice", lambda: advice)
     monkeypatch.setattr(probe.os, "geteuid", lambda: user)
 
@@ -58,5 +58,5 @@ def test_too_little_memory_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def lack() -> None:
         raise MissingError("virtual time takes 1365 MiB")
 
-    monkeypatch.setattr(probe, "memory_for_guest", lack)
+    monkeypatch.setattr(probe, "memory_for_virtual_time", lack)
     assert probe_virtual_time().reason == "virtual time takes 1365 MiB"

@@ -9,6 +9,8 @@ from testbed.network.links.link_conditions import Values
 
 MAX_TRACE_NS = 31 * 86_400 * 10**9
 """The latest time of a trace, 31 days."""
+LEAST_LOOPED_ROW_NS = 10**6
+"""The least mean time between rows of a trace that begins anew: a trial repeats them for as long as it lasts."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,26 @@ class ConditionTrace:
     def period_ns(self, loop: bool | int) -> int | None:
         """Return after how long the trace begins anew, None if it does not.
 
-        ``loop`` is a period, or True for the trace's end. Raise LocatedError for a period that cuts rows off, and for
-        an end that has values of its own, which would never hold.
+        ``loop`` is a period, or True for the trace's end. Raise LocatedError for a period that cuts rows off or is too
+        short for its rows, and for an end that has values of its own, which would never hold.
         """
         if loop is False:
             return None
+        period_ns = self._looped_ns(loop)
+        rows = len(self.within(period_ns))
+        if period_ns < rows * LEAST_LOOPED_ROW_NS:
+            least, each = format_duration(rows * LEAST_LOOPED_ROW_NS), format_duration(LEAST_LOOPED_ROW_NS)
+            most = max(period_ns // LEAST_LOOPED_ROW_NS, 1)
+            remedy = f"{least} or more" if rows == 1 else f"{least} or more, or at most {most} of the rows"
+            raise self.fault(
+                self.rows[-1],
+                f"loop: {format_duration(period_ns)} is too short for what begins anew, a row in {each} on average: "
+                f"give {remedy}",
+            )
+        return period_ns
+
+    def _looped_ns(self, loop: int) -> int:
+        """Return ``period_ns`` for a period or True, however short it is."""
         last = self.rows[-1]
         if loop is not True:
             if loop <= last.at_ns:

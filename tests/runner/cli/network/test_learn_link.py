@@ -1,5 +1,6 @@
 """``wanbed learn-link`` as a user calls it."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import runner.cli.network.learn_link as command
 from runner.cli.command_line import app
 from runner.learnt_links.logs.csv_log import HEADER
 from runner.learnt_links.logs.packet_log import LOST_NS, PacketLog
+from runner.learnt_links.page import link_page
 from tests.support.runner.known_links import KnownLink, known_log
 
 
@@ -39,6 +41,16 @@ def test_it_writes_traces_page_and_document(log: Path) -> None:
     assert "A link learnt from path.csv" in page
     assert "<svg" in page
     assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_full_disk_leaves_no_part_of_the_files(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(link_page, "write_link_page", full)
+    done = CliRunner().invoke(app, ["learn-link", str(log), "--no-cell"])
+    assert done.exit_code == 2, done.output
+    assert list(log.with_name("path-link").iterdir()) == []
 
 
 def test_it_prints_the_link_and_the_replays(log: Path, tmp_path: Path) -> None:

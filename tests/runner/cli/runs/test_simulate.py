@@ -132,6 +132,20 @@ def test_a_deadlock_ends_with_status_2_and_one_line_and_keeps_what_had_finished(
     assert [trial.variant for trial in run.trials] == ["gpipe", "1f1b"]
 
 
+def test_a_run_that_another_process_writes_is_left_to_it_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def within(*_: Any, **__: Any) -> Any:
+        beside = wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume")
+        assert beside.exit_code == 2
+        (folder,) = Path("runs").iterdir()
+        assert beside.stderr.splitlines()[-1] == (
+            f"wanbed: --resume: {folder} is being written by another process, let it end"
+        )
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(simulated_sweep, "simulate_sweep", within)
+    assert wanbed("simulate", written(), "--jobs", "1").exit_code == 130
+
+
 def test_a_run_that_was_cut_off_is_resumed_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(topology: Any, variant: Any, iterations: int, **effects: Any) -> Any:
         if variant.name == "1f1b":

@@ -76,6 +76,14 @@ def test_work_of_the_cpu_and_metadata_are_told_from_work_of_the_gpu(tmp_path: Pa
     assert [node.kind for node in rank] == [WorkKind.GPU, WorkKind.CPU, WorkKind.NOTHING]
 
 
+def test_whether_work_is_of_the_cpu_is_true_or_false(tmp_path: Path) -> None:
+    content = message_class("Node")(id=0, name="x", type=NodeType.COMP_NODE, duration_micros=5)
+    content.attr.add(name="is_cpu_op", string_val="no")
+    data = content.SerializeToString()
+    (tmp_path / "t.0.et").write_bytes(rank_bytes([]) + bytes([len(data)]) + data)
+    assert refusal(tmp_path).endswith("t.0.et: node 0 'x': its is_cpu_op is 'no': give true or false")
+
+
 def test_messages_with_one_tag_keep_their_order(tmp_path: Path) -> None:
     ranks = {
         0: [computation(9, 1), *(message(SEND, each, (0, 1), 7 + each) for each in (1, 2))],

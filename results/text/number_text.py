@@ -27,7 +27,7 @@ def _digits(value: float, digits: int) -> str:
 
 
 def _scaled(value: float | None, units: tuple[tuple[float, str], ...], digits: int = 3) -> str:
-    if value is None or math.isnan(value):
+    if value is None or not math.isfinite(value):
         return UNKNOWN
     factor, unit = next(((factor, unit) for factor, unit in units if abs(value) >= 0.9995 * factor), units[-1])
     return f"{_digits(value / factor, digits)}{_SPACE}{unit}"

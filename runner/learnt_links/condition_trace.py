@@ -26,11 +26,10 @@ from runner.learnt_links.fit.fitted_link import FittedLink
 from runner.learnt_links.logs.packet_log import PacketLog
 from runner.learnt_links.replay.fifo import ServiceRate, serve
 from runner.learnt_links.replay.link_models import (
-    CROSS_PACKET_BYTES,
     LEAST_SHARE,
     Conditions,
     LinkModel,
-    cross_packets_ns,
+    cross_packets,
     with_conditions,
 )
 from runner.learnt_links.replay.outcome import Outcome, outcome_of
@@ -124,10 +123,10 @@ def _queue_of_others(link: FittedLink, seed: int) -> tuple[Floats, Floats]:
     """Return the mean wait in the queue that the cross traffic alone fills, and its drops, for each piece."""
     cross = link.cross_traffic
     pieces = len(cross.rate_bps)
-    at_ns = cross_packets_ns(cross.rate_bps, cross.piece_ns, np.random.default_rng(seed))
-    size_bytes = np.full(len(at_ns), float(CROSS_PACKET_BYTES))
+    packets = cross_packets(cross.rate_bps, cross.piece_ns, np.random.default_rng(seed))
+    at_ns, size_bytes = packets.at_ns, np.full(len(packets.at_ns), packets.size_bytes)
     served = serve(at_ns, size_bytes, ServiceRate.constant(link.rate_bps), link.buffer_bytes)
-    service_ns = CROSS_PACKET_BYTES * link.bottleneck.ns_per_byte
+    service_ns = packets.size_bytes * link.bottleneck.ns_per_byte
     piece = np.minimum(at_ns // cross.piece_ns, pieces - 1).astype(np.int64)
     waited_ns = np.where(served.let_in, served.departure_ns - at_ns - service_ns, 0.0)
     sent, let_in = np.bincount(piece, minlength=pieces), np.bincount(piece[served.let_in], minlength=pieces)

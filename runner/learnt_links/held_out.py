@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runner.learnt_links.condition_trace import ConditionTrace, condition_trace
+from runner.learnt_links.fit.consistent_times import check_times
 from runner.learnt_links.fit.fitted_link import FittedLink, fit_link
 from runner.learnt_links.logs.packet_log import PacketLog
 from runner.learnt_links.replay.link_models import LinkModel, constant, with_cross_traffic
@@ -41,15 +42,16 @@ class LearntLink:
 def learn(log: PacketLog, split: float, seed: int, piece_ns: int | None = None, cell: Cell | None = None) -> LearntLink:
     """Fit a link to the part of a log before ``split`` of its time, and judge it by the rest.
 
-    Raise InputError, with one line, if that part does not show a link.
+    Raise InputError, with one line, if that part does not show a link, or the times of any part are no link's.
     """
     fitted_log, rest = log.split(split)
     fitted = fit_link(fitted_log, piece_ns)
+    check_times(log, fitted.bottleneck)
     link = without_sampling_noise(fitted, fitted_log, seed)
     trace = condition_trace([fitted, link], fitted_log, seed)
     if len(rest) < LEAST_HELD_OUT or not rest.arrived.any():
         return LearntLink(fitted_log, rest, link, trace, None, {})
-    model, cross = LinkModel.of(link), link.cross_traffic
+    model, cross = LinkModel.of(link, int(rest.send_ns[0])), link.cross_traffic
     held_out = {
         LEARNT: with_cross_traffic(model, rest, cross.rate_bps, cross.piece_ns, seed),
         TRACE: trace.replay(model, rest, seed),

@@ -63,7 +63,7 @@ class _Cell(nn.Module):
         The running minimum is the FIFO queue's memory (Lindley's recursion in closed form), and has gradients.
         """
         rate_bps = torch.exp(self.log_rate)
-        came = packets.own_before + packets.cross_before(cross_bps)
+        came = packets.known_before + packets.cross_before(cross_bps)
         free = came - packets.at_ns * rate_bps / 8e9
         backlog = torch.clamp(free - torch.minimum(torch.cummin(free, 0).values, torch.zeros(())), max=buffer_bytes)
         return (backlog + packets.size_bytes) * 8e9 / rate_bps + self.base_ms * 1e6
@@ -71,21 +71,24 @@ class _Cell(nn.Module):
 
 @dataclass(frozen=True)
 class _Packets:
-    """The packets of a log as tensors: when each was sent, and the log's own bytes that were let in before it."""
+    """The packets of a log as tensors: when each was sent, and the bytes before it that are not of a window's cross.
+
+    These are the log's own that were let in, and what was queued when the log begins.
+    """
 
     at_ns: Tensor
     size_bytes: Tensor
-    own_before: Tensor
+    known_before: Tensor
     window: Tensor
     piece_ns: float
 
     @classmethod
-    def of(cls, log: PacketLog, piece_ns: int, windows: int) -> "_Packets":
+    def of(cls, log: PacketLog, queued_bytes: float, piece_ns: int, windows: int) -> "_Packets":
         at_ns = torch.tensor(log.send_ns, dtype=torch.float64)
         size_bytes = torch.tensor(log.size_bytes, dtype=torch.float64)
         let_in = size_bytes * torch.tensor(log.arrived)
         window = torch.clamp(torch.tensor(log.send_ns // piece_ns), max=windows - 1)
-        return cls(at_ns, size_bytes, torch.cumsum(let_in, 0) - let_in, window, float(piece_ns))
+        return cls(at_ns, size_bytes, queued_bytes + torch.cumsum(let_in, 0) - let_in, window, float(piece_ns))
 
     def cross_before(self, cross_bps: Tensor) -> Tensor:
         """Return the bytes of others before each packet, if each window's come evenly spread."""
@@ -109,7 +112,7 @@ def learn_cell(link: FittedLink, log: PacketLog, windows: int, seed: int) -> Cel
     seen_bps = link.cross_traffic.rate_bps[: max(1, -(-max(1, log.span_ns) // piece_ns))]
     levels_bps = torch.linspace(0.0, max(1.0, float(seen_bps.max())), _LEVELS, dtype=torch.float64)
     guide = torch.tensor(np.abs(seen_bps[:, None] - levels_bps.numpy()[None, :]).argmin(axis=1))
-    packets = _Packets.of(log, piece_ns, len(seen_bps))
+    packets = _Packets.of(log, link.seen.queued_bytes(0), piece_ns, len(seen_bps))
     arrived = torch.tensor(log.arrived)
     truth_ns = torch.tensor(log.delay_ns, dtype=torch.float64)
     with torch.random.fork_rng(devices=[]):
@@ -173,4 +176,5 @@ def replay_cell(link: FittedLink, fitted_log: PacketLog, held_out: PacketLog, se
     piece_ns = link.cross_traffic.piece_ns
     windows = max(1, -(-max(1, held_out.span_ns) // piece_ns))
     learnt = learn_cell(link, fitted_log, windows, seed)
-    return with_cross_traffic(learnt.model, held_out, learnt.cross_bps, piece_ns, seed)
+    model = replace(learnt.model, queued_bytes=link.seen.queued_bytes(int(held_out.send_ns[0])))
+    return with_cross_traffic(model, held_out, learnt.cross_bps, piece_ns, seed)

@@ -17,6 +17,8 @@ _MOST_PACKETS = 2
 """The largest tolerance: beyond it a queue is no noise."""
 _LEAST_TOLERANCE = 0.02
 """As a fraction of a packet: below it a backlog is rounding."""
+_SHARP = 0.1
+_LEAST_EMPTY = 5
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Backlogs:
     """What the packets that arrived found at the bottleneck, in the order of sending.
 
     ``found_bytes`` is the backlog before a packet of ``size_bytes``, the one in service included as far as it is left.
-    A packet found the queue empty if that is at most ``tolerance_bytes``, which is the noise in the times.
+    A packet found the queue empty if that is at most ``tolerance_bytes``, which is the noise in the times; of how many
+    packets that is certain ``sharp_bytes`` says, which takes nothing else for noise.
     """
 
     at_ns: Floats
@@ -32,6 +35,27 @@ class Backlogs:
     found_bytes: Floats
     ns_per_byte: float
     tolerance_bytes: float
+    sharp_bytes: float
+
+    @property
+    def found_empty(self) -> int:
+        """How many packets found the queue empty, or as good as empty."""
+        return int(np.sum(self.found_bytes <= self.sharp_bytes))
+
+    @property
+    def ever_empty(self) -> bool:
+        """Whether enough packets found the queue empty: fewer may have found the least in one that never was."""
+        return self.found_empty >= _LEAST_EMPTY
+
+    def queued_bytes(self, at_ns: int) -> float:
+        """Return what the queue holds at a time before or after all packets, if nothing else comes in between.
+
+        Before them it is what the first one found, and what has been served since.
+        """
+        if at_ns <= self.at_ns[0]:
+            found = float(self.found_bytes[0])
+            return found + (self.at_ns[0] - at_ns) / self.ns_per_byte if found > self.tolerance_bytes else 0.0
+        return max(0.0, float(self.left_bytes[-1] - (at_ns - self.at_ns[-1]) / self.ns_per_byte))
 
     @property
     def left_bytes(self) -> Floats:
@@ -48,12 +72,12 @@ def backlogs(log: PacketLog, bottleneck: Bottleneck, base_delay_ns: float) -> Ba
     own_left = found[:-1] + size_bytes[:-1] - np.diff(at_ns) / bottleneck.ns_per_byte
     alone = found[1:][own_left < 0]
     packet = float(np.median(size_bytes))
-    noise_bytes = max(
-        _LEAST_TOLERANCE * packet,
-        _NOISE_DEVIATIONS * bottleneck.noise_ns / bottleneck.ns_per_byte,
-        min(_IDLE_MODES * _commonest(alone), _MOST_PACKETS * packet),
+    noise_bytes = _NOISE_DEVIATIONS * bottleneck.noise_ns / bottleneck.ns_per_byte
+    tolerance_bytes = max(
+        _LEAST_TOLERANCE * packet, noise_bytes, min(_IDLE_MODES * _commonest(alone), _MOST_PACKETS * packet)
     )
-    return Backlogs(at_ns, size_bytes, found, bottleneck.ns_per_byte, noise_bytes)
+    sharp_bytes = max(_SHARP * packet, noise_bytes)
+    return Backlogs(at_ns, size_bytes, found, bottleneck.ns_per_byte, tolerance_bytes, sharp_bytes)
 
 
 def _commonest(values: Floats) -> float:

@@ -63,8 +63,9 @@ def fit_bottleneck(log: PacketLog) -> Bottleneck:
         )
     _, mode, spans = max(found, key=lambda each: each[0])
     pairs = _times_per_byte(arrival_ns, size_bytes, queued, 1)
-    near = pairs[np.abs(pairs / mode - 1) < 5 * _WINDOW]
-    noise_ns = float(np.std(near) * np.median(size_bytes)) if len(near) else 0.0
+    # Others make a pair longer. What makes it shorter is noise, which makes as many longer.
+    shorter = pairs[pairs <= mode] - mode
+    noise_ns = float(np.sqrt(np.mean(shorter**2)) * np.median(size_bytes)) if len(shorter) else 0.0
     return Bottleneck(mode, noise_ns, len(spans))
 
 

@@ -1,7 +1,8 @@
 """Estimate the buffer of a bottleneck from the packets that were lost at its fullest, and the loss that is random.
 
 A FIFO queue with a drop tail loses a packet that does not fit. So where packets are lost because of it, the packets
-that got in just before and after left a backlog of nearly the whole buffer.
+that got in just before and after left a backlog of nearly the whole buffer. A queue that is always nearly full
+shows nothing to compare with.
 """
 
 import math
@@ -20,6 +21,8 @@ LEAST_OVERFLOWS = 5
 
 _LIKELIER = 3
 """How many times likelier a loss is at a full buffer than elsewhere; otherwise losses are random."""
+_MANY = 0.05
+"""More losses than that, where the queue was never seen empty, are those of a queue that is always nearly full."""
 _DEVIATIONS = 3.0
 """Deviations within which that has to hold: of many levels, one has few losses below it by chance."""
 
@@ -51,6 +54,8 @@ def fit_buffer(log: PacketLog, seen: Backlogs) -> BufferFit:
     around = np.maximum(before, after)
     lost = ~arrived
     largest = float(seen.left_bytes.max())
+    if not seen.ever_empty and log.loss > _MANY:
+        return BufferFit(float(np.median(around[lost])), largest, int(lost.sum()), 0.0)
     full = around >= _level_of_loss(around, lost)
     overflow = full & lost
     least_full, _ = _likely_share(int(overflow.sum()), int(full.sum()))

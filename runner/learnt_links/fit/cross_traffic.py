@@ -25,6 +25,10 @@ _LEAST_PIECE_NS = 10_000_000
 _LEAST_LOOKS = 3
 _ALONE = 4
 """A packet is alone if the one before it was sent so many of its service times earlier."""
+_LEAST_BPS = 1.0
+"""Below it a rate is rounding."""
+MOST_PIECES = 100_000
+"""As many as a trace has rows."""
 _MOST_LOST = 0.8
 """The largest loss from which what others offered is inferred."""
 
@@ -47,8 +51,11 @@ class CrossTraffic:
 
 
 def chosen_piece_ns(packets: int, span_ns: int) -> int:
-    """Return the length of a piece: 10, 20, 50, 100 ms and so on, the least that has ``PACKETS_A_PIECE`` on average."""
-    wanted = max(_LEAST_PIECE_NS, span_ns * PACKETS_A_PIECE / max(1, packets))
+    """Return the length of a piece: 10, 20, 50, 100 ms and so on, the least that has ``PACKETS_A_PIECE`` on average.
+
+    No more than a trace may have rows cover the span.
+    """
+    wanted = max(_LEAST_PIECE_NS, span_ns * PACKETS_A_PIECE / max(1, packets), span_ns / MOST_PIECES)
     power = 10 ** int(np.floor(np.log10(wanted)))
     return next(int(step * power) for step in (1, 2, 5, 10) if step * power >= wanted)
 
@@ -68,33 +75,43 @@ def fit_cross_traffic(log: PacketLog, seen: Backlogs, piece_ns: int, *, overflow
     own_left = seen.left_bytes[:-1] - gap_ns / seen.ns_per_byte  # If nothing else came.
     exact = own_left >= 0
     gained_bytes = np.where(exact, seen.found_bytes[1:] - own_left, 0.0)
+    looking = ~exact
     if not overflows:
-        gained_bytes -= _served_and_lost(log, gained_bytes, np.where(exact, gap_ns, 0.0))
-    sent_bytes = np.maximum(gained_bytes, 0.0)
-    known_bytes = np.diff(_by_time(edges_ns, seen.at_ns, np.cumsum(sent_bytes)))
+        lost_bytes = _lost_in_gaps(log, len(gained_bytes))
+        gained_bytes -= _served_and_lost(lost_bytes, gained_bytes, np.where(exact, gap_ns, 0.0))
+        # A packet of the log that was lost behind the queue may be what the next one finds in it.
+        looking &= lost_bytes == 0
+    # Noise in the times cancels over the packets of a piece.
+    known_bytes = np.maximum(np.diff(_by_time(edges_ns, seen.at_ns, np.cumsum(gained_bytes))), 0.0)
     known_ns = np.diff(_by_time(edges_ns, seen.at_ns, np.cumsum(np.where(exact, gap_ns, 0.0))))
 
     piece = np.clip((seen.at_ns[1:] // piece_ns).astype(np.int64), 0, pieces - 1)
-    looks = np.bincount(piece[~exact], minlength=pieces)
-    occupied = np.bincount(piece[~exact & (seen.found_bytes[1:] > seen.tolerance_bytes)], minlength=pieces)
+    looks = np.bincount(piece[looking], minlength=pieces)
+    occupied = np.bincount(piece[looking & (seen.found_bytes[1:] > seen.tolerance_bytes)], minlength=pieces)
     looked_bps = np.divide(occupied * rate_bps, looks, out=np.full(pieces, np.nan), where=looks >= _LEAST_LOOKS)
     mean_bps = min(rate_bps, 8e9 * float(known_bytes.sum()) / max(1.0, float(known_ns.sum())))
     unknown_ns = np.maximum(piece_ns - known_ns, 0.0)
     let_in_bps = np.minimum((known_bytes * 8e9 + _filled(looked_bps, mean_bps) * unknown_ns) / piece_ns, rate_bps)
     offered_bps = let_in_bps / (1 - _lost_alone(log, seen, piece_ns, pieces)) if overflows else let_in_bps
+    offered_bps = np.where(offered_bps < _LEAST_BPS, 0.0, offered_bps)
     return CrossTraffic(piece_ns, offered_bps, float(known_ns.sum() / span_ns))
 
 
-def _served_and_lost(log: PacketLog, gained_bytes: Floats, known_ns: Floats) -> Floats:
+def _lost_in_gaps(log: PacketLog, gaps: int) -> Floats:
+    """Return how many bytes of the log were lost in each gap between two arrivals."""
+    number_before = np.cumsum(log.arrived) - 1
+    lost = ~log.arrived & (number_before >= 0) & (number_before < gaps)
+    lost_bytes = np.bincount(number_before[lost], weights=log.size_bytes[lost], minlength=gaps)
+    return np.asarray(lost_bytes, dtype=np.float64)
+
+
+def _served_and_lost(lost_bytes: Floats, gained_bytes: Floats, known_ns: Floats) -> Floats:
     """Return how many bytes of the log's own lost packets each gap between arrivals had served.
 
     Packets that are lost before the queue leave no trace in it, those lost behind it have been served: the queue gains
     their bytes in the gap. Which it is shows in the gaps' mean: those with losses gain more than others do, by the
     bytes that were lost, or not at all.
     """
-    number_before = np.cumsum(log.arrived) - 1
-    lost = ~log.arrived & (number_before >= 0) & (number_before < len(gained_bytes))
-    lost_bytes = np.bincount(number_before[lost], weights=log.size_bytes[lost], minlength=len(gained_bytes))
     with_loss, without = (known_ns > 0) & (lost_bytes > 0), (known_ns > 0) & (lost_bytes == 0)
     if not with_loss.any():
         return np.zeros(len(gained_bytes))

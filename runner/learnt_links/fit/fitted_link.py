@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 
 from ground.strict_model import InputError
+from ground.units import format_duration
+from results.text.number_text import seconds_text
 from runner.learnt_links.fit.backlog import Backlogs, backlogs
 from runner.learnt_links.fit.bottleneck_rate import Bottleneck, base_delay_ns, fit_bottleneck
 from runner.learnt_links.fit.buffer import BufferFit, fit_buffer
-from runner.learnt_links.fit.cross_traffic import CrossTraffic, chosen_piece_ns, fit_cross_traffic
+from runner.learnt_links.fit.consistent_times import check_times
+from runner.learnt_links.fit.cross_traffic import MOST_PIECES, CrossTraffic, chosen_piece_ns, fit_cross_traffic
 from runner.learnt_links.logs.packet_log import PacketLog
 
 LEAST_PACKETS = 100
@@ -48,9 +51,15 @@ def fit_link(log: PacketLog, piece_ns: int | None = None) -> FittedLink:
     if log.arrived.sum() < LEAST_PACKETS // 2:
         raise InputError(f"only {int(log.arrived.sum())} of {len(log)} packets arrived: nothing shows the link")
     bottleneck = fit_bottleneck(log)
+    check_times(log, bottleneck)
     base_ns = base_delay_ns(log, bottleneck)
     seen = backlogs(log, bottleneck, base_ns)
     piece_ns = piece_ns or chosen_piece_ns(len(log), max(1, log.span_ns))
+    if log.span_ns > MOST_PIECES * piece_ns:
+        raise InputError(
+            f"{seconds_text(log.span_ns / 1e9)} have more than {MOST_PIECES} pieces of {format_duration(piece_ns)}, "
+            "the rows of a trace: give a longer --piece, or none"
+        )
     buffer = fit_buffer(log, seen)
     cross_traffic = fit_cross_traffic(log, seen, piece_ns, overflows=buffer.buffer_bytes is not None)
     return FittedLink(base_ns, bottleneck, buffer, cross_traffic, seen)

@@ -26,6 +26,8 @@ _SECTION, _INTERFACE, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 3, 6
 _TSRESOL = 9
 _MAX_BLOCK_BYTES = 2**24
 _LINK_TYPE_BITS = 0x0FFFFFFF
+LATEST_NS = 2**62
+"""The latest time that a packet may have, in 2116."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ def _pcapng(path: Path, file: BinaryIO) -> Iterator[CapturedPacket]:
                 raise InputError(f"{path}: block {number} does not fit: the file is damaged, capture again")
             link_type, ticks = interfaces[interface]
             at_ns = ((high << 32) | low) * 10**9 // ticks
+            if at_ns > LATEST_NS:
+                raise InputError(f"{path}: block {number} is of a time after 2116: the file is damaged, capture again")
             yield CapturedPacket(at_ns, link_type, wire_bytes, body[20 : 20 + kept_bytes])
 
 

@@ -5,46 +5,74 @@ of their payload. Both captures must be of clocks that agree.
 """
 
 from collections import Counter, defaultdict, deque
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ground.strict_model import InputError
-from runner.learnt_links.logs.capture_file import captured_packets
-from runner.learnt_links.logs.captured_flow import MTU_BYTES, Flow, FlowPacket, flow_packet
+from runner.learnt_links.logs.capture_file import LATEST_NS, CapturedPacket, captured_packets
+from runner.learnt_links.logs.captured_flow import LINK_TYPES, MTU_BYTES, Flow, flow_packet, wire_bytes
 from runner.learnt_links.logs.packet_log import LOST_NS, PacketFaultError, PacketLog, from_first
 from runner.learnt_links.logs.probe_packet import PROBE_BYTES, unpack_probe
 
 _IP_PROTOCOLS = {6: "TCP", 17: "UDP"}
-_MOST_NUMBERS_A_PACKET = 100
+_MOST_NUMBERS_A_PACKET = 20
 """Numbers of a probe for each packet that arrived: of more losses no link is learnt."""
+_MOST_CUT_OTHERWISE = 0.001
+"""The fraction of packets that may have another size where they arrive: a packet that TCP sent again, cut otherwise."""
+
+
+class _Captured(NamedTuple):
+    """When a packet of a flow was captured, what identifies it, and its size; on the wire once the flow's is known.
+
+    A capture may have millions of them, so there is nothing else of the packet.
+    """
+
+    at_ns: int
+    identity: bytes
+    payload_bytes: int
+    header_bytes: int
+    wire_bytes: int = 0
 
 
 def read_both_captures(sender: Path, receiver: Path) -> PacketLog:
     """Return the log of the largest flow that is in both captures; what only the sender captured was lost.
 
-    What was sent after the last packet that arrived is left out: the receiver's capture may have ended before.
-    Raise InputError if no flow is in both, or if a packet arrives before it was sent.
+    What was sent before the first packet that arrived, or after the last one, is left out: the receiver's capture may
+    have begun after the sender's and ended before it. Raise InputError if no flow is in both, if the two cut it into
+    different packets, or if a packet arrives before it was sent.
     """
     sent = _by_flow(sender)
     arrived = _by_flow(receiver)
-    common = Counter({flow: sum(size for _, size, _ in sent[flow]) for flow in sent if flow in arrived})
+    common = Counter({flow: sum(each.payload_bytes for each in sent[flow]) for flow in sent if flow in arrived})
     if not common:
         raise InputError(f"{sender}: no TCP or UDP flow of it is in {receiver}: give two captures of the same traffic")
     (flow, _), *_ = common.most_common(1)
-    waiting: dict[bytes, deque[int]] = defaultdict(deque)
-    for at_ns, _, identity in arrived[flow]:
-        waiting[identity].append(at_ns)
-    rows = [
-        (at_ns, size, waiting[identity].popleft() if waiting.get(identity) else LOST_NS)
-        for at_ns, size, identity in sent[flow]
-    ]
-    last = max((number for number, row in enumerate(rows) if row[2] != LOST_NS), default=-1)
-    if last < 0:
+    waiting: dict[bytes, deque[_Captured]] = defaultdict(deque)
+    for each in arrived[flow]:
+        waiting[each.identity].append(each)
+    rows = [(each, waiting[each.identity].popleft() if waiting.get(each.identity) else None) for each in sent[flow]]
+    matched = [number for number, (_, there) in enumerate(rows) if there is not None]
+    if not matched:
         raise InputError(
             f"{sender}: no packet of its largest flow ({_text(flow)}) is in {receiver}: were both running?"
         )
-    return _log(sender, rows[: last + 1])
+    others = sum(there is not None and there.payload_bytes != here.payload_bytes for here, there in rows)
+    if others > _MOST_CUT_OTHERWISE * len(matched):
+        raise InputError(
+            f"{receiver}: {others} of {len(matched)} packets of the flow ({_text(flow)}) are larger or smaller than "
+            f"where they were sent, since a network card joins or splits them: switch that off at both ends while you "
+            "capture, with ethtool -K INTERFACE gro off lro off tso off gso off"
+        )
+    rows = rows[matched[0] : matched[-1] + 1]
+    return _checked(
+        sender,
+        np.array([here.at_ns for here, _ in rows]),
+        np.array([here.wire_bytes for here, _ in rows]),
+        np.array([LOST_NS if there is None else there.at_ns for _, there in rows]),
+    )
 
 
 def read_probe_capture(path: Path) -> PacketLog:
@@ -53,10 +81,10 @@ def read_probe_capture(path: Path) -> PacketLog:
     A number that is missing was lost. It counts as sent between its neighbours, and as large as the one after it.
     """
     found: dict[int, tuple[int, int, int]] = {}
-    for packet in captured_packets(path):
+    for packet in _readable(path):
         seen = flow_packet(packet)
         probe = None if seen is None else unpack_probe(seen.payload)
-        if seen is not None and probe is not None:
+        if seen is not None and probe is not None and probe.sent_ns <= LATEST_NS:
             found.setdefault(probe.number, (probe.sent_ns, seen.wire_bytes(MTU_BYTES), packet.at_ns))
     if not found:
         raise InputError(
@@ -70,6 +98,12 @@ def read_probe_capture(path: Path) -> PacketLog:
             "damaged, or has packets of several probes: capture one of them"
         )
     sent_ns, sizes, arrivals_ns = (np.array(each) for each in zip(*(found[number] for number in numbers), strict=True))
+    if len(back := np.flatnonzero(np.diff(sent_ns) < 0)):
+        raise InputError(
+            f"{path}: packet {numbers[back[0] + 1]} of wanbed probe says that it was sent before packet "
+            f"{numbers[back[0]]}: the capture is damaged, a clock was set back, or there are packets of several "
+            "probes: capture again"
+        )
     every = np.arange(numbers[0], numbers[-1] + 1)
     after = np.searchsorted(numbers, every)
     arrival_ns = np.where(numbers[after] == every, arrivals_ns[after], LOST_NS)
@@ -77,14 +111,27 @@ def read_probe_capture(path: Path) -> PacketLog:
     return _checked(path, between_ns, sizes[after], arrival_ns)
 
 
-def _by_flow(path: Path) -> dict[Flow, list[tuple[int, int, bytes]]]:
-    """Return time, size on the wire and identity of every packet with payload, by flow, in order of time.
+def _readable(path: Path) -> Iterator[CapturedPacket]:
+    """Yield the packets of a capture. Raise InputError if all are of link types that are not read."""
+    link_types = set()
+    for packet in captured_packets(path):
+        link_types.add(packet.link_type)
+        yield packet
+    if link_types and link_types.isdisjoint(LINK_TYPES):
+        raise InputError(
+            f"{path}: its packets have the link type {min(link_types)}, and Ethernet, raw IP, loopback and Linux's "
+            "cooked captures are read: capture on another interface, or with tcpdump -i any"
+        )
+
+
+def _by_flow(path: Path) -> dict[Flow, list["_Captured"]]:
+    """Return every packet with payload, by flow, in order of time.
 
     The largest packet of a flow is that of its SYN and of the one that answers, 1,500 bytes where neither was captured.
     """
-    found: dict[Flow, list[tuple[int, FlowPacket]]] = defaultdict(list)
+    found: dict[Flow, list[_Captured]] = defaultdict(list)
     mtus_bytes: dict[Flow, int] = {}
-    for packet in captured_packets(path):
+    for packet in _readable(path):
         seen = flow_packet(packet)
         if seen is None:
             continue
@@ -93,21 +140,16 @@ def _by_flow(path: Path) -> dict[Flow, list[tuple[int, int, bytes]]]:
             for flow in (seen.flow, (destination, source, protocol, destination_port, source_port)):
                 mtus_bytes[flow] = min(mtus_bytes.get(flow, seen.mtu_bytes), seen.mtu_bytes)
         if seen.payload_bytes:
-            found[seen.flow].append((packet.at_ns, seen))
+            found[seen.flow].append(_Captured(packet.at_ns, seen.identity, seen.payload_bytes, seen.header_bytes))
     if not found:
         raise InputError(f"{path}: has no TCP or UDP packet with payload: capture on the interface of the flow")
     return {
-        flow: sorted(
-            ((at_ns, seen.wire_bytes(mtus_bytes.get(flow, MTU_BYTES)), seen.identity) for at_ns, seen in packets),
-            key=lambda each: each[0],
-        )
+        flow: [
+            each._replace(wire_bytes=wire_bytes(each.payload_bytes, each.header_bytes, mtus_bytes.get(flow, MTU_BYTES)))
+            for each in sorted(packets, key=lambda each: each.at_ns)
+        ]
         for flow, packets in found.items()
     }
-
-
-def _log(path: Path, rows: list[tuple[int, int, int]]) -> PacketLog:
-    send_ns, size_bytes, arrival_ns = (np.array(each, dtype=np.int64) for each in zip(*rows, strict=True))
-    return _checked(path, send_ns, size_bytes, arrival_ns)
 
 
 def _checked(

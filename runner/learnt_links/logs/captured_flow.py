@@ -6,9 +6,17 @@ from dataclasses import dataclass
 
 from runner.learnt_links.logs.capture_file import CapturedPacket
 
-_ETHERNET, _NULL, _RAW, _LOOP, _COOKED, _COOKED_2 = 1, 0, 101, 108, 113, 276
-_LINK_HEADER = {_ETHERNET: 14, _NULL: 4, _LOOP: 4, _RAW: 0, _COOKED: 16, _COOKED_2: 20}
-LINK_TYPES = tuple(_LINK_HEADER)
+_ETHERNET, _NULL, _LOOP, _COOKED, _COOKED_2 = 1, 0, 108, 113, 276
+_RAW, _RAW_IPV4, _RAW_IPV6, _OLD_RAW, _OLD_BSD_RAW = 101, 228, 229, 12, 14
+_LINK_HEADER = {
+    _ETHERNET: 14,
+    _NULL: 4,
+    _LOOP: 4,
+    _COOKED: 16,
+    _COOKED_2: 20,
+    **dict.fromkeys((_RAW, _RAW_IPV4, _RAW_IPV6, _OLD_RAW, _OLD_BSD_RAW), 0),
+}
+LINK_TYPES = frozenset(_LINK_HEADER)
 """Link types that are read: Ethernet, loopback, raw IP, and Linux's cooked captures."""
 _VLANS = (b"\x81\x00", b"\x88\xa8")
 _TCP, _UDP = 6, 17
@@ -42,12 +50,17 @@ class FlowPacket:
     mtu_bytes: int | None
 
     def wire_bytes(self, mtu_bytes: int) -> int:
-        """Return the size of its Ethernet frames, without preamble and checksum, whatever header the capture has.
+        """Return the size of its Ethernet frames."""
+        return wire_bytes(self.payload_bytes, self.header_bytes, mtu_bytes)
 
-        Hosts that leave segmentation to the network card hand over, and capture, many frames as one packet.
-        """
-        frames = max(1, math.ceil(self.payload_bytes / (mtu_bytes - self.header_bytes)))
-        return self.payload_bytes + frames * (_ETHERNET_BYTES + self.header_bytes)
+
+def wire_bytes(payload_bytes: int, header_bytes: int, mtu_bytes: int) -> int:
+    """Return the size of a packet's Ethernet frames, without preamble and checksum, whatever header the capture has.
+
+    Hosts that leave segmentation to the network card hand over, and capture, many frames as one packet.
+    """
+    frames = max(1, math.ceil(payload_bytes / (mtu_bytes - header_bytes)))
+    return payload_bytes + frames * (_ETHERNET_BYTES + header_bytes)
 
 
 def flow_packet(packet: CapturedPacket) -> FlowPacket | None:

@@ -96,7 +96,8 @@ def _replay_chart(learnt: LearntLink) -> Chart:
         width = 0.8 / len(outcomes)
         for number, (name, each) in enumerate(outcomes.items()):
             places = np.arange(len(QUANTILES)) + (number - (len(outcomes) - 1) / 2) * width
-            axis.bar(places, np.array(each.delay_ns) / 1e6, width * 0.92, color=STYLES[name].colour)
+            delays_ms = np.nan_to_num(np.array(each.delay_ns) / 1e6, posinf=0.0)  # None arrives: no bar.
+            axis.bar(places, delays_ms, width * 0.92, color=STYLES[name].colour)
         axis.set_xticks(range(len(QUANTILES)), [f"p{round(100 * each)}" for each in QUANTILES])
         axis.set_ylabel("one-way delay (ms)")
         axis.grid(axis="y")

@@ -1,6 +1,7 @@
 """Put a learnt link into figures: a JSON document, and texts for people."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,12 @@ def cautions(learnt: LearntLink) -> list[str]:
         found.append(
             "No loss at a full queue: the buffer is not known, only that it holds "
             f"{size_text(learnt.link.buffer.largest_backlog_bytes)}. Replays have no limit."
+        )
+    if not learnt.link.seen.ever_empty:
+        found.append(
+            f"{count_text(learnt.link.seen.found_empty, 'packet')} found the queue empty. If it was not, the base "
+            "delay is less than this one, and the buffer larger by as much: send less, or log until others have "
+            "stopped."
         )
     if learnt.truth is None:
         found.append("Nothing was held out, so nothing says how well the link fits: give a --split below 1.")
@@ -61,9 +68,14 @@ def link_document(learnt: LearntLink, source: str, files: dict[str, str], remark
 
 def _outcome_document(each: Outcome, truth: Outcome | None) -> dict[str, Any]:
     named = zip(QUANTILES, each.delay_ns, strict=True)
-    document: dict[str, Any] = {f"delay_p{round(100 * share)}_ns": round(delay) for share, delay in named}
+    document: dict[str, Any] = {f"delay_p{round(100 * share)}_ns": _whole(delay) for share, delay in named}
     document["loss"] = each.loss
-    return document if truth is None else {**document, "mean_quantile_error_ns": round(each.error_ns(truth))}
+    return document if truth is None else {**document, "mean_quantile_error_ns": _whole(each.error_ns(truth))}
+
+
+def _whole(time_ns: float) -> int | None:
+    """Return a time in whole nanoseconds, None for the delay of packets of which none arrives."""
+    return round(time_ns) if math.isfinite(time_ns) else None
 
 
 def facts(learnt: LearntLink) -> list[tuple[str, str]]:

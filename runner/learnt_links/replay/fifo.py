@@ -62,17 +62,23 @@ class Served:
     departure_ns: Floats
 
 
-def serve(arrival_ns: Floats, size_bytes: Floats, rate: ServiceRate, buffer_bytes: Floats | float = np.inf) -> Served:
+def serve(
+    arrival_ns: Floats,
+    size_bytes: Floats,
+    rate: ServiceRate,
+    buffer_bytes: Floats | float = np.inf,
+    queued_bytes: float = 0.0,
+) -> Served:
     """Serve packets in the order given, whose arrival times never decrease.
 
     A packet is let in if the backlog with it is at most ``buffer_bytes``, one number or one for each packet. The one in
-    service counts as long as any of it is left.
+    service counts as long as any of it is left. At time 0 the queue holds ``queued_bytes`` of others.
     """
     ticks = rate.served_bytes(arrival_ns)
     limits = np.broadcast_to(np.asarray(buffer_bytes, dtype=np.float64), ticks.shape)
     let_in = np.ones(len(ticks), dtype=np.bool_)
     done = np.zeros(len(ticks))
-    free = 0.0  # When the server will have nothing to do, in ticks.
+    free = queued_bytes  # When the server will have nothing to do, in ticks.
     for start in range(0, len(ticks), _BLOCK):
         rows = slice(start, start + _BLOCK)
         finished = _all_let_in(ticks[rows], size_bytes[rows], free)

@@ -12,8 +12,10 @@ from runner.learnt_links.replay.outcome import Outcome, outcome
 
 Floats = npt.NDArray[np.float64]
 
-CROSS_PACKET_BYTES = 1500
+_CROSS_PACKET_BYTES = 1500
 """The size of the packets of others: that of most packets of bulk traffic."""
+_MOST_CROSS_PACKETS = 1_000_000
+"""The most packets of others in a replay: where they would be more, as on a fast line, they are larger instead."""
 
 LEAST_SHARE = 0.02
 """The least fraction of the bottleneck's rate that a condition leaves: a link of rate zero would be an outage."""
@@ -21,35 +23,51 @@ LEAST_SHARE = 0.02
 
 @dataclass(frozen=True)
 class LinkModel:
-    """What every model has in common: base delay, bottleneck rate, buffer and random loss."""
+    """What every model has in common: base delay, bottleneck rate, buffer and random loss.
+
+    A replay begins with ``queued_bytes`` in the queue.
+    """
 
     base_delay_ns: float
     rate_bps: float
     buffer_bytes: float
     random_loss: float
+    queued_bytes: float
 
     @classmethod
-    def of(cls, link: FittedLink) -> "LinkModel":
-        """Return that of a fitted link."""
-        return cls(link.base_delay_ns, link.rate_bps, link.buffer_bytes, link.buffer.random_loss)
+    def of(cls, link: FittedLink, begin_ns: int = 0) -> "LinkModel":
+        """Return that of a fitted link, for replays that begin at a time of its log or after it."""
+        queued_bytes = link.seen.queued_bytes(begin_ns)
+        return cls(link.base_delay_ns, link.rate_bps, link.buffer_bytes, link.buffer.random_loss, queued_bytes)
 
 
-def cross_packets_ns(cross_bps: Floats, piece_ns: float, draw: np.random.Generator) -> Floats:
-    """Return the times of others' packets in order: Poisson arrivals whose rate follows the pieces."""
-    counts = draw.poisson(cross_bps * piece_ns / (8e9 * CROSS_PACKET_BYTES))
+@dataclass(frozen=True)
+class CrossPackets:
+    """Packets of others: when each comes, in order, and the size of all of them."""
+
+    at_ns: Floats
+    size_bytes: float
+
+
+def cross_packets(cross_bps: Floats, piece_ns: float, draw: np.random.Generator) -> CrossPackets:
+    """Return the packets of others: Poisson arrivals whose rate follows the pieces."""
+    total = float(cross_bps.sum()) * piece_ns / (8e9 * _CROSS_PACKET_BYTES)
+    size_bytes = _CROSS_PACKET_BYTES * max(1.0, total / _MOST_CROSS_PACKETS)
+    counts = draw.poisson(cross_bps * piece_ns / (8e9 * size_bytes))
     of_piece = np.repeat(np.arange(len(cross_bps)), counts)
-    return np.asarray(np.sort((of_piece + draw.random(len(of_piece))) * piece_ns))
+    return CrossPackets(np.asarray(np.sort((of_piece + draw.random(len(of_piece))) * piece_ns)), size_bytes)
 
 
 def with_cross_traffic(model: LinkModel, log: PacketLog, cross_bps: Floats, piece_ns: float, seed: int) -> Outcome:
     """Replay a log in one FIFO queue with packets of others, whose rate is ``cross_bps``, piece by piece and looped."""
     draw = np.random.default_rng(seed)
     send_ns = _from_start(log)
-    cross_ns = cross_packets_ns(_looped(cross_bps, piece_ns, float(send_ns[-1])), piece_ns, draw)
-    at_ns = np.concatenate([send_ns, cross_ns])
-    size_bytes = np.concatenate([log.size_bytes, np.full(len(cross_ns), CROSS_PACKET_BYTES)]).astype(np.float64)
+    cross = cross_packets(_looped(cross_bps, piece_ns, float(send_ns[-1])), piece_ns, draw)
+    at_ns = np.concatenate([send_ns, cross.at_ns])
+    size_bytes = np.concatenate([log.size_bytes.astype(np.float64), np.full(len(cross.at_ns), cross.size_bytes)])
     order = np.argsort(at_ns, kind="stable")
-    served = serve(at_ns[order], size_bytes[order], ServiceRate.constant(model.rate_bps), model.buffer_bytes)
+    rate = ServiceRate.constant(model.rate_bps)
+    served = serve(at_ns[order], size_bytes[order], rate, model.buffer_bytes, model.queued_bytes)
     own = order < len(log)
     delay_ns = (served.departure_ns - at_ns[order])[own] + model.base_delay_ns
     return _outcome(served.let_in[own], delay_ns, model.random_loss, draw)
@@ -68,14 +86,18 @@ class Conditions:
 def with_conditions(model: LinkModel, log: PacketLog, conditions: Conditions, seed: int) -> Outcome:
     """Replay a log alone over a link whose conditions change, and start again at their end.
 
-    The buffer holds as much time as that of the bottleneck does at its full rate.
+    The buffer holds as much time as that of the bottleneck does at its full rate, and so does what is queued at the
+    beginning, without what the first latency shows of it.
     """
     send_ns = _from_start(log)
     series = _looped(conditions.rate_bps, conditions.piece_ns, float(send_ns[-1]))
     starts_ns: Floats = np.asarray(np.arange(len(series)) * float(conditions.piece_ns), dtype=np.float64)
     rate = ServiceRate(starts_ns, series)
     buffers = model.buffer_bytes * rate.at(send_ns) / model.rate_bps
-    served = serve(send_ns, log.size_bytes.astype(np.float64), rate, np.maximum(buffers, log.size_bytes))
+    shown_bytes = max(0.0, float(conditions.latency_ns[0]) - model.base_delay_ns) * model.rate_bps / 8e9
+    queued_bytes = max(0.0, model.queued_bytes - shown_bytes) * float(series[0]) / model.rate_bps
+    sizes = log.size_bytes.astype(np.float64)
+    served = serve(send_ns, sizes, rate, np.maximum(buffers, sizes), queued_bytes)
     piece = (send_ns // conditions.piece_ns).astype(np.int64) % len(conditions.rate_bps)
     delay_ns = served.departure_ns - send_ns + conditions.latency_ns[piece]
     return _outcome(served.let_in, delay_ns, conditions.loss[piece], np.random.default_rng(seed))

@@ -81,8 +81,12 @@ def link_of(
     back: LinkConditions,
     courses: tuple[LinkCourse | None, LinkCourse | None] = (None, None),
 ) -> WanLink:
-    """Return the link with these conditions and courses from its first end to its second, and back."""
-    return WanLink(between, there, None if back == there else back, courses)
+    """Return the link with these conditions and courses from its first end to its second, and back.
+
+    A course that never changes, however it is written or was changed, is left out: conditions say the same.
+    """
+    there_course, back_course = (each if each is not None and len(each.changes) > 1 else None for each in courses)
+    return WanLink(between, there, None if back == there else back, (there_course, back_course))
 
 
 def _course_document(course: LinkCourse | None) -> dict[str, Any]:

@@ -25,14 +25,24 @@ class KnownLink:
     lost_behind: bool = True
     """Whether packets that are lost at random have been served before."""
     noise_s: float = 0.0
+    standing_bytes: int = 0
+    """What others have queued when the log begins."""
 
 
-def known_log(link: KnownLink, seconds: float = 60.0, seed: int = 1) -> PacketLog:
-    """Return what a probe of 100 packets a second and a train of 40 each half second would log on this link."""
+def known_log(
+    link: KnownLink, seconds: float = 60.0, seed: int = 1, sizes_bytes: tuple[int, int] = (300, 1200)
+) -> PacketLog:
+    """Return what a probe of 100 packets a second and a train of 40 each half second would log on this link.
+
+    Single packets have either of the sizes, those of trains the second.
+    """
     draw = random.Random(seed)
-    events = sorted([*_probe(draw, seconds), *_cross(draw, link, seconds)])
+    events = sorted([*_probe(draw, seconds, sizes_bytes), *_cross(draw, link, seconds)])
+    free_s, backlog = 0.0, 0
     queue: deque[tuple[float, int]] = deque()
-    backlog, free_s = 0, 0.0
+    for _ in range(link.standing_bytes // 1500):
+        free_s, backlog = free_s + 1500 * 8 / link.rate_bps, backlog + 1500
+        queue.append((free_s, 1500))
     rows: list[tuple[float, int, float | None]] = []
     for at_s, size, own in events:
         while queue and queue[0][0] <= at_s:
@@ -57,14 +67,14 @@ def known_log(link: KnownLink, seconds: float = 60.0, seed: int = 1) -> PacketLo
     )
 
 
-def _probe(draw: random.Random, seconds: float) -> Iterator[tuple[float, int, bool]]:
+def _probe(draw: random.Random, seconds: float, sizes_bytes: tuple[int, int]) -> Iterator[tuple[float, int, bool]]:
     at_s = 0.0
     while at_s < seconds:
-        yield at_s, draw.choice((300, 1200)), True
+        yield at_s, draw.choice(sizes_bytes), True
         at_s += draw.expovariate(100)
     for start in range(int(seconds * 2)):
         for number in range(40):
-            yield start / 2 + 0.1 + number * 0.0001, 1200, True
+            yield start / 2 + 0.1 + number * 0.0001, sizes_bytes[1], True
 
 
 def _cross(draw: random.Random, link: KnownLink, seconds: float) -> Iterator[tuple[float, int, bool]]:

@@ -14,11 +14,13 @@ from workloads.transport.frames.buffer_pool import BufferPool
 from workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
 from workloads.transport.peer import Peer
 from workloads.transport.rendezvous import Identity, Rendezvous
+from workloads.transport.socket_options import make_socket
 from workloads.transport.striped_transport import StripedTransport
 
 LOOPBACK = "127.0.0.1"
 TOKEN = bytes(range(16))
 TIMEOUT_NS = 8_000_000_000
+SEGMENT_BYTES = 1448
 
 
 @pytest.fixture
@@ -121,6 +123,8 @@ def join_by_hand(free_port: int) -> Iterator[Callable[..., tuple[list[socket.soc
 class Mesh:
     """P pipelines of S stages in cells of C, and a ring over all replicas of each stage, joined by socket pairs.
 
+    With ``window_bytes`` they are joined by TCP over loopback, in segments of an Ethernet's size and such windows.
+
     With D ``datacenters`` of as many replicas there are rings inside each of them and rings of counterparts.
 
     Rank ``pipeline x S + stage``. ``by_hand`` are ranks that a test plays: their sockets are in ``bare``, by rank and
@@ -141,8 +145,10 @@ class Mesh:
         connections: int = 2,
         by_hand: Sequence[int] = (),
         blank: bool = False,
+        window_bytes: int | None = None,
     ) -> None:
         self.stages = stages
+        self._window_bytes = window_bytes
         ranks = range(pipelines * stages)
         self.ends: dict[int, End] = {}
         self.bare: dict[int, dict[int, list[socket.socket]]] = {rank: {} for rank in ranks}
@@ -167,7 +173,18 @@ class Mesh:
             peers = sorted((set(mates) if previous or following else set()) | near | around - {rank})
             neighbours = tuple(Peer(to, f"host-{to}", LOOPBACK, 1000, connections) for to in peers if to != rank)
             plans.append(
-                LinksConfig(rank, pipeline, stage, neighbours, previous, following, rings, microbatches, iterations)
+                LinksConfig(
+                    rank,
+                    pipeline,
+                    stage,
+                    neighbours,
+                    previous,
+                    following,
+                    rings,
+                    microbatches,
+                    iterations,
+                    window_bytes=window_bytes,
+                )
             )
         for plan in plans:
             for peer in plan.peers:
@@ -181,7 +198,7 @@ class Mesh:
 
     def _join(self, one: int, other: int) -> None:
         for _ in range(self._connections):
-            ours, theirs = socket.socketpair()
+            ours, theirs = socket.socketpair() if self._window_bytes is None else tcp_pair(self._window_bytes)
             ours.setblocking(False)
             theirs.setblocking(False)
             self._pairs[one].setdefault(other, []).append(ours)
@@ -194,6 +211,20 @@ class Mesh:
         hang_up([each for by_peer in self._pairs.values() for sockets in by_peer.values() for each in sockets])
         for made in (made for by_peer in self.bare.values() for sockets in by_peer.values() for made in sockets):
             made.close()
+
+
+def tcp_pair(window_bytes: int) -> tuple[socket.socket, socket.socket]:
+    """Both ends of a connection over loopback."""
+    with make_socket(LOOPBACK, 0, None, window_bytes) as listening:
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
+        listening.listen()
+        calling = make_socket(LOOPBACK, 0, None, window_bytes)
+        calling.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
+        calling.setblocking(True)
+        calling.connect(listening.getsockname())
+        listening.setblocking(True)
+        accepted, _ = listening.accept()
+    return calling, accepted
 
 
 @pytest.fixture(scope="session")

@@ -57,7 +57,7 @@ class Courses:
         self._changes = 0
 
     def of(self, base: LinkConditions, levels: Sequence[Level]) -> tuple[LinkConditions, LinkCourse | None]:
-        """Return a direction's first conditions, and how it changes from them on, None if it does not.
+        """Return a direction's first conditions, and its course, None if none is written.
 
         ``base`` are its constants; see ``course_by_levels``. Raise InputError if all courses so far have more than
         ``MAX_ALL_CHANGES`` changes.
@@ -77,8 +77,7 @@ class Courses:
         course = self._found[key]
         if len(course.changes) == 1 and not course.first.up:
             raise InputError(f"{levels[-1].where}: it is down from the beginning on, for ever: let it come back")
-        # However it is written, what holds from the beginning on is constant: the same link on every engine.
-        return course.first, course if len(course.changes) > 1 else None
+        return course.first, course
 
 
 def course_by_levels(

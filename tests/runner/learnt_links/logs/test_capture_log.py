@@ -1,8 +1,7 @@
 """Captures of both ends, or of a probe's receiving end, give the log that was sent."""
 
-import socket
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,59 +10,29 @@ from ground.strict_model import InputError
 from runner.learnt_links.logs.log_file import read_log
 from runner.learnt_links.logs.packet_log import LOST_NS
 from runner.learnt_links.logs.probe_packet import pack_probe
-
-START_NS = 1_700_000_000_123_456_789
-Frames = Iterable[tuple[int, bytes]]
+from tests.support.runner.known_captures import START_NS, Frames, in_frames, pcap, pcapng, tcp_packet, udp_packet
 
 
 def udp_frame(payload: bytes, number: int, port: int = 9000) -> bytes:
-    ends = socket.inet_aton("10.0.0.1") + socket.inet_aton("10.0.0.2")
-    ip = struct.pack("!BBHHHBBH", 0x45, 0, 28 + len(payload), number, 0, 64, 17, 0) + ends
-    return bytes(12) + b"\x08\x00" + ip + struct.pack("!HHHH", 5000, port, 8 + len(payload), 0) + payload
+    return framed(udp_packet(payload, number, port))
 
 
-def tcp_frame(sequence: int, payload: bytes) -> bytes:
-    ends = bytes(15) + b"\x01" + bytes(15) + b"\x02"
-    ip = struct.pack("!IHBB", 6 << 28, 20 + len(payload), 6, 64) + ends
-    return bytes(12) + b"\x81\x00\x00\x05\x86\xdd" + ip + struct.pack(
-        "!HHIIBBHHH", 5000, 9000, sequence, 1, 5 << 4, 0, 0, 0, 0
-    ) + payload  # fmt: skip
+def tcp_frame(sequence: int, payload_bytes: int) -> bytes:
+    """A segment of TCP over IPv6, in a VLAN."""
+    frame = framed(tcp_packet(payload_bytes, sequence, options=b"", version=6))
+    return frame[:12] + b"\x81\x00\x00\x05" + frame[12:]
 
 
 def segments(number: int, payload_bytes: int, *, syn_mss: int | None = None) -> bytes:
     """A packet of TCP with timestamps over IPv4, as its host hands it over; or the SYN that names a segment size."""
-    options, flags = b"\x01\x01\x08\x0a" + bytes(8), 0x10
-    if syn_mss is not None:
-        options, flags = b"\x02\x04" + struct.pack("!H", syn_mss) + bytes(8), 0x02
-    ends = socket.inet_aton("10.0.0.1") + socket.inet_aton("10.0.0.2")
-    ip = struct.pack("!BBHHHBBH", 0x45, 0, 52 + payload_bytes, number, 0, 64, 6, 0) + ends
-    tcp = struct.pack("!HHIIBBHHH", 5000, 9000, number, 1, 8 << 4, flags, 0, 0, 0)
-    return bytes(12) + b"\x08\x00" + ip + tcp + options + bytes(payload_bytes)
+    if syn_mss is None:
+        return framed(tcp_packet(payload_bytes, number))
+    return framed(tcp_packet(0, 0, options=b"\x02\x04" + struct.pack("!H", syn_mss) + bytes(8), flags=0x02))
 
 
-def pcap(path: Path, frames: Frames, order: str = "<", snap: int = 262_144, link_type: int = 1) -> Path:
-    """Write a pcap file with times in nanoseconds."""
-    data = struct.pack(f"{order}IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snap, link_type)
-    for at_ns, frame in frames:
-        kept = frame[:snap]
-        data += struct.pack(f"{order}IIII", at_ns // 10**9, at_ns % 10**9, len(kept), len(frame)) + kept
-    path.write_bytes(data)
-    return path
-
-
-def pcapng(path: Path, frames: Frames) -> Path:
-    """Write a pcapng file with times in nanoseconds, and a block of a kind that no reader knows."""
-
-    def block(kind: int, body: bytes) -> bytes:
-        body += bytes(-len(body) % 4)
-        return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
-
-    data = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
-    data += block(1, struct.pack("<HHI", 1, 0, 0) + struct.pack("<HHB3xHH", 9, 1, 9, 0, 0)) + block(99, b"unknown")
-    for at_ns, frame in frames:
-        data += block(6, struct.pack("<IIIII", 0, at_ns >> 32, at_ns & 0xFFFFFFFF, len(frame), len(frame)) + frame)
-    path.write_bytes(data)
-    return path
+def framed(packet: bytes) -> bytes:
+    ((_, frame),) = in_frames([(0, packet)])
+    return frame
 
 
 def probe_frames(lost: set[int], count: int = 10) -> list[tuple[int, bytes]]:
@@ -101,8 +70,8 @@ def lost_numbers(arrivals: list[int]) -> list[int]:
 
 
 def test_a_flow_of_tcp_over_ipv6_is_matched_by_its_sequence_numbers(tmp_path: Path) -> None:
-    sent = [(START_NS + number * 1000, tcp_frame(number * 100, bytes(100))) for number in range(8)]
-    acknowledgement = [(START_NS, tcp_frame(0, b""))]
+    sent = [(START_NS + number * 1000, tcp_frame(number * 100, 100)) for number in range(8)]
+    acknowledgement = [(START_NS, tcp_frame(0, 0))]
     west = pcap(tmp_path / "west.pcap", [(at + 10_000, frame) for at, frame in sent])
     log = read_log(pcap(tmp_path / "east.pcap", [*acknowledgement, *sent]), west)
     assert len(log) == 8

@@ -1,0 +1,93 @@
+"""Refuse a log whose times no FIFO queue between two clocks that agree can have made.
+
+A clock that is set while packets are captured shifts all delays after it. To a fit that looks like a queue that others
+fill in an instant and keep at exactly its height, so it has to be refused here.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from ground.strict_model import InputError
+from ground.units import format_duration
+from results.text.number_text import seconds_text
+from runner.learnt_links.fit.bottleneck_rate import Bottleneck
+from runner.learnt_links.logs.packet_log import PacketLog
+from testbed.network.links.figures_spec import MAX_DELAY_NS
+from testbed.network.links.over_time.condition_trace import MAX_TRACE_NS
+
+Floats = npt.NDArray[np.float64]
+
+_MOST_OVERTAKEN = 0.01
+"""The largest fraction of packets that arrive before one sent earlier."""
+_NOISE_NS = 1_000_000
+"""Times that differ by less are noise; so are times within two packets."""
+_WINDOW_PACKETS = 50
+"""Packets before and after a step of the least delay."""
+_LEAST_STEP_PACKETS = 4
+_NEAR_PACKETS = 0.1
+_SHARP = 0.1
+"""The fraction of a window's packets whose delay is the least one, within that part of a packet's service time."""
+_MORE_LOST, _MANY_LOST = 0.05, 0.1
+"""A delay that stays may be that of a full buffer: if so many more packets are lost there than on the other side of the
+step, or, where the log may have begun with it, if so many are lost."""
+
+
+def check_times(log: PacketLog, bottleneck: Bottleneck) -> None:
+    """Raise InputError, with one line, for delays or times beyond those of a link, and for a clock that was set."""
+    if log.span_ns > MAX_TRACE_NS:
+        raise InputError(
+            f"its packets were sent over {seconds_text(log.span_ns / 1e9)}, and a trace has 31 days at most: give a "
+            "part of the log, and if a clock was set, the part before or after"
+        )
+    least_ns = int(log.delay_ns.min())
+    if least_ns > MAX_DELAY_NS:
+        raise InputError(
+            f"the least delay is {seconds_text(least_ns / 1e9)}, and a link has {format_duration(MAX_DELAY_NS)} at "
+            "most: relate the clocks of both ends first"
+        )
+    service_ns = log.size_bytes[log.arrived] * bottleneck.ns_per_byte
+    _check_order(log, 2 * float(np.median(service_ns)))
+    _check_step(log, np.asarray(log.delay_ns - service_ns), float(np.median(service_ns)), bottleneck.noise_ns)
+
+
+def _check_order(log: PacketLog, near_ns: float) -> None:
+    arrival_ns = log.arrival_ns[log.arrived]
+    early = np.maximum.accumulate(arrival_ns) - arrival_ns > max(near_ns, _NOISE_NS)
+    if early.mean() > _MOST_OVERTAKEN:
+        first_ns = int(log.send_ns[log.arrived][int(np.argmax(early))])
+        raise InputError(
+            f"{int(early.sum())} of {len(early)} packets arrive before one that was sent earlier, the first one sent "
+            f"at {first_ns / 1e9:.6f} s: a FIFO queue keeps their order. A clock was set, or packets take several "
+            "paths: give a part of the log without that"
+        )
+
+
+def _check_step(log: PacketLog, excess_ns: Floats, packet_ns: float, noise_ns: float) -> None:
+    """Raise InputError if the least delay changes from one packet to the next and stays, without losses to explain it.
+
+    Others would have to fill the queue between two packets, and then send what the line carries and no packet more.
+    """
+    packets = len(excess_ns)
+    window = min(_WINDOW_PACKETS, packets // 2)
+    windows = np.lib.stride_tricks.sliding_window_view(excess_ns, window)
+    floor_ns = windows.min(axis=1)
+    near_ns = max(_NEAR_PACKETS * packet_ns, 3 * noise_ns)
+    sharp = (windows <= floor_ns[:, None] + near_ns).mean(axis=1) >= _SHARP
+    place = np.flatnonzero(log.arrived)
+    lost_share = 1 - window / np.maximum(place[window - 1 :] - place[: packets - window + 1] + 1, window)
+    before, after = slice(0, packets - 2 * window + 1), slice(window, None)
+    # No packet before the step and none after it may be on its other side.
+    until_ns = np.minimum.accumulate(excess_ns)[window - 1 : packets - window]
+    from_ns = np.minimum.accumulate(excess_ns[::-1])[::-1][window : packets - window + 1]
+    step_ns = from_ns - until_ns
+    more_lost = np.sign(step_ns) * (lost_share[after] - lost_share[before])
+    full = (more_lost > _MORE_LOST) | ((step_ns < 0) & (lost_share[before] > _MANY_LOST))
+    steps = np.abs(step_ns) * (sharp[before] & sharp[after] & ~full)
+    at = int(np.argmax(steps))
+    if steps[at] > max(_LEAST_STEP_PACKETS * packet_ns, 10 * near_ns, _NOISE_NS):
+        at_s = float(log.send_ns[place[at + window]]) / 1e9
+        raise InputError(
+            f"the least delay {'rises' if step_ns[at] > 0 else 'falls'} by {seconds_text(steps[at] / 1e9)} from one "
+            f"packet to the next, sent at {at_s:.6f} s, and stays so: a clock was set, or the path changed: give the "
+            "part of the log before or after"
+        )

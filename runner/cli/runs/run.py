@@ -76,9 +76,13 @@ def run(
         }
         _check_options(experiment.spec.engine, emulated_only, jobs)
         if not simulated:
+            from runner.emulation.relay_limits import check_relay
             from runner.emulation.run_dilation import check_link_rates
+            from runner.emulation.virtual.virtual_clock import wants_guest
 
+            wants_guest(experiment.spec, substrate)
             with prefixed(f"{file}: "):
+                check_relay(experiment.points(), substrate)
                 check_link_rates(experiment.points())
         if dry_run:
             list_trials(experiment, as_json)

@@ -14,7 +14,7 @@ import typer
 
 from ground.shown_text import one_line
 from ground.strict_model import InputError
-from runner.runs.faults import BAD_INPUT, MACHINE_LACKS, status_of
+from runner.runs.faults import BAD_INPUT, MACHINE_LACKS, NO_DATA, status_of
 
 DEBUG = "WANBED_DEBUG"
 """The environment variable that adds a traceback to every error, unless it is empty or 0."""
@@ -32,11 +32,15 @@ class Terminated(BaseException):
 
 def fail(message: str, status: int, *more: str) -> NoReturn:
     """Print each message as one line to standard error, and exit with ``status``."""
-    if os.environ.get(DEBUG, "0") not in {"", "0"}:
+    if _debugging():
         _print_traceback(sys.exc_info()[1])
     for line in (message, *more):
         print(f"wanbed: {one_line(line)}", file=sys.stderr)
     raise typer.Exit(status)
+
+
+def _debugging() -> bool:
+    return os.environ.get(DEBUG, "0") not in {"", "0"}
 
 
 def _print_traceback(fault: BaseException | None) -> None:
@@ -61,7 +65,9 @@ def _with_notes(line: str, fault: BaseException) -> str:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Report each expected error of the block in one line and exit with its status. Others keep their traceback.
+    """Report each expected error of the block in one line and exit with its status.
+
+    Any other is a fault of this program: its traceback is printed, and the status is that of a command without data.
 
     An InputError has a line for each mistake.
 
@@ -90,16 +96,20 @@ def one_line_errors() -> Iterator[None]:
         # The reader of standard output has gone. Redirect it, so that flushing the buffer at exit does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(128 + signal.SIGPIPE) from None
+    except typer.Exit:
+        raise
     except Exception as fault:
         _fail_if_expected(fault)
-        raise
+        if not _debugging():
+            _print_traceback(fault)
+        fail("this is a fault of wanbed itself: please report the lines above. There is no result", NO_DATA)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 def _fail_if_expected(fault: Exception) -> None:
-    """End the command for an expected error. Return for any other, a bug of this program."""
+    """End the command for an expected error. Return for any other."""
     if isinstance(fault, InputError):
         first, *others = (*fault.mistakes, *_notes(fault))
         fail(first, BAD_INPUT, *others)

@@ -124,10 +124,15 @@ def test_any_message_is_reported_in_one_line(text: str, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("fault", [ValueError("a mistake of ours"), KeyError("x"), AssertionError()])
-def test_unexpected_errors_keep_their_traceback(fault: Exception) -> None:
-    with pytest.raises(type(fault)) as unforeseen, one_line_errors():
+def test_an_unexpected_error_keeps_its_traceback_and_is_no_result(
+    fault: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
         raise fault
-    assert unforeseen.value is fault
+    assert ended.value.exit_code == NO_DATA
+    first, *_, line = capsys.readouterr().err.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert line.startswith("wanbed: this is a fault of wanbed itself")
 
 
 def test_a_status_passes_through(capsys: pytest.CaptureFixture[str]) -> None:

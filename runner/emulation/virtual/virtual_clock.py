@@ -11,7 +11,7 @@ from testbed.kernel.inside import in_virtual_time
 from testbed.substrate.offer import GUEST, RELAY
 from testbed.virtual_time.guest import GuestError, run_inside
 from testbed.virtual_time.guest_boot import check_visible
-from testbed.virtual_time.guest_place import GuestPlace, choose_place, raise_map_count
+from testbed.virtual_time.guest_place import GuestPlace, allow_open_files, choose_place, raise_map_count
 from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
 from testbed.virtual_time.watchdog import PATIENT, Patience
 from wanbed.own_modules import module_command
@@ -58,6 +58,7 @@ def enter_virtual_time(
         check_visible(file, str(file))
     place = place or choose_place()
     raise_map_count()
+    allow_open_files()
     sys.stdout.flush()
     return run_inside(
         module_command(module, *arguments),

@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 from importlib import import_module
@@ -96,6 +97,24 @@ def test_every_expected_error_is_one_line_and_its_status(
     text = capsys.readouterr()
     assert text.err == "wanbed: exp.yaml: repeats: 0 is not a whole number from 1 to 1000\n"
     assert text.out == ""
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (MemoryError(), "memory or threads ran out: make room"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "memory or threads ran out ("),
+        (OSError(errno.EMFILE, "Too many open files", "a.yaml"), "too many open files ("),
+    ],
+)
+def test_a_limit_of_the_process_is_what_the_machine_lacks(
+    fault: Exception, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
+        raise fault
+    assert ended.value.exit_code == MACHINE_LACKS
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"wanbed: {words}")
 
 
 def test_every_mistake_of_an_input_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,9 @@ demo: root
 	./setup.sh demo
 	$(ROOT) .venv/bin/wanbed run runner/experiments/demo.yaml
 
+# Root boots and imports nothing from the cache of whoever calls sudo, so that what these need is built for root.
+paper bad-days which-training: AS := $(ROOT)
+
 # The paper's figures and claims in virtual time, into results/reference/paper; what was finished before is not run again.
 paper: root virtual
 	./setup.sh demo
@@ -39,7 +42,7 @@ test test-pure test-times mutants soak soak-due: export PYTHONDONTWRITEBYTECODE 
 
 test: root
 	./setup.sh test
-	.venv/bin/python -m testbed.virtual_time.kernel.kernel_build
+	$(ROOT) .venv/bin/python -m testbed.virtual_time.kernel.kernel_build
 	$(MAKE) --jobs=2 --output-sync lint collected
 	$(ROOT) $(PROOF) test
 
@@ -73,12 +76,12 @@ soak-due: root
 # The simulator's hot modules, into the cache of whoever calls it: simulations take less time, and give the same bytes.
 compiled:
 	./setup.sh compiled
-	.venv/bin/wanbed compile
+	$(AS) .venv/bin/wanbed compile
 
 # Into the cache of whoever calls it, once; every run with --clock virtual boots it.
 virtual:
 	./setup.sh virtual
-	.venv/bin/python -m testbed.virtual_time.kernel.kernel_build
+	$(AS) .venv/bin/python -m testbed.virtual_time.kernel.kernel_build
 
 # A folder to carry to a bare GPU machine: docs/gpus.md. HAS=FILE: what `pip list --format=freeze` prints there, if known.
 gpu-kit:

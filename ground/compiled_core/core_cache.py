@@ -15,6 +15,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from ground.compiled_core.core_modules import CORE_MODULES, present_key
+from ground.files.trusted_path import trusted
 from ground.files.user_cache import searched_caches, user_cache
 
 PURE = "WANBED_PURE"
@@ -56,14 +57,19 @@ def present_core() -> Core:
 
 
 def find_core(key: str | None, folders: list[Path]) -> Core:
-    """Return the core of that key in the first of ``folders`` that has it, else the sources."""
+    """Return the core of that key in the first of ``folders`` that has a trusted one, else the sources."""
     if key is None:
         return Core(None, "its sources cannot be read")
     for folder in folders:
-        if (folder / key / RECORD).is_file():
+        if (folder / key / RECORD).is_file() and all(map(trusted, _with_extensions(folder / key))):
             return Core(folder / key, f"of the present sources, {key}")
     others = any(folder.is_dir() and any(folder.glob(f"*/{RECORD}")) for folder in folders)
     return Core(None, f"{'compiled are other sources' if others else 'not compiled'}, `{REMEDY}` makes it faster")
+
+
+def _with_extensions(folder: Path) -> list[Path]:
+    """Return a core's folder, which is named where all are foreign, and the extension modules in it."""
+    return [folder, *core_files(folder).values()]
 
 
 def core_files(folder: Path) -> dict[str, Path]:

@@ -1,5 +1,6 @@
 """Write tables as Parquet files, and read those of this schema version and of earlier ones."""
 
+import errno
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from results.records.schema import (
 from results.records.schema_upgrade import EARLIER_VERSIONS, renamed, upgraded
 
 _CODED_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+_LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 
 
 def write_table(path: Path, schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> None:
@@ -54,13 +57,21 @@ def coded_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields).with_metadata(schema.metadata)
 
 
+def _lacks_resources(fault: Exception) -> bool:
+    """Return whether reading failed for lack of memory, threads or descriptors, which says nothing of the file."""
+    # Arrow has no kind of its own for a thread that does not start.
+    kindless = type(fault) is pa.ArrowException
+    return kindless or isinstance(fault, MemoryError) or getattr(fault, "errno", None) in _LACKS
+
+
 def read_tables(paths: Iterable[Path], schema: pa.Schema, *, coded: bool = False) -> pa.Table:
     """Read and join Parquet files of one schema, of this version or an earlier one; none gives an empty table.
 
     With ``coded`` the table has the ``coded_schema``, which takes a quarter of the time. Spans have ``VIRTUAL_STAGE``
     too if any of the files has.
 
-    Raises ValueError naming the file if one is missing, not Parquet, of another version, or has other columns.
+    Raises ValueError naming the file if one is missing, not Parquet, of another version, or has other columns;
+    MemoryError if this process may not have what reading takes.
     """
     result = coded_schema(schema) if coded else schema
     coded_spans = coded_schema(SPANS_OF_VIRTUAL_STAGES) if coded else SPANS_OF_VIRTUAL_STAGES
@@ -77,6 +88,8 @@ def read_tables(paths: Iterable[Path], schema: pa.Schema, *, coded: bool = False
             raise ValueError(f"{path} is missing") from None
         except (OSError, pa.ArrowException) as fault:
             reason = getattr(fault, "strerror", None) or fault
+            if _lacks_resources(fault):
+                raise MemoryError(f"{path}: {reason}") from None
             raise ValueError(f"{path}: not a Parquet file that can be read: {reason}") from None
         version = version_of(table.schema)
         if version in EARLIER_VERSIONS:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import signal
 import sys
 import traceback
@@ -14,11 +15,13 @@ import typer
 
 from ground.shown_text import one_line
 from ground.strict_model import InputError
-from runner.runs.faults import BAD_INPUT, MACHINE_LACKS, status_of
+from runner.cli.address_space import fit_address_space
+from runner.runs.faults import BAD_INPUT, MACHINE_LACKS, NO_DATA, status_of
 
 DEBUG = "WANBED_DEBUG"
 """The environment variable that adds a traceback to every error, unless it is empty or 0."""
 
+_LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 _INTERRUPTED = "interrupted, nothing of it is left running"
 
 
@@ -32,11 +35,15 @@ class Terminated(BaseException):
 
 def fail(message: str, status: int, *more: str) -> NoReturn:
     """Print each message as one line to standard error, and exit with ``status``."""
-    if os.environ.get(DEBUG, "0") not in {"", "0"}:
+    if _debugging():
         _print_traceback(sys.exc_info()[1])
     for line in (message, *more):
         print(f"wanbed: {one_line(line)}", file=sys.stderr)
     raise typer.Exit(status)
+
+
+def _debugging() -> bool:
+    return os.environ.get(DEBUG, "0") not in {"", "0"}
 
 
 def _print_traceback(fault: BaseException | None) -> None:
@@ -61,7 +68,9 @@ def _with_notes(line: str, fault: BaseException) -> str:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Report each expected error of the block in one line and exit with its status. Others keep their traceback.
+    """Report each expected error of the block in one line and exit with its status.
+
+    Any other is a fault of this program: its traceback is printed, and the status is that of a command without data.
 
     An InputError has a line for each mistake.
 
@@ -81,6 +90,7 @@ def one_line_errors() -> Iterator[None]:
         handlers[signal.SIGINT] = signal.default_int_handler
     previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
+        fit_address_space()
         yield
     except KeyboardInterrupt as interrupt:
         fail(_with_notes(_INTERRUPTED, interrupt), 128 + signal.SIGINT)
@@ -90,16 +100,29 @@ def one_line_errors() -> Iterator[None]:
         # The reader of standard output has gone. Redirect it, so that flushing the buffer at exit does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(128 + signal.SIGPIPE) from None
+    except typer.Exit:
+        raise
     except Exception as fault:
         _fail_if_expected(fault)
-        raise
+        if not _debugging():
+            _print_traceback(fault)
+        fail("this is a fault of wanbed itself: please report the lines above. There is no result", NO_DATA)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
 
 
+def _lack(fault: Exception) -> str:
+    """Return what this process may not have more of, and by which limit."""
+    if isinstance(fault, OSError) and fault.errno in {errno.EMFILE, errno.ENFILE}:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return f"too many open files ({fault}): ulimit -n allows {soft}, raise it"
+    text = f" ({fault})" if str(fault) else ""
+    return f"memory or threads ran out{text}: make room, give fewer --jobs, or raise ulimit -v and ulimit -u"
+
+
 def _fail_if_expected(fault: Exception) -> None:
-    """End the command for an expected error. Return for any other, a bug of this program."""
+    """End the command for an expected error. Return for any other."""
     if isinstance(fault, InputError):
         first, *others = (*fault.mistakes, *_notes(fault))
         fail(first, BAD_INPUT, *others)
@@ -114,6 +137,8 @@ def _fail_if_expected(fault: Exception) -> None:
         fail(
             "Mininet imports distutils, which Python 3.12 and later do not have: pip install setuptools", MACHINE_LACKS
         )
+    if isinstance(fault, MemoryError) or (isinstance(fault, OSError) and fault.errno in _LACKS):
+        fail(_with_notes(_lack(fault), fault), MACHINE_LACKS)
     if (status := status_of(fault)) is not None:
         fail(_with_notes(str(fault), fault), status)
     if isinstance(fault, OSError) and (fault.filename is not None or fault.errno == errno.ENOSPC):

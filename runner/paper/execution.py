@@ -121,6 +121,6 @@ def _outcome(status: int, log: Path) -> str:
     if status == DONE:
         return "done"
     if status == OUTSIDE_TOLERANCE:
-        return "done, with links outside tolerance,"
+        return "done, with links outside tolerance or a saturated machine,"
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     return f"failed with status {status} ({lines[-1] if lines else 'it printed nothing'})"

@@ -102,7 +102,7 @@ def tcp_goodput_bps(ends: Ends, connections: int, *, rate_bps: int | None, rtt_s
     ``rate_bps`` (None is unlimited) and ``rtt_s`` are the configured ones. They determine how much to send before and
     during the measurement; ``longer`` sends four times as much during it. Receive buffers have their full size from the
     start, so that autotuning takes no time: together four bandwidth-delay products, of which Linux gives about half to
-    the windows. Raise StalledError if nothing arrives.
+    the windows. Raise StalledError if nothing arrives, or if a connection breaks.
     """
     if rate_bps is None:
         buffer_bytes, warming_bytes, measured_bytes = _BUFFER_UNLIMITED_BYTES, _MEASURED_MAX_BYTES, _MEASURED_MAX_BYTES
@@ -147,18 +147,21 @@ def transfer_bps(
 
     Senders are filled and receivers are read once every ``turn_s``. Buffers have ``buffer_bytes`` from the start; if
     it is None, the kernel tunes them. After ``patience_s`` seconds, use what has arrived until then. Raise StalledError
-    if nothing has.
+    if nothing has, or if a connection breaks.
     """
     scratch = bytearray(_TAKEN_BYTES)
     with connected(ends, connections, buffer_bytes) as (senders, receivers), payload_file(_CHUNK_BYTES) as payload:
         arrived, warm_bytes, began_ns = 0, 0, time.monotonic_ns()
         warm_ns = now_ns = began_ns
         while arrived < warming_bytes + measured_bytes and now_ns - began_ns < patience_s * 1e9:
-            for sender in senders:
-                _fill(sender, payload)
-            time.sleep(turn_s)
-            now_ns = time.monotonic_ns()
-            arrived += sum(discard(receiver, scratch) for receiver in receivers)
+            try:
+                for sender in senders:
+                    _fill(sender, payload)
+                time.sleep(turn_s)
+                now_ns = time.monotonic_ns()
+                arrived += sum(discard(receiver, scratch) for receiver in receivers)
+            except OSError as fault:
+                raise StalledError(f"{ends}: the connection broke after {arrived} bytes ({fault.strerror})") from None
             if not warm_bytes and arrived >= warming_bytes:
                 warm_ns, warm_bytes = now_ns, arrived
     if not arrived:

@@ -60,6 +60,11 @@ def loopback_address(subnet_number: int, datacenter: int, host: int, *, reached:
     return f"127.{2 * subnet_number + reached}.{datacenter}.{host + FIRST_HOST_OCTET}"
 
 
+def loopback_subnets(subnet_number: int) -> tuple[str, str]:
+    """Return how the addresses of a part of the loopback begin."""
+    return f"127.{2 * subnet_number}.", f"127.{2 * subnet_number + 1}."
+
+
 def loopback_lock_address(subnet_number: int) -> str:
     """Return the address of a part of the loopback that no host has, and where its owner listens."""
     return f"127.{2 * subnet_number}.255.254"

@@ -1,7 +1,7 @@
 """Listen for hosts where their programs listen, at the addresses at which other hosts reach them.
 
 Whoever listens on a host is found by looking at the kernel's list of sockets. So no program has to know the relay, and
-a port that nobody listens on refuses connections.
+a port that nobody listens on refuses connections. Other users' sockets are no programs of a host.
 """
 
 import socket
@@ -31,7 +31,8 @@ class Listeners:
 
     def look(self) -> tuple[list[socket.socket], list[socket.socket]]:
         """Open and close listeners as programs have since the last look. Return the new ones and those to close."""
-        listening = {each for each in self._sockets.read() if each[0] in self._reached_at}
+        found = [each for each in self._sockets.read() if each.own and each.address in self._reached_at]
+        listening = {(each.address, each.port) for each in found}
         opened = [made for each in listening - self._listeners.keys() if (made := self._listen(each)) is not None]
         closed = [self._listeners.pop(each) for each in self._listeners.keys() - listening]
         return opened, closed

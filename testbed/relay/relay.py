@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from ground.tcp_listener import listener_at
 from testbed.kernel.listening_sockets import Address
 from testbed.network.flow_model.window import TcpWindow, opened
 from testbed.network.tcp_settings import TcpSettings
@@ -105,6 +106,11 @@ class Relay:
         source, destination = self._host_at.get(address), self._host_at[program[0]]
         if source is None or source == destination:
             # Not from a host, so that no line is known: the program has to bind its host's address.
+            caller.close()
+            return
+        listener = listener_at(*program)
+        if listener is None or not listener.own:
+            # The program has closed since the last look, and another user may have taken its place.
             caller.close()
             return
         called = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

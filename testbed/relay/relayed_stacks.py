@@ -6,10 +6,12 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from ground.tcp_listener import listener_at
 from testbed.hosts.ping import PATIENCE_S, MeasurementError, PingResult
 from testbed.network.address_book import LoopbackAddressBook
 from testbed.network.tcp_settings import KERNEL_WINDOW_SHARE, TcpSettings
 from testbed.relay.relay_substrate import RelaySubstrate
+from testbed.substrate.substrate import SubstrateError
 
 _MOST_ECHOES = 20
 """Echoes follow one another, each after a round trip."""
@@ -47,10 +49,17 @@ class RelayedStacks:
         return made
 
     def connect(self, made: socket.socket, source: str, destination: str, port: int) -> None:
-        """Connect a socket on ``source`` to a socket that listens on ``destination``. Raise OSError on failure."""
+        """Connect a socket on ``source`` to a socket that listens on ``destination``. Raise OSError on failure.
+
+        Raise SubstrateError if another user's program listens where it would be reached.
+        """
         self._relay.look()
         topology = self._addresses.topology
-        made.connect((self._addresses.address_from(topology.host(destination), topology.host(source)), port))
+        address = self._addresses.address_from(topology.host(destination), topology.host(source))
+        listener = listener_at(address, port)
+        if listener is not None and not listener.own:
+            raise SubstrateError(f"--substrate relay: {listener}, where {destination} is reached: end that program")
+        made.connect((address, port))
 
     def echoes(self, source: str, destination: str, count: int) -> PingResult:
         """Measure round-trip times over one connection: a byte there, and one back."""

@@ -2,6 +2,7 @@
 
 import errno
 import hmac
+import os
 import selectors
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 from workloads.serving.frame_channel import Document, FrameChannel
 from workloads.serving.serving_configs import Endpoint
 from workloads.transport.frames.frame import FrameError
-from workloads.transport.socket_options import make_socket
+from workloads.transport.socket_options import make_socket, peer_listens
 
 _RETRY_S = 0.1
 _BACKLOG = 128
@@ -41,6 +42,8 @@ def call(
         made = make_socket(own_address, 0, None)
         try:
             made.settimeout(1.0)
+            if not peer_listens(peer.address, peer.port):
+                raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
             made.connect((peer.address, peer.port))
         except OSError as fault:
             made.close()

@@ -16,7 +16,7 @@ from functools import partial
 
 from workloads.transport.frames.frame import HELLO_BYTES, FrameError, Hello, decode_hello
 from workloads.transport.peer import Peer, TransportError
-from workloads.transport.socket_options import PEER_TIMEOUT_S, hold_unsent, make_socket, reset_on_close
+from workloads.transport.socket_options import PEER_TIMEOUT_S, hold_unsent, make_socket, peer_listens, reset_on_close
 
 _RETRY_NS = 20_000_000
 
@@ -166,10 +166,12 @@ class Rendezvous:
                 made.close()
 
     def _call(self, callee: Peer, index: int) -> None:
+        assert callee.port is not None
         made = self._make_socket(self._identity.address, 0)
         greeting = _Greeting(made, index)
-        error = made.connect_ex((callee.address, callee.port))
         self._selector.register(made, selectors.EVENT_WRITE, lambda: self._on_connected(callee, greeting))
+        listens = peer_listens(callee.address, callee.port)
+        error = made.connect_ex((callee.address, callee.port)) if listens else errno.ECONNREFUSED
         if error not in {0, errno.EINPROGRESS}:
             self._retry_later(callee, greeting, os.strerror(error))
 

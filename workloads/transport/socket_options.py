@@ -1,8 +1,11 @@
 """Make the sockets between ranks, and set their options."""
 
+import errno
 import socket
 import struct
+from ipaddress import ip_address
 
+from ground.tcp_listener import listener_at
 from workloads.transport.peer import UNSENT_BYTES, TransportError
 
 PEER_TIMEOUT_S = 8
@@ -61,7 +64,8 @@ def make_socket(
         try:
             made.bind((address, port))
         except OSError as refusal:
-            raise TransportError(f"cannot bind {address} port {port}: {refusal.strerror}") from None
+            holder = listener_at(address, port) if refusal.errno == errno.EADDRINUSE else None
+            raise TransportError(f"cannot bind {address} port {port}: {holder or refusal.strerror}") from None
     except BaseException:
         made.close()
         raise
@@ -99,6 +103,20 @@ def _make_room(made: socket.socket, window_bytes: int) -> None:
             f"the kernel gives a receive buffer of {given_bytes} bytes, where a window of {window_bytes} takes "
             f"{wanted_bytes}: run as root, or raise net.core.rmem_max"
         )
+
+
+def peer_listens(address: str, port: int) -> bool:
+    """Return whether a peer can be called at an address, which is true of any that is not on the loopback.
+
+    The loopback belongs to all users, so there only a socket of this user is called. Raise TransportError if another
+    user's listens.
+    """
+    if not ip_address(address).is_loopback:
+        return True
+    listener = listener_at(address, port)
+    if listener is not None and not listener.own:
+        raise TransportError(f"no peer is called at {address} port {port}: {listener}: end that program")
+    return listener is not None
 
 
 def reset_on_close(connection: socket.socket) -> None:

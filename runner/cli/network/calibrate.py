@@ -44,7 +44,7 @@ def calibrate(
         from runner.cli.network.leftovers import report_leftovers
         from runner.emulation.network_choice import emulated_points, network_up
         from runner.emulation.run_dilation import check_link_rates, decide_dilation
-        from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, wants_guest
+        from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, status_of_inner, wants_guest
         from testbed.measurement.calibration import calibrate as calibrate_links
         from testbed.measurement.condition_choice import unmeasured_conditions
         from testbed.substrate.offer import RELAY
@@ -54,7 +54,7 @@ def calibrate(
         if wants_guest(points[0].spec, substrate):
             arguments = ["calibrate", str(file), *as_options(written)]
             arguments += ["--json"] if as_json else []
-            raise typer.Exit(enter_virtual_time(virtual_kernel(), COMMAND, arguments, files=[file]))
+            raise typer.Exit(status_of_inner(enter_virtual_time(virtual_kernel(), COMMAND, arguments, files=[file])))
         report_leftovers()
         if substrate == RELAY:
             log(MODELLED_TCP)

@@ -51,7 +51,7 @@ def run(
 
     With `engine: simulate` in the file, this is `wanbed simulate`. With `clock: virtual` the trials run in virtual
     time, inside a guest kernel that `make virtual` builds. With --rack the hosts are spread over the machines of a Ray
-    cluster. Exit status 1 if a link was outside tolerance; the run is then marked, and the last line says which links.
+    cluster. Exit status 1 if a link was outside tolerance or the machine saturated: the last line says where.
     What the file lets fail ends no run; another failure of a trial does, unless --keep-going is given.
     """
     with one_line_errors():
@@ -76,9 +76,13 @@ def run(
         }
         _check_options(experiment.spec.engine, emulated_only, jobs)
         if not simulated:
+            from runner.emulation.relay_limits import check_relay
             from runner.emulation.run_dilation import check_link_rates
+            from runner.emulation.virtual.virtual_clock import wants_guest
 
+            wants_guest(experiment.spec, substrate)
             with prefixed(f"{file}: "):
+                check_relay(experiment.points(), substrate)
                 check_link_rates(experiment.points())
         if dry_run:
             list_trials(experiment, as_json)
@@ -127,10 +131,10 @@ def run(
                 for note in getattr(failure, "__notes__", []):
                     log(note)
                 raise typer.Exit(failure.status) from None
-        as_configured = show_outcome(path, as_json)
+        comparable = show_outcome(path, as_json)
         if keep_going:
             check_trials(path)
-    if not as_configured:
+    if not comparable:
         raise typer.Exit(OUTSIDE_TOLERANCE)
 
 

@@ -9,14 +9,15 @@ from ground.strict_model import InputError
 from runner.experiment.experiment_spec import ExperimentSpec
 from testbed.kernel.inside import in_virtual_time
 from testbed.substrate.offer import GUEST, RELAY
-from testbed.virtual_time.guest import run_inside
+from testbed.virtual_time.guest import GuestError, run_inside
 from testbed.virtual_time.guest_boot import check_visible
-from testbed.virtual_time.guest_place import GuestPlace, choose_place, raise_map_count
+from testbed.virtual_time.guest_place import GuestPlace, allow_open_files, choose_place, raise_map_count
 from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
 from testbed.virtual_time.watchdog import PATIENT, Patience
 from wanbed.own_modules import module_command
 
 COMMAND = "wanbed"
+_BY_SIGNAL = 128
 
 
 def wants_guest(spec: ExperimentSpec, substrate: str) -> bool:
@@ -57,6 +58,7 @@ def enter_virtual_time(
         check_visible(file, str(file))
     place = place or choose_place()
     raise_map_count()
+    allow_open_files()
     sys.stdout.flush()
     return run_inside(
         module_command(module, *arguments),
@@ -67,3 +69,13 @@ def enter_virtual_time(
         patience=patience,
         sign=sign,
     )
+
+
+def status_of_inner(status: int) -> int:
+    """Return the exit status of a command of wanbed that ran inside, as that of this command.
+
+    Raise GuestError if a signal ended it. Nothing outside sends it one but whoever means this run.
+    """
+    if status > _BY_SIGNAL:
+        raise GuestError(f"virtual time: the command inside was killed by signal {status - _BY_SIGNAL}")
+    return status

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from ground.strict_model import InputError
-from runner.emulation.virtual.virtual_clock import enter_virtual_time
+from runner.emulation.virtual.virtual_clock import enter_virtual_time, status_of_inner
 from runner.emulation.virtual.virtual_patience import quiet_patience_s
 from runner.emulation.virtual.virtual_progress import VirtualProgress
 from runner.resolve.experiment import Experiment
@@ -83,7 +83,7 @@ def virtual_run(
         kept_trials(experiment, store),
         VirtualProgress(experiment, store, stream=stream) as progress,
     ):
-        status = enter_virtual_time(
+        ended = enter_virtual_time(
             kernel,
             INNER_RUN,
             [inner.to_json()],
@@ -92,6 +92,7 @@ def virtual_run(
             patience=patience,
             sign=progress.look,
         )
+        status = status_of_inner(ended)
         progress.look()
         if status:
             raise InsideError(status)

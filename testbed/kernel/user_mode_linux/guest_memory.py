@@ -4,11 +4,14 @@ A guest that touches memory for which its folder has no room is killed by its ke
 """
 
 import os
+import resource
 from pathlib import Path
 
 from testbed.kernel.missing import MissingError
 
 _MIB = 2**20
+_BESIDE_BYTES = 256 * _MIB
+"""What a guest's kernel maps beside its memory, which counts where a process's address space is limited."""
 _PART = 3, 4
 """Fraction of the free memory for the guest, which uses only the pages it touches; the rest is for other programs."""
 
@@ -26,8 +29,16 @@ class GuestMemoryError(MissingError):
 
 
 def memory_for_guest(guest: str, wanted_bytes: int, least_bytes: int) -> tuple[Path, int]:
-    """Return the best folder for a guest's memory, and its size in bytes. Raise GuestMemoryError if none has enough."""
+    """Return the best folder for a guest's memory, and its size in bytes.
+
+    Raise GuestMemoryError if none has enough, MissingError if a process may not map so much.
+    """
     available_bytes = _available_memory_bytes()
+    mapped_bytes = _mappable_bytes(wanted_bytes)
+    if mapped_bytes < least_bytes:
+        least_mib = (least_bytes + _BESIDE_BYTES) // _MIB
+        limit_mib = (mapped_bytes + _BESIDE_BYTES) // _MIB
+        raise MissingError(f"{guest} maps {least_mib} MiB, and ulimit -v allows {limit_mib}: raise it")
     tried = []
     for folder in _memory_folders():
         try:
@@ -38,11 +49,17 @@ def memory_for_guest(guest: str, wanted_bytes: int, least_bytes: int) -> tuple[P
             tried.append(f"{folder} cannot be written, or holds no programs")
             continue
         free_bytes = min(state.f_bavail * state.f_frsize, available_bytes)
-        granted_bytes = min(wanted_bytes, free_bytes * _PART[0] // _PART[1])
+        granted_bytes = min(wanted_bytes, free_bytes * _PART[0] // _PART[1], mapped_bytes)
         if granted_bytes >= least_bytes:
             return folder, granted_bytes
         tried.append(f"{folder} has {free_bytes // _MIB} MiB to spare")
     raise GuestMemoryError(guest, least_bytes, tried)
+
+
+def _mappable_bytes(wanted_bytes: int) -> int:
+    """Return how much of the wanted memory a process may map beside what else it has."""
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return wanted_bytes if limit_bytes == resource.RLIM_INFINITY else min(wanted_bytes, limit_bytes - _BESIDE_BYTES)
 
 
 def _memory_folders() -> list[Path]:

@@ -9,11 +9,12 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from ground.files.trusted_path import sudo_caller, trusted
 from ground.files.user_cache import searched_caches, user_cache
 from testbed.kernel.missing import MissingError
 from testbed.virtual_time.kernel.kernel_options import configuration_hash
@@ -53,17 +54,22 @@ def kernel_folder(source: str, root: Path) -> Path:
 
 
 def built_kernels(folders: Sequence[Path] | None = None) -> list[VirtualKernel]:
-    """Return all kernels in the cache that have this version's options, the latest release last."""
-    found = []
+    """Return the kernels in the first folder that has trusted ones with this version's options, the latest one last."""
     for folder in searched_caches(_NAME) if folders is None else folders:
-        for record in folder.glob(f"*/{RECORD}"):
-            try:
-                kernel = VirtualKernel(record.with_name(PROGRAM), KernelRecord(**json.loads(record.read_text())))
-            except (OSError, TypeError, ValueError):
-                continue
-            if kernel.record.configuration_hash == configuration_hash() and os.access(kernel.program, os.X_OK):
-                found.append(kernel)
-    return sorted(found, key=lambda kernel: _version(kernel.record.release))
+        if found := [kernel for kernel in _kernels_in(folder) if trusted(kernel.program)]:
+            return sorted(found, key=lambda kernel: _version(kernel.record.release))
+    return []
+
+
+def _kernels_in(folder: Path) -> Iterator[VirtualKernel]:
+    """Yield the kernels of a folder that have this version's options."""
+    for record in folder.glob(f"*/{RECORD}"):
+        try:
+            kernel = VirtualKernel(record.with_name(PROGRAM), KernelRecord(**json.loads(record.read_text())))
+        except (OSError, TypeError, ValueError):
+            continue
+        if kernel.record.configuration_hash == configuration_hash() and os.access(kernel.program, os.X_OK):
+            yield kernel
 
 
 def virtual_kernel(folders: Sequence[Path] | None = None) -> VirtualKernel:
@@ -71,7 +77,8 @@ def virtual_kernel(folders: Sequence[Path] | None = None) -> VirtualKernel:
     kernels = built_kernels(folders)
     if not kernels:
         places = " or ".join(map(str, searched_caches(_NAME) if folders is None else folders))
-        raise MissingError(f"no virtual-time kernel of this version in {places}: {REMEDY}")
+        by_root = "" if sudo_caller() is None else "as root: "
+        raise MissingError(f"no virtual-time kernel of this version in {places}: {by_root}{REMEDY}")
     return kernels[-1]
 
 

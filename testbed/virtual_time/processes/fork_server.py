@@ -56,7 +56,11 @@ class _Server:
             os.kill(pid, signal.SIGKILL)
 
     def _handle_request(self) -> bool:
-        message, descriptors, _, _ = socket.recv_fds(self._requests, MAX_REQUEST_BYTES, len(REQUEST_DESCRIPTORS))
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._requests, MAX_REQUEST_BYTES, len(REQUEST_DESCRIPTORS))
+        except ConnectionResetError:
+            # The other end was killed before it had read an answer.
+            return False
         if not message:
             return False
         request = json.loads(message)

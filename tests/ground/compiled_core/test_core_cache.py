@@ -5,8 +5,11 @@ import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
+import pytest
+
 from ground.compiled_core.core_cache import RECORD, core_files, find_core
 from ground.compiled_core.core_modules import CORE_MODULES, ROOT, core_key, core_sources, source_path
+from tests.support.sudo import hand_over, play_sudo
 
 KEY = "0123456789abcdef"
 
@@ -37,6 +40,18 @@ def test_a_core_of_the_present_sources_is_used(tmp_path: Path) -> None:
 def test_a_core_whose_building_broke_off_is_not_used(tmp_path: Path) -> None:
     (tmp_path / KEY).mkdir()
     assert find_core(KEY, [tmp_path]).name == "pure"
+
+
+def test_under_sudo_another_users_core_is_passed_over(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = hand_over(built(tmp_path, KEY))
+    play_sudo(monkeypatch, tmp_path_factory.mktemp("proc"), "somebody")
+    assert find_core(KEY, [tmp_path]).name == "pure"
+    assert capsys.readouterr().err.startswith(f"wanbed: {folder} is passed over")
 
 
 def test_every_change_of_a_source_changes_the_key() -> None:

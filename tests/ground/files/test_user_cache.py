@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ground.files.user_cache import searched_caches, user_cache
+from tests.support.sudo import hand_over, play_sudo
 
 
 def test_the_cache_is_where_the_specification_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,11 +21,10 @@ def test_without_an_absolute_path_it_is_below_the_home(monkeypatch: pytest.Monke
     assert user_cache("core") == Path.home() / ".cache/wanbed/core"
 
 
-def test_under_sudo_the_callers_cache_is_searched_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_sudo_the_callers_cache_is_searched_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache/mine")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
     somebody = pwd.getpwall()[1]
-    monkeypatch.setenv("SUDO_USER", somebody.pw_name)
+    play_sudo(monkeypatch, tmp_path, somebody.pw_name)
     own = Path("/var/cache/mine/wanbed/core")
     assert searched_caches("core") == [own, Path(somebody.pw_dir) / ".cache/wanbed/core"]
     monkeypatch.setenv("SUDO_USER", "nobody-has-this-name")
@@ -32,3 +32,13 @@ def test_under_sudo_the_callers_cache_is_searched_too(monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("SUDO_USER", somebody.pw_name)
     assert searched_caches("core") == [own]
+
+
+def test_under_sudo_with_the_callers_environment_root_keeps_its_own_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play_sudo(monkeypatch, tmp_path, "nobody-has-this-name")
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(hand_over(home) / ".cache"))
+    assert user_cache("core") == Path(pwd.getpwuid(0).pw_dir) / ".cache/wanbed/core"

@@ -1,5 +1,7 @@
+import errno
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -65,6 +67,26 @@ def test_a_file_that_is_not_parquet_is_named(tmp_path: Path) -> None:
     (tmp_path / "torn").write_text("PAR1")
     with pytest.raises(ValueError, match="torn: not a Parquet file"):
         read_tables([tmp_path / "torn"], SPANS)
+
+
+@pytest.mark.parametrize(
+    "lack",
+    [
+        pa.ArrowException("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"),
+        pa.ArrowMemoryError("malloc of size 4194304 failed"),
+        OSError(errno.EMFILE, "Too many open files"),
+    ],
+)
+def test_a_file_is_not_blamed_for_what_the_process_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lack: Exception
+) -> None:
+    def lacking(*_: object) -> None:
+        raise lack
+
+    write_table(tmp_path / "spans", SPANS, [])
+    monkeypatch.setattr(pq, "ParquetFile", lacking)
+    with pytest.raises(MemoryError, match=r"spans: [^P]*$"):
+        read_tables([tmp_path / "spans"], SPANS)
 
 
 def test_a_table_from_before_later_columns_reads_with_nulls_in_their_place(tmp_path: Path) -> None:

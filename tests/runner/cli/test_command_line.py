@@ -286,6 +286,15 @@ def test_a_dry_run_of_a_single_sweep_point_names_the_experiment_and_makes_nothin
     assert os.listdir() == [file]
 
 
+@pytest.mark.parametrize("options", [[], ["--dry-run"]])
+def test_a_dry_run_refuses_what_the_run_over_a_relay_does(options: list[str]) -> None:
+    file = written(topology(wan={"latency": "40ms", "events": [{"at": "1s", "latency": "9ms"}]}))
+    text = refusal(2, "run", file, "--substrate", "relay", *options)
+    assert text.startswith("exp.yaml: --substrate relay: the link from east to west changes during a trial")
+    text = refusal(2, "run", written(SMALL), "--substrate", "relay", "--clock", "virtual", *options)
+    assert text.startswith("--substrate relay: in virtual time links are the kernel's own")
+
+
 @pytest.mark.usefixtures("able")
 def test_a_folder_for_runs_that_is_none_is_refused() -> None:
     text = refusal(2, "run", written(small(dilation=1)), "--runs", "exp.yaml")

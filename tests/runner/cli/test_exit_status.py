@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 from importlib import import_module
@@ -98,6 +99,24 @@ def test_every_expected_error_is_one_line_and_its_status(
     assert text.out == ""
 
 
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (MemoryError(), "memory or threads ran out: make room"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "memory or threads ran out ("),
+        (OSError(errno.EMFILE, "Too many open files", "a.yaml"), "too many open files ("),
+    ],
+)
+def test_a_limit_of_the_process_is_what_the_machine_lacks(
+    fault: Exception, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
+        raise fault
+    assert ended.value.exit_code == MACHINE_LACKS
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"wanbed: {words}")
+
+
 def test_every_mistake_of_an_input_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as ended, one_line_errors():
         raise InputError("exp.yaml: seed: is bad", "exp.yaml: repeats: is\nbad")
@@ -124,10 +143,15 @@ def test_any_message_is_reported_in_one_line(text: str, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("fault", [ValueError("a mistake of ours"), KeyError("x"), AssertionError()])
-def test_unexpected_errors_keep_their_traceback(fault: Exception) -> None:
-    with pytest.raises(type(fault)) as unforeseen, one_line_errors():
+def test_an_unexpected_error_keeps_its_traceback_and_is_no_result(
+    fault: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
         raise fault
-    assert unforeseen.value is fault
+    assert ended.value.exit_code == NO_DATA
+    first, *_, line = capsys.readouterr().err.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert line.startswith("wanbed: this is a fault of wanbed itself")
 
 
 def test_a_status_passes_through(capsys: pytest.CaptureFixture[str]) -> None:

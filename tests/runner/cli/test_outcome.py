@@ -92,6 +92,19 @@ def test_the_last_line_says_in_which_trials_the_machine_was_saturated(
     assert line.startswith("wanbed: the machine was saturated in 1 of 2 trials (stock): do not compare")
 
 
+@pytest.mark.parametrize(
+    ("load", "within_tolerance", "comparable"), [(0.0, True, True), (0.5, True, False), (0.0, False, False)]
+)
+def test_figures_that_are_not_to_be_compared_are_no_good_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], load: float, within_tolerance: bool, comparable: bool
+) -> None:
+    run = write_run(tmp_path, {("10ms", "stock"): [[1.0, 1.0]]}, within_tolerance=within_tolerance)
+    (trial,) = run.glob("trials/*/*/*/trial.json")
+    trial.write_text(json.dumps({**json.loads(trial.read_text()), "machine_load": {"saturated": load}}))
+    assert show_outcome(run, as_json=False) == comparable
+    assert ("do not compare these figures" in capsys.readouterr().err) != comparable
+
+
 def test_in_virtual_time_the_machine_is_not_blamed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = last_line(tmp_path, capsys, within_tolerance=False, clock="virtual")
     assert "compare the links in the report with the file" in line

@@ -98,7 +98,7 @@ def test_a_job_that_fails_is_one_line_with_its_stderr_tail_and_the_others_run(
 def test_links_outside_tolerance_are_reported_but_no_failure(experiment: Experiment, tmp_path: Path) -> None:
     lines: list[str] = []
     assert run_jobs([shell(experiment, "exit 1")], "emulate", tmp_path, lines.append) == []
-    assert lines[-1].startswith("part: done, with links outside tolerance, after ")
+    assert lines[-1].startswith("part: done, with links outside tolerance or a saturated machine, after ")
 
 
 def test_jobs_end_with_run_jobs(tmp_path: Path) -> None:

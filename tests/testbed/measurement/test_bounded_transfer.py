@@ -1,4 +1,6 @@
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -6,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from ground.strict_model import parse_model
-from testbed.measurement.bounded_transfer import BUFFER_MAX_BYTES, Ends, StalledError, connected
+from testbed.measurement import bounded_transfer
+from testbed.measurement.bounded_transfer import BUFFER_MAX_BYTES, Ends, StalledError, connected, transfer_bps
 from testbed.network.topology import resolve_topology
 from testbed.network.topology_spec import TopologySpec
 
@@ -69,3 +72,18 @@ def test_no_buffer_is_larger_than_the_kernels_maximum() -> None:
     with pytest.raises(StalledError), connected(path, 1, 2**40):
         pass
     assert [each.buffers for each in path.made] == [[BUFFER_MAX_BYTES // 2], [BUFFER_MAX_BYTES]]
+
+
+def test_a_connection_that_breaks_is_reported_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = socket.socketpair()
+
+    @contextmanager
+    def broken(*_: object) -> Iterator[tuple[list[socket.socket], list[socket.socket]]]:
+        yield [one], [other]
+
+    monkeypatch.setattr(bounded_transfer, "connected", broken)
+    with one:
+        other.close()
+        sizes = {"buffer_bytes": None, "warming_bytes": 1, "measured_bytes": 1}
+        with pytest.raises(StalledError, match=r"east-0 to west-0: the connection broke after 0 bytes \(Broken pipe\)"):
+            transfer_bps(ends("1ms"), 1, **sizes, turn_s=0.0, patience_s=1.0)

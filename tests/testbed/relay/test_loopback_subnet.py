@@ -1,6 +1,11 @@
+import os
+import socket
+from contextlib import closing
+
 import pytest
 
-from ground.strict_model import InputError
+from testbed.kernel.missing import MissingError
+from testbed.network.addressing import loopback_address
 from testbed.relay import loopback_subnet as module
 from testbed.relay.loopback_subnet import LoopbackSubnet
 
@@ -15,7 +20,19 @@ def test_testbeds_at_the_same_time_have_parts_of_their_own() -> None:
         each.close()
 
 
-def test_a_full_loopback_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOPBACK_SUBNETS", 0)
-    with pytest.raises(InputError, match="use the loopback already, end some of them"):
-        LoopbackSubnet()
+def test_a_part_where_another_user_listens_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(LoopbackSubnet()) as free:
+        number = free.number
+    with socket.create_server((loopback_address(number, 0, 0, reached=True), 0)):
+        with closing(LoopbackSubnet()) as beside_an_own_program:
+            assert beside_an_own_program.number == number
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        with closing(LoopbackSubnet()) as beside_anothers:
+            assert beside_anothers.number != number
+
+
+def test_a_full_loopback_is_an_error_that_names_who_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(LoopbackSubnet()) as free:
+        monkeypatch.setattr(module, "LOOPBACK_SUBNETS", free.number)
+        with pytest.raises(MissingError, match=r"none of the \d+ parts .* free: .*:20000 is taken by .*: end that"):
+            LoopbackSubnet()

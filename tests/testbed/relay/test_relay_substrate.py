@@ -1,3 +1,5 @@
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -8,8 +10,10 @@ from ground.strict_model import parse_model
 from testbed.network.address_book import LoopbackAddressBook
 from testbed.network.topology import resolve_topology
 from testbed.network.topology_spec import TopologySpec
+from testbed.relay.listeners import Listeners
 from testbed.relay.loopback_subnet import LoopbackSubnet
 from testbed.relay.relay_substrate import RelaySubstrate
+from testbed.relay.relayed_stacks import RelayedStacks
 from testbed.substrate.substrate import SubstrateError
 
 DOCUMENT = {
@@ -21,10 +25,13 @@ DOCUMENT = {
 @pytest.fixture
 def relay(tmp_path: Path) -> Iterator[RelaySubstrate]:
     with closing(LoopbackSubnet()) as subnet:
-        addresses = LoopbackAddressBook(resolve_topology(parse_model(TopologySpec, DOCUMENT, "test")), subnet.number)
-        relay = RelaySubstrate(addresses, tmp_path, "wb-test", 1.0)
+        relay = RelaySubstrate(addresses_of(subnet.number), tmp_path, "wb-test", 1.0)
         yield relay
         relay.stop()
+
+
+def addresses_of(subnet_number: int) -> LoopbackAddressBook:
+    return LoopbackAddressBook(resolve_topology(parse_model(TopologySpec, DOCUMENT, "test")), subnet_number)
 
 
 def test_a_relay_that_was_killed_is_an_error_that_says_so_and_stops_without_another(relay: RelaySubstrate) -> None:
@@ -36,3 +43,33 @@ def test_a_relay_that_was_killed_is_an_error_that_says_so_and_stops_without_anot
     with pytest.raises(SubstrateError, match=r"^the relay ended; its stderr tail: "):
         relay.settle(1)
     relay.stop()
+
+
+def test_a_measurement_does_not_call_another_users_socket(
+    relay: RelaySubstrate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = relay._addresses
+    stacks = RelayedStacks(addresses, relay)
+    relay.start({})
+    west = addresses.topology.host("west-0")
+    with (
+        stacks.open_socket("east-0", socket.SOCK_STREAM) as caller,
+        socket.create_server((addresses.reached_at(west), 0)) as taken,
+    ):
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        with pytest.raises(SubstrateError, match=rf"^--substrate relay: .*:{port} is taken by .* west-0 .*: end that"):
+            stacks.connect(caller, "east-0", "west-0", port)
+
+
+def test_a_relay_takes_only_its_own_users_sockets_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(LoopbackSubnet()) as subnet:
+        addresses = addresses_of(subnet.number)
+        west = addresses.topology.host("west-0")
+        listeners = Listeners({addresses.address(west): addresses.reached_at(west)}, lambda *_: None, 65_536)
+        with socket.create_server((addresses.address(west), 0)):
+            opened, _ = listeners.look()
+            assert len(opened) == 1
+            monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+            assert listeners.look() == ([], opened)
+        opened[0].close()

@@ -1,3 +1,4 @@
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -217,3 +218,23 @@ def test_sockets_have_the_configured_address_and_options(listen: Callable) -> No
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 8000
         made.close()
+
+
+def test_nothing_is_told_to_another_users_socket(free_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    callee = Peer(1, "west-0", LOOPBACK, free_port, 1)
+    with socket.create_server((LOOPBACK, free_port)) as listener:
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        rendezvous = Rendezvous(Identity(TOKEN, 0, LOOPBACK, 0), [callee], None, lambda _: None)
+        with pytest.raises(TransportError, match=rf"^no peer is called at .*: {LOOPBACK}:{free_port} is taken by "):
+            rendezvous.rendezvous(LONG_NS)
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+def test_who_has_the_port_of_a_rank_is_named(free_port: int) -> None:
+    with (
+        socket.create_server(("", free_port)),
+        pytest.raises(TransportError, match=rf"cannot bind .*: 0\.0\.0\.0:{free_port} is taken by .*uid {os.getuid()}"),
+    ):
+        Rendezvous(Identity(TOKEN, 1, LOOPBACK, free_port), [Peer(0, "east-0", LOOPBACK, None, 1)], None, print)

@@ -5,9 +5,10 @@ import pytest
 
 from ground.strict_model import InputError
 from runner.emulation.virtual import virtual_clock
-from runner.emulation.virtual.virtual_clock import wants_guest
+from runner.emulation.virtual.virtual_clock import status_of_inner, wants_guest
 from runner.experiment.experiment_spec import ExperimentSpec
 from runner.planner.experiment_file import parse_experiment
+from testbed.virtual_time.guest import GuestError
 
 TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {"rate": "1Gbit"}}
 
@@ -43,3 +44,9 @@ def test_what_virtual_time_cannot_do_is_refused_and_a_simulation_does_not_mind(
     with pytest.raises(InputError, match=f"^exp.yaml: {text}"):
         spec(clock="virtual", **fields)
     assert spec(clock="virtual", engine="simulate", **fields).clock == "virtual"
+
+
+def test_a_command_that_was_killed_inside_leaves_no_data() -> None:
+    assert [status_of_inner(status) for status in (0, 1, 4)] == [0, 1, 4]
+    with pytest.raises(GuestError, match=r"^virtual time: the command inside was killed by signal 9$"):
+        status_of_inner(137)

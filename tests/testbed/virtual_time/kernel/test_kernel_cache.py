@@ -15,6 +15,7 @@ from testbed.virtual_time.kernel.kernel_cache import (
     write_record,
 )
 from testbed.virtual_time.kernel.kernel_options import configuration_hash
+from tests.support.sudo import hand_over, play_sudo
 
 OURS = KernelRecord("6.1.192", "linux-source-6.1 6.1.192-2", configuration_hash(), 0x60000000)
 
@@ -44,6 +45,25 @@ def test_a_kernel_of_other_options_or_without_its_program_is_none(tmp_path: Path
     (cached(tmp_path, replace(OURS, release="6.2")) / PROGRAM).unlink()
     (cached(tmp_path, replace(OURS, release="6.3")) / RECORD).write_text("{")
     assert built_kernels([tmp_path]) == []
+
+
+def test_the_first_cache_that_has_a_kernel_is_used(tmp_path: Path) -> None:
+    own = cached(tmp_path / "own", OURS)
+    cached(tmp_path / "callers", replace(OURS, release="99.0.0"))
+    assert virtual_kernel([tmp_path / "own", tmp_path / "callers"]).program == own / PROGRAM
+
+
+def test_under_sudo_no_kernel_of_another_user_is_booted(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    play_sudo(monkeypatch, tmp_path_factory.mktemp("proc"), "somebody")
+    program = hand_over(cached(tmp_path, OURS) / PROGRAM)
+    with pytest.raises(MissingError, match=r": as root: make virtual$"):
+        virtual_kernel([tmp_path])
+    assert capsys.readouterr().err.startswith(f"wanbed: {program} is passed over")
 
 
 def test_without_any_the_command_that_builds_it_is_named(tmp_path: Path) -> None:

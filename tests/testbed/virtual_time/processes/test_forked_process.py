@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from testbed.claims.processes import MARKER
 from testbed.hosts.host_process import wait_for_any
 from testbed.virtual_time.processes import fork_server
+from testbed.virtual_time.processes.fork_server import _Server
 from testbed.virtual_time.processes.forked_process import ForkedProcess, ForkServer, ServerEndedError
 
 PROGRAM = """
@@ -107,3 +109,11 @@ def test_request_to_an_ended_server_is_an_error_of_one_line(server: ForkServer, 
     os.kill(server.pid, signal.SIGKILL)
     with pytest.raises(ServerEndedError, match="that it is forked from has ended"):
         start(server, words, "exit", "0")
+
+
+def test_a_server_ends_quietly_whose_caller_was_killed_before_it_read_an_answer() -> None:
+    theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        theirs.send(b"an answer")
+        ours.close()
+        _Server(theirs).serve()

@@ -1,0 +1,109 @@
+"""Find out whose program listens at a TCP address of this network namespace. No privilege is needed."""
+
+import errno
+import os
+import pwd
+import socket
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_REQUEST_FLAG = 1
+_LISTEN = 10
+_HEADER = struct.Struct("=IHHII")
+_FAMILIES = struct.Struct("=BBBxI")
+_ENDS = struct.Struct(">HH4s12x4s12x")
+_NO_INTERFACE_NOR_COOKIE = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)
+_FOUND = struct.Struct(">4xH2x4s")
+_UID = struct.Struct("=I")
+_UID_OFFSET = 64
+_RECEIVE_BYTES = 4096
+_PROC = Path("/proc/net")
+
+ANY_ADDRESS = socket.inet_ntoa(bytes(4))
+"""Where a socket listens that listens at all addresses."""
+
+
+@dataclass(frozen=True)
+class TcpListener:
+    """A socket that listens at ``address``, which may be ``ANY_ADDRESS``, and its user."""
+
+    address: str
+    port: int
+    uid: int
+
+    @property
+    def own(self) -> bool:
+        """Whether it belongs to the user of this process."""
+        return self.uid == os.geteuid()
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port} is taken by {user_text(self.uid)}"
+
+
+def user_text(uid: int) -> str:
+    """Return a user's name and number, as messages show them."""
+    with suppress(KeyError):
+        return f"user {pwd.getpwuid(uid).pw_name} (uid {uid})"
+    return f"uid {uid}"
+
+
+def listener_at(address: str, port: int) -> TcpListener | None:
+    """Return the socket that a connection to an IPv4 address would reach, None if nobody listens there."""
+    try:
+        return _asked(address, port)
+    except OSError:
+        # A sandbox may have no sock_diag.
+        tables = [file.read_text() for name in ("tcp", "tcp6") if (file := _PROC / name).exists()]
+        return listener_in(tables, address, port)
+
+
+def found_listener(message: memoryview) -> TcpListener:
+    """Return the listener of a kernel's ``inet_diag_msg``, of an IPv4 socket or of one of IPv6 that takes IPv4 too."""
+    port, address = _FOUND.unpack_from(message)
+    (uid,) = _UID.unpack_from(message, _UID_OFFSET)
+    shown = socket.inet_ntop(socket.AF_INET, address) if message[0] == socket.AF_INET else ANY_ADDRESS
+    return TcpListener(shown, port, uid)
+
+
+def listener_in(tables: list[str], address: str, port: int) -> TcpListener | None:
+    """Return the same as ``listener_at`` from the texts of /proc/net/tcp and /proc/net/tcp6."""
+    found = [each for table in tables for each in listeners_in(table) if each.port == port]
+    exact = [each for each in found if each.address == address]
+    return next(iter(exact or [each for each in found if each.address == ANY_ADDRESS]), None)
+
+
+def listeners_in(table: str) -> list[TcpListener]:
+    """Return the sockets that listen at IPv4 addresses or at all addresses, from the text of /proc/net/tcp or tcp6."""
+    found = []
+    for line in table.splitlines()[1:]:
+        _, local, _, state, _, _, _, uid, *_ = line.split()
+        address, port = local.split(":")
+        if int(state, 16) != _LISTEN or (len(address) > 8 and int(address, 16)):
+            continue
+        # The kernel prints the address as a number in the machine's byte order.
+        shown = (
+            ANY_ADDRESS if len(address) > 8 else socket.inet_ntop(socket.AF_INET, struct.pack("=I", int(address, 16)))
+        )
+        found.append(TcpListener(shown, int(port, 16), int(uid)))
+    return found
+
+
+def _asked(address: str, port: int) -> TcpListener | None:
+    """Ask the kernel by netlink, which finds the socket as for a connection. Raise OSError if it cannot be asked."""
+    ends = _ENDS.pack(port, 0, socket.inet_aton(address), bytes(4))
+    body = _FAMILIES.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, 1 << _LISTEN) + ends + _NO_INTERFACE_NOR_COOKIE
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink:
+        netlink.bind((0, 0))
+        netlink.send(_HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _REQUEST_FLAG, 1, 0) + body)
+        answer = memoryview(netlink.recv(_RECEIVE_BYTES))
+    kind = _HEADER.unpack_from(answer)[1]
+    if kind == _SOCK_DIAG_BY_FAMILY:
+        return found_listener(answer[_HEADER.size :])
+    number = -struct.unpack_from("=i", answer, _HEADER.size)[0]
+    if number == errno.ENOENT:
+        return None
+    raise OSError(number, os.strerror(number))

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from tests.golden.recorded import REFUSALS, SIMULATIONS, VIRTUAL_TIME, write
+from tests.golden.record import REFUSALS, SIMULATIONS, VIRTUAL_TIME, write
 from tests.golden.refusals import refusals
 from tests.golden.simulated_bytes import shipped, simulated_bytes
 from tests.golden.virtual_figures import NAMES, virtual_figures
@@ -13,4 +13,4 @@ with tempfile.TemporaryDirectory() as folder:
     write(REFUSALS, refusals())
     write(SIMULATIONS, (each for file in shipped() for each in simulated_bytes(file, runs)))
     figures = (each for name in NAMES for each in virtual_figures(name, runs))
-    write(VIRTUAL_TIME, ((name, repr(makespan_s)) for name, makespan_s in figures))
+    write(VIRTUAL_TIME, ((name, repr(seconds)) for name, seconds in figures))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.recorded import REFUSALS, SIMULATIONS, VIRTUAL_TIME, one_line, read
+from tests.golden.record import REFUSALS, SIMULATIONS, VIRTUAL_TIME, one_line, read
 from tests.golden.refusals import refusals
 from tests.golden.simulated_bytes import EXPERIMENTS, shipped, simulated_bytes
 from tests.golden.virtual_figures import NAMES, WITHIN, virtual_figures
@@ -31,5 +31,5 @@ def test_a_shipped_experiment_simulates_to_the_same_spans_and_reports(file: Path
 def test_a_run_in_virtual_time_takes_as_long_as_it_did(name: str, tmp_path: Path) -> None:
     kernel_or_skip()
     recorded = read(VIRTUAL_TIME)
-    for trial, makespan_s in virtual_figures(name, tmp_path):
-        assert makespan_s == pytest.approx(float(recorded[trial]), rel=WITHIN)
+    for trial, seconds in virtual_figures(name, tmp_path):
+        assert seconds == pytest.approx(float(recorded[trial]), rel=WITHIN)

@@ -150,7 +150,8 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
                 traffic.begin()
 
             gpus = None if serves is None else serves.gpus
-            faulted, printed, beside = _trained(testbed, trial, setting, gpus, begin=begin, meanwhile=meanwhile)
+            look = traffic.looked_at(meanwhile)
+            faulted, printed, beside = _trained(testbed, trial, setting, gpus, begin=begin, meanwhile=look)
             if printed is not None:
                 samples.measured_ns = printed.measured_ns
         ranks = range(len(variant.placement.places)) if printed is None else ()

@@ -34,9 +34,13 @@ _LOOK_S = 0.02
 
 
 class BackgroundTraffic:
-    """The flows of a trial. ``begin`` lets them send; ``rows`` are empty until their end."""
+    """The flows of a trial. ``begin`` lets them send; ``rows`` are empty until their end.
 
-    def __init__(self) -> None:
+    ``look`` raises TrialError if one has ended before the trial, whose training then shared the WAN with less.
+    """
+
+    def __init__(self, look: Callable[[], None] = lambda: None) -> None:
+        self._look = look
         self.rows: Sequence[BackgroundSample] = ()
         self._gate: Gate | None = None
 
@@ -44,6 +48,15 @@ class BackgroundTraffic:
         """Let all flows begin to send, if they have not yet."""
         if self._gate is not None and not self._gate.is_open:
             self._gate.open()
+
+    def looked_at(self, meanwhile: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that does ``meanwhile`` and looks whether all flows still run."""
+
+        def look() -> None:
+            meanwhile()
+            self._look()
+
+        return look
 
     def wait_at(self, gate: Gate) -> None:
         """Have the flows begin by opening ``gate``."""
@@ -65,9 +78,8 @@ def background_traffic(
     After it their queues are empty. Raise TrialError, one line, if one cannot begin, or has ended before the block has:
     then not what was asked for shared the WAN with training. An error of the block comes first, and MachineLostError.
     """
-    traffic = BackgroundTraffic()
     if not flows:
-        yield traffic
+        yield BackgroundTraffic()
         return
     folder = setting.folder / "background"
     folder.mkdir()
@@ -78,10 +90,15 @@ def background_traffic(
         for number, flow in enumerate(flows):
             launcher.start(number, flow)
         _await_all(testbed, gate, [receivers, senders])
+
+        def look() -> None:
+            for group in (senders, receivers):
+                _check_running(testbed, group)
+
+        traffic = BackgroundTraffic(look)
         traffic.wait_at(gate)
         yield traffic
-        for group in (senders, receivers):
-            _check_running(testbed, group)
+        look()
         traffic.begin()
         _end(testbed, senders)
         # What waits in queues would be counted as the next trial's.

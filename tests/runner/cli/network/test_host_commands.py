@@ -116,9 +116,9 @@ def test_an_interrupted_program_may_end_by_itself_before_all_are_ended(tmp_path:
         # The program may be ready before this process knows its number.
         while not ((tmp_path / "ready").exists() and "east-0" in started):
             time.sleep(0.01)
-        # As a terminal does: to all of them.
-        os.kill(started["east-0"].pid, signal.SIGINT)
+        # As a terminal does: to all of them. The program last: it ends in a tenth of a second, and nobody waits then.
         signal.raise_signal(signal.SIGINT)
+        os.kill(started["east-0"].pid, signal.SIGINT)
 
     main = shell("east-0", "trap 'sleep 0.1; touch summary; exit 0' INT; touch ready; while :; do sleep 0.01; done")
     threading.Thread(target=interrupt).start()

@@ -31,6 +31,7 @@ from testbed.measurement.condition_choice import choose_conditions
 from testbed.measurement.impairment_measures import MEASURES, UDP_OFFERED, UDP_OVERHEAD_BYTES, compare, udp_goodput_bps
 from testbed.measurement.measurement import UDP_PAYLOAD_BYTES, Flow, measure_goodput
 from testbed.measurement.transfer_calibration import Compared, measure_transfers
+from testbed.network.course_extremes import highest
 from testbed.network.goodput import tcp_goodput_bps
 from testbed.network.links.link_conditions import LinkConditions
 from testbed.network.links.wan_link import WanLink
@@ -256,9 +257,7 @@ def _limited_by_port(topology: Topology, one: str, other: str) -> LinkConditions
 
 def _fastest_bps(topology: Topology, one: str, other: str) -> int | None:
     """Return the highest rate that a node pair ever has, None if it is unlimited for a time."""
-    rates_bps = [conditions.pair_rate_bps for conditions in topology.ever(one, other)]
-    limited_bps = [rate_bps for rate_bps in rates_bps if rate_bps is not None]
-    fastest_bps = max(limited_bps) if len(limited_bps) == len(rates_bps) else None
+    fastest_bps = highest([conditions.pair_rate_bps for conditions in topology.ever(one, other)])
     return min((rate_bps for rate_bps in (fastest_bps, topology.intra_rate_bps) if rate_bps is not None), default=None)
 
 

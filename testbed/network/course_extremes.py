@@ -1,5 +1,6 @@
 """Replace links that change by constant ones: as they are when training begins, or as good as they ever are."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ground.impairments import UNIMPAIRED
@@ -38,12 +39,13 @@ def _best(course: LinkCourse) -> LinkConditions:
     every = course.distinct
     return LinkConditions(
         min(max(each.latency_ns - each.impairments.delay_spread_ns, 0) for each in every),
-        _highest([each.rate_bps for each in every]),
-        _highest([each.node_pair_rate_bps for each in every]),
+        highest([each.rate_bps for each in every]),
+        highest([each.node_pair_rate_bps for each in every]),
         UNIMPAIRED,
     )
 
 
-def _highest(rates_bps: list[int | None]) -> int | None:
-    limited = [rate_bps for rate_bps in rates_bps if rate_bps is not None]
-    return None if len(limited) < len(rates_bps) else max(limited)
+def highest(rates: Sequence[int | None]) -> int | None:
+    """Return the highest of some rates, of which None is unlimited."""
+    limited = [rate for rate in rates if rate is not None]
+    return None if len(limited) < len(rates) else max(limited)

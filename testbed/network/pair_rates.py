@@ -12,6 +12,7 @@ at both rates; at the highest rate none is.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from testbed.network.course_extremes import highest
 from testbed.network.gateway_plan import SharedRate
 from testbed.network.shared_rate import FRAMES_MIN, Timers, bytes_per_s
 
@@ -33,8 +34,7 @@ def pair_rates(rates_bps: Sequence[int | None], timers: Timers, shared: Callable
     exact, and no packet that comes at that rate already waits for a larger one before it.
     """
     leaves = [None if rate_bps is None else bytes_per_s(rate_bps) for rate_bps in rates_bps]
-    limited = [rate for rate in leaves if rate is not None]
-    fastest = max(limited) if len(limited) == len(leaves) else None
+    fastest = highest(leaves)
     if len({*leaves}) == 1:
         return PairRates(fastest, (None,) * len(leaves))
 

@@ -37,7 +37,7 @@ class TcpListener:
 
     @property
     def own(self) -> bool:
-        """Whether it belongs to the user of this process."""
+        """True if the socket belongs to the user of this process."""
         return self.uid == os.geteuid()
 
     def __str__(self) -> str:

@@ -23,7 +23,7 @@ from testbed.network.topology import Topology, resolve_topology, with_flow_hosts
 from testbed.network.topology_spec import TopologySpec
 
 _NAMED = 5
-"""How many missing links are named at most."""
+"""The most missing links that are named."""
 
 
 @dataclass(frozen=True)

@@ -39,12 +39,12 @@ class Backlogs:
 
     @property
     def found_empty(self) -> int:
-        """How many packets found the queue empty, or as good as empty."""
+        """The number of packets that found the queue empty, or as good as empty."""
         return int(np.sum(self.found_bytes <= self.sharp_bytes))
 
     @property
     def ever_empty(self) -> bool:
-        """Whether enough packets found the queue empty: fewer may have found the least in one that never was."""
+        """True if enough packets found the queue empty: fewer may have found the least in one that never was."""
         return self.found_empty >= _LEAST_EMPTY
 
     def queued_bytes(self, at_ns: int) -> float:

@@ -23,7 +23,7 @@ LEAST_SHARE = 0.02
 
 @dataclass(frozen=True)
 class LinkModel:
-    """What every model has in common: base delay, bottleneck rate, buffer and random loss.
+    """The part that all models have in common: base delay, bottleneck rate, buffer and random loss.
 
     A replay begins with ``queued_bytes`` in the queue.
     """

@@ -7,25 +7,21 @@ import pytest
 from tests.support.runner.called_wanbed import run_here, simulate_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 
-CONSTANT = """
+EXPERIMENT = """
 topology:
   datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}]
 compute: {forward: 2ms, backward: 4ms, activation: 128KiB}
 training: {microbatches: 2, iterations: 2}
 sweep:
   topology.wan:
+"""
+CONSTANT = """\
     - {latency: 20ms, rate: 12Mbit}
     - {latency: 3ms, rate: 90Mbit, events: [{at: 0s, latency: 20ms, rate: 12Mbit}]}
     - {trace: row.csv}
     - {latency: 20ms, trace: {mahimahi: steady}, loop: true}
 """
-CHANGING = """
-topology:
-  datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}]
-compute: {forward: 2ms, backward: 4ms, activation: 128KiB}
-training: {microbatches: 2, iterations: 2}
-sweep:
-  topology.wan:
+CHANGING = """\
     - {latency: 20ms, rate: 12Mbit, events: [{at: 300ms, for: 5s, rate: 5Mbit}]}
     - {trace: rows.csv}
 """
@@ -34,9 +30,10 @@ DIFFERENCE = 0.001
 
 
 @pytest.mark.parametrize(
-    "experiment", [pytest.param(CONSTANT, id="constant"), pytest.param(CHANGING, id="changing", marks=pytest.mark.soak)]
+    "links", [pytest.param(CONSTANT, id="constant"), pytest.param(CHANGING, id="changing", marks=pytest.mark.soak)]
 )
-def test_a_link_takes_as_long_however_it_is_written(tmp_path: Path, experiment: str) -> None:
+def test_a_link_takes_as_long_however_it_is_written(tmp_path: Path, links: str) -> None:
+    experiment = EXPERIMENT + links
     kernel_or_skip()
     (tmp_path / "row.csv").write_text("t_s,latency,rate\n0,20ms,12Mbit\n")
     (tmp_path / "rows.csv").write_text("t_s,latency,rate\n0,20ms,12Mbit\n0.3,20ms,5Mbit\n5.3,20ms,12Mbit\n")

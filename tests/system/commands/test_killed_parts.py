@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from runner.runs.faults import NO_DATA
 from tests.support.runner.wanbed_command import WANBED
 from tests.support.testbed.command_line import command_line
+from tests.support.testbed.process_tree import descendants
 from tests.support.until import until_within
 
 EXPERIMENT = """
@@ -47,20 +47,6 @@ VICTIMS = {"the relay of a trial": r"relay_process", "the gateways of a trial": 
 """What is killed where that is another process."""
 
 QUICK = ("a process that simulates", "the kernel of virtual time", "the relay of a calibration")
-
-
-def descendants(pid: int) -> Iterator[int]:
-    """The processes that a process has started, and those that they have, the oldest first."""
-    parents = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    found = [pid]
-    for each in found:
-        found += sorted(child for child, parent in parents.items() if parent == each)
-    yield from found[1:]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ import results
 from results.reading.run import Run
 from results.records.span_log import COMPUTE_KINDS, PREFILL
 from tests.support.runner.wanbed_command import BUSY_OR_NOT, WANBED
+from tests.support.testbed.process_tree import children
 
 # What it shows over two datacenters, test_computed_prefill.py shows over one, and tests/workloads/serving/
 # test_processes.py of a controller that is killed.
@@ -59,14 +60,13 @@ EXPERIMENT: dict[str, Any] = {
 def controllers_below(pid: int) -> dict[int, Path]:
     """The controllers that the run ``pid`` has started, with the folders of their trials."""
     found = {}
-    for entry in Path("/proc").iterdir():
-        # A process that is just ending has neither.
-        with suppress(OSError, IndexError):
-            command = (entry / "cmdline").read_bytes().split(b"\0")
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == pid and b"workloads.serving.controller_process" in command:
+    for child in children(pid):
+        # A process that is just ending has no command any more.
+        with suppress(OSError):
+            command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+            if b"workloads.serving.controller_process" in command:
                 module = command.index(b"workloads.serving.controller_process")
-                found[int(entry.name)] = Path(os.fsdecode(command[module + 1])).parent
+                found[child] = Path(os.fsdecode(command[module + 1])).parent
     return found
 
 

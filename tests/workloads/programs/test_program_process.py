@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.testbed.process_tree import children
 from tests.support.until import until_within
 from tests.workloads.programs.conftest import MODULE, PATIENCE_S, Programs
 from wanbed.own_modules import module_command
@@ -225,18 +226,6 @@ def test_daemons_that_end_meanwhile_leave_no_zombies(programs: Programs) -> None
     process.terminate()
     process.communicate(timeout=PATIENCE_S)
     assert programs.left() == []
-
-
-def children(pid: int) -> list[int]:
-    found = []
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            status = Path("/proc", entry, "stat").read_text()
-        except OSError:
-            continue
-        if int(status.rpartition(")")[2].split()[1]) == pid:
-            found.append(int(entry))
-    return found
 
 
 @pytest.mark.parametrize("victim", ["process", "watcher"])

@@ -5,7 +5,9 @@
 
 import gc
 import os
+import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,17 @@ def pytest_collection_finish() -> None:
     """Collect garbage from here on, but never among what was collected of the tests."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def interrupts_stay_with_python() -> Iterator[None]:
+    """Fail a module after which an interrupt would end this process on the spot, with every test that it still has.
+
+    Native libraries take the handler over and put the kernel's own in its place, which Python does not notice.
+    """
+    yield
+    (caught,) = re.findall(r"^SigCgt:\s*(\w+)$", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
+    assert int(caught, 16) >> (signal.SIGINT - 1) & 1, "an interrupt no longer reaches Python's handler"
 
 
 @pytest.fixture

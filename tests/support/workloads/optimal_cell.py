@@ -71,6 +71,8 @@ class OptimalCell:
         solver = cp_model.CpSolver()
         solver.parameters.max_deterministic_time = _EFFORT
         solver.parameters.num_workers = 1
+        # It takes interrupts over, and never gives them back: a later one would end the test process on the spot.
+        solver.parameters.catch_sigint_signal = False
         status = solver.solve(self._model)
         assert status in {cp_model.OPTIMAL, cp_model.FEASIBLE}, solver.status_name(status)
         return Interval(round(solver.best_objective_bound) * self._unit, round(solver.objective_value) * self._unit)

@@ -16,20 +16,20 @@ paper bad-days which-training: AS := $(ROOT)
 # The paper's figures and claims in virtual time, into results/reference/paper; what was finished before is not run again.
 paper: root virtual
 	./setup.sh demo
-	$(ROOT) .venv/bin/python -m runner.paper
+	$(ROOT) .venv/bin/python -m studies.paper
 
 # How Atlas, Varuna and 1F1B fare when the WAN is not what it was planned for: docs/bad-days.md. Virtual time takes most
 # of its forty minutes; what was finished before is not run again.
 bad-days: root virtual
 	./setup.sh demo
-	$(ROOT) .venv/bin/python -m runner.bad_days
+	$(ROOT) .venv/bin/python -m studies.bad_days
 
 # Which way to train is fastest over which WAN: docs/which-training.md. Torch measures what iterations are worth, virtual
 # time checks some settings: 16 minutes on two cores, once virtual time is there. What was finished before is not run
 # again.
 which-training: root virtual compiled
 	./setup.sh test
-	$(ROOT) .venv/bin/python -m runner.which_training
+	$(ROOT) .venv/bin/python -m studies.which_training
 
 # A training program over an emulated WAN: PROGRAM is ddp, fsdp2, torchft-diloco, diloco-beside-torchft, accelerate-tiny or
 # deepspeed-zero. Its exact versions are installed first; what they bring to .venv/bin is on the program's PATH.
@@ -86,7 +86,7 @@ virtual:
 # A folder to carry to a bare GPU machine: docs/gpus.md. HAS=FILE: what `pip list --format=freeze` prints there, if known.
 gpu-kit:
 	./setup.sh demo
-	.venv/bin/python -m runner.gpu_kit.collect gpu-kit --python $(or $(PYTHON),3.12) $(if $(HAS),--has $(HAS))
+	.venv/bin/python -m studies.gpu_kit.collect gpu-kit --python $(or $(PYTHON),3.12) $(if $(HAS),--has $(HAS))
 
 lint:
 	.venv/bin/ruff format --check

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("ground", "netem_profiles", "results", "runner", "testbed", "wanbed", "workloads")
+PACKAGES = ("ground", "netem_profiles", "results", "runner", "studies", "testbed", "wanbed", "workloads")
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("ground", "wanbed.own_modules"),
@@ -59,9 +59,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runner.known_misses",),
     ("runner.planner", "runner.runs"),
     ("runner.emulation", "runner.profiling", "runner.simulated_runs"),
-    ("runner.gpu_kit", "runner.learnt_links", "runner.rack", "runner.validation"),
+    ("runner.learnt_links", "runner.rack", "runner.validation"),
     ("runner.cli", "wanbed.api"),
-    ("runner.bad_days", "runner.paper", "runner.which_training", "wanbed"),
+    ("wanbed",),
+    ("studies", "studies.bad_days", "studies.gpu_kit", "studies.paper", "studies.which_training"),
 )
 """Each imports only what stands above it, and nothing of its own floor."""
 
@@ -73,6 +74,7 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
     "workloads": ("ground", "testbed.network.topology", "results.records.span_log"),
     "runner": ("ground", "testbed", "results", "netem_profiles", "workloads", "wanbed.own_modules"),
     "wanbed": ("ground", "results", "runner", "testbed.kernel.missing", "workloads"),
+    "studies": ("ground", "netem_profiles", "results", "runner", "testbed", "wanbed", "workloads"),
 }
 """What each package may import of the others."""
 

@@ -35,7 +35,7 @@ PARTS = (
         tuple(f"runner/{package}" for package in ("simulator", "tcp", "planner", "resolve", "bound", "experiment")),
         (),
     ),
-    Part("commands", ("runner", "results", "wanbed"), ("tests",)),
+    Part("commands", ("runner", "results", "studies", "wanbed"), ("tests",)),
     Part("rack", ("testbed/rack",), ("tests/system/rack",)),
     Part("ray", ("runner/rack",), ("tests/system/rack/ray",)),
 )

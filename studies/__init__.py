@@ -1,0 +1,6 @@
+"""Studies made with wanbed: each runs experiments, and writes a page, tables and pictures from their results.
+
+They are run from the checkout, as ``python -m studies.paper``, and are not installed with wanbed.
+"""
+
+from wanbed import own_modules as own_modules

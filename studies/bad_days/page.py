@@ -1,0 +1,102 @@
+"""Write what bad days cost into ``docs/bad-days.md``: one table a day, and which plan breaks first."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ground.files.atomic_write import write_whole
+from ground.files.marked_text import with_marked_text
+from results.text.markdown_text import markdown_text, table_line
+from results.text.number_text import list_text, seconds_text
+from studies.bad_days.day import Day
+from studies.bad_days.lost_time import BREAKS_AT, Loss, breaking_step
+
+BEGIN = "<!-- written by make bad-days -->\n"
+END = "<!-- end of what make bad-days has written -->\n"
+
+
+@dataclass(frozen=True)
+class DayResult:
+    """What a day has cost, simulated and measured in virtual time; () for what was not run."""
+
+    day: Day
+    simulated: Sequence[Loss]
+    measured: Sequence[Loss]
+
+    @property
+    def variants(self) -> list[str]:
+        """The variants in the order of the experiment."""
+        names = {loss.variant for loss in (*self.simulated, *self.measured)}
+        return [variant["name"] for variant in self.day.document["variants"] if variant["name"] in names]
+
+
+def write_page(page: Path, results: Sequence[DayResult], picture: str) -> None:
+    """Replace what lies between the page's two marks. Raise ValueError if a mark is missing."""
+    write_whole(page, with_marked_text(page.read_text(encoding="utf-8"), BEGIN, END, page_text(results, picture)))
+
+
+def page_text(results: Sequence[DayResult], picture: str) -> str:
+    """Return the tables of all days, after the picture and the table of what breaks first."""
+    parts = [f"![Share of the bad time that each schedule lost]({picture})\n", _breaking_table(results)]
+    parts += [f"### {result.day.ladder.title}\n\n{_day_table(result)}" for result in results]
+    return "\n".join(parts)
+
+
+def _breaking_table(results: Sequence[DayResult]) -> str:
+    variants = list(dict.fromkeys(name for result in results for name in result.variants))
+    lines = [table_line(["bad day", *map(markdown_text, variants)]), table_line(["---"] * (len(variants) + 1))]
+    for result in results:
+        cells = [_breaking_text(result, variant) for variant in variants]
+        lines.append(table_line([markdown_text(result.day.ladder.title), *cells]))
+    about = textwrap.fill(
+        f'The first step of each day\'s ladder that cost at least {BREAKS_AT:.0%} of the bad time, simulated; "not" '
+        'where no step did, and "-" for what the day does not have.',
+        120,
+    )
+    return "\n".join([*lines, "", about, ""])
+
+
+def _breaking_text(result: DayResult, variant: str) -> str:
+    own = _of(result.simulated, variant)
+    if not own:
+        return "-"
+    step = breaking_step(own)
+    return "not" if step is None else markdown_text(result.day.ladder.steps[step])
+
+
+def _day_table(result: DayResult) -> str:
+    variants = result.variants
+    lines = [table_line(["step", "", *map(markdown_text, variants)]), table_line(["---"] * (len(variants) + 2))]
+    lines.append(table_line(["calm", "iteration", *(_iteration_text(result, name) for name in variants)]))
+    for severity, step in enumerate(result.day.ladder.steps):
+        for how, losses in (("simulated", result.simulated), ("measured", result.measured)):
+            found = [next((each for each in _of(losses, name) if each.severity == severity), None) for name in variants]
+            if any(found):
+                lines.append(table_line([markdown_text(step), how, *map(_loss_text, found)]))
+    return "\n".join([*lines, ""])
+
+
+def _of(losses: Sequence[Loss], variant: str) -> list[Loss]:
+    return [loss for loss in losses if loss.variant == variant]
+
+
+def _iteration_text(result: DayResult, variant: str) -> str:
+    own = {how: next(iter(_of(losses, variant)), None) for how, losses in _by_engine(result).items()}
+    return list_text([f"{seconds_text(loss.calm_s)} {how}" for how, loss in own.items() if loss is not None])
+
+
+def _by_engine(result: DayResult) -> Mapping[str, Sequence[Loss]]:
+    return {"simulated": result.simulated, "measured": result.measured}
+
+
+def _loss_text(loss: Loss | None) -> str:
+    if loss is None:
+        return "-"
+    interval = loss.interval
+    return _percent(loss.share) + ("" if interval is None else f" ({_percent(interval[0])} to {_percent(interval[1])})")
+
+
+def _percent(share: float) -> str:
+    # Without adding 0, what rounds to nothing from below would read -0%.
+    return f"{round(share, 2) + 0:.0%}"

@@ -1,0 +1,81 @@
+"""Gather the outcomes of a part, one for each sweep point and variant. Claims and tables are made from them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from results.reading.run import Run
+from results.reading.summaries.headline import LATENCY_PATH, headline
+from results.reading.trial_frames import measured_window, rows_of_trial
+from results.report.prefill.prefill_service import prefill_rows
+from studies.paper.goodput import steady_goodput_bps
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of one variant in one sweep point of one part.
+
+    ``latency`` is the swept one-way WAN latency as written, "" if it was not swept. ``steady_goodput_bps`` comes from
+    ``studies.paper.goodput``. ``deadline_overruns`` is how often training had to wait for prefill, None without
+    prefill. Other values are None if they could not be measured.
+    """
+
+    part: str
+    latency: str
+    variant: str
+    iteration_time_s: float | None
+    gpu_utilization: float | None
+    gpu_utilization_with_prefill: float | None
+    steady_goodput_bps: float | None = None
+    deadline_overruns: int | None = None
+    calibrated: bool = True
+
+
+def outcomes_of(part: str, run: Run) -> list[Outcome]:
+    """Return one outcome for each sweep point and variant with a finished trial, in the order of the trials."""
+    overruns = {(row.point, row.variant): row.deadline_overruns for row in prefill_rows(run)}
+    goodput_bps: dict[tuple[int, str], float | None] = {}
+    for trial in run.trials:
+        spans = rows_of_trial(run.spans, trial)
+        window = measured_window(trial, spans)
+        goodput_bps[trial.point, trial.variant] = None if window is None else steady_goodput_bps(spans, window)
+    return [
+        Outcome(
+            part,
+            row.values.get(LATENCY_PATH, ""),
+            row.variant,
+            row.iteration_time_s,
+            row.gpu_utilization,
+            row.gpu_utilization_with_prefill,
+            goodput_bps[row.point, row.variant],
+            overruns.get((row.point, row.variant)),
+            row.calibrated,
+        )
+        for row in headline(run)
+    ]
+
+
+class Outcomes:
+    """Look up the outcomes of all parts."""
+
+    def __init__(self, outcomes: Iterable[Outcome]) -> None:
+        self._by_key: Mapping[tuple[str, str, str], Outcome] = {
+            (each.part, each.latency, each.variant): each for each in outcomes
+        }
+
+    def find(self, parts: str | Sequence[str], variant: str, latency: str = "") -> Outcome | None:
+        """Return the outcome of a variant in the first of the parts that has it, None if nothing was measured.
+
+        A part that does not sweep latency matches any ``latency``: it has the one of its file.
+        """
+        for part in (parts,) if isinstance(parts, str) else parts:
+            for swept in (latency, ""):
+                found = self._by_key.get((part, swept, variant))
+                if found is not None and found.iteration_time_s is not None:
+                    return found
+        return None
+
+    def variants(self, parts: Sequence[str], latency: str) -> list[str]:
+        """Return the variants that were measured in these parts at that latency, in order of appearance."""
+        return list(
+            dict.fromkeys(variant for part, swept, variant in self._by_key if part in parts and swept in {latency, ""})
+        )

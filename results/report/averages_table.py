@@ -3,30 +3,31 @@
 from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial
 from results.reading.summaries.headline import point_text
-from results.report.plan_outcome import PlanTable
+from results.report.table import Column, Table
 
-_COLUMNS = ("sweep point", "variant", "repeat", "averages", "parts of one", "late parts", "parts too late for any")
 _READING = (
     "An average is taken when as many replicas as the quorum have sent their part. A part that comes later is late: it "
     "counts in the next average of its fragment. Behind the last one there is none."
 )
 
 
-def averages_table(run: Run) -> PlanTable | None:
+def averages_table(run: Run) -> Table | None:
     """Return the report's table of trials whose replicas synchronise over a star; None if there is none."""
-    rows = [_row(trial) for trial in run.trials if trial.facts.get("averages") is not None]
-    return PlanTable(_COLUMNS, rows, _READING) if rows else None
+    trials = [trial for trial in run.trials if trial.facts.get("averages") is not None]
+    return Table.of("averages", "Averages over a star", trials, _COLUMNS, _READING)
 
 
-def _row(trial: StoredTrial) -> tuple[str, ...]:
-    averages = trial.facts["averages"]
-    fewest, most = averages["fewest_parts"], averages["most_parts"]
-    return (
-        point_text(trial.values),
-        trial.variant,
-        str(trial.repeat),
-        str(averages["sums"]),
-        str(fewest) if fewest == most else f"{fewest} to {most}",
-        str(averages["late_parts"]),
-        str(averages["dropped_parts"]),
-    )
+def _parts_text(trial: StoredTrial) -> str:
+    fewest, most = trial.facts["averages"]["fewest_parts"], trial.facts["averages"]["most_parts"]
+    return str(fewest) if fewest == most else f"{fewest} to {most}"
+
+
+_COLUMNS: tuple[Column[StoredTrial], ...] = (
+    Column("sweep point", lambda trial: point_text(trial.values)),
+    Column("variant", lambda trial: trial.variant),
+    Column("repeat", lambda trial: str(trial.repeat)),
+    Column("averages", lambda trial: str(trial.facts["averages"]["sums"])),
+    Column("parts of one", _parts_text),
+    Column("late parts", lambda trial: str(trial.facts["averages"]["late_parts"])),
+    Column("parts too late for any", lambda trial: str(trial.facts["averages"]["dropped_parts"])),
+)

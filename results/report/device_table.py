@@ -12,6 +12,7 @@ from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial, swept_values
 from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import measured_window, rows_of_trial
+from results.report.table import Column, Table
 from results.text.number_text import UNKNOWN, clock_text, held_down_text, percent_text, rate_text, ratio_text, size_text
 
 CPU = "cpu"
@@ -45,15 +46,6 @@ class DeviceRow:
     to_device_bps: float | None
     checked_share: float | None
     deterministic: bool
-
-
-@dataclass(frozen=True)
-class DeviceTable:
-    """The table as the template shows it: columns, rows of texts, and an explanation (``reading``)."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    reading: str
 
 
 def device_rows(run: Run) -> list[DeviceRow]:
@@ -115,51 +107,32 @@ def _nvml(samples: pd.DataFrame, device: str, window: Window) -> dict[str, Any]:
     }
 
 
-def device_table(run: Run) -> DeviceTable | None:
+def device_table(run: Run) -> Table | None:
     """Return the table of a run; None if no device really computed."""
     rows = device_rows(run)
-    if not rows:
-        return None
-    swept, repeats = any(row.where for row in rows), len({row.repeat for row in rows}) > 1
+    return Table.of("devices", "Devices that really computed", rows, _columns(rows), _reading(rows, run))
+
+
+def _columns(rows: Sequence[DeviceRow]) -> list[Column[DeviceRow]]:
+    """Return the columns, without those of which nothing was asked or found in any row."""
+    repeats = len({row.repeat for row in rows}) > 1
     sampled, checked = any(row.nvml_utilization for row in rows), any(row.checked_share for row in rows)
     clocks = any(row.clock_hz for row in rows)
     staged = any(row.to_host_bytes or row.to_device_bytes for row in rows)
-    columns = [
-        *(["sweep point"] if swept else []),
-        "variant",
-        *(["repeat"] if repeats else []),
-        "device",
-        "ranks on it",
-        "busy",
-        "contended",
-        "slowdown",
-        *(["NVML utilization"] if sampled else []),
-        *(["clock"] if clocks else []),
-        *(["staged to host", "staged to device"] if staged else []),
-        *(["profiler over spans"] if checked else []),
+    return [
+        Column("sweep point", lambda row: row.where),
+        Column("variant", lambda row: row.variant),
+        *([Column[DeviceRow]("repeat", lambda row: str(row.repeat))] if repeats else []),
+        Column("device", lambda row: row.model if row.device == CPU else f"{row.model} ({row.device})"),
+        Column("ranks on it", lambda row: str(row.contention.seats)),
+        Column("busy", lambda row: percent_text(row.busy)),
+        Column("contended", lambda row: percent_text(row.contention.contended_share)),
+        Column("slowdown", lambda row: ratio_text(row.contention.slowdown)),
+        *([Column[DeviceRow]("NVML utilization", lambda row: percent_text(row.nvml_utilization))] if sampled else []),
+        *([Column("clock", _clock_text)] if clocks else []),
+        *(_STAGED if staged else ()),
+        *([Column[DeviceRow]("profiler over spans", lambda row: percent_text(row.checked_share))] if checked else []),
     ]
-    return DeviceTable(
-        columns,
-        [
-            [
-                *([row.where] if swept else []),
-                row.variant,
-                *([str(row.repeat)] if repeats else []),
-                row.model if row.device == CPU else f"{row.model} ({row.device})",
-                str(row.contention.seats),
-                percent_text(row.busy),
-                percent_text(row.contention.contended_share),
-                ratio_text(row.contention.slowdown),
-                *([percent_text(row.nvml_utilization)] if sampled else []),
-                *([_clock_text(row)] if clocks else []),
-                *([_staged_text(row.to_host_bytes, row.to_host_bps)] if staged else []),
-                *([_staged_text(row.to_device_bytes, row.to_device_bps)] if staged else []),
-                *([percent_text(row.checked_share)] if checked else []),
-            ]
-            for row in rows
-        ],
-        _reading(rows, sampled=sampled, checked=checked, mps=any(trial.facts.get("mps") for trial in run.trials)),
-    )
 
 
 def _clock_text(row: DeviceRow) -> str:
@@ -170,7 +143,13 @@ def _staged_text(size_bytes: int, rate_bps: float | None) -> str:
     return f"{size_text(size_bytes)} at {rate_text(rate_bps)}" if rate_bps else UNKNOWN
 
 
-def _reading(rows: Sequence[DeviceRow], *, sampled: bool, checked: bool, mps: bool) -> str:
+_STAGED: tuple[Column[DeviceRow], ...] = (
+    Column("staged to host", lambda row: _staged_text(row.to_host_bytes, row.to_host_bps)),
+    Column("staged to device", lambda row: _staged_text(row.to_device_bytes, row.to_device_bps)),
+)
+
+
+def _reading(rows: Sequence[DeviceRow], run: Run) -> str:
     sentences = [
         "Busy is the share of the measured time in which any rank computed on the device; it does not show how many of "
         "the device's multiprocessors computed.",
@@ -180,7 +159,7 @@ def _reading(rows: Sequence[DeviceRow], *, sampled: bool, checked: bool, mps: bo
     ]
     if any(row.device == CPU for row in rows):
         sentences.append("Ranks on the CPU share its cores: they may compute at the same time without any slowdown.")
-    if mps:
+    if any(trial.facts.get("mps") for trial in run.trials):
         sentences.append(
             "CUDA's MPS ran: kernels of ranks that share a GPU ran on it at the same time, not in turns, so that a "
             "contended span is slowed down by others without waiting for them."
@@ -190,12 +169,12 @@ def _reading(rows: Sequence[DeviceRow], *, sampled: bool, checked: bool, mps: bo
             "torch used deterministic kernels only (compute.deterministic). On a GPU they are slower than those with "
             "which models are trained in practice."
         )
-    if sampled:
+    if any(row.nvml_utilization for row in rows):
         sentences.append(
             "NVML utilization shows that some kernel, even a waiting one, ran in the last sixth of a second to second: "
             "a cross-check that does not show bubbles. No other figure is computed from it."
         )
-    if checked:
+    if any(row.checked_share for row in rows):
         sentences.append(
             "In one iteration of the warm-up torch.profiler recorded too. The last column is its compute time divided "
             "by that of the spans; the rest is the time between operators or kernels within a span."

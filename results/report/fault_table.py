@@ -4,20 +4,9 @@ from results.reading.run import Run
 from results.reading.stored_trial import StoredTrial
 from results.reading.summaries.headline import point_text
 from results.reading.summaries.trial_faults import TrialFaults
-from results.report.plan_outcome import PlanTable
+from results.report.table import Column, Table
 from results.text.number_text import count_text, percent_text, seconds_text
 
-_COLUMNS = (
-    "sweep point",
-    "variant",
-    "repeat",
-    "outcome",
-    "what failed",
-    "time to detect",
-    "time to recover",
-    "iterations lost",
-    "training goodput",
-)
 _READING = (
     "Time to detect lasts from the failure until every rank that it left knew of it, time to recover until training "
     "began again. Finished iterations that were lost were trained again. Training goodput is the share of the "
@@ -25,10 +14,10 @@ _READING = (
 )
 
 
-def fault_table(run: Run) -> PlanTable | None:
+def fault_table(run: Run) -> Table | None:
     """Return the report's table of trials in which anything was to fail or did; None if there is none."""
-    rows = [_row(trial) for trial in run.trials if trial.faults is not None]
-    return PlanTable(_COLUMNS, rows, _READING) if rows else None
+    rows = [(trial, TrialFaults.of(trial.facts)) for trial in run.trials if trial.faults is not None]
+    return Table.of("faults", "Failures", rows, _COLUMNS, _READING)
 
 
 def fault_warnings(run: Run) -> list[str]:
@@ -46,18 +35,30 @@ def fault_warnings(run: Run) -> list[str]:
     return found
 
 
-def _row(trial: StoredTrial) -> tuple[str, ...]:
-    faults = TrialFaults.of(trial.facts)
+_Row = tuple[StoredTrial, TrialFaults]
+
+
+def _outcome_text(row: _Row) -> str:
+    _, faults = row
+    if not faults.failed or faults.iterations_completed is None:
+        return f"{faults.outcome}"
+    return f"{faults.outcome} after {faults.iterations_completed}"
+
+
+def _failed_text(row: _Row) -> str:
+    trial, faults = row
     injected = [each["fault"] for each in (trial.faults or {}).get("injected", ()) if each["ranks"]]
-    done = "" if faults.iterations_completed is None else f" after {faults.iterations_completed}"
-    return (
-        point_text(trial.values),
-        trial.variant,
-        str(trial.repeat),
-        f"{faults.outcome}{done if faults.failed else ''}",
-        ", ".join(injected) or (faults.reason or ""),
-        seconds_text(faults.time_to_detect_s),
-        seconds_text(faults.time_to_recover_s),
-        "" if faults.iterations_lost is None else str(faults.iterations_lost),
-        percent_text(faults.training_goodput),
-    )
+    return ", ".join(injected) or (faults.reason or "")
+
+
+_COLUMNS: tuple[Column[_Row], ...] = (
+    Column("sweep point", lambda row: point_text(row[0].values)),
+    Column("variant", lambda row: row[0].variant),
+    Column("repeat", lambda row: str(row[0].repeat)),
+    Column("outcome", _outcome_text),
+    Column("what failed", _failed_text),
+    Column("time to detect", lambda row: seconds_text(row[1].time_to_detect_s)),
+    Column("time to recover", lambda row: seconds_text(row[1].time_to_recover_s)),
+    Column("iterations lost", lambda row: "" if row[1].iterations_lost is None else str(row[1].iterations_lost)),
+    Column("training goodput", lambda row: percent_text(row[1].training_goodput)),
+)

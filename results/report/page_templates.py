@@ -11,7 +11,7 @@ from results.text import number_text
 def page_environment(*folders: Path) -> Environment:
     """Return an environment that searches these folders for templates, then this package's; it escapes all values.
 
-    ``report_macros.html.j2`` shows charts; ``report_style.html.j2`` is the style sheet of all pages.
+    ``report_macros.html.j2`` shows charts and tables; ``report_style.html.j2`` is the style sheet of all pages.
     """
     environment = Environment(
         loader=FileSystemLoader([*folders, Path(__file__).parent / "templates"]),

@@ -14,6 +14,7 @@ from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import rows_of_trial
 from results.reading.trial_rows import chosen_rows
 from results.report.plan_causes import PLANNED_KINDS, plan_causes
+from results.report.table import Column, Table
 from results.text.number_text import count_text, percent_text, seconds_text
 
 TOLERANCE = 0.05
@@ -41,45 +42,31 @@ class PlanOutcome:
         return self.outcome_s / self.planned_s - 1
 
 
-@dataclass(frozen=True)
-class PlanTable:
-    """The table as the template shows it: columns, rows of texts, and an explanation (``reading``)."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    reading: str
-
-
 def plan_outcomes(run: Run) -> list[PlanOutcome]:
     """Return the outcome of each trial with a plan and a measured iteration, in the order of the run's trials."""
     found = (_of_trial(run, trial) for trial in run.trials if trial.facts.get("planned_makespan_s"))
     return [outcome for outcome in found if outcome is not None]
 
 
-def plan_table(outcomes: Sequence[PlanOutcome]) -> PlanTable | None:
+def plan_table(outcomes: Sequence[PlanOutcome]) -> Table | None:
     """Return the report's table; None if nothing was planned."""
-    if not outcomes:
-        return None
-    rows = [
-        (
-            outcome.where,
-            outcome.variant,
-            seconds_text(outcome.by_rates_s),
-            seconds_text(outcome.planned_s),
-            seconds_text(outcome.outcome_s),
-            f"{100 * outcome.difference:+.1f} %",
-            "; ".join(outcome.causes),
-        )
-        for outcome in outcomes
-    ]
-    return PlanTable(
-        ("sweep point", "variant", "plan by rates alone", "plan", "outcome", "difference", "cause"),
-        rows,
-        "Times are makespans, from an iteration's first computation to the end of its last one; the outcome is the "
-        "median of the measured iterations. The plan is longer than by rates alone because of TCP, whose windows open "
-        "slowly at the start and after pauses. "
-        f"A difference above {percent_text(TOLERANCE)} is explained from the spans.",
-    )
+    return Table.of("plans", "Plan against outcome", outcomes, _COLUMNS, _READING)
+
+
+_COLUMNS: tuple[Column[PlanOutcome], ...] = (
+    Column("sweep point", lambda outcome: outcome.where),
+    Column("variant", lambda outcome: outcome.variant),
+    Column("plan by rates alone", lambda outcome: seconds_text(outcome.by_rates_s)),
+    Column("plan", lambda outcome: seconds_text(outcome.planned_s)),
+    Column("outcome", lambda outcome: seconds_text(outcome.outcome_s)),
+    Column("difference", lambda outcome: f"{100 * outcome.difference:+.1f} %"),
+    Column("cause", lambda outcome: "; ".join(outcome.causes)),
+)
+_READING = (
+    "Times are makespans, from an iteration's first computation to the end of its last one; the outcome is the median "
+    "of the measured iterations. The plan is longer than by rates alone because of TCP, whose windows open slowly at "
+    f"the start and after pauses. A difference above {percent_text(TOLERANCE)} is explained from the spans."
+)
 
 
 def plan_warnings(outcomes: Sequence[PlanOutcome]) -> list[str]:

@@ -28,17 +28,18 @@ from results.report.charts.drawing.colours import Styles
 from results.report.charts.figure_options import FigureOptions
 from results.report.charts.paper import draw_figures, save_figures
 from results.report.chosen_trials import chosen_trials
-from results.report.device_table import DeviceTable, device_table
+from results.report.device_table import device_table
 from results.report.fault_table import fault_table, fault_warnings
-from results.report.jobs.background_table import BackgroundTable, background_table
-from results.report.jobs.job_table import JobTable, job_table
+from results.report.jobs.background_table import background_table
+from results.report.jobs.job_table import job_table
 from results.report.losses.loss_section import loss_section
 from results.report.losses.loss_series import loss_series
 from results.report.page_templates import page_environment
-from results.report.plan_outcome import PlanTable, plan_outcomes, plan_table, plan_warnings
+from results.report.plan_outcome import plan_outcomes, plan_table, plan_warnings
 from results.report.prefill.prefill_section import prefill_of, prefill_section
 from results.report.programs.program_section import ProgramSection, program_section
 from results.report.report_charts import ReportCharts, report_charts
+from results.report.table import Table
 from results.text import number_text
 from results.text.number_text import count_text, percent_text
 from results.text.text_direction import isolated
@@ -67,12 +68,7 @@ class _Section:
     differing: VariantFields
     charts: Sequence[Chart]
     programs: ProgramSection | None
-    faults: PlanTable | None
-    averages: PlanTable | None
-    plans: PlanTable | None
-    jobs: JobTable | None
-    background: BackgroundTable | None
-    devices: DeviceTable | None
+    tables: Sequence[Table]
     calibration: CalibrationTable | None
     links_reading: str
     facts: Sequence[tuple[str, str]]
@@ -212,6 +208,14 @@ def _cut(differences: Sequence[ManifestDifference]) -> tuple[Sequence[ManifestDi
 def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
     wan_bytes = run.summary["wan_bytes"].dropna()
     plans = plan_outcomes(run)
+    tables = (
+        fault_table(run),
+        averages_table(run),
+        job_table(run),
+        background_table(run),
+        plan_table(plans),
+        device_table(run),
+    )
     return _Section(
         label=label,
         simulated=run.simulated,
@@ -221,12 +225,7 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         differing=variant_fields(run.manifest, run.variants),
         charts=charts.own[label],
         programs=program_section(run),
-        faults=fault_table(run),
-        averages=averages_table(run),
-        plans=plan_table(plans),
-        jobs=job_table(run),
-        background=background_table(run),
-        devices=device_table(run),
+        tables=[table for table in tables if table is not None],
         calibration=calibration_table(run),
         links_reading=links_reading(run),
         facts=facts(run),

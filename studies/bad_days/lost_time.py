@@ -16,7 +16,7 @@ from results.metrics import NS_PER_S
 from results.metrics.bootstrap import median_interval
 from results.metrics.iterations import iteration_windows
 from results.reading.run import Run
-from results.report.jobs.job_table import job_table
+from results.report.jobs.job_table import job_rows
 from studies.bad_days.day import OURS, Day, Weather
 
 BREAKS_AT = 0.25
@@ -99,9 +99,9 @@ def _weather_of_points(run: Run, day: Day) -> Mapping[int, Weather | None]:
 
 
 def _beside_neighbour(run: Run, day: Day) -> list[Loss]:
-    table, weather = job_table(run), _weather_of_points(run, day).values()
+    weather = _weather_of_points(run, day).values()
     severities = [each.severity for each in weather if each is not None]
-    ours = [row for row in table.rows if row.job == OURS] if table else []
+    ours = [row for row in job_rows(run) if row.job == OURS]
     points = list(dict.fromkeys(row.where for row in ours))
     return [
         Loss(

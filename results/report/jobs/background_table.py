@@ -16,11 +16,14 @@ from results.reading.summaries.headline import point_text
 from results.reading.trial_frames import measured_window, rows_of_trial
 from results.records.jobs.background_columns import BACKGROUND
 from results.report.charts.drawing.link_rates import configured_rates
-from results.text.markdown_text import table_line
+from results.report.table import Column, Table
 from results.text.number_text import count_text, percent_text, rate_text
 
-COLUMNS = ("sweep point", "variant", "flow", "what it offers", "from", "to", "goodput", "share of the link's rate")
 _KINDS = {"bulk": "as much as it gets", "rate": "a rate", "on-off": "bursts", "trace": "a trace"}
+_READING = (
+    "Goodput is the payload that a flow's receiver got while iterations were measured; the share counts what was "
+    "sent, headers included, and takes the link's rate at the begin of training. Several repeats: the median."
+)
 
 
 @dataclass(frozen=True)
@@ -44,45 +47,29 @@ class BackgroundRow:
     goodput_bps: float | None
     wire_share: float | None
 
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The row's texts, one for each of ``COLUMNS``."""
-        over = "datagrams" if self.protocol == "udp" else f"over {count_text(self.connections, 'connection')}"
-        label = ", synthetic" if self.synthetic else ""
-        return (
-            self.where,
-            self.variant,
-            self.flow,
-            f"{_KINDS.get(self.kind, self.kind)}, {over}{label}",
-            self.source,
-            self.destination,
-            "unknown" if self.goodput_bps is None else rate_text(self.goodput_bps),
-            "unknown" if self.wire_share is None else percent_text(self.wire_share),
-        )
 
-
-@dataclass(frozen=True)
-class BackgroundTable:
-    """The table as the template shows it."""
-
-    rows: Sequence[BackgroundRow]
-    columns: Sequence[str] = COLUMNS
-    reading: str = (
-        "Goodput is the payload that a flow's receiver got while iterations were measured; the share counts what was "
-        "sent, headers included, and takes the link's rate at the begin of training. Several repeats: the median."
-    )
-
-    @property
-    def markdown(self) -> str:
-        """The table in Markdown, after an empty line."""
-        lines = [table_line(COLUMNS), table_line(["---"] * len(COLUMNS)), *(table_line(row.cells) for row in self.rows)]
-        return "\n".join(["", *lines, "", self.reading, ""])
-
-
-def background_table(run: Run, label: str = "") -> BackgroundTable | None:
+def background_table(run: Run, label: str = "") -> Table | None:
     """Return the table of a run, None if nothing was in the background."""
-    rows = background_rows(run, label)
-    return BackgroundTable(rows) if rows else None
+    return Table.of("background", "Traffic in the background", background_rows(run, label), _COLUMNS, _READING)
+
+
+def _offer_text(row: BackgroundRow) -> str:
+    over = "datagrams" if row.protocol == "udp" else f"over {count_text(row.connections, 'connection')}"
+    return f"{_KINDS.get(row.kind, row.kind)}, {over}{', synthetic' if row.synthetic else ''}"
+
+
+_COLUMNS: tuple[Column[BackgroundRow], ...] = (
+    Column("sweep point", lambda row: row.where),
+    Column("variant", lambda row: row.variant),
+    Column("flow", lambda row: row.flow),
+    Column("what it offers", _offer_text),
+    Column("from", lambda row: row.source),
+    Column("to", lambda row: row.destination),
+    Column("goodput", lambda row: "unknown" if row.goodput_bps is None else rate_text(row.goodput_bps)),
+    Column(
+        "share of the link's rate", lambda row: "unknown" if row.wire_share is None else percent_text(row.wire_share)
+    ),
+)
 
 
 def background_records(rows: Sequence[BackgroundRow]) -> list[dict[str, Any]]:

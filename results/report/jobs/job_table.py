@@ -10,10 +10,15 @@ from results.metrics.jobs.fairness import jain_index, slow_down
 from results.reading.run import Run
 from results.reading.stored_trial import swept_values
 from results.reading.summaries.headline import HeadlineRow, headline, point_text
-from results.text.markdown_text import table_line
+from results.report.table import Column, Table
 from results.text.number_text import list_text, ratio_text, seconds_text
 
-COLUMNS = ("sweep point", "job", "variant", "beside", "alone", "beside the others", "slow-down", "Jain's index")
+_READING = (
+    "Each variant ran alone first, on the hosts of its job. Slow-down is its iteration time beside the others "
+    "divided by the one alone; of several repeats the median, and the range. Iterations count that ended while all "
+    "jobs ran. Jain's index is of the jobs' speeds relative to alone: 1 if all are slowed down alike, 1/n if one "
+    "of n runs and the others stand still."
+)
 
 
 @dataclass(frozen=True)
@@ -39,48 +44,28 @@ class JobRow:
         """The median slow-down, None if no repeat has one."""
         return median(self.slow_downs) if self.slow_downs else None
 
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The row's texts, one for each of ``COLUMNS``."""
-        factors = ratio_text(self.slow_down)
-        if len(self.slow_downs) > 1:
-            factors += f" ({ratio_text(min(self.slow_downs))} to {ratio_text(max(self.slow_downs))})"
-        return (
-            self.where,
-            self.job,
-            self.variant,
-            list_text(list(self.others)),
-            seconds_text(self.alone_s),
-            seconds_text(self.beside_s),
-            factors,
-            "unknown" if self.jain is None else f"{self.jain:.3f}",
-        )
 
-
-@dataclass(frozen=True)
-class JobTable:
-    """The table as the template shows it."""
-
-    rows: Sequence[JobRow]
-    columns: Sequence[str] = COLUMNS
-    reading: str = (
-        "Each variant ran alone first, on the hosts of its job. Slow-down is its iteration time beside the others "
-        "divided by the one alone; of several repeats the median, and the range. Iterations count that ended while all "
-        "jobs ran. Jain's index is of the jobs' speeds relative to alone: 1 if all are slowed down alike, 1/n if one "
-        "of n runs and the others stand still."
-    )
-
-    @property
-    def markdown(self) -> str:
-        """The table in Markdown, after an empty line."""
-        lines = [table_line(COLUMNS), table_line(["---"] * len(COLUMNS)), *(table_line(row.cells) for row in self.rows)]
-        return "\n".join(["", *lines, "", self.reading, ""])
-
-
-def job_table(run: Run, label: str = "") -> JobTable | None:
+def job_table(run: Run, label: str = "") -> Table | None:
     """Return the table of a run, None if no jobs ran at once."""
-    rows = job_rows(run, label)
-    return JobTable(rows) if rows else None
+    return Table.of("jobs", "Jobs that share the WAN", job_rows(run, label), _COLUMNS, _READING)
+
+
+def _slow_down_text(row: JobRow) -> str:
+    if len(row.slow_downs) < 2:
+        return ratio_text(row.slow_down)
+    return f"{ratio_text(row.slow_down)} ({ratio_text(min(row.slow_downs))} to {ratio_text(max(row.slow_downs))})"
+
+
+_COLUMNS: tuple[Column[JobRow], ...] = (
+    Column("sweep point", lambda row: row.where),
+    Column("job", lambda row: row.job),
+    Column("variant", lambda row: row.variant),
+    Column("beside", lambda row: list_text(list(row.others))),
+    Column("alone", lambda row: seconds_text(row.alone_s)),
+    Column("beside the others", lambda row: seconds_text(row.beside_s)),
+    Column("slow-down", _slow_down_text),
+    Column("Jain's index", lambda row: "unknown" if row.jain is None else f"{row.jain:.3f}"),
+)
 
 
 def job_records(rows: Sequence[JobRow]) -> list[dict[str, Any]]:

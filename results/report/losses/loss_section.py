@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 from results.report.charts.chart import Chart
 from results.report.losses.loss_series import LossSeries
-from results.report.losses.loss_table import LossTable, loss_table
+from results.report.losses.loss_table import loss_table
+from results.report.table import Table
 
 
 @dataclass(frozen=True)
 class LossSection:
     """The contents of the section. ``joined`` warns of clocks that are not the losses' own, "" if there are none."""
 
-    table: LossTable
+    table: Table
     chart: Chart
     joined: str
 

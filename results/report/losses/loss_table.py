@@ -1,7 +1,6 @@
 """Make the table of what was learnt: the last loss of each variant, and what it took."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
@@ -11,68 +10,56 @@ from results.metrics.losses.loss_curve import LossCurve, Numbers
 from results.records.losses.loss_columns import HELD_OUT, TRAINING
 from results.report.losses.loss_chart import SPLIT_NAMES, provenance_text
 from results.report.losses.loss_series import LossSeries
-from results.text.markdown_text import markdown_text, table_line
+from results.report.table import Column, Table
 from results.text.number_text import amount_text, count_text, seconds_text, size_text
 
-COLUMNS = ("sweep point", "variant", "run", "last loss", "of", "seeds", "steps", "tokens", "wall time", "WAN bytes")
 
-
-@dataclass(frozen=True)
-class LossTable:
-    """The table as the template shows it; a column that says nothing is left out."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    reading: str
-
-    @property
-    def markdown(self) -> str:
-        """The table in Markdown, after an empty line."""
-        lines = [table_line(self.columns), table_line(["---"] * len(self.columns))]
-        lines += [table_line([markdown_text(text) for text in row]) for row in self.rows]
-        return "\n".join(["", *lines, "", self.reading, ""])
-
-
-def loss_table(series: Sequence[LossSeries]) -> LossTable | None:
+def loss_table(series: Sequence[LossSeries]) -> Table | None:
     """Return the table of these series, None if there is none."""
     if not series:
         return None
-    rows = [_cells(each) for each in series]
-    empty = {0} if not any(each.where for each in series) else set()
-    empty |= {2} if len({each.run for each in series}) == 1 else set()
-    kept = [number for number in range(len(COLUMNS)) if number not in empty]
     reading = (
         f"{provenance_text(series)} The last loss is the median over seeds of the loss after the last iteration, in "
         "nats; wall time is from the start of the first iteration to the end of the last."
     )
-    return LossTable([COLUMNS[number] for number in kept], [[row[number] for number in kept] for row in rows], reading)
+    several = len({each.run for each in series}) > 1
+    columns = [column for column in _COLUMNS if several or column is not _RUN]
+    return Table.of("losses", "Losses", series, columns, reading)
 
 
-def _cells(series: LossSeries) -> list[str]:
-    curves = [curve for trial in series.trials if (curve := trial.curve(series.split)) is not None]
-    interval = series.final_interval
-    final = series.final_loss
-    loss = "diverged" if final is None else f"{final:.4f}"
-    if interval is not None:
-        loss += f" ({interval[0]:.4f} to {interval[1]:.4f})"
-    return [
-        series.where,
-        series.variant,
-        series.run,
-        loss,
-        SPLIT_NAMES[series.split],
-        count_text(series.seeds, "seed") + ("" if interval is not None else ", no interval"),
-        str(max(int(curve.iterations[-1]) + 1 for curve in curves)),
-        amount_text(_last(curves, "tokens")),
-        seconds_text(float(np.median([curve.end_s for curve in curves]))),
-        size_text(_last(curves, "wan_bytes")),
-    ]
+def _loss_text(series: LossSeries) -> str:
+    final, interval = series.final_loss, series.final_interval
+    within = "" if interval is None else f" ({interval[0]:.4f} to {interval[1]:.4f})"
+    return f"{'diverged' if final is None else f'{final:.4f}'}{within}"
+
+
+def _seeds_text(series: LossSeries) -> str:
+    return count_text(series.seeds, "seed") + ("" if series.final_interval is not None else ", no interval")
+
+
+def _curves(series: LossSeries) -> list[LossCurve]:
+    return [curve for trial in series.trials if (curve := trial.curve(series.split)) is not None]
 
 
 def _last(curves: Sequence[LossCurve], name: str) -> float | None:
     values: list[Numbers | None] = [getattr(curve, name) for curve in curves]
     known = [float(each[-1]) for each in values if each is not None]
     return float(np.median(known)) if len(known) == len(curves) else None
+
+
+_RUN: Column[LossSeries] = Column("run", lambda each: each.run)
+_COLUMNS: tuple[Column[LossSeries], ...] = (
+    Column("sweep point", lambda each: each.where),
+    Column("variant", lambda each: each.variant),
+    _RUN,
+    Column("last loss", _loss_text),
+    Column("of", lambda each: SPLIT_NAMES[each.split]),
+    Column("seeds", _seeds_text),
+    Column("steps", lambda each: str(max(int(curve.iterations[-1]) + 1 for curve in _curves(each)))),
+    Column("tokens", lambda each: amount_text(_last(_curves(each), "tokens"))),
+    Column("wall time", lambda each: seconds_text(float(np.median([curve.end_s for curve in _curves(each)])))),
+    Column("WAN bytes", lambda each: size_text(_last(_curves(each), "wan_bytes"))),
+)
 
 
 def final_figures(series: LossSeries | None) -> dict[str, Any]:

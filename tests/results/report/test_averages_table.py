@@ -21,7 +21,7 @@ def test_a_row_has_the_parts_of_the_averages(tmp_path: Path) -> None:
     path.write_text(json.dumps({**read_json(path), **averages_facts([(2, 0), (3, 1)], 1)}))
     table = averages_table(load_run(run))
     assert table is not None
-    assert [row[1:] for row in table.rows] == [("gpipe", "0", "2", "2 to 3", "1", "1")]
+    assert list(table.rows) == [("WAN latency 40ms", "gpipe", "0", "2", "2 to 3", "1", "1")]
     write_report([run], tmp_path / "report.html")
     assert "Averages over a star" in (tmp_path / "report.html").read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ import pytest
 from results.perfetto.trace_file import write_trace
 from results.reading.run import Run, load_run
 from results.reading.selection import Selection
-from results.report.jobs.background_table import background_table
+from results.report.jobs.background_table import background_rows
 from results.report.report import write_report
 from results.report.tables import table_text
 from runner.planner.experiment_file import parse_experiment
@@ -34,15 +34,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_each_flow_has_a_row_with_what_it_carried(run: Run) -> None:
-    table = background_table(run)
-    assert table is not None
-    steady, bursts, back = table.rows
+    rows = background_rows(run)
+    steady, bursts, back = rows
     assert (steady.flow, steady.source, steady.destination) == ("steady", "east", "west")
     assert steady.goodput_bps == pytest.approx(20e6 * 1448 / 1514, rel=0.02)
     assert steady.wire_share == pytest.approx(0.2, rel=0.02)
     assert back.goodput_bps == pytest.approx(10e6 * 1472 / 1514, rel=0.02)
-    assert [row.synthetic for row in table.rows] == [False, True, False]
-    assert bursts.cells[3] == "bursts, over 1 connection, synthetic"
+    assert [row.synthetic for row in rows] == [False, True, False]
+    assert bursts.kind == "on-off"
 
 
 def test_traffic_of_flows_is_not_counted_as_trainings(run: Run) -> None:
@@ -69,7 +68,9 @@ def test_page_markdown_and_json_have_the_table(run: Run, tmp_path: Path) -> None
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Traffic in the background" in page
     assert "traffic in the background" in page
-    assert "| steady | a rate, over 1 connection | east | west |" in table_text([run], "md")
+    table = table_text([run], "md")
+    assert "| steady | a rate, over 1 connection | east | west |" in table
+    assert "| bursts | bursts, over 1 connection, synthetic | east | west |" in table
     assert [row["flow"] for row in json.loads(table_text([run], "json"))["background"]] == ["steady", "bursts", "back"]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from results.reading.run import Run, load_run
-from results.report.jobs.job_table import job_table
+from results.report.jobs.job_table import job_rows
 from results.report.report import write_report
 from results.report.tables import table_text
 from runner.planner.experiment_file import parse_experiment
@@ -24,10 +24,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_each_variant_beside_others_has_a_row_with_its_slow_down(run: Run) -> None:
-    table = job_table(run)
-    assert table is not None
-    ours, theirs = table.rows
-    assert [(row.job, row.variant, row.others) for row in table.rows] == [
+    rows = job_rows(run)
+    ours, theirs = rows
+    assert [(row.job, row.variant, row.others) for row in rows] == [
         ("a", "ours", ("theirs",)),
         ("b", "theirs", ("ours",)),
     ]

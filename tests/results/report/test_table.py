@@ -1,0 +1,34 @@
+"""A table is declared by its columns, and shows what its rows have."""
+
+from results.report.table import Column, Table
+
+COLUMNS = (
+    Column[tuple[str, str]]("sweep point", lambda row: row[0]),
+    Column[tuple[str, str]]("name", lambda row: row[1]),
+)
+
+
+def table(*rows: tuple[str, str]) -> Table | None:
+    return Table.of("names", "Names", rows, COLUMNS, "How to read it.")
+
+
+def test_each_row_has_a_text_in_each_column() -> None:
+    found = table(("10 ms", "one"), ("", "other"))
+    assert found is not None
+    assert (list(found.columns), list(found.rows)) == (["sweep point", "name"], [("10 ms", "one"), ("", "other")])
+
+
+def test_a_column_in_which_no_row_has_a_text_is_left_out() -> None:
+    found = table(("", "one"), ("", "other"))
+    assert found is not None
+    assert (list(found.columns), list(found.rows)) == (["name"], [("one",), ("other",)])
+
+
+def test_without_rows_there_is_no_table() -> None:
+    assert table() is None
+
+
+def test_markdown_has_the_same_texts_and_no_name_is_taken_for_markup() -> None:
+    found = table(("10 ms", "a|b_c"))
+    assert found is not None
+    assert found.markdown == ("\n| sweep point | name |\n| --- | --- |\n| 10 ms | a&#124;b\\_c |\n\nHow to read it.\n")

@@ -49,13 +49,7 @@ from runner.resolve.dilation import undilated_span
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.prefill.prefill_forecast import planned_bubbles
 from runner.resolve.resolved_variant import ResolvedVariant
-from runner.runs.cut_connections import cut_facts
-from runner.runs.recorded.averages_record import averages_facts
-from runner.runs.recorded.beside_record import background_facts, beside_facts
-from runner.runs.recorded.bound_record import bound_facts
-from runner.runs.recorded.plan_record import plan_facts
-from runner.runs.recorded.synchronization_record import summed_facts, synchronization_facts
-from runner.runs.recorded.variation_record import variation_facts
+from runner.runs.recorded.trial_facts import TrialCourse, trial_facts
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.gpus.mps import find_mps
 from testbed.kernel.inside import in_virtual_time
@@ -174,6 +168,18 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
     finally:
         shutil.rmtree(folder)
     losses = loss_rows(logs, held_out)
+    course = TrialCourse(
+        iterations=point.iterations(variant),
+        warmup=point.spec.training.warmup,
+        tokens_per_iteration=point.tokens_per_iteration,
+        dilation=trial.dilation,
+        connections=trial.connections,
+        sums=[(len(each.ranks), each.late) for log in logs for each in log.sums],
+        dropped=sum(log.dropped for log in logs),
+        while_all_ran_ns=while_all_ran_ns(found, [len(own), *map(len, others)], trial.dilation),
+        varies=variant.varies,
+        computes=point.spec.compute.backend.real_time,
+    )
     return TrialRecord(
         trial.id,
         logs,
@@ -185,29 +191,8 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             **({BACKGROUND_TABLE: traffic.rows} if traffic.rows else {}),
         },
         {
-            "warmup_iterations": point.spec.training.warmup,
-            "tokens_per_iteration": point.tokens_per_iteration,
-            "dilation": trial.dilation,
-            "connections": [[*hosts, count] for hosts, count in trial.connections.items()],
-            **cut_facts(point.topology, variant),
-            "pipelines_per_cell": variant.pipelines_per_cell,
-            **({"sends_block": True} if variant.sends_block else {}),
-            **synchronization_facts(variant),
-            **summed_facts(variant),
-            **averages_facts(
-                [(len(each.ranks), each.late) for log in logs for each in log.sums], sum(log.dropped for log in logs)
-            ),
-            **plan_facts(point.topology, variant),
-            **bound_facts(
-                point.topology,
-                variant,
-                point.iterations(variant),
-                computes=point.spec.compute.backend.real_time,
-            ),
-            **variation_facts(variant),
-            **beside_facts(variant, while_all_ran_ns(found, [len(own), *map(len, others)], trial.dilation)),
+            **trial_facts(point.topology, variant, course),
             **learning_facts(point, variant, losses),
-            **background_facts(point.background),
             **({"devices": devices} if (devices := device_facts(logs)) else {}),
             **({"swapping": swapping} if (swapping := swapping_facts(logs)) else {}),
             # In virtual time nobody samples it.

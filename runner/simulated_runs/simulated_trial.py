@@ -20,15 +20,9 @@ from runner.known_misses.classification import known_miss_facts
 from runner.resolve.experiment import SweepPoint
 from runner.resolve.packets.packet_draws import draws_packets
 from runner.resolve.resolved_variant import ResolvedVariant
-from runner.runs.cut_connections import cut_facts
 from runner.runs.faults import TrialError
-from runner.runs.recorded.averages_record import averages_facts
-from runner.runs.recorded.beside_record import background_facts, beside_facts
-from runner.runs.recorded.bound_record import bound_facts
-from runner.runs.recorded.plan_record import plan_facts
 from runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
-from runner.runs.recorded.synchronization_record import summed_facts, synchronization_facts
-from runner.runs.recorded.variation_record import variation_facts
+from runner.runs.recorded.trial_facts import TrialCourse, trial_facts
 from runner.simulated_runs.simulated_changes import link_changes
 from runner.simulated_runs.simulated_faults import simulated_fault_facts
 from runner.simulator.deadlock import SimulationError
@@ -114,30 +108,27 @@ def simulated_record(trial: TrialSpec, simulate: Simulate) -> TrialRecord:
         tables[CHANGES_TABLE] = link_changes(trial.topology, int(simulation.spans.end_ns.max(initial=0)))
     if simulation.background:
         tables[BACKGROUND_TABLE] = background_samples(simulation)
+    course = TrialCourse(
+        iterations=trial.iterations,
+        warmup=trial.warmup,
+        tokens_per_iteration=trial.tokens_per_iteration,
+        dilation=1.0,
+        connections=simulation.connections,
+        sums=simulation.sums,
+        dropped=simulation.dropped,
+        while_all_ran_ns=simulation.while_all_ran_ns,
+        varies=variant.varies or draws_packets(trial.topology, variant.transport),
+    )
     return TrialRecord(
         trial.id,
         TrialSpans(owners, simulation.spans),
         tables,
         facts={
-            "warmup_iterations": trial.warmup,
-            "tokens_per_iteration": trial.tokens_per_iteration,
-            "dilation": 1.0,
-            "connections": [[*hosts, count] for hosts, count in simulation.connections.items()],
-            **cut_facts(trial.topology, variant),
+            **trial_facts(trial.topology, variant, course),
             **known_miss_facts(trial.topology, variant),
-            "pipelines_per_cell": variant.pipelines_per_cell,
-            **({"sends_block": True} if variant.sends_block else {}),
-            **synchronization_facts(variant),
-            **summed_facts(variant),
-            **averages_facts(simulation.sums, simulation.dropped),
             **simulated_fault_facts(variant, simulation, trial.iterations),
-            **plan_facts(trial.topology, variant),
-            **bound_facts(trial.topology, variant, trial.iterations),
             "tcp_effects": asdict(effects),
             "torch_times_of_profile": trial.planning_profile,
-            **variation_facts(variant, draws_packets=draws_packets(trial.topology, variant.transport)),
-            **beside_facts(variant, simulation.while_all_ran_ns),
-            **background_facts(variant.background),
             "losses": [],
             **facts,
         },

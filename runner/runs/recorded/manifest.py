@@ -10,11 +10,11 @@ from results.records.schema_upgrade import SCHEMA_VERSION_KEY
 from runner.known_misses.classification import misses_by_variant
 from runner.resolve.experiment import Experiment, SweepPoint
 from runner.runs.not_modelled import as_written, planned_for_begin, planned_without, simulated_without
-from runner.runs.recorded.beside_record import background_facts
 from runner.runs.recorded.machine_facts import machine_facts
 from runner.runs.recorded.placement_searches import search_facts
 from runner.runs.recorded.profile_record import profile_facts
 from runner.runs.recorded.software_versions import foreign_compute, foreign_schedules, git_state, library_versions
+from runner.runs.recorded.trial_facts import background_facts
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
 

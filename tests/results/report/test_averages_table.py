@@ -9,7 +9,7 @@ from results.reading.run import load_run
 from results.records.run_store import TRIAL_FACTS, read_json
 from results.report.averages_table import averages_table
 from results.report.report import write_report
-from runner.runs.recorded.averages_record import averages_facts
+from runner.runs.recorded.trial_facts import averages_facts
 from tests.support.results.runs import flat, write_run
 
 pytestmark = pytest.mark.usefixtures("unpainted")

@@ -1,0 +1,114 @@
+"""Facts of a trial that every engine records alike, as they stand in ``trial.json``."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from results.records.documents import TIMES_DRAWN
+from runner.bound.lower_bound import lower_bounds
+from runner.resolve.jobs.background_flow import BackgroundFlow
+from runner.resolve.resolved_variant import ResolvedVariant
+from runner.runs.cut_connections import cut_facts
+from runner.runs.recorded.plan_record import plan_facts
+from testbed.network.topology import Topology
+
+
+@dataclass(frozen=True)
+class TrialCourse:
+    """The course that a trial took on its engine.
+
+    ``connections`` counts those of each node pair. ``sums`` has for each average over a star how many parts it is of,
+    and how many of these were meant for an earlier one; ``dropped`` is how many parts came too late for any.
+    ``while_all_ran_ns`` is when the first of several jobs had done its last iteration, on the trial's time line.
+    ``varies`` is whether another repeat may end otherwise. With ``computes`` the time of computation is not known
+    beforehand.
+    """
+
+    iterations: int
+    warmup: int
+    tokens_per_iteration: int | None
+    dilation: float
+    connections: Mapping[tuple[str, str], int]
+    sums: Collection[tuple[int, int]]
+    dropped: int
+    while_all_ran_ns: int | None
+    varies: bool
+    computes: bool = False
+
+
+def trial_facts(topology: Topology, variant: ResolvedVariant, course: TrialCourse) -> dict[str, Any]:
+    """Return the facts of a trial of that variant: what it trained, how it was planned, and what bounds its time."""
+    return {
+        "warmup_iterations": course.warmup,
+        "tokens_per_iteration": course.tokens_per_iteration,
+        "dilation": course.dilation,
+        "connections": [[*hosts, count] for hosts, count in course.connections.items()],
+        **cut_facts(topology, variant),
+        "pipelines_per_cell": variant.pipelines_per_cell,
+        **({"sends_block": True} if variant.sends_block else {}),
+        **({} if variant.synchronization is None else {"synchronization": asdict(variant.synchronization)}),
+        **_all_reduces(variant),
+        **averages_facts(course.sums, course.dropped),
+        **plan_facts(topology, variant),
+        **_bounds(topology, variant, course),
+        **({TIMES_DRAWN: True} if course.varies else {}),
+        **_beside(variant, course.while_all_ran_ns),
+        **background_facts(variant.background),
+    }
+
+
+def averages_facts(sums: Collection[tuple[int, int]], dropped: int) -> dict[str, Any]:
+    """Return the entry on averages over a star, empty where there are none; the arguments are those of a course."""
+    if not sums:
+        return {}
+    parts = [each for each, _ in sums]
+    return {
+        "averages": {
+            "sums": len(parts),
+            "fewest_parts": min(parts),
+            "most_parts": max(parts),
+            "late_parts": sum(late for _, late in sums),
+            "dropped_parts": dropped,
+        }
+    }
+
+
+def background_facts(flows: Sequence[BackgroundFlow]) -> dict[str, Any]:
+    """Return the entry on flows in the background, empty where there are none."""
+    return {"background": [flow.document() for flow in flows]} if flows else {}
+
+
+def _all_reduces(variant: ResolvedVariant) -> dict[str, Any]:
+    """Return by stage the bytes over the WAN for each byte that a replica sums.
+
+    Nothing for a trace and a program, whose collectives are their own.
+    """
+    if variant.trace is not None or variant.program is not None:
+        return {}
+    return {"all_reduce_wan_ratio": [variant.wan_ratio(stage) for stage in range(variant.placement.stages)]}
+
+
+def _bounds(topology: Topology, variant: ResolvedVariant, course: TrialCourse) -> dict[str, Any]:
+    """Return the lower bounds of the trial's iterations, each with the part that decides it; null where none is known.
+
+    How long real computation takes is not known beforehand.
+    """
+    bounds = None if course.computes else lower_bounds(topology, variant, course.iterations)
+    return {
+        "period_bound": None if bounds is None else asdict(bounds.period),
+        "makespan_bound": None if bounds is None else asdict(bounds.makespan),
+    }
+
+
+def _beside(variant: ResolvedVariant, while_all_ran_ns: int | None) -> dict[str, Any]:
+    """Return the entry of a trial beside other jobs, empty of one alone."""
+    if not variant.beside or while_all_ran_ns is None:
+        return {}
+    return {
+        "beside": {
+            "job": variant.job,
+            "variant": variant.alone,
+            "others": [other.name for other in variant.beside],
+            "until_ns": while_all_ran_ns,
+        }
+    }

@@ -59,6 +59,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runner.planner", "runner.runs"),
     ("runner.emulation", "runner.profiling", "runner.simulated_runs"),
     ("runner.learnt_links", "runner.rack", "runner.validation"),
+    ("runner.execution",),
     ("runner.cli", "wanbed.api"),
     ("wanbed",),
     ("studies", "studies.bad_days", "studies.gpu_kit", "studies.paper", "studies.which_training"),

@@ -1,75 +1,36 @@
 """Emulate an experiment into a run's folder: check the machine, begin the run or continue it, and run its trials."""
 
 from pathlib import Path
-from typing import BinaryIO, TextIO
 
 from ground.strict_model import InputError, prefixed
 from results.reading.modelled_tcp import MODELLED_TCP
 from runner.emulation.virtual.virtual_clock import wants_guest
 from runner.emulation.virtual.virtual_run import virtual_run
-from runner.resolve.experiment import Experiment
 from runner.runs.continuable import check_same_substrate
 from runner.runs.resuming import kept_trials, resumed
-from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
+from runner.runs.run_folder import begin_run, check_runs_folder, exclusively
+from runner.runs.run_request import RunRequest
 from runner.runs.told_beforehand import tell_beforehand
 from testbed.claims.leftovers import leftovers_text
 from testbed.kernel.missing import MissingError
 from testbed.substrate.offer import RELAY
 
 
-def emulated_run(
-    experiment: Experiment,
-    source: str,
-    directory: Path,
-    runs: Path,
-    *,
-    substrate: str,
-    resume: bool,
-    keep_gradients: bool,
-    log: Log,
-    keep_going: bool = False,
-    stream: TextIO | None = None,
-    standard_error: BinaryIO | None = None,
-) -> Path:
-    """Run the missing trials of an experiment's run, in virtual time if that is its clock, and return its folder.
+def emulated_run(request: RunRequest) -> Path:
+    """Run the missing trials of the requested run, in virtual time if that is its clock, and return its folder.
 
-    ``source`` names the experiment in messages and in the testbed's record; ``directory`` is where its relative paths
-    begin. ``log`` gets lines on what happens, ``stream`` (default: standard error) the progress, and
-    ``standard_error`` (default: this process's) what a run in virtual time prints. With ``keep_going`` a trial that
-    fails does not end the run. Raise InsideError if the run in virtual time fails.
+    Raise InsideError if the run in virtual time fails.
     """
-    tell_beforehand(experiment.points(), keep_gradients=keep_gradients, log=log)
-    if wants_guest(experiment.spec, substrate):
-        if keep_going:
+    experiment = request.experiment
+    tell_beforehand(experiment.points(), keep_gradients=request.keep_gradients, log=request.log)
+    if wants_guest(experiment.spec, request.substrate):
+        if request.keep_going:
             raise InputError("--keep-going: a failure in virtual time repeats itself: leave it out, or clock: virtual")
-        return virtual_run(
-            experiment, source, directory, runs, resume=resume, log=log, stream=stream, standard_error=standard_error
-        )
-    return _run_here(
-        experiment,
-        source,
-        runs,
-        substrate,
-        resume=resume,
-        keep_gradients=keep_gradients,
-        keep_going=keep_going,
-        log=log,
-        stream=stream,
-    )
+        return virtual_run(request)
+    return _run_here(request)
 
 
-def _run_here(
-    experiment: Experiment,
-    source: str,
-    runs: Path,
-    substrate: str,
-    *,
-    resume: bool,
-    keep_gradients: bool,
-    keep_going: bool,
-    log: Log,
-    stream: TextIO | None,
-) -> Path:
+def _run_here(request: RunRequest) -> Path:
     # Mininet comes with these, which a machine that only simulates lacks.
     from runner.emulation.gpu_provisioning import check_gpus  # noqa: PLC0415
     from runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
@@ -79,7 +40,8 @@ def _run_here(
     from runner.emulation.trials import run_trials  # noqa: PLC0415
     from testbed.testbed import usable_substrate  # noqa: PLC0415
 
-    store = resumed(experiment, runs, log) if resume else None
+    experiment, source, substrate, log = request.experiment, request.source, request.substrate, request.log
+    store = resumed(experiment, request.runs, log) if request.resume else None
     if store is not None and store.manifest["complete"]:
         return store.path
     with prefixed(f"{source}: "):
@@ -100,11 +62,13 @@ def _run_here(
     with prefixed(f"{source}: "):
         check_gpus(experiment)
     if store is None:
-        check_runs_folder(runs)
+        check_runs_folder(request.runs)
         dilation = decide_dilation(experiment.points(), substrate)
         with prefixed(f"{source}: "):
             check_link_rates(experiment.points(), dilation.factor)
-        store = begin_run(experiment, runs, {"dilation": dilation.factor, "capacity_bps": dilation.capacity_bps})
+        store = begin_run(
+            experiment, request.runs, {"dilation": dilation.factor, "capacity_bps": dilation.capacity_bps}
+        )
     factor = float(store.manifest["dilation"])
     if factor != 1:
         log(f"dilation {factor:g}: delays and compute take {factor:g} times as long, rates are divided by it")
@@ -114,8 +78,8 @@ def _run_here(
             store,
             network_of=on_this_machine(substrate, source, log),
             log=log,
-            keep_gradients=keep_gradients,
-            keep_going=keep_going,
-            stream=stream,
+            keep_gradients=request.keep_gradients,
+            keep_going=request.keep_going,
+            stream=request.stream,
         )
     return store.path

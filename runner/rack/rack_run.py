@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
 
 from ground.strict_model import InputError, prefixed
 from results.text.number_text import count_text, list_text
@@ -26,50 +25,34 @@ from runner.rack.shipped.program_files import packed_programs, programs_of
 from runner.rack.shipped.program_needs import ProgramNeeds, program_needs
 from runner.rack.shipped.user_modules import user_modules
 from runner.resolve.checks.all_reduce_check import check_collective_gpus
-from runner.resolve.experiment import Experiment, SweepPoint
+from runner.resolve.experiment import SweepPoint
 from runner.runs.continuable import check_same_substrate
 from runner.runs.resuming import kept_trials, resumed
 from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
+from runner.runs.run_request import RackRequest, RunRequest
 from runner.runs.told_beforehand import tell_beforehand
 from testbed.gpus.gpu_assignment import GpuAssignment
 from testbed.network.topology import Topology
 from testbed.rack.driver.inventory import check_lacks_nothing, read_facts
-from testbed.rack.machine_plan import HEADER_BYTES, VXLAN, unknown_overlay
+from testbed.rack.machine_plan import HEADER_BYTES, unknown_overlay
 from testbed.rack.rack_testbed import RACK, RackTestbed, rack_testbed
 from testbed.rack.sent_files import SentFiles
 
 
-def rack_run(
-    experiment: Experiment,
-    source: str,
-    runs: Path,
-    *,
-    address: str,
-    hosts_per_machine: int = 1,
-    overlay: str = VXLAN,
-    queue: bool = False,
-    resume: bool,
-    keep_gradients: bool,
-    keep_going: bool = False,
-    log: Log,
-    stream: TextIO | None = None,
-    shaped: bool = True,
-) -> Path:
-    """Run the missing trials of an experiment's run over the cluster at ``address``, and return its folder.
+def rack_run(request: RunRequest, over: RackRequest) -> Path:
+    """Run the missing trials of the requested run over a cluster, and return its folder.
 
-    ``source`` names the experiment to people. With ``queue`` machines that another run uses are waited for. With
-    ``keep_going`` a trial that fails is kept, marked, and the others run; a machine that leaves ends the run in any
-    case. ``log`` gets lines on what happens, ``stream`` (default: standard error) the progress. If ``shaped`` is false,
-    no link has a delay, a loss or a rate.
+    A machine that leaves ends the run, with ``keep_going`` too.
 
     Raise InputError for hosts that do not fit on the machines, MissingError for what the
     cluster or a machine lacks, MachineLostError for a machine that leaves, and what ``emulate`` raises.
     """
-    if overlay not in HEADER_BYTES:
-        raise InputError(f"--overlay: {unknown_overlay(overlay)}")
+    if over.overlay not in HEADER_BYTES:
+        raise InputError(f"--overlay: {unknown_overlay(over.overlay)}")
+    experiment, source, runs, log = request.experiment, request.source, request.runs, request.log
     points = experiment.points()
-    tell_beforehand(points, keep_gradients=keep_gradients, log=log)
-    store = resumed(experiment, runs, log) if resume else None
+    tell_beforehand(points, keep_gradients=request.keep_gradients, log=log)
+    store = resumed(experiment, runs, log) if request.resume else None
     if store is not None:
         if store.manifest["complete"]:
             return store.path
@@ -79,19 +62,19 @@ def rack_run(
     with prefixed(f"{source}: "):
         sent = packed_programs((program for _, program in programs), runs) if programs else None
         needs = ProgramNeeds() if sent is None else program_needs(programs, sent)
-    with rack_at(address, log) as rack:
+    with rack_at(over.address, log) as rack:
         with prefixed(f"{source}: "):
-            placements = {point.index: place_point(point, rack.nodes, hosts_per_machine) for point in points}
+            placements = {point.index: place_point(point, rack.nodes, over.hosts_per_machine) for point in points}
         nodes, gpus = used_nodes(rack.nodes, placements.values())
-        with agents_on(nodes, holder_text(source), sent=rack.sent, gpus=gpus, queue=queue, log=log) as handles:
+        with agents_on(nodes, holder_text(source), sent=rack.sent, gpus=gpus, queue=over.queue, log=log) as handles:
             for handle in handles.values():
                 handle.load_modules(modules)
-            _check_machines(placements.values(), handles, shaped=shaped)
+            _check_machines(placements.values(), handles, shaped=over.shaped)
             if sent is not None:
                 _send(sent, needs, [handles[name] for name in carrying_machines(placements.values())], log)
-            up = _up_over(handles, source, overlay, log, modules=modules.archive, sent=sent, shaped=shaped)
+            up = _up_over(handles, source, over.overlay, log, modules=modules.archive, sent=sent, shaped=over.shaped)
             if store is None:
-                dilation = decide_rack_dilation(placements.values(), handles, up, log, shaped=shaped)
+                dilation = decide_rack_dilation(placements.values(), handles, up, log, shaped=over.shaped)
                 facts = {**dilation.facts(), "cluster": rack.document()}
                 store = begin_run(experiment, runs, facts)
             with exclusively(store.path), kept_trials(experiment, store):
@@ -100,9 +83,9 @@ def rack_run(
                     store,
                     network_of=_networks(placements, handles, up),
                     log=log,
-                    keep_gradients=keep_gradients,
-                    keep_going=keep_going,
-                    stream=stream,
+                    keep_gradients=request.keep_gradients,
+                    keep_going=request.keep_going,
+                    stream=request.stream,
                 )
     return store.path
 

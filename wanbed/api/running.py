@@ -2,16 +2,17 @@
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
 
 from ground.strict_model import InputError
 from results.reading.run import Run
-from runner.emulation.emulated_run import emulated_run
 from runner.emulation.virtual.virtual_run import InsideError
+from runner.execution import execute
 from runner.runs.faults import BAD_INPUT, MACHINE_LACKS, TrialError
+from runner.runs.run_request import RackRequest, RunRequest
 from testbed.kernel.missing import MissingError
 from wanbed.api.argument_names import options_as_arguments
 from wanbed.api.experiment import Experiment, written_experiment
@@ -49,41 +50,26 @@ def run(
     check_importable(written)
     if written.spec.engine == "rack" and rack is None:
         raise InputError("engine: rack wants the machines' address: give rack, HOST:PORT of a Ray cluster's head")
-    if rack is not None:
-        # It imports what a machine that only simulates lacks.
-        from runner.rack.rack_run import rack_run  # noqa: PLC0415
-
-        with options_as_arguments(), progress_stream(progress) as stream:
-            path = rack_run(
-                written.resolved("rack"),
-                written.source,
-                Path(runs),
-                address=rack,
-                hosts_per_machine=hosts_per_machine,
-                overlay=overlay,
-                resume=resume,
-                keep_gradients=keep_gradients,
-                log=log,
-                stream=stream,
-            )
-        return loaded(path)
     with (
         options_as_arguments(),
-        importable_by_ranks(written.spec),
+        nullcontext() if rack is not None else importable_by_ranks(written.spec),
         progress_stream(progress) as stream,
         _errors_inside() as errors,
     ):
-        path = emulated_run(
-            written.resolved(),
-            written.source,
-            written.directory,
-            Path(runs),
-            substrate=substrate,
-            resume=resume,
-            keep_gradients=keep_gradients,
-            log=log,
-            stream=stream,
-            standard_error=errors,
+        path = execute(
+            RunRequest(
+                written.resolved() if rack is None else written.resolved("rack"),
+                written.source,
+                written.directory,
+                Path(runs),
+                log,
+                substrate=substrate,
+                rack=None if rack is None else RackRequest(rack, hosts_per_machine, overlay),
+                resume=resume,
+                keep_gradients=keep_gradients,
+                stream=stream,
+                standard_error=errors,
+            )
         )
     return loaded(path)
 

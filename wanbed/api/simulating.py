@@ -12,8 +12,9 @@ from ground.strict_model import InputError
 from results import load
 from results.reading.run import Run
 from results.reading.summaries.summary_table import write_summary
-from runner.rack.simulations.pools import check_jobs, simulation_pool
-from runner.simulated_runs.simulated_run import simulated_run
+from runner.execution import execute
+from runner.rack.simulations.pools import check_jobs
+from runner.runs.run_request import RackRequest, RunRequest
 from wanbed.api.argument_names import options_as_arguments
 from wanbed.api.experiment import Experiment, WrittenExperiment, written_experiment
 from wanbed.api.schedule_modules import in_this_program
@@ -62,9 +63,18 @@ def simulated(
         jobs = 1
     with options_as_arguments(), progress_stream(progress) as stream:
         check_jobs(jobs, rack)
-        experiment = written.resolved("simulate")
-        with simulation_pool(jobs, rack, log) as pool:
-            path = simulated_run(experiment, runs, resume=resume, pool=pool, log=log, stream=stream)
+        request = RunRequest(
+            written.resolved("simulate"),
+            written.source,
+            written.directory,
+            runs,
+            log,
+            rack=None if rack is None else RackRequest(rack),
+            jobs=jobs,
+            resume=resume,
+            stream=stream,
+        )
+        path = execute(request)
     return loaded(path)
 
 

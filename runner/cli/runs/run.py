@@ -1,12 +1,11 @@
 """``wanbed run``: run an experiment, emulated or simulated as its file selects."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ground.strict_model import InputError, prefixed
+from ground.strict_model import prefixed
 from runner.cli.arguments import (
     AsJson,
     Clock,
@@ -20,7 +19,7 @@ from runner.cli.arguments import (
 )
 from runner.cli.exit_status import one_line_errors
 from runner.cli.log_line import log
-from runner.cli.rack_options import RACK, HostsPerMachine, OverlayName, Queue, RackAddress, with_engine
+from runner.cli.rack_options import HostsPerMachine, OverlayName, Queue, RackAddress, with_engine
 from runner.runs.faults import OUTSIDE_TOLERANCE
 
 
@@ -61,21 +60,30 @@ def run(
         written = with_engine(file, [*(overrides or []), *shortcuts], rack, others=others, dry_run=dry_run)
         from runner.cli.outcome import check_trials, list_trials, show_outcome
         from runner.cli.user_namespace import enter_user_namespace_for
+        from runner.emulation.network_choice import source_of
+        from runner.emulation.virtual.virtual_run import InsideError
+        from runner.execution import execute
         from runner.planner.experiment_file import load_experiment
+        from runner.runs.run_request import RackRequest, RunRequest
 
         if not dry_run and rack is None:
             enter_user_namespace_for(file, written, substrate)
         experiment = load_experiment(file, written)
-        simulated, on_rack = experiment.spec.engine == "simulate", experiment.spec.engine == RACK
-        if on_rack and substrate != "auto":
-            raise InputError("--substrate: the machines of a rack use their own kernels: leave it out")
-        emulated_only = {
-            "--keep-gradients": keep_gradients,
-            "--substrate": substrate != "auto",
-            "--keep-going": keep_going,
-        }
-        _check_options(experiment.spec.engine, emulated_only, jobs)
-        if not simulated:
+        request = RunRequest(
+            experiment,
+            source_of(file),
+            file.parent,
+            runs,
+            log,
+            substrate=substrate,
+            rack=None if rack is None else RackRequest(rack, hosts_per_machine or 1, overlay or "vxlan", queue=queue),
+            jobs=jobs,
+            resume=resume,
+            keep_gradients=keep_gradients,
+            keep_going=keep_going,
+        )
+        request.check()
+        if not request.simulates:
             from runner.emulation.relay_limits import check_relay
             from runner.emulation.run_dilation import check_link_rates
             from runner.emulation.virtual.virtual_clock import wants_guest
@@ -87,61 +95,14 @@ def run(
         if dry_run:
             list_trials(experiment, as_json)
             return
-        if simulated:
-            from runner.rack.simulations.pools import simulation_pool
-            from runner.simulated_runs.simulated_run import simulated_run
-
-            with simulation_pool(jobs, None, log) as pool:
-                path = simulated_run(experiment, runs, resume=resume, pool=pool, log=log)
-        elif rack is not None:
-            from runner.emulation.network_choice import source_of
-            from runner.rack.rack_run import rack_run
-
-            path = rack_run(
-                experiment,
-                source_of(file),
-                runs,
-                address=rack,
-                hosts_per_machine=hosts_per_machine or 1,
-                overlay=overlay or "vxlan",
-                queue=queue,
-                resume=resume,
-                keep_gradients=keep_gradients,
-                keep_going=keep_going,
-                log=log,
-            )
-        else:
-            from runner.emulation.emulated_run import emulated_run
-            from runner.emulation.network_choice import source_of
-            from runner.emulation.virtual.virtual_run import InsideError
-
-            try:
-                path = emulated_run(
-                    experiment,
-                    source_of(file),
-                    file.parent,
-                    runs,
-                    substrate=substrate,
-                    resume=resume,
-                    keep_gradients=keep_gradients,
-                    keep_going=keep_going,
-                    log=log,
-                )
-            except InsideError as failure:
-                for note in getattr(failure, "__notes__", []):
-                    log(note)
-                raise typer.Exit(failure.status) from None
+        try:
+            path = execute(request)
+        except InsideError as failure:
+            for note in getattr(failure, "__notes__", []):
+                log(note)
+            raise typer.Exit(failure.status) from None
         comparable = show_outcome(path, as_json)
         if keep_going:
             check_trials(path)
     if not comparable:
         raise typer.Exit(OUTSIDE_TOLERANCE)
-
-
-def _check_options(engine: str, emulated_only: Mapping[str, bool], jobs: int | None) -> None:
-    """Raise InputError for an option that the engine does not have. ``emulated_only`` are those that are given."""
-    for option, given in emulated_only.items():
-        if given and engine == "simulate":
-            raise InputError(f"{option}: a simulation has none: leave it out, or give engine: emulate")
-    if engine != "simulate" and jobs is not None:
-        raise InputError("--jobs: an emulation runs one trial at a time: leave it out, or give engine: simulate")

@@ -11,7 +11,7 @@ from runner.cli.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides
 from runner.cli.exit_status import one_line_errors
 from runner.cli.log_line import log
 from runner.cli.rack_options import RackAddress
-from runner.rack.simulations.pools import check_jobs, simulation_pool
+from runner.rack.simulations.pools import check_jobs
 
 
 def simulate(
@@ -59,8 +59,9 @@ def simulate(
         if dry_run:
             list_trials(experiment, as_json)
             return
-        from runner.simulated_runs.simulated_run import simulated_run
+        from runner.execution import execute
+        from runner.runs.run_request import RackRequest, RunRequest
 
-        with simulation_pool(jobs, rack, log) as pool:
-            path = simulated_run(experiment, runs, resume=resume, pool=pool, log=log)
-        show_outcome(path, as_json)
+        over = None if rack is None else RackRequest(rack)
+        request = RunRequest(experiment, str(file), file.parent, runs, log, rack=over, jobs=jobs, resume=resume)
+        show_outcome(execute(request), as_json)

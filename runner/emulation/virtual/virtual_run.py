@@ -3,15 +3,14 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO
 
 from ground.strict_model import InputError
 from runner.emulation.virtual.virtual_clock import enter_virtual_time, status_of_inner
 from runner.emulation.virtual.virtual_patience import quiet_patience_s
 from runner.emulation.virtual.virtual_progress import VirtualProgress
-from runner.resolve.experiment import Experiment
 from runner.runs.resuming import kept_trials, resumed
-from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
+from runner.runs.run_folder import begin_run, check_runs_folder, exclusively
+from runner.runs.run_request import RunRequest
 from testbed.virtual_time.guest_boot import check_visible
 from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 from testbed.virtual_time.watchdog import Patience
@@ -45,24 +44,15 @@ class InnerRun:
         return json.dumps(asdict(self))
 
 
-def virtual_run(
-    experiment: Experiment,
-    source: str,
-    directory: Path,
-    runs: Path,
-    *,
-    resume: bool,
-    log: Log,
-    stream: TextIO | None = None,
-    standard_error: BinaryIO | None = None,
-) -> Path:
+def virtual_run(request: RunRequest) -> Path:
     """Run the trials inside the guest, and return the run's folder. It is made outside, where machine facts are known.
 
-    The arguments are those of ``emulated_run``. Raise InsideError if the program inside the guest fails.
+    Raise InsideError if the program inside the guest fails.
     """
+    experiment, directory, runs = request.experiment, request.directory, request.runs
     kernel = virtual_kernel()
     facts = {"virtual_time": {"kernel": kernel.record.release, "configuration_hash": kernel.record.configuration_hash}}
-    store = resumed(experiment, runs, log) if resume else None
+    store = resumed(experiment, runs, request.log) if request.resume else None
     if store is not None and store.manifest["complete"]:
         return store.path
     if store is None:
@@ -76,19 +66,19 @@ def virtual_run(
         for point in experiment.points()
         if point.spec.compute.from_run is not None
     }
-    inner = InnerRun(str(store.path), source, str(directory))
+    inner = InnerRun(str(store.path), request.source, str(directory))
     patience = Patience(quiet_virtual_s=quiet_patience_s(experiment))
     with (
         exclusively(store.path),
         kept_trials(experiment, store),
-        VirtualProgress(experiment, store, stream=stream) as progress,
+        VirtualProgress(experiment, store, stream=request.stream) as progress,
     ):
         ended = enter_virtual_time(
             kernel,
             INNER_RUN,
             [inner.to_json()],
             files=[directory, store.path, *sorted(measured)],
-            standard_error=standard_error or progress.standard_error,
+            standard_error=request.standard_error or progress.standard_error,
             patience=patience,
             sign=progress.look,
         )

@@ -17,6 +17,7 @@ from runner.cli.exit_status import one_line_errors
 from runner.planner.experiment_file import parse_experiment
 from runner.rack.agents import agents_on
 from runner.rack.rack_run import rack_run
+from runner.runs.run_request import RackRequest, RunRequest
 from tests.support.rack.without_netem import TrunkMachine
 
 
@@ -30,20 +31,22 @@ def main(address: str, folder: str, document: str, *options: str) -> None:
     with one_line_errors():
         content = json.loads(document)
         source = f"{content['name']}.yaml"
-        path = rack_run(
+        request = RunRequest(
             parse_experiment(content, source, runs),
             source,
             runs,
-            address=address,
+            runs,
+            lambda line: print("log:", line, flush=True),
             resume="resume" in options,
-            keep_gradients=False,
             keep_going="keep-going" in options,
-            log=lambda line: print("log:", line, flush=True),
-            shaped="trunks" in options,
-            queue="queue" in options,
-            hosts_per_machine=next((int(each.partition("=")[2]) for each in options if "=" in each), 1),
         )
-        print(path)
+        over = RackRequest(
+            address,
+            hosts_per_machine=next((int(each.partition("=")[2]) for each in options if "=" in each), 1),
+            queue="queue" in options,
+            shaped="trunks" in options,
+        )
+        print(rack_run(request, over))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pytest
 import wanbed
 from ground.wanbed_error import WanbedError
 from runner.emulation.virtual.virtual_run import InsideError
+from runner.runs.run_request import RunRequest
 from wanbed.api import running
 from wanbed.api.experiment import written_experiment
 from wanbed.api.schedule_modules import importable_by_ranks
@@ -94,11 +95,12 @@ def test_a_simulation_refuses_what_only_an_emulation_has(arguments: dict[str, An
 def test_an_error_inside_virtual_time_is_raised_with_its_message(
     monkeypatch: pytest.MonkeyPatch, status: int, kind: type[Exception]
 ) -> None:
-    def failing(*_: Any, standard_error: Any, **__: Any) -> Path:
-        standard_error.write(b"wanbed: runs/x: 1 trial\nwanbed: rank 0 failed\n")
+    def failing(request: RunRequest) -> Path:
+        assert request.standard_error is not None
+        request.standard_error.write(b"wanbed: runs/x: 1 trial\nwanbed: rank 0 failed\n")
         raise InsideError(status)
 
-    monkeypatch.setattr(running, "emulated_run", failing)
+    monkeypatch.setattr(running, "execute", failing)
     with pytest.raises(kind, match=r"^rank 0 failed$"):
         wanbed.run(experiment())
 

@@ -1,0 +1,36 @@
+"""Run an experiment on the engine that it names."""
+
+from pathlib import Path
+
+from runner.runs.run_request import RunRequest
+
+
+def execute(request: RunRequest) -> Path:
+    """Run the missing trials of the requested run, and return its folder.
+
+    Raise InputError for what cannot run, MissingError for what the machine lacks, SimulationError or TrialError for a
+    trial that failed, InsideError for one in virtual time, and MachineLostError for a machine of a rack that left.
+    """
+    # An engine is loaded when it is asked for: a machine that only simulates lacks Mininet, and most lack Ray.
+    request.check()
+    if request.simulates:
+        from runner.rack.simulations.pools import simulation_pool
+        from runner.simulated_runs.simulated_run import simulated_run
+
+        address = None if request.rack is None else request.rack.address
+        with simulation_pool(request.jobs, address, request.log) as pool:
+            return simulated_run(
+                request.experiment,
+                request.runs,
+                resume=request.resume,
+                pool=pool,
+                log=request.log,
+                stream=request.stream,
+            )
+    if request.rack is not None:
+        from runner.rack.rack_run import rack_run
+
+        return rack_run(request, request.rack)
+    from runner.emulation.emulated_run import emulated_run
+
+    return emulated_run(request)

@@ -30,7 +30,6 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "workloads.model",
         "workloads.parent_process",
         "workloads.checkpoints",
-        "workloads.config_file",
         "workloads.start_gate",
         "workloads.synchronization",
     ),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ground.dataclass_json import read_config, write_config
 from workloads.checkpoints import CheckpointConfig
 from workloads.collective.collective_config import CollectiveConfig
 from workloads.compute.backends.backend import (
@@ -15,7 +16,6 @@ from workloads.compute.backends.backend import (
     ComputeConfig,
     load_backend,
 )
-from workloads.config_file import read_config, write_config
 from workloads.evaluation.snapshots import SnapshotConfig
 from workloads.schedules.pipeline_shape import PipelineShape
 from workloads.serving.serving_configs import GpuServingConfig

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from ground.dataclass_json import from_document
 from ground.impairments import UNIMPAIRED, Impairments
 
 
@@ -218,57 +219,7 @@ class GatewayPlan:
     @staticmethod
     def from_json(text: str) -> "GatewayPlan":
         """Read what ``to_json`` wrote."""
-        document = json.loads(text)
-        return GatewayPlan(tuple(read_gateway(entry) for entry in document["gateways"]), document["exact_packets"])
-
-
-def read_gateway(entry: dict[str, Any]) -> Gateway:
-    """Return a gateway from its part of the plan's JSON document."""
-    host_ports = tuple(
-        HostPort(
-            **{
-                **port,
-                "intra": _netem(port["intra"]),
-                "far": tuple(FarHosts(**{**far, "netem": _netem(far["netem"])}) for far in port["far"]),
-                "shared": _shared_rate(port["shared"]),
-            }
-        )
-        for port in entry["host_ports"]
-    )
-    wan_ports = tuple(
-        WanPort(
-            **{
-                **port,
-                "trunk": _shared_rate(port["trunk"]),
-                "netem": _netem(port["netem"]),
-                "sources": tuple(port["sources"]),
-                "destinations": tuple(port["destinations"]),
-                "course": _course(port["course"]),
-                "pair": _shared_rate(port["pair"]),
-            }
-        )
-        for port in entry["wan_ports"]
-    )
-    return Gateway(**{**entry, "host_ports": host_ports, "wan_ports": wan_ports})
-
-
-def _netem(entry: dict[str, Any]) -> NetemPlan:
-    return NetemPlan(**{**entry, "impairments": Impairments(**entry["impairments"])})
-
-
-def _course(entry: dict[str, Any] | None) -> PortCourse | None:
-    if entry is None:
-        return None
-    states = tuple(
-        PortState(_netem(each["netem"]), _shared_rate(each["trunk"]), _shared_rate(each["pair"]))
-        for each in entry["states"]
-    )
-    steps = tuple((at_ns, number) for at_ns, number in entry["steps"])
-    return PortCourse(states, steps, entry["period_ns"])
-
-
-def _shared_rate(entry: dict[str, int] | None) -> SharedRate | None:
-    return None if entry is None else SharedRate(**entry)
+        return from_document(GatewayPlan, json.loads(text))
 
 
 FIRST_PAIR_CLASS = 0x10

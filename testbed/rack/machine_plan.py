@@ -26,12 +26,12 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from ipaddress import IPv4Address
 from types import MappingProxyType
-from typing import Any
 
+from ground.dataclass_json import from_document
 from ground.strict_model import InputError
 from testbed.network.addressing import host_address, machine_link_mac, tunnel_address
 from testbed.network.gateway_layout import plan_gateways
-from testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort, read_gateway
+from testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort
 from testbed.network.shared_rate import ETHERNET_HEADER_BYTES, Timers, shared_rate
 from testbed.network.topology import Datacenter, Topology
 from testbed.rack.trunk_split import TrunkDivision, TrunkSplit
@@ -161,26 +161,7 @@ class MachinePlan:
     @staticmethod
     def from_json(text: str) -> "MachinePlan":
         """Read what ``to_json`` wrote."""
-        entry = json.loads(text)
-        far = [[_far_machine(machine) for machine in link["far"]] for link in entry["links"]]
-        return MachinePlan(
-            **{
-                **entry,
-                "underlay": Underlay(**entry["underlay"]),
-                "hosts": tuple(entry["hosts"]),
-                "senders": tuple(entry["senders"]),
-                "gateway": read_gateway(entry["gateway"]),
-                "links": tuple(
-                    MachineLink(**{**link, "far": tuple(machines)})
-                    for link, machines in zip(entry["links"], far, strict=True)
-                ),
-                "trunk_splits": tuple(TrunkSplit(**split) for split in entry["trunk_splits"]),
-            }
-        )
-
-
-def _far_machine(entry: dict[str, Any]) -> FarMachine:
-    return FarMachine(**{**entry, "host_addresses": tuple(entry["host_addresses"])})
+        return from_document(MachinePlan, json.loads(text))
 
 
 def first_vni(slot: int) -> int:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ground.dataclass_json import write_config
 from workloads.background.offered_rate import OfferedRate
-from workloads.config_file import write_config
 from workloads.transport.socket_options import PEER_TIMEOUT_S
 
 

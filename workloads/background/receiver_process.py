@@ -14,8 +14,8 @@ import time
 from functools import partial
 from pathlib import Path
 
+from ground.dataclass_json import read_config
 from workloads.background.flow_configs import ReceiverConfig
-from workloads.config_file import read_config
 from workloads.configured_process import run_configured
 from workloads.parent_process import die_with_parent
 from workloads.start_gate import report_at_gate

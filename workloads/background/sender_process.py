@@ -13,9 +13,9 @@ import time
 from functools import partial
 from pathlib import Path
 
+from ground.dataclass_json import read_config
 from workloads.background.flow_configs import SenderConfig
 from workloads.background.offered_rate import UNSENT_BYTES
-from workloads.config_file import read_config
 from workloads.configured_process import run_configured
 from workloads.parent_process import die_with_parent
 from workloads.start_gate import wait_at_gate

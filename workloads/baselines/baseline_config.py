@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ground.dataclass_json import read_config, write_config
 from workloads.compute.torch_work import DEVICES
-from workloads.config_file import read_config, write_config
 from workloads.evaluation.snapshots import SnapshotConfig
 from workloads.model.gpt_config import GptConfig, bytes_per_element
 from workloads.model.held_out import HeldOut

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.config_file import read_config, write_config
+from ground.dataclass_json import read_config, write_config
 from workloads.evaluation.snapshots import SnapshotConfig
 from workloads.model.gpt_config import GptConfig, bytes_per_element
 from workloads.model.held_out import HeldOut

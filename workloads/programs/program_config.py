@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ground.dataclass_json import read_config, write_config
 from results.records.span_log import MAX_ITERATIONS, SpanLogHeader
-from workloads.config_file import read_config, write_config
 
 RANK = "{rank}"
 """Stands for the rank in ``label`` and in file names, where the process reads its rank from its environment."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.config_file import write_config
+from ground.dataclass_json import write_config
 from workloads.prefill.service_config import DatacenterService, ServiceConfig
 from workloads.serving.serving_configs import Endpoint
 

@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ground.dataclass_json import read_config
 from ground.files.atomic_write import write_whole
 from workloads.compute.timer_slack import wake_precisely
-from workloads.config_file import read_config
 from workloads.configured_process import print_line, run_configured
 from workloads.parent_process import die_with_parent
 from workloads.prefill.control.controller import Commands, PrefillController

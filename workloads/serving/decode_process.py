@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workloads.config_file import read_config
+from ground.dataclass_json import read_config
 from workloads.configured_process import print_line, run_configured
 from workloads.parent_process import die_with_parent
 from workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel

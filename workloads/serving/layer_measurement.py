@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median_low
 
-from workloads.config_file import read_config, write_config
+from ground.dataclass_json import read_config, write_config
 from workloads.configured_process import run_configured
 from workloads.inference.inference_work import InferenceWork
 from workloads.parent_process import die_with_parent

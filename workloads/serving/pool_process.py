@@ -9,8 +9,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from ground.dataclass_json import read_config
 from results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
-from workloads.config_file import read_config
 from workloads.configured_process import print_line, run_configured
 from workloads.parent_process import die_with_parent
 from workloads.serving.gpu.gpu_worker import GpuWorker

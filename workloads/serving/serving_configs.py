@@ -6,7 +6,7 @@ This module imports only the standard library besides our own modules, because a
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.config_file import write_config
+from ground.dataclass_json import write_config
 from workloads.inference.inference_model import InferenceModel
 from workloads.inference.inference_work import InferenceWork
 from workloads.prefill.bubbles.bubble_forecast import IterationPlan

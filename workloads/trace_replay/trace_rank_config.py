@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ground.dataclass_json import read_config, write_config
 from workloads.compute.backends.backend import DEFAULT_RENDEZVOUS_TIMEOUT_NS
-from workloads.config_file import read_config, write_config
 from workloads.trace.replayed_trace import TraceNode, WorkKind
 from workloads.transport.frames.frame import RUN_TOKEN_BYTES
 from workloads.transport.links_config import LinksConfig

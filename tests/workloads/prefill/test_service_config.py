@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads.config_file import read_config, write_config
+from ground.dataclass_json import read_config, write_config
 from workloads.inference.inference_model import INFERENCE_MODELS
 from workloads.inference.inference_work import InferenceWork
 from workloads.prefill.control.memory_ledger import GpuMemory

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from ground.dataclass_json import read_config
 from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
 from runner.emulation.serving.serving_configs import CONTROLLER, DECODE, POOL, ServingConfigs, configure_serving
 from runner.planner.experiment_file import parse_experiment
 from runner.resolve.experiment import SweepPoint
 from testbed.network.address_book import AddressBook, LoopbackAddressBook
 from workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
-from workloads.config_file import read_config
 from workloads.inference.inference_work import InferenceWork
 from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
 from workloads.prefill.prefill_profile import UNMEASURED

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from ground.dataclass_json import read_config, write_config
 from ground.strict_model import InputError
 from tests.support.runner.prefill_documents import document, point, with_prefill
-from workloads.config_file import read_config, write_config
 from workloads.prefill.request_source import RequestSource, TokenCount
 from workloads.prefill.service_config import ServiceConfig
 

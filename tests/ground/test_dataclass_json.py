@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads.config_file import read_config, write_config
+from ground.dataclass_json import read_config, write_config
 from workloads.model.gpt_config import Architecture, GptConfig
 
 

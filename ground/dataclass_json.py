@@ -1,4 +1,4 @@
-"""Write a frozen dataclass as a JSON file and read it back. The runner passes each process its configuration this way.
+"""Write a frozen dataclass as JSON and read it back. A process is passed its configuration this way.
 
 Fields may be other dataclasses, tuples, unions of those and None, string enumerations, and JSON's own types. Only the
 standard library is used: every rank reads such a file, and importing pydantic would cost each a tenth of a second.
@@ -30,11 +30,16 @@ def read_config(expected: type[Config], path: Path) -> Config:
     except ValueError as fault:
         raise ValueError(f"{path}: not JSON: {fault}") from None
     try:
-        config = _built(expected, document, "")
+        return from_document(expected, document)
     except ValueError as fault:
         raise ValueError(f"{path}: {fault}") from None
-    assert isinstance(config, expected)
-    return config
+
+
+def from_document(expected: type[Config], document: object) -> Config:
+    """Build the dataclass ``expected`` from parsed JSON. Raise ValueError, one line with the field."""
+    built = _built(expected, document, "")
+    assert isinstance(built, expected)
+    return built
 
 
 def _built(expected: Any, value: object, where: str) -> Any:

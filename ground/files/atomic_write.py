@@ -4,7 +4,9 @@ This guards against the process being killed, not against the machine losing pow
 """
 
 import errno
+import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +45,28 @@ def written_whole(path: Path) -> Iterator[Path]:
             partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def written_together(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder to write files to; when the block ends, they replace those of their names in ``folder``.
+
+    If the block raises, ``folder`` is unchanged. Others who write there wait. What a killed process left is removed.
+    """
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    draft = folder / PARTIAL
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir()
+            yield draft
+            for file in sorted(draft.iterdir()):
+                file.replace(folder / file.name)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    finally:
+        os.close(held)
 
 
 @contextmanager

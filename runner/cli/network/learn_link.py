@@ -3,7 +3,6 @@
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ground.files.atomic_write import written_together
 from ground.strict_model import InputError, prefixed
 from ground.units import parse_duration_ns
 from results.text.number_text import percent_text, seconds_text
@@ -85,14 +85,11 @@ def learn_link(
         names = {"trace": TRACE_FILE, "cross_traffic": CROSS_FILE, "page": PAGE_FILE, "document": DOCUMENT_FILE}
         document = link_document(learnt, log.name, {key: str(folder / name) for key, name in names.items()}, remarks)
         # A disk that is full leaves all of the files or none.
-        with TemporaryDirectory(dir=folder, prefix=".") as work:
-            draft = Path(work)
+        with written_together(folder) as draft:
             write_trace(learnt.trace, draft / TRACE_FILE)
             write_cross_traffic(learnt.link.cross_traffic, draft / CROSS_FILE)
             write_link_page(learnt, log.name, document["remarks"], draft / PAGE_FILE)
             write_document(document, draft / DOCUMENT_FILE)
-            for name in names.values():
-                (draft / name).replace(folder / name)
         for remark in document["remarks"]:
             log_line(remark)
         if as_json:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ground.files.atomic_write import PARTIAL, write_whole, written_whole
+from ground.files.atomic_write import PARTIAL, write_whole, written_together, written_whole
 from ground.files.regular_file import NotRegularFileError
 
 
@@ -73,3 +73,20 @@ def test_a_file_left_open_goes_on_under_its_name(tmp_path: Path) -> None:
     with file:
         file.write("later")
     assert (tmp_path / "log").read_text() == "later"
+
+
+def test_files_that_are_written_together_replace_others_when_the_block_has_ended(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("old")
+    with written_together(tmp_path) as draft:
+        (draft / "a.csv").write_text("new")
+        (draft / "b.csv").write_text("new")
+        assert (tmp_path / "a.csv").read_text() == "old"
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.csv": "new", "b.csv": "new"}
+
+
+def test_of_files_written_together_a_killed_process_leaves_only_what_the_next_one_removes(tmp_path: Path) -> None:
+    (tmp_path / PARTIAL).mkdir()
+    (tmp_path / PARTIAL / "left.csv").write_text("by a process that was killed")
+    with pytest.raises(FileNotFoundError), written_together(tmp_path) as draft:
+        (draft / "a.csv").rename(draft / "b.csv")
+    assert list(tmp_path.iterdir()) == []

@@ -5,9 +5,11 @@ import random
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from runner.learnt_links.logs.csv_log import HEADER
 from runner.learnt_links.logs.packet_log import LOST_NS, PacketLog, from_first
 
 
@@ -65,6 +67,14 @@ def known_log(
         np.array(sizes, dtype=np.int64),
         np.array([LOST_NS if each is None else round(each * 1e9) for each in arrivals_s], dtype=np.int64),
     )
+
+
+def write_log(log: PacketLog, path: Path) -> Path:
+    """Write a log as a CSV file, and return its path."""
+    rows = zip(log.send_ns, log.size_bytes, log.arrival_ns, strict=True)
+    lines = (f"{send / 1e9:.9f},{size},{'' if at == LOST_NS else f'{at / 1e9:.9f}'}" for send, size, at in rows)
+    path.write_text("\n".join([HEADER, *lines]) + "\n")
+    return path
 
 
 def _probe(draw: random.Random, seconds: float, sizes_bytes: tuple[int, int]) -> Iterator[tuple[float, int, bool]]:

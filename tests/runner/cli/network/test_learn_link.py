@@ -10,21 +10,13 @@ from typer.testing import CliRunner
 import runner.cli.network.learn_link as command
 from runner.cli.command_line import app
 from runner.learnt_links.logs.csv_log import HEADER
-from runner.learnt_links.logs.packet_log import LOST_NS, PacketLog
 from runner.learnt_links.page import link_page
-from tests.support.runner.known_links import KnownLink, known_log
+from tests.support.runner.known_links import KnownLink, known_log, write_log
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    return written(known_log(KnownLink(), seconds=20), tmp_path / "path.csv")
-
-
-def written(log: PacketLog, path: Path) -> Path:
-    rows = zip(log.send_ns, log.size_bytes, log.arrival_ns, strict=True)
-    lines = (f"{send / 1e9:.9f},{size},{'' if at == LOST_NS else f'{at / 1e9:.9f}'}" for send, size, at in rows)
-    path.write_text("\n".join([HEADER, *lines]) + "\n")
-    return path
+    return write_log(known_log(KnownLink(), seconds=20), tmp_path / "path.csv")
 
 
 def test_it_writes_traces_page_and_document(log: Path) -> None:

@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 PROOF := .venv/bin/python -m tests.proof
-.PHONY: demo paper bad-days which-training program test test-pure test-times mutants soak soak-due compiled virtual gpu-kit lint collected bench root clean
+.PHONY: demo paper bad-days which-training program test test-pure test-times mutants reliability soak soak-due compiled virtual gpu-kit lint collected bench root clean
 
 # If links or machine were not as they should be, wanbed's last line says so, and make adds its own "Error 1" below it.
 demo: root
@@ -38,7 +38,7 @@ program: root
 	$(ROOT) env "PATH=$(CURDIR)/.venv/bin:$$PATH" .venv/bin/wanbed run $(or $(PROGRAM),ddp)
 
 # Tests start wanbed and its ranks by the hundred: where Python may not keep what it compiled, each would compile it anew.
-test test-pure test-times mutants soak soak-due: export PYTHONDONTWRITEBYTECODE :=
+test test-pure test-times mutants reliability soak soak-due: export PYTHONDONTWRITEBYTECODE :=
 
 test: root
 	./setup.sh test
@@ -62,6 +62,11 @@ test-times: root
 mutants:
 	./setup.sh test
 	.venv/bin/python -m tests.mutants --faults $(or $(FAULTS),30) --seed $(or $(SEED),1) $(FILES)
+
+# Commands killed, stopped and starved: the next KILLS of SEED's list, by its ledger, into docs/reliability.md.
+reliability: root
+	./setup.sh test
+	$(ROOT) .venv/bin/python -m tests.reliability.kills --count $(or $(KILLS),20) --seed $(or $(SEED),1) --write docs/reliability.md
 
 # What is too dear for every landing, in eight parts: PART="links ray" for some of them. The ledger that this writes is
 # committed: by it soak-due knows which parts have changed since they passed, and which one ran least recently.

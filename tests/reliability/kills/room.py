@@ -105,7 +105,8 @@ def mounted(folder: Path, *options: str) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", folder], check=True)
+        # Lazily: where this process is told to end, commands may still be using it.
+        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def remount(folder: Path, *options: str) -> None:

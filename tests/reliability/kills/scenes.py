@@ -39,11 +39,10 @@ _SWEPT = {
     "sweep": {"topology.wan.latency": ["5ms", "10ms", "20ms"]},
 }
 _PROGRAM_TEXT = """
+import torch
 import torch.distributed as dist
 
 dist.init_process_group("gloo")
-import torch
-
 for _ in range(6):
     dist.all_reduce(torch.zeros(1000))
     print("step", flush=True)
@@ -59,6 +58,7 @@ _PROGRAM = {
             "program": {
                 "command": ["{python}", "{folder}/program.py"],
                 "launcher": "torchrun",
+                "pattern": "step",
                 "iterations": 4,
                 "warmup": 1,
                 "env": {"OMP_NUM_THREADS": "1"},

@@ -26,9 +26,9 @@ from tests.support.ray.kills import killing_ground
 PAGE = ROOT / "docs" / "reliability.md"
 
 
-def verdicts(disturbances: Sequence[Disturbance]) -> Iterator[tuple[Disturbance, Verdict]]:
-    """Try every disturbance in this room, those of a rack last, and yield what followed."""
-    room, wholes = Room(), dict[str, Undisturbed]()
+def verdicts(disturbances: Sequence[Disturbance], inside: Path) -> Iterator[tuple[Disturbance, Verdict]]:
+    """Try every disturbance in the room with that folder, those of a rack last, and yield what followed."""
+    room, wholes = Room(inside), dict[str, Undisturbed]()
     # A process that is told to end runs no `finally` otherwise.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     here = [disturbance for disturbance in disturbances if disturbance.scene != RACK]
@@ -45,10 +45,10 @@ def verdicts(disturbances: Sequence[Disturbance]) -> Iterator[tuple[Disturbance,
                     yield disturbance, attempt_on_rack(disturbance, ground, Path(runs))
 
 
-def try_all(seed: int, numbers: Sequence[int], ledger: Path) -> bool:
+def try_all(seed: int, numbers: Sequence[int], ledger: Path, inside: Path) -> bool:
     """Try every disturbance, add it to the ledger, print a line for each, and return whether all was as documented."""
     revision, fine = head_revision(), True
-    for disturbance, verdict in verdicts([drawn(seed, number) for number in numbers]):
+    for disturbance, verdict in verdicts([drawn(seed, number) for number in numbers], inside):
         add_entry(Entry.of(seed, disturbance, verdict, revision), ledger)
         print(line_of(seed, disturbance, verdict), flush=True)
         fine &= not verdict.wrong
@@ -74,16 +74,15 @@ def main() -> int:
     parser.add_argument("--from", type=int, dest="first", metavar="NUMBER", default=0)
     parser.add_argument("--ledger", type=Path, default=LEDGER)
     parser.add_argument("--write", type=Path, metavar="PAGE", help="the page whose tables are made from the ledger")
-    parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(INSIDE, type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if os.geteuid() != 0:
         parser.error("it makes mounts and networks of its own: call it as root")
     if not asked.inside:
         return call_inside(sys.argv[1:])
     entries = read_entries(asked.ledger)
-    fine = try_all(
-        asked.seed, asked.numbers or numbers_to_try(entries, asked.seed, asked.first, asked.count), asked.ledger
-    )
+    numbers = asked.numbers or numbers_to_try(entries, asked.seed, asked.first, asked.count)
+    fine = try_all(asked.seed, numbers, asked.ledger, asked.inside)
     if asked.write:
         write_tables(asked.write, read_entries(asked.ledger))
     return 0 if fine else 1

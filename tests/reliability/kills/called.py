@@ -11,7 +11,7 @@ from tests.reliability.kills.outcomes import Outcome
 from tests.reliability.kills.room import Room
 from tests.reliability.kills.scenes import Scene
 
-_PATIENCE_S = 240.0
+_PATIENCE_S = 600.0
 
 
 class Called:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from testbed.claims.processes import process_start_ticks
 from testbed.claims.registry import STATE_ROOT
@@ -23,8 +24,7 @@ from workloads.prctl import prctl
 
 INSIDE = "--inside"
 _PR_SET_CHILD_SUBREAPER = 36
-_FOLDERS = (STATE_ROOT, Path("/dev/shm"), Path("/tmp"))
-_SCRATCH = Path("/mnt")
+_SHARED_MEMORY = Path("/dev/shm")
 CLEAN_S = 30.0
 """How long something may be left of a command that was disturbed."""
 _LOOK_S = 0.05
@@ -34,23 +34,29 @@ def call_inside(arguments: Sequence[str]) -> int:
     """Call the program that this process runs, with these arguments, inside a room, and return its status."""
     module = sys.orig_argv[: sys.orig_argv.index("-m") + 2]
     room = ["unshare", "--mount", "--net", "--propagation", "private"]
-    return subprocess.call([*room, sys.executable, *module[1:], *arguments, INSIDE])
+    # Its path is short, since paths of sockets below it may not be long.
+    with TemporaryDirectory(prefix="wb-") as folder:
+        return subprocess.call([*room, sys.executable, *module[1:], *arguments, INSIDE, folder])
 
 
 class Room:
-    """The room that this process is in, after ``call_inside``."""
+    """The room that this process is in, after ``call_inside``; ``folder`` is an empty one for whatever is in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         prctl(_PR_SET_CHILD_SUBREAPER, 1, "PR_SET_CHILD_SUBREAPER")
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-        for folder in (*_FOLDERS, _SCRATCH):
-            folder.mkdir(exist_ok=True)
-            _mount(folder)
+        STATE_ROOT.mkdir(exist_ok=True)
+        for each in (STATE_ROOT, _SHARED_MEMORY, folder):
+            _mount(each)
+        self._scratch, temporary = folder, folder / "t"
+        temporary.mkdir()
+        os.environ["TMPDIR"] = str(temporary)
+        self._folders = (STATE_ROOT, _SHARED_MEMORY, temporary)
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[Path]:
         """Yield an empty folder. With the block it is removed, and what is left in the room is ended."""
-        folder = _SCRATCH / name
+        folder = self._scratch / name
         folder.mkdir()
         try:
             yield folder
@@ -68,7 +74,7 @@ class Room:
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
         found = [f"process {pid} {command_line(pid)}" for pid in self._processes()]
-        found += [f"file {path}" for folder in _FOLDERS for path in folder.iterdir()]
+        found += [f"file {path}" for folder in self._folders for path in folder.iterdir()]
         found += [f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()]
         found += [f"link {name}" for _, name in socket.if_nameindex()]
         return frozenset(found)
@@ -87,7 +93,7 @@ class Room:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(_LOOK_S)
-        for path in (path for folder in _FOLDERS for path in folder.iterdir()):
+        for path in (path for folder in self._folders for path in folder.iterdir()):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:

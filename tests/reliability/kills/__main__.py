@@ -79,6 +79,8 @@ def main() -> int:
     if os.geteuid() != 0:
         parser.error("it makes mounts and networks of its own: call it as root")
     if not asked.inside:
+        # Who ends this group ends the process inside too, which clears the room first.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         return call_inside(sys.argv[1:])
     entries = read_entries(asked.ledger)
     numbers = asked.numbers or numbers_to_try(entries, asked.seed, asked.first, asked.count)

@@ -12,16 +12,19 @@ A span log is a text file. Its first line is the header, one JSON object. Each f
 - the last line of a rank that ended normally, ``{"complete": true}``.
 
 The log of a killed rank lacks that last line and may end in a partial line; its complete lines are valid. This module
-imports only the standard library and the atomic write, so that a rank starts in tens of milliseconds.
+imports only the standard library and small modules of ``ground``, so that a rank starts in tens of milliseconds.
 """
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from ground.files.atomic_write import written_whole
+from ground.files.atomic_write import naming, written_whole
+from ground.files.regular_file import regular_file
+from ground.shown_text import shown
+from ground.wanbed_error import WanbedError
 
 SPAN_LOG_VERSION = 2
 
@@ -220,6 +223,10 @@ class SpanLogContents:
     swapping: SwappingRecord | None = None
 
 
+class SpanLogError(WanbedError, ValueError):
+    """Raised for a file that is no span log. The message is one line that starts with the path."""
+
+
 class SpanLog:
     """Collect spans and losses in memory and append them to the file at each ``flush``.
 
@@ -281,48 +288,118 @@ class SpanLog:
 
 
 def read_span_log(path: Path) -> SpanLogContents:
-    """Read a log, complete or cut off. Raise ValueError if the file is not a span log of this version."""
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    """Read a log, complete or cut off. Raise SpanLogError, one line, if the file is not a span log of this version."""
+    with naming(path):
+        lines = regular_file(path).read_text(encoding="utf-8", errors="replace").split("\n")
     try:
         header = json.loads(lines[0])
         version = header.pop("version")
-        owner = SpanLogHeader(**header)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError(f"{path}: not a span log, its first line is no header") from None
+        owner = _built(SpanLogHeader, header)
+    except (*_NOT_AS_WRITTEN, KeyError, AttributeError):
+        raise SpanLogError(f"{path}: not a span log, its first line is no header") from None
     if version != SPAN_LOG_VERSION:
-        raise ValueError(f"{path}: span log version {version}, this program reads {SPAN_LOG_VERSION}")
-    spans: list[Span] = []
-    losses: list[tuple[int, float]] = []
-    once: dict[str, Any] = {}
-    sums: list[GatheredSum] = []
-    lost: list[LostReplica] = []
-    joined: JoinedTraining | None = None
-    complete = False
+        raise SpanLogError(f"{path}: span log version {shown(version)}, this program reads {SPAN_LOG_VERSION}")
+    entries = _Entries()
     partial_line = lines.pop()
     for number, line in enumerate(lines[1:], start=2):
-        entry = json.loads(line)
-        if entry == {"complete": True}:
-            complete = True
-        elif isinstance(entry, list) and len(Span._fields) - 1 <= len(entry) <= len(Span._fields):
-            spans.append(Span(*entry))
-        elif isinstance(entry, dict) and entry.keys() == {"iteration", "loss"}:
-            losses.append((entry["iteration"], entry["loss"]))
-        elif isinstance(entry, dict) and entry.keys() == {"sum", "ranks", "late"}:
-            sums.append(GatheredSum(entry["sum"], tuple(entry["ranks"]), entry["late"]))
-        elif isinstance(entry, dict) and entry.keys() == {"lost", "time_ns"}:
-            lost.append(LostReplica(entry["lost"], entry["time_ns"]))
-        elif isinstance(entry, dict) and entry.keys() == {"joined", "time_ns"}:
-            joined = JoinedTraining(entry["joined"], entry["time_ns"])
-        elif isinstance(entry, dict) and len(entry) == 1 and entry.keys() <= {"dropped", "device", "swapping"}:
-            once |= entry
-        else:
-            raise ValueError(f"{path}: line {number} is neither a span nor a loss nor a device nor the closing line")
-    ended = complete and not partial_line
-    device = DeviceRecord(**once["device"]) if "device" in once else None
-    swapping = _swapping_record(once["swapping"]) if "swapping" in once else None
-    gathered = tuple(sums), tuple(lost), once.get("dropped", 0)
-    return SpanLogContents(owner, tuple(spans), ended, tuple(losses), device, *gathered, joined, swapping)
+        try:
+            entries.add(json.loads(line))
+        except _NOT_AS_WRITTEN:
+            raise SpanLogError(
+                f"{path}: line {number} is neither a span nor a loss nor a device nor the closing line"
+            ) from None
+    return SpanLogContents(
+        owner,
+        tuple(entries.spans),
+        entries.complete and not partial_line,
+        tuple(entries.losses),
+        entries.device,
+        tuple(entries.sums),
+        tuple(entries.lost),
+        entries.dropped,
+        entries.joined,
+        entries.swapping,
+    )
 
 
-def _swapping_record(entry: dict[str, Any]) -> SwappingRecord:
-    return SwappingRecord(**{**entry, "groups": tuple(SwappedGroup(**group) for group in entry["groups"])})
+_NOT_AS_WRITTEN = (ValueError, TypeError, RecursionError)
+"""Raised by Python and by ``_Entries`` for a line that is not as ranks write them."""
+_NUMBERS_BELOW = 2**63
+
+
+@dataclass
+class _Entries:
+    """The entries of a log, checked one by one."""
+
+    spans: list[Span] = field(default_factory=list)
+    losses: list[tuple[int, float]] = field(default_factory=list)
+    sums: list[GatheredSum] = field(default_factory=list)
+    lost: list[LostReplica] = field(default_factory=list)
+    device: DeviceRecord | None = None
+    dropped: int = 0
+    joined: JoinedTraining | None = None
+    swapping: SwappingRecord | None = None
+    complete: bool = False
+
+    def add(self, entry: Any) -> None:
+        """Add what one line says. Raise one of ``_NOT_AS_WRITTEN`` if it is none of what ranks log."""
+        if isinstance(entry, list):
+            self.spans.append(_checked(Span(*entry)))
+            return
+        match dict(entry):
+            case {"complete": True, **more} if not more:
+                self.complete = True
+            case {"iteration": int(iteration), "loss": int() | float() as loss, **more} if not more:
+                self.losses.append((iteration, loss))
+            case {"sum": number, "ranks": [*ranks], "late": late, **more} if not more:
+                if any(type(rank) is not int for rank in ranks):
+                    raise TypeError
+                self.sums.append(_checked(GatheredSum(number, tuple(ranks), late)))
+            case {"lost": rank, "time_ns": time_ns, **more} if not more:
+                self.lost.append(_checked(LostReplica(rank, time_ns)))
+            case {"joined": iteration, "time_ns": time_ns, **more} if not more:
+                self.joined = _checked(JoinedTraining(iteration, time_ns))
+            case {"dropped": int(dropped), **more} if not more:
+                self.dropped = dropped
+            case {"device": device, **more} if not more:
+                self.device = _built(DeviceRecord, device)
+            case {"swapping": {"groups": [*groups], **fields}, **more} if not more:
+                built = tuple(_built(SwappedGroup, group) for group in groups)
+                self.swapping = _built(SwappingRecord, {**fields, "groups": built})
+            case _:
+                raise ValueError
+
+
+_Record = TypeVar("_Record")
+
+
+def _built(kind: type[_Record], fields: Any) -> _Record:
+    return _checked(kind(**fields))
+
+
+def _checked(record: _Record) -> _Record:
+    """Return the record. Raise TypeError or ValueError if a value is not of its field's type, or beyond 64 bits."""
+    for name, allowed in _TYPES[type(record)]:
+        value = getattr(record, name)
+        if type(value) not in allowed:
+            raise TypeError
+        if type(value) is int and not -_NUMBERS_BELOW <= value < _NUMBERS_BELOW:
+            raise ValueError
+    return record
+
+
+def _types(kind: type) -> tuple[tuple[str, tuple[type, ...]], ...]:
+    """Return the fields of a record, each with the types that its values may have."""
+    hints = get_type_hints(kind)
+    return tuple(
+        (name, (tuple,) if get_origin(hint) is tuple else get_args(hint) or (hint,)) for name, hint in hints.items()
+    )
+
+
+_TYPES: dict[type, tuple[tuple[str, tuple[type, ...]], ...]] = {
+    kind: _types(kind)
+    for kind in (
+        *(SpanLogHeader, Span, DeviceRecord, SwappingRecord, SwappedGroup),
+        *(GatheredSum, LostReplica, JoinedTraining),
+    )
+}

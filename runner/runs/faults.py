@@ -18,6 +18,7 @@ class TrialError(WanbedError):
 STATUS = {
     "ground.strict_model.InputError": BAD_INPUT,
     "results.records.run_store.RunError": BAD_INPUT,
+    "results.records.span_log.SpanLogError": NO_DATA,
     "runner.simulator.deadlock.SimulationError": BAD_INPUT,
     "testbed.kernel.missing.MissingError": MACHINE_LACKS,
     "ground.compiled_core.core_build.CompilerError": MACHINE_LACKS,

@@ -8,6 +8,7 @@ from results.records.span_log import (
     DeviceRecord,
     Span,
     SpanLog,
+    SpanLogError,
     SpanLogHeader,
     SwappedGroup,
     SwappingRecord,
@@ -91,7 +92,39 @@ def test_a_line_of_another_kind_is_refused(tmp_path: Path) -> None:
         read_span_log(tmp_path / "rank.spans")
 
 
-@pytest.mark.parametrize("text", ["", "hello\n", "[]\n", '{"version": 1}\n'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "7",
+        '"forward"',
+        '["forward",0,3,1000',
+        '["forward",0,3,1000]',
+        '["forward",0,3,"1000",2000]',
+        '["forward",0,3,1000,true]',
+        '["forward",0,3,1000,1e300]',
+        '["forward",0,3,1000,9223372036854775808]',
+        '[["forward"],0,3,1000,2000]',
+        '{"iteration":0,"loss":"low"}',
+        '{"iteration":0,"loss":1.0,"gain":1.0}',
+        '{"sum":0,"ranks":7,"late":0}',
+        '{"sum":0,"ranks":["a"],"late":0}',
+        '{"device":{"device":"cpu"}}',
+        '{"device":{"device":"cpu","model":7}}',
+        '{"swapping":{"groups":[{}]}}',
+        "[" * 100_000,
+        "9" * 5000,
+    ],
+)
+def test_a_line_that_no_rank_writes_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
+    SpanLog(tmp_path / "rank.spans", HEADER).flush()
+    with (tmp_path / "rank.spans").open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(SpanLogError, match=r"rank.spans: line 2 is neither a span nor a loss"):
+        read_span_log(tmp_path / "rank.spans")
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", "[]\n", '{"version": 1}\n', "[" * 100_000])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "other").write_text(text)
     with pytest.raises(ValueError, match="not a span log"):

@@ -34,6 +34,7 @@ from results.report.prefill.prefill_section import prefill_of
 from results.report.prefill.prefill_service import PrefillRow
 from results.report.prefill.prefill_tables import impact_records, prefill_figures, prefill_markdown, prefill_records
 from results.text.bound_text import bound_text
+from results.text.json_text import json_text
 from results.text.markdown_text import markdown_text, table_line
 from results.text.number_text import (
     UNKNOWN,
@@ -43,6 +44,7 @@ from results.text.number_text import (
     seconds_interval_text,
     seconds_text,
     size_text,
+    visible,
 )
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
@@ -216,8 +218,8 @@ def _csv(rows: Sequence[HeadlineRow], records: Sequence[Mapping[str, Any]]) -> s
 def _plain(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str) and value.startswith(_FORMULAS):
-        return f"'{value}"
+    if isinstance(value, str):
+        return visible(f"'{value}" if value.startswith(_FORMULAS) else value)
     if isinstance(value, list):
         return _plain("; ".join(value))
     return "" if value is None else value
@@ -245,7 +247,7 @@ def _json(
         "calibration": calibration,
         "differences": differences,
     }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document) + "\n"
 
 
 def _markdown(rows: Sequence[HeadlineRow]) -> str:

@@ -110,16 +110,28 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - tail - 1]}…{text[len(text) - tail :]}"
 
 
-_UNSEEN = {
+UNSEEN = {
     number: f"[U+{number:04X}]"
     for number in (
         *(code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"),
-        *(0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF, 0xFFFE, 0xFFFF),
+        *(
+            0x061C,
+            0x200B,
+            0x200E,
+            0x200F,
+            *range(0x2028, 0x202F),
+            0x2060,
+            *range(0x2066, 0x206A),
+            0xFEFF,
+            0xFFFE,
+            0xFFFF,
+        ),
         *range(0xD800, 0xE000),
     )
 }
+"""How a character is written that is invisible or changes what is around it, by its number."""
 
 
 def visible(text: str) -> str:
     """Replace invisible characters, control characters and those that change text direction, by ``[U+XXXX]``."""
-    return text.translate(_UNSEEN)
+    return text.translate(UNSEEN)

@@ -2,7 +2,9 @@
 
 import sys
 
+from ground.shown_text import one_line
+
 
 def log(line: str) -> None:
-    """Print a line that is no result to standard error."""
-    print(f"wanbed: {line}", file=sys.stderr, flush=True)
+    """Print a line that is no result to standard error, whatever characters are in the names in it."""
+    print(f"wanbed: {one_line(line)}", file=sys.stderr, flush=True)

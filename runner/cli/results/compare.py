@@ -1,6 +1,5 @@
 """``wanbed compare``: compare two runs, or two variants of one run, and decide whether the second is slower."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,6 +87,7 @@ def compare(
         from results.comparison.losses.metric import ITERATION_TIME, parse_metric
         from results.comparison.markdown import markdown
         from results.metrics.bootstrap import FEWEST_REPEATS
+        from results.text.json_text import json_text
         from runner.cli.results.comparison_tables import compare_console, show
 
         to_stdout = markdown_to == STANDARD_OUTPUT
@@ -114,7 +114,7 @@ def compare(
         )
         show(comparison, console)
         if as_json:
-            print(json.dumps(comparison.document(), indent=2, ensure_ascii=False))
+            print(json_text(comparison.document()))
         if to_stdout:
             print(markdown(comparison), end="")
         elif markdown_to is not None:

@@ -48,6 +48,17 @@ def test_names_like_spreadsheet_formulas_get_an_apostrophe(build_run: BuildRun) 
     assert [each["variant"] for each in json.loads(table_text([run], "json"))["headline"]] == list(hostile)
 
 
+def test_names_that_would_change_a_terminal_are_shown_in_csv_and_escaped_in_json(build_run: BuildRun) -> None:
+    hostile = "\x1b[31mred\u202egnp\u2028\x9b\ufeff"
+    run = results.load(build_run(name=hostile, variants=(hostile,), latencies=("10ms",)))
+    as_csv, as_json = (table_text([run], form) for form in ("csv", "json"))
+    assert as_csv.replace("\n", "").isprintable()
+    assert as_json.replace("\n", "").isprintable()
+    (row,) = csv.DictReader(io.StringIO(as_csv))
+    assert row["variant"] == "[U+001B][31mred[U+202E]gnp[U+2028][U+009B][U+FEFF]"
+    assert json.loads(as_json)["headline"][0]["variant"] == hostile
+
+
 def test_what_is_unknown_is_empty_in_csv_and_null_in_json(build_run: BuildRun) -> None:
     run = results.load(build_run(manifest={"engine": "simulate", "tokens_per_iteration": None}))
     row = next(csv.DictReader(io.StringIO(table_text([run], "csv"))))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from ground.files.atomic_write import naming
 from ground.files.regular_file import regular_file
 from ground.strict_model import InputError
 
@@ -50,7 +51,7 @@ def captured_packets(path: Path) -> Iterator[CapturedPacket]:
 
     A file that ends within a packet, as that of a killed capture does, is read up to there.
     """
-    with regular_file(path).open("rb") as file:
+    with naming(path), regular_file(path).open("rb") as file:
         first = file.read(4)
         if first in _PCAP:
             order, fraction_ns = _PCAP[first]

@@ -7,7 +7,7 @@ last digits. Lines are read in blocks: a million of them take about 1 s of a cor
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ _FORMS = {
     ARRIVAL: (f"^({_SECONDS})?$", "seconds, zero or more, like 12.040250, or empty for a lost packet"),
 }
 _FIRST_LINE = 2
+_BROKEN_LINE = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 
 
 def read_csv_log(path: Path) -> PacketLog:
@@ -67,19 +68,11 @@ def _check_header(path: Path) -> None:
 
 def _blocks(path: Path) -> Iterator[pa.Table]:
     """Yield the rows in blocks, every cell as text. A line with more or fewer cells is refused."""
-    broken: list[Any] = []
-
-    def refuse(row: Any) -> Literal["skip", "error"]:
-        broken.append(row)
-        return "error"
-
     try:
         with csv.open_csv(
             path,
             read_options=csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-            parse_options=csv.ParseOptions(
-                quote_char=False, ignore_empty_lines=False, newlines_in_values=False, invalid_row_handler=refuse
-            ),
+            parse_options=csv.ParseOptions(quote_char=False, ignore_empty_lines=False, newlines_in_values=False),
             convert_options=csv.ConvertOptions(
                 column_types=dict.fromkeys(COLUMNS, pa.string()), strings_can_be_null=False
             ),
@@ -87,11 +80,11 @@ def _blocks(path: Path) -> Iterator[pa.Table]:
             for batch in reader:
                 yield pa.Table.from_batches([batch])
     except pa.ArrowInvalid as fault:
-        if broken:
-            row = broken[0]
+        # Arrow's handler of such lines is no way to them: it prints a traceback for a line that is not UTF-8.
+        if broken := _BROKEN_LINE.search(str(fault)):
+            number, expected, found, text = broken.groups()
             raise InputError(
-                f"{path}:{row.number}: {shown(row.text)} has {row.actual_columns} of {row.expected_columns} cells: "
-                f"write {HEADER}"
+                f"{path}:{number}: {shown(text)} has {found} of {expected} cells: write {HEADER}"
             ) from None
         if "Empty CSV file" in str(fault):
             return

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ground.files.atomic_write import naming
 from ground.files.regular_file import regular_file
 from ground.strict_model import InputError
 from runner.learnt_links.logs.capture_file import is_capture
@@ -25,5 +26,5 @@ def read_log(path: Path, receiver: Path | None = None) -> PacketLog:
 
 
 def _beginning(path: Path) -> bytes:
-    with regular_file(path).open("rb") as file:
+    with naming(path), regular_file(path).open("rb") as file:
         return file.read(4)

@@ -76,3 +76,13 @@ def test_a_mistake_beyond_the_first_block_has_its_line(tmp_path: Path) -> None:
     assert path.stat().st_size > 10_000_000
     with pytest.raises(InputError, match=rf":{500_000 + 2}: arrival_s: 'x' is wrong"):
         read_csv_log(path)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_line_that_is_no_text_and_lacks_cells_is_refused_with_its_place(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log.csv").write_bytes(HEADER.encode() + b"\n1,1200,2\n1,\xe6\xff\n")
+    with pytest.raises(InputError, match=r"log.csv:3: .* has 2 of 3 cells"):
+        read_csv_log(tmp_path / "log.csv")
+    assert capfd.readouterr().err == ""

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from ground.nearest_name import did_you_mean, nearest_name
-from ground.shown_text import shown
+from ground.shown_text import shortened, shown
 from ground.wanbed_error import WanbedError
 
 MOST_MISTAKES = 5
@@ -118,7 +118,7 @@ _BOUND_OF_A_LIST = {"too_long": ("at most", "give fewer"), "too_short": ("at lea
 
 def _one_line(model: type[BaseModel], error: ErrorDetails) -> str:
     path = error["loc"]
-    where = ".".join(str(step) for step in path) or "the document"
+    where = ".".join(shortened(str(step)) for step in path) or "the document"
     if error["type"] == "extra_forbidden":
         names = _known_names(model, path[:-1])
         known = f"known here: {', '.join(names)}"

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from ground.files.regular_file import regular_file
-from ground.shown_text import MAX_DIGITS, one_line, shown
+from ground.shown_text import MAX_DIGITS, one_line, shortened, shown
 from ground.strict_model import InputError, prefixed
 
 MAX_FILE_BYTES = 2**20
@@ -64,13 +64,13 @@ class _BoundedLoader(yaml.SafeLoader):
     def _extent(self, node: yaml.Node, mark: yaml.Mark) -> tuple[int, int]:
         """Return the number of values in a node with every alias expanded, and their depth."""
         if node.tag not in _PLAIN_TAGS | {_MERGE}:
-            raise _Fault(f"the tag {node.tag.removeprefix(_TAG)!r} is not supported, write a plain value", mark)
+            raise _Fault(f"the tag {shown(node.tag.removeprefix(_TAG))} is not supported, write a plain value", mark)
         children: list[yaml.Node] = []
         if isinstance(node, yaml.SequenceNode):
             children = node.value
         elif isinstance(node, yaml.ScalarNode):
             if not _is_whole_text(node.value):
-                raise _Fault(f"{node.value!r} has half of a surrogate pair: write the whole character", mark)
+                raise _Fault(f"{shown(node.value)} has half of a surrogate pair: write the whole character", mark)
         elif isinstance(node, yaml.MappingNode):
             _check_keys(node)
             children = [child for entry in node.value for child in entry]
@@ -166,12 +166,12 @@ def _check_keys(node: yaml.MappingNode) -> None:
     for key, _ in node.value:
         scalar = isinstance(key, yaml.ScalarNode)
         if not scalar or key.tag not in (f"{_TAG}str", _MERGE):
-            kind = f"the {key.tag.removeprefix(_TAG)} {key.value!r}" if scalar else f"a {_KINDS[type(key)]}"
+            kind = f"the {key.tag.removeprefix(_TAG)} {shown(key.value)}" if scalar else f"a {_KINDS[type(key)]}"
             raise _Fault(f"a field's name must be text, not {kind}: put it in quotes", key.start_mark)
         if not key.value.isprintable():
-            raise _Fault(f"the field {key.value!r} has unprintable characters in its name", key.start_mark)
+            raise _Fault(f"the field {shown(key.value)} has unprintable characters in its name", key.start_mark)
         if key.value in seen:
-            raise _Fault(f"the field {key.value!r} is given twice, leave one of them out", key.start_mark)
+            raise _Fault(f"the field {shown(key.value)} is given twice, leave one of them out", key.start_mark)
         seen.add(key.value)
 
 
@@ -199,8 +199,8 @@ def parse_yaml(text: str) -> Any:
     except yaml.MarkedYAMLError as fault:
         place = f"line {fault.problem_mark.line + 1}: " if fault.problem_mark else ""
         reported = one_line(fault.problem or fault.context or "unreadable")
-        not_yaml = "" if isinstance(fault, _Fault) else "not YAML: "
-        raise InputError(f"{place}{not_yaml}{reported}") from None
+        own = isinstance(fault, _Fault)
+        raise InputError(f"{place}{reported if own else f'not YAML: {shortened(reported)}'}") from None
     except yaml.reader.ReaderError as fault:
         line = text.count("\n", 0, fault.position) + 1
         raise InputError(f"line {line}: a control character, which YAML does not allow: remove it") from None

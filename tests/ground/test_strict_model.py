@@ -35,6 +35,11 @@ def test_models_are_frozen() -> None:
         room.lamps = ()  # type: ignore[misc]
 
 
+def test_a_long_name_of_a_field_is_cut() -> None:
+    line = refusal({"light": {"colour": "red", "x" * 70_000: 1}})
+    assert line == f"room.yaml: light.{'x' * 60}...: unknown field, known here: colour, warmup"
+
+
 def test_an_unknown_field_is_refused_with_its_path_and_the_nearest_name() -> None:
     text = refusal({"lamps": [{"colour": "red"}, {"color": "red"}]})
     assert text.startswith("room.yaml: lamps.1.color: unknown field, did you mean 'colour'?")

@@ -89,6 +89,8 @@ def test_a_ladder_of_aliases_is_refused() -> None:
     ("text", "line"),
     [
         ("a: 1\nb: 2\na: 3", "line 3: the field 'a' is given twice, leave one of them out"),
+        (f"{'b' * 100}: 1\n{'b' * 100}: 1", f"line 2: the field '{'b' * 60}...' is given twice, leave one of them out"),
+        ("a: *" + "b" * 1000, f"line 1: not YAML: found undefined alias '{'b' * 37}..."),
         ("a: {b: 1, b: 1}", "line 1: the field 'b' is given twice, leave one of them out"),
         ("x: 1\nyes: 2", "line 2: a field's name must be text, not the bool 'yes': put it in quotes"),
         ("? [1, 2]\n: 3", "line 1: a field's name must be text, not a list: put it in quotes"),

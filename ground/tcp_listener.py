@@ -94,15 +94,24 @@ def listeners_in(table: str) -> list[TcpListener]:
 
 def _asked(address: str, port: int) -> TcpListener | None:
     """Ask the kernel by netlink, which finds the socket as for a connection. Raise OSError if it cannot be asked."""
-    ends = _ENDS.pack(port, 0, socket.inet_aton(address), bytes(4))
-    body = _FAMILIES.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, 1 << _LISTEN) + ends + _NO_INTERFACE_NOR_COOKIE
+    found = socket_entry((address, port), (ANY_ADDRESS, 0), 1 << _LISTEN)
+    return None if found is None else found_listener(found)
+
+
+def socket_entry(own: tuple[str, int], other: tuple[str, int], states: int) -> memoryview | None:
+    """Return the kernel's ``inet_diag_msg`` of the TCP socket with these ends, None if there is none in such a state.
+
+    Raise OSError if the kernel cannot be asked.
+    """
+    ends = _ENDS.pack(own[1], other[1], socket.inet_aton(own[0]), socket.inet_aton(other[0]))
+    body = _FAMILIES.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, states) + ends + _NO_INTERFACE_NOR_COOKIE
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink:
         netlink.bind((0, 0))
         netlink.send(_HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _REQUEST_FLAG, 1, 0) + body)
         answer = memoryview(netlink.recv(_RECEIVE_BYTES))
     kind = _HEADER.unpack_from(answer)[1]
     if kind == _SOCK_DIAG_BY_FAMILY:
-        return found_listener(answer[_HEADER.size :])
+        return answer[_HEADER.size :]
     number = -struct.unpack_from("=i", answer, _HEADER.size)[0]
     if number == errno.ENOENT:
         return None

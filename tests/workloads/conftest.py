@@ -1,7 +1,8 @@
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,22 @@ from tests.support.workloads.loopback_ranks import REPLAY, ROOT, Start
 from workloads.rank_config import RankConfig
 
 MODULE = "workloads.rank"
+LOOPBACK = "127.0.0.1"
 
 
 def written(plan: RankConfig, folder: Path) -> Path:
     path = folder / f"plan-{plan.rank}.json"
     plan.write(path)
     return path
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on."""
+    with closing(socket.socket()) as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 @pytest.fixture

@@ -158,7 +158,7 @@ class FrameChannel:
             raise FrameError("the checksum of its frame is wrong")
         try:
             document = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
             raise FrameError("its frame holds no JSON object")

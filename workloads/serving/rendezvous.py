@@ -6,8 +6,8 @@ import os
 import selectors
 import time
 from collections.abc import Callable
-from typing import Any
 
+from ground.tcp_caller import foreign_caller
 from workloads.serving.frame_channel import Document, FrameChannel
 from workloads.serving.serving_configs import Endpoint
 from workloads.transport.frames.frame import FrameError
@@ -15,6 +15,8 @@ from workloads.transport.socket_options import make_socket, peer_listens
 
 _RETRY_S = 0.1
 _BACKLOG = 128
+_MOST_SILENT = 512
+"""Callers that may be connected before their hello. Each holds a descriptor, and a buffer."""
 
 
 class ServingError(Exception):
@@ -80,6 +82,7 @@ class Listener:
         self._selector = selector
         self._arrived = arrived
         self._log = log
+        self._silent: dict[FrameChannel, str] = {}
         self._socket = make_socket(own.address, own.port, None)
         self._socket.listen(_BACKLOG)
         selector.register(self._socket, selectors.EVENT_READ, self._accept)
@@ -94,10 +97,20 @@ class Listener:
             made, (address, _) = self._socket.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
+        if (user := foreign_caller(made)) is not None:
+            made.close()
+            self._log(f"dropped the client {address}: it is a program of {user}")
+            return
+        if len(self._silent) == _MOST_SILENT:
+            self._drop(next(iter(self._silent)), f"it has said nothing, like {_MOST_SILENT - 1} after it")
         channel = FrameChannel(made, keeps_payloads=self._keeps_payloads)
-        self._selector.register(channel, selectors.EVENT_READ, lambda mask: self._receive_hello(channel, address))
+        self._silent[channel] = str(address)
+        self._selector.register(channel, selectors.EVENT_READ, lambda mask: self._receive_hello(channel))
 
-    def _receive_hello(self, channel: FrameChannel, address: Any) -> None:
+    def _receive_hello(self, channel: FrameChannel) -> None:
+        if channel not in self._silent:
+            # It was dropped for another one after it had become readable.
+            return
         try:
             documents = channel.receive()
             if not documents:
@@ -105,12 +118,18 @@ class Listener:
             hello, *documents = documents
             if hello.get("message") != "Hello" or not isinstance(hello.get("token"), str):
                 raise FrameError("its first message is not a hello")
-            if not hmac.compare_digest(hello["token"].encode(), self._token.encode()):
+            # Half a surrogate pair, as an escape, is JSON and no text.
+            if not hmac.compare_digest(hello["token"].encode(errors="replace"), self._token.encode()):
                 raise FrameError("it belongs to another run")
         except (OSError, FrameError) as fault:
-            self._selector.unregister(channel)
-            channel.close()
-            self._log(f"dropped the client {address}: {fault}")
+            self._drop(channel, str(fault))
             return
+        del self._silent[channel]
         self._selector.unregister(channel)
         self._arrived(channel, hello.get("gpu"), documents)
+
+    def _drop(self, channel: FrameChannel, fault: str) -> None:
+        address = self._silent.pop(channel)
+        self._selector.unregister(channel)
+        channel.close()
+        self._log(f"dropped the client {address}: {fault}")

@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Self
 
@@ -21,15 +21,6 @@ LOOPBACK = "127.0.0.1"
 TOKEN = bytes(range(16))
 TIMEOUT_NS = 8_000_000_000
 SEGMENT_BYTES = 1448
-
-
-@pytest.fixture
-def free_port() -> int:
-    """A port of the loopback address that nobody listens on."""
-    with closing(socket.socket()) as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class End:

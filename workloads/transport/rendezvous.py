@@ -2,7 +2,8 @@
 
 A caller whose peer does not listen yet tries again until the deadline. A listener has one port for all its callers. It
 accepts exactly the connections that it expects, one of each index, from the ranks of its own run, and drops every
-other client. One loop over non-blocking sockets does all of this, so that ranks may start in any order.
+other client; of silent ones those that have waited longest, so that no number of them keeps a peer out. One loop over
+non-blocking sockets does all of this, so that ranks may start in any order.
 """
 
 import errno
@@ -14,11 +15,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ground.tcp_caller import foreign_caller
 from workloads.transport.frames.frame import HELLO_BYTES, FrameError, Hello, decode_hello
 from workloads.transport.peer import Peer, TransportError
 from workloads.transport.socket_options import PEER_TIMEOUT_S, hold_unsent, make_socket, peer_listens, reset_on_close
 
 _RETRY_NS = 20_000_000
+_MOST_SILENT = 256
+"""Clients beside the peers' own that may be connected before their hello. Each holds a descriptor."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,11 @@ class Rendezvous:
         self._retries: list[tuple[int, Peer, int]] = []
         self._last_failure = dict.fromkeys(self._callees, "no answer")
         self.dropped = 0
+        self._silent: dict[_Greeting, str] = {}
+        self._most_silent = sum(peer.connections for peer in self._callers.values()) + _MOST_SILENT
         if self._callers:
             self._listener = self._make_socket(identity.address, identity.port)
-            self._listener.listen(sum(peer.connections for peer in self._callers.values()) + 16)
+            self._listener.listen(self._most_silent)
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def rendezvous(self, timeout_ns: int) -> dict[int, list[socket.socket]]:
@@ -227,18 +233,28 @@ class Rendezvous:
         made.setblocking(False)
         client = f"{address} port {port}"
         greeting = _Greeting(made, None)
+        self._silent[greeting] = client
         self._selector.register(made, selectors.EVENT_READ, lambda: self._on_hello(address, greeting, client))
         expected = sorted({caller.address for caller in self._callers.values()})
         if address not in expected:
             self._drop(client, greeting, f"expected is {' or '.join(expected)}")
+        elif (user := foreign_caller(made)) is not None:
+            self._drop(client, greeting, f"it is a program of {user}")
+        elif len(self._silent) > self._most_silent:
+            longest = next(iter(self._silent))
+            self._drop(self._silent[longest], longest, f"it has said nothing, like {self._most_silent} after it")
 
     def _on_hello(self, address: str, greeting: _Greeting, client: str) -> None:
+        if greeting not in self._silent:
+            # It was dropped for another one after it had become readable.
+            return
         try:
             hello = greeting.read()
             if hello is None:
                 return
             if not (fault := self._fault_of_caller(hello, address)):
                 caller = self._callers[hello.rank]
+                del self._silent[greeting]
                 greeting.socket.send(self._hello(caller, hello.connection).encode())
                 self._finish(caller, hello.connection, greeting.socket)
                 return
@@ -264,6 +280,7 @@ class Rendezvous:
         )
 
     def _drop(self, client: str, greeting: _Greeting, fault: str) -> None:
+        self._silent.pop(greeting, None)
         self._selector.unregister(greeting.socket)
         greeting.socket.close()
         self.dropped += 1

@@ -1,5 +1,8 @@
 import os
+import resource
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -65,6 +68,15 @@ def listen(free_port: int) -> Iterator[Callable[..., Listener]]:
             client.close()
 
 
+@pytest.fixture
+def room_for_sockets() -> Iterator[None]:
+    """Let this process have the descriptors of both ends of a thousand connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def call(port: int, timeout_ns: int = LONG_NS, congestion: str | None = None) -> dict[int, list[socket.socket]]:
     callee = Peer(1, "west-0", LOOPBACK, port, 2)
     return Rendezvous(Identity(TOKEN, 0, LOOPBACK, 0), [callee], congestion, pytest.fail).rendezvous(timeout_ns)
@@ -123,6 +135,40 @@ def test_a_silent_client_delays_no_peer(listen: Callable) -> None:
         made.close()
     listener.thread.join()
     assert set(listener.outcome) == {0}
+
+
+def test_a_thousand_silent_clients_keep_no_peer_out_and_are_named(listen: Callable, room_for_sockets: None) -> None:
+    listener = listen()
+    script = (
+        f"import socket\nmade = [socket.create_connection(('{LOOPBACK}', {listener.port})) for _ in range(1000)]\n"
+        "print(flush=True)\ninput()"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as strangers:
+        assert strangers.stdout is not None
+        strangers.stdout.readline()
+        for made in call(listener.port)[1]:
+            made.close()
+        listener.thread.join()
+        strangers.kill()
+    assert set(listener.outcome) == {0}
+    assert listener.rendezvous.dropped >= 700
+    assert all("it has said nothing" in note for note in listener.notes)
+
+
+def test_another_users_program_is_dropped_before_it_says_anything(
+    listen: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strangers = ["user nobody (uid 65534)"]
+    monkeypatch.setattr(
+        "workloads.transport.rendezvous.foreign_caller", lambda _: strangers.pop() if strangers else None
+    )
+    listener = listen()
+    assert listener.hello_of(Hello(TOKEN, 0, 0, 2).encode()) == b""
+    for made in call(listener.port)[1]:
+        made.close()
+    listener.thread.join()
+    assert set(listener.outcome) == {0}
+    assert listener.notes[0].endswith(": it is a program of user nobody (uid 65534)")
 
 
 def test_ranks_connect_in_any_order_of_starting() -> None:

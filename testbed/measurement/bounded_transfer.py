@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ground.tcp_caller import accept_own
 from testbed.measurement.namespace_buffers import namespace_buffers
 from testbed.network.links.link_conditions import LinkConditions
 from testbed.rights.large_buffers import large_buffers_allowed
@@ -227,7 +228,7 @@ def connected(
             sender.settimeout(patience_s)
             try:
                 ends.connect(sender, listener)
-                receiver, _ = listener.accept()
+                receiver = accept_own(listener)
             except OSError as fault:
                 raise StalledError(f"{ends}: no connection ({fault}; it may take {patience_s:.0f} s)") from None
             held.enter_context(receiver).setblocking(False)

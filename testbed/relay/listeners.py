@@ -1,13 +1,16 @@
 """Listen for hosts where their programs listen, at the addresses at which other hosts reach them.
 
 Whoever listens on a host is found by looking at the kernel's list of sockets. So no program has to know the relay, and
-a port that nobody listens on refuses connections. Other users' sockets are no programs of a host.
+a port that nobody listens on refuses connections. Other users' sockets are no programs of a host, and their programs no
+callers.
 """
 
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from ground.tcp_caller import foreign_caller
 from testbed.kernel.listening_sockets import Address, ListeningSockets
 
 _BACKLOG = 512
@@ -28,6 +31,7 @@ class Listeners:
         self._buffer_bytes = buffer_bytes
         self._sockets = ListeningSockets()
         self._listeners: dict[Address, socket.socket] = {}
+        self._strangers: set[str] = set()
 
     def look(self) -> tuple[list[socket.socket], list[socket.socket]]:
         """Open and close listeners as programs have since the last look. Return the new ones and those to close."""
@@ -44,8 +48,19 @@ class Listeners:
         with suppress(BlockingIOError, ConnectionError):
             while True:
                 made, (caller, _) = listener.accept()
+                if (user := foreign_caller(made)) is not None:
+                    made.close()
+                    self._dropped(user, called)
+                    continue
                 made.setblocking(False)
                 self._accepted(made, caller, called)
+
+    def _dropped(self, user: str, called: Address) -> None:
+        """Log the first connection of another user that was dropped: more of them would fill the disk."""
+        if user not in self._strangers:
+            self._strangers.add(user)
+            where = f"{called[0]}:{called[1]}"
+            print(f"dropped a connection of {user} to {where}, and all others of theirs", file=sys.stderr)
 
     def _listen(self, program: Address) -> socket.socket | None:
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from ground.tcp_caller import accept_own
 from ground.tcp_listener import listener_at
 from testbed.hosts.ping import PATIENCE_S, MeasurementError, PingResult
 from testbed.network.address_book import LoopbackAddressBook
@@ -70,8 +71,7 @@ class RelayedStacks:
                 listener.listen(1)
                 with self.open_socket(source, socket.SOCK_STREAM) as one:
                     self.connect(one, source, destination, listener.getsockname()[1])
-                    other, _ = listener.accept()
-                    with other:
+                    with accept_own(listener) as other:
                         for each in (one, other):
                             each.settimeout(PATIENCE_S)
                             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

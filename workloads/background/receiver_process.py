@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ground.dataclass_json import read_config
+from ground.tcp_caller import accept_own
 from workloads.background.flow_configs import ReceiverConfig
 from workloads.configured_process import run_configured
 from workloads.parent_process import die_with_parent
@@ -90,7 +91,10 @@ class FlowReceiver:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def _accept(self) -> None:
-        connection, _ = self._listener.accept()
+        try:
+            connection = accept_own(self._listener)
+        except (BlockingIOError, ConnectionAbortedError):
+            return
         connection.setblocking(False)
         self._add(connection)
         self._selector.register(connection, selectors.EVENT_READ)

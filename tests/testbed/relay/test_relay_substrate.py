@@ -1,7 +1,7 @@
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -73,3 +73,45 @@ def test_a_relay_takes_only_its_own_users_sockets_for_programs(monkeypatch: pyte
             monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
             assert listeners.look() == ([], opened)
         opened[0].close()
+
+
+def test_a_relay_drops_another_users_connection_and_names_the_user_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    accepted: list[socket.socket] = []
+    strangers = ["uid 65534", "uid 65534"]
+    monkeypatch.setattr("testbed.relay.listeners.foreign_caller", lambda _: strangers.pop() if strangers else None)
+    with closing(LoopbackSubnet()) as subnet:
+        addresses = addresses_of(subnet.number)
+        west = addresses.topology.host("west-0")
+        reached = {addresses.address(west): addresses.reached_at(west)}
+        listeners = Listeners(reached, lambda made, *_: accepted.append(made), 65_536)
+        with socket.create_server((addresses.address(west), 0)) as program:
+            ((opened,), _) = listeners.look()
+            callers = [socket.create_connection(opened.getsockname()) for _ in range(3)]
+            listeners.accept(opened)
+            port = program.getsockname()[1]
+            for each in (*callers, *accepted, opened):
+                each.close()
+    assert len(accepted) == 1
+    told = capsys.readouterr().err
+    assert told == f"dropped a connection of uid 65534 to {addresses.address(west)}:{port}, and all others of theirs\n"
+
+
+def test_a_relay_outlives_garbage_and_a_thousand_clients_that_are_no_hosts(relay: RelaySubstrate) -> None:
+    addresses = relay._addresses
+    stacks = RelayedStacks(addresses, relay)
+    relay.start({})
+    west = addresses.topology.host("west-0")
+    with stacks.open_socket("west-0", socket.SOCK_STREAM) as program:
+        program.listen(1)
+        relay.look()
+        for number in range(1000):
+            with socket.create_connection((addresses.reached_at(west), program.getsockname()[1])) as stranger:
+                if number % 2:
+                    with suppress(OSError):
+                        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        program.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            program.accept()
+    assert stacks.echoes("east-0", "west-0", 2).lost == 0

@@ -136,7 +136,7 @@ def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotMod
     for row in rows:
         measured = [_standing(row)] if judged else []
         table.add_row(
-            ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["swept"].items()),
+            Text(", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["swept"].items())),
             Text(row["variant"]),
             _figure(row["iteration_time_s"], ".3f"),
             _figure(row["makespan_s"], ".3f"),

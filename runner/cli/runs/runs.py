@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ground.shown_text import shortened
+from ground.shown_text import one_line, shortened
 from ground.strict_model import InputError
 from results.text.number_text import count_text, interval_text, size_text
 from runner.cli.arguments import AsJson, path_of
@@ -117,14 +117,14 @@ def _remove(paths: list[Path], *, yes: bool, as_json: bool) -> None:
             raise InputError("--remove: nobody can be asked here: give --yes to remove without asking")
         size = size_text(sum(stored_run(path).size_bytes for path in paths))
         for path in paths:
-            print(path, file=sys.stderr)
+            print(one_line(str(path)), file=sys.stderr)
         if not typer.confirm(f"Remove {count_text(len(paths), 'run')} ({size})?", err=True):
             log("nothing was removed")
             return
     for path in paths:
         remove_run(path)
         if not as_json:
-            print(f"removed {path}")
+            print(f"removed {one_line(str(path))}")
     if as_json:
         print(json.dumps({"removed": [str(path) for path in paths]}, indent=2))
 
@@ -161,9 +161,9 @@ def _print(found: "list[StoredRun]") -> None:
         table.add_column(heading, justify="left" if heading == "clock" else "right", no_wrap=True)
     for run in found:
         table.add_row(
-            Text(run.path.name),
+            Text(one_line(run.path.name)),
             "" if run.created is None else _age_text(datetime.now(UTC) - run.created),
-            "simulated" if run.engine == "simulate" else run.clock or "",
+            "simulated" if run.engine == "simulate" else Text(one_line(run.clock or "")),
             _trials_text(run),
             "" if run.iteration_times_s is None else interval_text(*run.iteration_times_s),
             size_text(run.size_bytes),

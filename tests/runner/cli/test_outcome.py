@@ -47,6 +47,12 @@ def test_links_outside_tolerance_on_a_saturated_machine_are_both_told(
     assert "NO, SATURATED: all cores 50.0 %" in row_of(tmp_path, {"saturated": 0.5}, capsys, within_tolerance=False)
 
 
+def test_a_swept_path_with_brackets_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path, {("[/red] 10ms", "stock"): [[1.0, 1.0]]}, latency_ns=lambda _: 10**7)
+    show_outcome(run, as_json=False)
+    assert "latency [/red]" in capsys.readouterr().out
+
+
 def last_line(
     path: Path, capsys: pytest.CaptureFixture[str], load: dict[str, Any] | None = None, **options: Any
 ) -> str:

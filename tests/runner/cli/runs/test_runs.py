@@ -56,6 +56,16 @@ def test_runs_are_listed_with_trials_iteration_time_and_size(run: Path) -> None:
     assert "unfinished, 0/1" in line
 
 
+def test_a_folder_or_clock_that_would_change_the_terminal_is_shown_escaped(run: Path) -> None:
+    hostile = "\x1b[31mred\u202e"
+    manifest = json.loads((run / MANIFEST).read_text())
+    (run / MANIFEST).write_text(json.dumps({**manifest, "engine": "emulate", "clock": hostile}))
+    renamed = run.rename(Path("runs") / hostile)
+    texts = [wanbed("runs").output, wanbed("runs", "--remove", "--yes", str(renamed)).output]
+    assert [each for text in texts for each in ("\x1b", "\u202e") if each in text] == []
+    assert texts[1] == "removed runs/\\x1b[31mred\\u202e\n"
+
+
 def test_a_damaged_run_is_named_with_its_damage_and_the_others_are_listed(run: Path) -> None:
     (run / MANIFEST).write_text("{")
     done = wanbed("runs")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ground.nearest_name import nearest_name
+from ground.shown_text import one_line, shortened
 from ground.strict_model import InputError
 from results.text.number_text import count_text, list_text
 from testbed.network.topology import Datacenter, Host, Topology
@@ -129,7 +130,8 @@ def unknown_labels(topology: Topology, nodes: Sequence[Node]) -> list[str]:
             if node.carries_hosts and named and named not in names:
                 near = nearest_name(named, names)
                 meant = f", did you mean {near}?" if near else f": there are {list_text(names)}"
-                lines.append(f"{node.name} is labelled {label}={named}, no datacenter here{meant}")
+                shown = shortened(one_line(named))
+                lines.append(f"{node.name} is labelled {label}={shown}, no datacenter here{meant}")
     return lines
 
 
@@ -175,4 +177,4 @@ def _refusal(
 
 def _natural(text: str) -> tuple[tuple[int, int, str], ...]:
     parts = re.split(r"(\d+)", text)
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)

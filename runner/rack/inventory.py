@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ground.shown_text import one_line, shortened
 from runner.rack.host_placement import Node, in_order
 
 
@@ -18,7 +19,7 @@ def nodes_of(listed: Sequence[Mapping[str, Any]]) -> list[Node]:
     """Return the machines that are alive among those that Ray lists, by name.
 
     A machine's name is the one that ``ray start`` was given, or else its hostname; its address if another machine has
-    the same name.
+    the same name. Whatever characters it was given, its name can be shown.
     """
     alive = [entry for entry in listed if entry.get("Alive")]
     names = [_given_name(entry) for entry in alive]
@@ -41,4 +42,5 @@ def nodes_of(listed: Sequence[Mapping[str, Any]]) -> list[Node]:
 
 def _given_name(entry: Mapping[str, Any]) -> str:
     given, address = entry.get("NodeName"), entry["NodeManagerAddress"]
-    return str(given if given not in {None, "", address} else entry.get("NodeManagerHostname") or address)
+    name = given if given not in {None, "", address} else entry.get("NodeManagerHostname") or address
+    return shortened(one_line(str(name)))

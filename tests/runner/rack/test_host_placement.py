@@ -121,6 +121,11 @@ def test_a_machine_for_another_experiments_datacenter_is_left_alone() -> None:
     ]
 
 
+def test_a_label_that_would_change_the_terminal_is_shown_escaped() -> None:
+    (line,) = unknown_labels(network(east=1, west=1), [node("a", "no\x1b[31m\u202erth")])
+    assert line.startswith("a is labelled wanbed.datacenter=no\\x1b[31m\\u202erth, no datacenter here")
+
+
 def gateway(name: str, datacenter: str) -> Node:
     return Node(name, f"id-of-{name}", "10.0.0.99", {GATEWAY_LABEL: datacenter}, 4)
 

@@ -39,3 +39,15 @@ def test_machines_of_one_hostname_are_told_apart_by_their_addresses() -> None:
 
 def test_machines_that_have_left_are_not_listed() -> None:
     assert nodes_of([entry("rack1", "10.0.0.1", Alive=False)]) == []
+
+
+def test_a_machine_of_any_name_is_listed_by_one_that_can_be_shown() -> None:
+    names = ["rack\x1b[31m\u202e", "x" * 5000, "9" * 5000, "rack²", "rack\u0661"]
+    listed = nodes_of([entry(name, f"10.0.0.{number}") for number, name in enumerate(names, start=1)])
+    assert {node.name for node in listed} == {
+        "rack\\x1b[31m\\u202e",
+        f"{'x' * 60}...",
+        f"{'9' * 60}...",
+        "rack²",
+        "rack\u0661",
+    }

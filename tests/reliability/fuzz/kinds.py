@@ -4,6 +4,7 @@ from tests.reliability.fuzz import inputs
 from tests.reliability.fuzz.kind import FILE, Command, Kind
 from tests.reliability.fuzz.mutations.of_bytes import damaged_bytes
 from tests.reliability.fuzz.mutations.of_chakra import damaged_chakra
+from tests.reliability.fuzz.mutations.of_frames import damaged_peer_frames, damaged_service_frames
 from tests.reliability.fuzz.mutations.of_lines import damaged_lines
 from tests.reliability.fuzz.mutations.of_tables import damaged_table
 from tests.reliability.fuzz.mutations.of_trees import damaged_json, damaged_yaml, other_values
@@ -104,7 +105,7 @@ KINDS: tuple[Kind, ...] = (
         "frames of ranks",
         inputs.peer_frames,
         ("frames",),
-        damaged_bytes,
+        damaged_peer_frames,
         reads=(read_peer_frames,),
         replaceable=False,
         names_its_file=False,
@@ -113,7 +114,7 @@ KINDS: tuple[Kind, ...] = (
         "frames of a prefill service",
         inputs.service_frames,
         ("frames",),
-        damaged_bytes,
+        damaged_service_frames,
         reads=(read_service_frames,),
         replaceable=False,
         names_its_file=False,

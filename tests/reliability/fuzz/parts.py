@@ -20,7 +20,8 @@ from tests.support.runner.small_experiment import parsed, small
 from workloads.serving.frame_channel import FrameChannel
 from workloads.transport.frames.frame import HEADER_BYTES, HELLO_BYTES, FrameError, decode_header, decode_hello
 
-_SCRATCH_BYTES = 1 << 16
+_MOST_SENT_BYTES = 1 << 17
+"""What a socket takes that nobody reads yet."""
 
 
 def read_rank_log(folder: Path) -> None:
@@ -47,7 +48,7 @@ def read_service_frames(folder: Path) -> None:
     """Receive frames over a connection. A fault of a frame drops the client in one line."""
     one, other = socket.socketpair()
     with one, other:
-        one.sendall((folder / "frames").read_bytes()[:_SCRATCH_BYTES])
+        one.sendall((folder / "frames").read_bytes()[:_MOST_SENT_BYTES])
         one.close()
         channel = FrameChannel(other, keeps_payloads=True)
         try:

@@ -14,6 +14,9 @@ from tests.reliability.fuzz.guard import MOST_BYTES, Memory, TooLongError, bound
 from tests.reliability.fuzz.judgement import Ended, Outcome, faults_of
 from tests.reliability.fuzz.kind import FILE, INPUT, Command, Kind, Read
 
+_SIGNALLED = 128
+"""The exit status of a command that a signal has ended is this and the signal's number."""
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -77,6 +80,9 @@ def _tried(kind: Kind, seed: int, number: int, folder: Path) -> Attempt:
             ended = _ended(use, folder, file)
     except TooLongError as fault:
         ended = Ended(DONE, fault=fault)
+    if ended.status > _SIGNALLED:
+        # The command has ended in one line, as it should, and the signal was meant for all that is still to come.
+        raise SystemExit(ended.status)
     seconds, most_bytes = monotonic() - begin, memory.most_bytes()
     faults = faults_of(ended, folder, names_its_file=kind.names_its_file)
     if most_bytes > MOST_BYTES:

@@ -1,5 +1,8 @@
 """Inputs of every kind that commands read end in a clear line or a right result, however they are damaged."""
 
+import os
+import signal
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -39,6 +42,16 @@ def test_every_command_accepts_the_input_of_its_kind_as_it_was(name: str, tmp_pa
     ends = unchanged(NAMES[name], tmp_path)
     # A comparison of two different variants may find that one is slower.
     assert [each.errors for each in ends if each.status not in {DONE, REGRESSED}] == []
+
+
+def test_an_interrupt_ends_the_trying_and_not_one_input_only() -> None:
+    def interrupt(_: Path) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    kind = replace(NAMES["network presets"], commands=(), reads=(interrupt,))
+    with pytest.raises(SystemExit) as ended:
+        list(attempts(kind, 1, range(3)))
+    assert ended.value.code == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("name", ["network presets", "WAN traces", "packet logs", "captures of a probe"])

@@ -22,6 +22,7 @@ _DRY_RUN: tuple[Command, ...] = (
     ("run", _FILE, "--dry-run"),
     ("simulate", _FILE, "--dry-run", "--json"),
 )
+_ONE_TRIAL = ("--format", "chakra", "--variant", "one", "--point", "0", "--repeat", "0")
 _LEARN = ("--no-cell", "--output", "{}/../learnt")
 _RUN: tuple[Command, ...] = (
     ("report", "{}/run", "--output", "{}/../report.html"),
@@ -29,20 +30,7 @@ _RUN: tuple[Command, ...] = (
     *(("report", "{}/run", "--format", form, "--output", f"{{}}/../table.{form}") for form in ("csv", "md", "json")),
     ("report", "{}/run", "--format", "md"),
     ("trace", "{}/run", "--output", "{}/../trace.json"),
-    (
-        "trace",
-        "{}/run",
-        "--format",
-        "chakra",
-        "--variant",
-        "one",
-        "--point",
-        "0",
-        "--repeat",
-        "0",
-        "--output",
-        "{}/../chakra",
-    ),
+    ("trace", "{}/run", *_ONE_TRIAL, "--output", "{}/../chakra"),
     ("compare", "{}/run", "{}/other", "--markdown", "{}/../compared.md"),
     ("compare", "{}/other", "{}/run"),
     ("compare", "{}/run", "{}/run", "--pair", "one=other", "--json"),

@@ -178,7 +178,11 @@ def repeats_to_settle(repeats: int, ratio: float, interval: tuple[float, float],
     An interval shrinks with the square root of the number of repeats. Half of it must become shorter than the distance
     from the ratio to the nearer bound of the margin; both are measured in logarithms.
     """
-    half = (math.log(interval[1]) - math.log(interval[0])) / 2
+    low, high = interval
+    if not 0 < low <= high < math.inf:
+        # In some repeats an iteration took no time at all: the interval has no length in logarithms.
+        return None
+    half = (math.log(high) - math.log(low)) / 2
     distance = min(abs(math.log(ratio) - end) for end in (math.log1p(margin), -math.log1p(margin)))
     if distance == 0:
         return None

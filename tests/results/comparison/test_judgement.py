@@ -153,6 +153,9 @@ def test_repeats_needed_grow_with_the_square_of_the_interval() -> None:
     assert repeats_to_settle(5, 1.0, (float(e(-0.0399)), float(e(0.0399))), float(np.expm1(0.02))) == 20
     assert repeats_to_settle(5, 1.0, (float(e(-0.021)), float(e(0.021))), float(np.expm1(0.02))) == 6
     assert repeats_to_settle(5, 1.02, (0.99, 1.05), 0.02) is None, "an effect as large as the margin"
+    assert repeats_to_settle(5, 1.0, (0.0, 1.0), 0.02) is None, "an iteration that took no time"
+    assert repeats_to_settle(5, 1.0, (1.0, np.inf), 0.02) is None
+    assert repeats_to_settle(5, 1.0, (np.nan, np.nan), 0.02) is None
 
 
 def test_the_noise_floor_raises_the_margin_and_never_lowers_it() -> None:

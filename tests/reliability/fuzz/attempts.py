@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from time import monotonic
+from time import process_time
 
 from runner.runs.faults import DONE, OUTSIDE_TOLERANCE
 from tests.reliability.fuzz.calls import called, called_part
-from tests.reliability.fuzz.guard import MOST_BYTES, Memory, TooLongError, bounded
+from tests.reliability.fuzz.guard import MOST_BYTES, MOST_SECONDS, Memory, TooLongError, bounded
 from tests.reliability.fuzz.judgement import Ended, Outcome, faults_of
 from tests.reliability.fuzz.kind import FILE, INPUT, Command, Kind, Read
 
@@ -74,7 +74,7 @@ def _tried(kind: Kind, seed: int, number: int, folder: Path) -> Attempt:
     draw = Random(f"{seed} {kind.name} {number}")
     file = kind.damage_one(folder, draw)
     use = draw.choice(kind.uses)
-    memory, begin = Memory(), monotonic()
+    memory, begin = Memory(), process_time()
     try:
         with bounded():
             ended = _ended(use, folder, file)
@@ -83,8 +83,10 @@ def _tried(kind: Kind, seed: int, number: int, folder: Path) -> Attempt:
     if ended.status > _SIGNALLED:
         # The command has ended in one line, as it should, and the signal was meant for all that is still to come.
         raise SystemExit(ended.status)
-    seconds, most_bytes = monotonic() - begin, memory.most_bytes()
+    seconds, most_bytes = process_time() - begin, memory.most_bytes()
     faults = faults_of(ended, folder, names_its_file=kind.names_its_file)
+    if seconds > MOST_SECONDS:
+        faults.append(f"{seconds:.0f} s")
     if most_bytes > MOST_BYTES:
         faults.append(f"{most_bytes >> 20} MiB of memory")
     return Attempt(kind.name, seed, number, tuple(faults), ended, seconds, most_bytes)

@@ -11,7 +11,7 @@ def spin() -> None:
 
 
 def test_what_does_not_end_is_stopped_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "MOST_SECONDS", 0.05)
+    monkeypatch.setattr(guard, "LONGEST_SECONDS", 0.05)
     with pytest.raises(TooLongError):
         spin()
 

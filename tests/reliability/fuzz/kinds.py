@@ -46,7 +46,7 @@ KINDS: tuple[Kind, ...] = (
         damaged_yaml,
         (
             *(tuple(FILE if each == _FILE else each for each in command) for command in _DRY_RUN),
-            ("plan", FILE, "--time-limit", "2s"),
+            ("plan", FILE, "--time-limit", "20s"),
         ),
     ),
     Kind("WAN traces", inputs.wan_traces, ("link.*", "others.csv"), damaged_lines, _DRY_RUN),

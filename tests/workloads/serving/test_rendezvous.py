@@ -48,8 +48,9 @@ class Service:
 
     def close(self) -> None:
         self._listener.close()
-        for each in (*self.clients, *self._channels, *(key.fileobj for key in [*self._selector.get_map().values()])):
-            each.close()  # type: ignore[union-attr]
+        waiting = [key.fileobj for key in self._selector.get_map().values()]
+        for each in (*self.clients, *self._channels, *(each for each in waiting if isinstance(each, socket.socket))):
+            each.close()
         self._selector.close()
 
 

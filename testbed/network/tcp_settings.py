@@ -16,8 +16,8 @@ large buffers, and less of small ones.
 _PAGE_BYTES = 4096
 
 BUFFER_PER_WINDOW = 4
-"""Bytes of a receive buffer for each byte of the window that a receiver holds: twice the payload in the kernel's own
-accounting, so that unread bytes do not narrow the window."""
+"""Bytes of a buffer for each byte of the window that a receiver holds: twice the payload in the kernel's own
+accounting, so that neither unread bytes nor the send buffer narrow the window."""
 
 SELF_PACED = frozenset({"bbr"})
 """Congestion controls that define ``cong_control`` and so set their own pace."""
@@ -58,15 +58,16 @@ class TcpSettings:
     def sysctls(self, *, makes_room: bool = False) -> dict[str, str]:
         """Return the settings as sysctls of a namespace.
 
-        The kernel keeps no metrics of past connections, so that runs are repeatable. With ``makes_room`` every receive
-        buffer has from the start the room in which a receiver can hold its window, for programs that may not ask for
-        so much.
+        The kernel keeps no metrics of past connections, so that runs are repeatable. With ``makes_room`` every buffer
+        has from the start the room that a held window takes, for programs that may not ask for so much.
         """
         room_bytes, buffer_bytes = BUFFER_PER_WINDOW * self.window_bytes, self.buffer_bytes
-        receive = (room_bytes, room_bytes) if makes_room else (min(131072, buffer_bytes), buffer_bytes)
+        room = (room_bytes, room_bytes)
+        receive = room if makes_room else (min(131072, buffer_bytes), buffer_bytes)
+        send = room if makes_room else (min(16384, buffer_bytes), 2 * buffer_bytes)
         return {
             "net.ipv4.tcp_rmem": "4096 {} {}".format(*receive),
-            "net.ipv4.tcp_wmem": f"4096 {min(16384, buffer_bytes)} {2 * buffer_bytes}",
+            "net.ipv4.tcp_wmem": "4096 {} {}".format(*send),
             "net.ipv4.tcp_congestion_control": self.congestion,
             "net.ipv4.tcp_slow_start_after_idle": str(int(self.slow_start_after_idle)),
             "net.ipv4.tcp_no_metrics_save": "1",

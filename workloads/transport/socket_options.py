@@ -14,7 +14,7 @@ PEER_TIMEOUT_S = 8
 Every rank must fail within 10 s, so 2 s are left for that.
 """
 
-_SO_RCVBUFFORCE = 33
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _BUFFER_PER_WINDOW = 4
 _KEEPALIVE_S = 2
 _KEEPALIVES_MOST = 127
@@ -87,22 +87,28 @@ def hold_window(connection: socket.socket, window_bytes: int) -> None:
 
 
 def _make_room(made: socket.socket, window_bytes: int) -> None:
-    """Make the receive buffer hold twice the window in the kernel's accounting, so that unread bytes do not narrow it.
+    """Make both buffers hold twice the window in the kernel's accounting.
 
+    Then unread bytes do not narrow the window. And a send buffer does not hold a window back: by itself the kernel lets
+    it grow only while it is in use, so that a transfer's first round trips would be cut short by the transfer before.
     The kernel doubles the value that it is given. Where this user may not ask for so much, the host gives every socket
-    the room. Raise TransportError if the buffer is smaller in the end.
+    the room. Raise TransportError if a buffer is smaller in the end.
     """
     wanted_bytes = _BUFFER_PER_WINDOW * window_bytes
-    try:
-        made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, wanted_bytes // 2)
-    except PermissionError:
-        if made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < wanted_bytes:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted_bytes // 2)
-    if (given_bytes := made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)) < wanted_bytes:
-        raise TransportError(
-            f"the kernel gives a receive buffer of {given_bytes} bytes, where a window of {window_bytes} takes "
-            f"{wanted_bytes}: run as root, or raise net.core.rmem_max"
-        )
+    for name, option, forced, most in (
+        ("receive", socket.SO_RCVBUF, _SO_RCVBUFFORCE, "rmem_max"),
+        ("send", socket.SO_SNDBUF, _SO_SNDBUFFORCE, "wmem_max"),
+    ):
+        try:
+            made.setsockopt(socket.SOL_SOCKET, forced, wanted_bytes // 2)
+        except PermissionError:
+            if made.getsockopt(socket.SOL_SOCKET, option) < wanted_bytes:
+                made.setsockopt(socket.SOL_SOCKET, option, wanted_bytes // 2)
+        if (given_bytes := made.getsockopt(socket.SOL_SOCKET, option)) < wanted_bytes:
+            raise TransportError(
+                f"the kernel gives a {name} buffer of {given_bytes} bytes, where a window of {window_bytes} takes "
+                f"{wanted_bytes}: run as root, or raise net.core.{most}"
+            )
 
 
 def peer_listens(address: str, port: int) -> bool:

@@ -12,6 +12,7 @@ from ground.units import format_duration, format_size
 from runner.validation.random.dice import Dice
 from runner.validation.random.random_layout import Layout, draw_layout
 from runner.validation.random.random_network import Network, draw_network
+from testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
 
 KIB, MIB = 2**10, 2**20
 MS = 1_000_000
@@ -23,16 +24,15 @@ MOST_TRANSFERS = 1500
 MOST_SECONDS = 30.0
 """The longest virtual time, because samples are taken in it: estimated as if all transfers ran one after the other."""
 
-SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "dp", "atlas", "atlas")
+VIRTUAL = ("interleaved-1f1b", "zb-v")
+"""The schedules whose stages hold two parts of the model each."""
+SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "dp", "atlas", "zb-2p", "atlas", *VIRTUAL)
 """Used in turn, so that a few successive numbers cover all of them. Atlas comes twice, with and without sharing."""
 HEAVY_BYTES = 64 * MIB
 """Experiments with transfers of at least this size get few stages and pipelines."""
 NOTHING_BYTES = 1
 """The size of gradients without an all-reduce: the smallest size that a file may have."""
-BUFFERS_BYTES = (96 * KIB, 256 * KIB, MIB, MIB, 6 * MIB, 6 * MIB, 6 * MIB, 6 * MIB, 16 * MIB)
-"""Receive buffers, of which 6 MiB is a stock Debian's. Windows are what Linux 6.1 has in flight with each."""
-
-WINDOW_SHARE = 0.49
+WINDOWS_BYTES = (47 * KIB, 125 * KIB, 500 * KIB, 500 * KIB, 3 * MIB, *(DEFAULT_WINDOW_BYTES,) * 3, 8 * MIB)
 
 CONNECTIONS: tuple[int | str, ...] = (1, 1, 1, 1, 2, 4, 8, 16, "auto", "auto", "auto")
 
@@ -40,19 +40,28 @@ _SIZES = tuple((4 * KIB * 4**step, 3 if step < 6 else 1) for step in range(9))
 """Sizes from 4 KiB to 256 MiB with their weights. Large sizes have a low weight because they are slow to run."""
 _LEAST_BYTES = 4 * NOTHING_BYTES
 _COMPUTE_NS = tuple(ms * MS for ms in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000))
-_CARRIED_SHARE = 0.4
+_CARRIED_SHARE = 0.8
 _FIRST_FLIGHT_BYTES = 14_480
 _MOST_CONNECTIONS = 64
 
 
 @dataclass(frozen=True)
 class _Load:
-    """What an experiment sends: sizes by boundary and by stage, and how often."""
+    """What an experiment sends: sizes by boundary and by stage, and how often.
+
+    Microbatches come in groups of ``group``.
+    """
 
     activation_bytes: tuple[int, ...]
     gradient_bytes: tuple[int, ...]
-    microbatches: int
+    groups: int
     iterations: int
+    group: int
+
+    @property
+    def microbatches(self) -> int:
+        """The microbatches of a pipeline."""
+        return self.groups * self.group
 
     @property
     def largest_bytes(self) -> int:
@@ -65,7 +74,7 @@ class _Load:
         passed_on = 1 + 2 * (layout.cell - 1) / layout.cell
         steps = self.iterations * 2 * (layout.pipelines - 1)
         total_bytes = crossings * sum(self.activation_bytes) * passed_on + steps * sum(self.gradient_bytes)
-        transfers = crossings * layout.boundaries * layout.cell + steps * layout.pipelines * layout.stages
+        transfers = crossings * len(self.activation_bytes) * layout.cell + steps * layout.pipelines * layout.stages
         # Slow start doubles the data in flight in every round trip until the largest transfer has left.
         opening_s = (self.largest_bytes // _FIRST_FLIGHT_BYTES).bit_length() * 2 * latency_ns / 1e9
         crossing_s = max(self.activation_bytes, default=0) * 8 / transport_bps + opening_s
@@ -80,12 +89,12 @@ class _Load:
         """Return a smaller load: fewer iterations, else fewer microbatches, else a quarter of the largest size."""
         if self.iterations > 2:
             return replace(self, iterations=2)
-        if self.microbatches > 1:
-            return replace(self, microbatches=self.microbatches // 2)
+        if self.groups > 1:
+            return replace(self, groups=self.groups // 2)
         most = self.largest_bytes
         if most < _LEAST_BYTES:
             raise ValueError(
-                f"{most} bytes, {self.microbatches} microbatch and {self.iterations} iterations are too much"
+                f"{most} bytes, {self.microbatches} microbatches and {self.iterations} iterations are too much"
             )
         return replace(
             self,
@@ -106,15 +115,17 @@ def draw_experiment(seed: int, number: int) -> dict[str, Any]:
     names = [name for name, _, _ in layout.datacenters]
     network = draw_network(dice, names, max(activation_bytes, gradient_bytes) if schedule == "dp" else activation_bytes)
     transport, transport_bps = _transport(dice, layout, network)
+    parts = 2 if schedule in VIRTUAL else 1
     load = _Load(
-        _sizes(dice, activation_bytes, layout.boundaries),
+        _sizes(dice, activation_bytes, parts * layout.stages - 1),
         _sizes(dice, gradient_bytes, layout.stages),
         dice.one((1, 2, 3, 4, 4, 6, 8, 12)),
         dice.one((2, 3)),
+        layout.stages if schedule == "interleaved-1f1b" else 1,
     )
     while not load.is_bounded(layout, transport_bps, network.latency_ns):
         load = load.lessened()
-    bound = {"memory_bound": layout.stages} if schedule not in {"gpipe", "dp"} and dice.chance(0.15) else {}
+    bounded = schedule not in {"gpipe", "dp", *VIRTUAL} and dice.chance(0.15)
     placement = layout.written()
     variant = {"name": schedule, "schedule": schedule, "transport": transport}
     return {
@@ -134,7 +145,8 @@ def draw_experiment(seed: int, number: int) -> dict[str, Any]:
             "microbatches": load.microbatches,
             "iterations": load.iterations,
             "warmup": 1,
-            **bound,
+            **({"memory_bound": layout.stages} if bounded else {}),
+            **({"virtual_stages": parts} if parts > 1 else {}),
         },
         "variants": [variant if placement is None else {**variant, "placement": placement}],
         "clock": "virtual",
@@ -144,9 +156,8 @@ def draw_experiment(seed: int, number: int) -> dict[str, Any]:
 def _transport(dice: Dice, layout: Layout, network: Network) -> tuple[dict[str, Any], float]:
     """Return the section ``transport``, and the approximate rate of a node pair with it."""
     connections = dice.one(CONNECTIONS)
-    buffer_bytes = dice.one(BUFFERS_BYTES)
-    window = format_size(int(WINDOW_SHARE * buffer_bytes))
-    transport: dict[str, Any] = {"connections": connections, "window": window}
+    window_bytes = dice.one(WINDOWS_BYTES)
+    transport: dict[str, Any] = {"connections": connections, "window": format_size(window_bytes)}
     if dice.chance(0.3):
         transport["slow_start_after_idle"] = False
     if layout.cell > 1:
@@ -154,7 +165,7 @@ def _transport(dice: Dice, layout: Layout, network: Network) -> tuple[dict[str, 
         if layout.cells_placed_apart or dice.chance(0.7):
             transport["pipelines_per_cell"] = layout.cell
     count = connections if isinstance(connections, int) else _MOST_CONNECTIONS
-    windows_bps = count * buffer_bytes * _CARRIED_SHARE * 8e9 / (2 * network.latency_ns)
+    windows_bps = count * window_bytes * _CARRIED_SHARE * 8e9 / (2 * network.latency_ns)
     return transport, min(network.pair_bps, windows_bps)
 
 

@@ -88,8 +88,9 @@ def _together(dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mappin
 
 
 def _cell(dice: Dice, schedule: str, pipelines: int) -> int:
-    """Draw the pipelines of a DP-cell. The schedule atlas, which is made for sharing, gets several more often."""
-    if pipelines == 1 or not dice.chance(0.6 if schedule == "atlas" else 0.1):
+    """Draw the pipelines of a DP-cell: several more often for atlas, made for sharing, never with virtual stages."""
+    often = {"atlas": 0.6, "interleaved-1f1b": 0.0, "zb-v": 0.0}.get(schedule, 0.1)
+    if pipelines == 1 or not dice.chance(often):
         return 1
     return dice.one([count for count in range(2, pipelines + 1) if pipelines % count == 0])
 

@@ -62,9 +62,9 @@ class RandomSection:
             paragraph(
                 f"`{command}` draws {count_text(agreement.asked, 'experiment')} over all that a file may combine "
                 "(datacenters of any size, GPUs that share hosts, placements with rings over the WAN, transfers of "
-                "4 KiB to 256 MiB, windows, trunks full and not, every schedule but `zb-2p` and those with virtual "
-                "stages), runs each in virtual time and simulates it. The same seed gives the same experiments on "
-                "every machine; their files are written to `runs/random`. Allowed is a median error of "
+                "4 KiB to 256 MiB, windows, trunks full and not, every schedule), runs each in virtual time and "
+                "simulates it. What is compared is the period. The same seed gives the same experiments on every "
+                "machine; their files are written to `runs/random`. Allowed is a median error of "
                 f"{VIRTUAL_MEDIAN_LIMIT:.0%}, and {SHARE_WITHIN:.0%} of the experiments have to be within "
                 f"{VIRTUAL_POINT_LIMIT:.0%}; above zero, the simulator is too slow."
             ),

@@ -12,11 +12,8 @@ def test_a_namespace_starts_small_and_lets_buffers_grow_until_a_kernel_has_the_w
 def test_a_namespace_that_makes_room_gives_every_socket_what_a_held_window_takes() -> None:
     settings = TcpSettings(window_bytes=2**20)
     room_bytes = BUFFER_PER_WINDOW * settings.window_bytes
-    assert settings.sysctls(makes_room=True)["net.ipv4.tcp_rmem"] == f"4096 {room_bytes} {room_bytes}"
-    assert {**settings.sysctls(makes_room=True), "net.ipv4.tcp_rmem": ""} == {
-        **settings.sysctls(),
-        "net.ipv4.tcp_rmem": "",
-    }
+    room = dict.fromkeys(("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"), f"4096 {room_bytes} {room_bytes}")
+    assert settings.sysctls(makes_room=True) == {**settings.sysctls(), **room}
 
 
 def test_receivers_ask_for_as_much_as_the_namespace_gives() -> None:

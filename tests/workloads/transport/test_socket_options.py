@@ -72,7 +72,8 @@ def test_without_a_configured_window_the_kernel_chooses(free_port: int) -> None:
         assert widest_window(sender, receiver, hold=False) > WINDOW_BYTES
 
 
-def test_unread_data_does_not_narrow_the_window() -> None:
+def test_neither_unread_data_nor_the_send_buffer_narrows_the_window() -> None:
     with make_socket(LOOPBACK, 0, None, WINDOW_BYTES) as made:
-        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= 4 * WINDOW_BYTES
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            assert made.getsockopt(socket.SOL_SOCKET, option) >= 4 * WINDOW_BYTES
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP) == WINDOW_BYTES

@@ -25,7 +25,7 @@ from studies.paper.volume import Volume
 MIB = 2**20
 SEEDS = range(300)
 
-PUBLISHED = "71c338473f479d4648f9efbd45c4dd4b755b08f7c2ad228ebbc2b0ce468670cb"
+PUBLISHED = "48dfccf6a303735f661fa2dba1a47ac5c46e42e20f8f1fd8aaebdffb25fc4431"
 """Of the first hundred experiments of seed 1: with another drawing, docs/validation.md has to be made anew."""
 
 numbers = st.integers(0, 999)

@@ -4,18 +4,15 @@ import re
 from math import ceil, floor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from results.records.span_log import ALL_REDUCE, COMPUTE_KINDS
 from runner.known_misses.miss_classes import MISS_CLASSES, MissClass
-from runner.simulator.simulation import KIND_CODES, Simulation
 from runner.simulator.variant_simulation import simulate_variant
 from runner.validation.agreement import VIRTUAL_POINT_LIMIT
 from runner.validation.known_misses.measured_cells import DRAWN, Cell, measured_cells
 
 ROOT = Path(__file__).resolve().parents[4]
-UNEXPLAINED = {"random-1-198"}
+UNEXPLAINED = {"random-1-114", "random-2-033"}
 """Trials that are farther off and of no known kind: docs/known-misses.md names them."""
 
 
@@ -96,16 +93,6 @@ def test_what_is_stored_as_simulated_is_what_is_simulated(cells: list[Cell], eve
     for cell in drawn[::every]:
         variant = cell.point.variant(cell.variant)
         simulation = simulate_variant(cell.point.topology, variant, cell.point.iterations(variant))
-        time_s = makespan_s(simulation, cell.point.spec.training.warmup)
+        time_s = simulation.iteration_time_ns(cell.point.spec.training.warmup) / 1e9
         assert time_s == pytest.approx(cell.simulated, rel=0.005), cell.name
 
-
-def makespan_s(simulation: Simulation, warmup: int) -> float:
-    """What these cells compare: the median makespan of computation and sums."""
-    spans = simulation.spans
-    work = np.isin(spans.kind, [KIND_CODES[kind] for kind in (*COMPUTE_KINDS, ALL_REDUCE)])
-    lengths_ns = []
-    for iteration in range(warmup, int(spans.iteration.max()) + 1):
-        own = work & (spans.iteration == iteration)
-        lengths_ns.append(spans.end_ns[own].max() - spans.start_ns[own].min())
-    return float(np.median(lengths_ns)) / 1e9

@@ -95,4 +95,3 @@ def test_what_is_stored_as_simulated_is_what_is_simulated(cells: list[Cell], eve
         simulation = simulate_variant(cell.point.topology, variant, cell.point.iterations(variant))
         time_s = simulation.iteration_time_ns(cell.point.spec.training.warmup) / 1e9
         assert time_s == pytest.approx(cell.simulated, rel=0.005), cell.name
-

@@ -135,9 +135,21 @@ def gpu_utilization(busy: pd.DataFrame) -> float | None:
 
 
 def gpu_utilizations(spans: pd.DataFrame, window: Window) -> tuple[float | None, float | None]:
-    """Return the ``gpu_utilization`` of a window without prefill and with it."""
-    alone = gpu_utilization(gpu_busy(spans, window))
-    return alone, gpu_utilization(gpu_busy(spans, window, with_prefill=True)) if _prefills(spans) else alone
+    """Return the share of GPUs x window in which training's GPUs computed for it, and that with prefill.
+
+    In a window of whole iterations that is their whole work, over as many periods. Prefill adds the share that it has
+    of the time for which GPUs are watched. None if there is no GPU or the window is empty.
+    """
+    busy = gpu_busy(spans, window)
+    possible_ns = len(busy) * window.length_ns
+    if not possible_ns:
+        return None, None
+    # A first iteration that ends late leaves a window that is shorter than the work in it.
+    alone = min(1.0, int(busy["busy_ns"].sum()) / possible_ns)
+    if not _prefills(spans):
+        return alone, alone
+    watched_ns = int(busy.to_numpy().sum())
+    return alone, min(1.0, alone + int(prefill_ns(spans, window).sum()) / watched_ns)
 
 
 def _prefills(spans: pd.DataFrame) -> bool:

@@ -75,10 +75,15 @@ def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = No
 def _of_schedule(spans: pd.DataFrame, window: Window, trial: StoredTrial) -> dict[str, int]:
     waited = spans if trial.sync_every is None else metrics.awaited(spans)
     causes = metrics.idle_causes(waited, window, sends_block=trial.sends_block)
+    alone, both = metrics.gpu_utilizations(spans, window)
+    possible_ns, idle_ns = len(causes) * window.length_ns, int(causes.to_numpy().sum())
+    trained, filled = alone or 0.0, (both or 0.0) - (alone or 0.0)
+    # GPUs may be watched for longer than the periods: the causes share what is idle of these as they share that.
+    scale = 0.0 if not idle_ns else (1 - trained - filled) * possible_ns / idle_ns
     return {
-        TRAINING: int(metrics.gpu_busy(spans, window)["busy_ns"].sum()),
-        PREFILL: int(metrics.prefill_ns(spans, window).sum()),
-        **{str(cause): int(idle_ns) for cause, idle_ns in causes.sum().items()},
+        TRAINING: round(trained * possible_ns),
+        PREFILL: round(filled * possible_ns),
+        **{str(cause): round(own_ns * scale) for cause, own_ns in causes.sum().items()},
     }
 
 

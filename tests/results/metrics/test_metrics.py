@@ -237,6 +237,21 @@ def test_a_gpu_that_falls_behind_is_watched_until_it_has_computed_the_last_itera
     assert busy["idle_ns"].tolist() == [20, 0]
 
 
+def test_utilization_is_the_work_of_the_iterations_over_gpus_times_periods_however_long_a_gpu_is_watched() -> None:
+    def behind(last: int) -> pd.DataFrame:
+        return spans(
+            compute("forward", 0, 90),
+            compute("forward", 190, 220, iteration=1),
+            compute("forward", 0, 10, host="east-1"),
+            compute("forward", last - 30, last, iteration=1, host="east-1"),
+        )
+
+    window = Window(90, 220, range(1, 2))
+    assert metrics.gpu_busy(behind(190), window).sum().tolist() == [60, 130 + 180 - 60]
+    for last in (60, 140, 190, 220):
+        assert metrics.gpu_utilizations(behind(last), window) == (60 / 260, 60 / 260)
+
+
 def test_goodput_is_the_payload_from_other_datacenters_over_the_window() -> None:
     def receive(end: int, peer: str) -> dict[str, Any]:
         return compute("receive", 0, end, size_bytes=1000, peer=peer)

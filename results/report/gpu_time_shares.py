@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import pandas as pd
 
@@ -76,14 +77,16 @@ def _of_schedule(spans: pd.DataFrame, window: Window, trial: StoredTrial) -> dic
     waited = spans if trial.sync_every is None else metrics.awaited(spans)
     causes = metrics.idle_causes(waited, window, sends_block=trial.sends_block)
     alone, both = metrics.gpu_utilizations(spans, window)
-    possible_ns, idle_ns = len(causes) * window.length_ns, int(causes.to_numpy().sum())
-    trained, filled = alone or 0.0, (both or 0.0) - (alone or 0.0)
+    possible_ns = len(causes) * window.length_ns
+    trained_ns, filled_ns = (round(each * possible_ns) for each in (alone or 0.0, (both or 0.0) - (alone or 0.0)))
     # GPUs may be watched for longer than the periods: the causes share what is idle of these as they share that.
-    scale = 0.0 if not idle_ns else (1 - trained - filled) * possible_ns / idle_ns
+    watched_ns = [*accumulate(map(int, causes.sum()), initial=0)]
+    idle_ns = possible_ns - trained_ns - filled_ns
+    edges_ns = [round(idle_ns * each / max(1, watched_ns[-1])) for each in watched_ns]
     return {
-        TRAINING: round(trained * possible_ns),
-        PREFILL: round(filled * possible_ns),
-        **{str(cause): round(own_ns * scale) for cause, own_ns in causes.sum().items()},
+        TRAINING: trained_ns,
+        PREFILL: filled_ns,
+        **{str(cause): end - begin for cause, (begin, end) in zip(causes.columns, pairwise(edges_ns), strict=True)},
     }
 
 

@@ -84,8 +84,8 @@ def test_the_parts_of_the_gpus_time_are_the_window_of_every_gpu_to_the_nanosecon
     training_ns: dict[tuple[int, str], int] = {}
     for facts, spans, _ in trials_of(path):
         key = (facts["sweep_point"], facts["variant"])
-        windows_ns = own_windows_ns(spans, 1).values()
-        total_ns[key] = total_ns.get(key, 0) + sum(end_ns - begin_ns for begin_ns, end_ns in windows_ns)
+        begin_ns, end_ns = window_ns(spans, 1)
+        total_ns[key] = total_ns.get(key, 0) + len(own_windows_ns(spans, 1)) * (end_ns - begin_ns)
         training_ns[key] = training_ns.get(key, 0) + busy_ns(spans, 1)
     found = gpu_time_shares(results.load(path))
     assert {(each.point, each.variant): each.total_ns for each in found} == total_ns

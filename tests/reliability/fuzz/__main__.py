@@ -29,7 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     kinds = _chosen(asked.kinds)
     numbers = range(asked.count) if asked.number is None else [asked.number]
-    leave_pictures_empty()
     counts = []
     for kind in kinds:
         done = []
@@ -62,4 +61,5 @@ def _report(attempt: Attempt, *, whole: bool) -> None:
 
 
 if __name__ == "__main__":
+    leave_pictures_empty()
     sys.exit(main())

@@ -46,6 +46,9 @@ def test_no_simulated_iteration_is_shorter_than_its_bound(
     drawn = draw_experiment(seed, number)
     (variant_of_all,) = drawn["variants"]
     written = {**variant_of_all["transport"], **transport}
+    if "virtual_stages" in drawn["training"]:
+        # The times of a stage's parts are not known if they differ between GPUs or vary.
+        compute = {}
     if model == "ideal":
         written = {name: value for name, value in written.items() if name not in {"connections", "window"}}
     document = {

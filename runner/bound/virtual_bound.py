@@ -7,6 +7,7 @@ last gradient has made its way from there back. And every virtual stage alone ha
 
 from collections.abc import Iterator
 from itertools import pairwise
+from math import inf
 
 from runner.bound.pipeline_chains import Hop, Part, PipelineChains, StageTimes, Way
 from runner.bound.resources import Resources
@@ -25,7 +26,7 @@ class VirtualBound:
         self._times = self._of_parts()
         last = ActionKind.BACKWARD_WEIGHT if self._splits else ActionKind.BACKWARD
         self._rings = [
-            ring_times(variant, resources, stage, max(each.durations.of(last) for each in variant.chunk_costs(stage)))
+            ring_times(variant, resources, stage, self._hiding_ns(stage, last))
             for stage in range(variant.placement.stages)
         ]
 
@@ -42,6 +43,15 @@ class VirtualBound:
             ring, optimizer_ns = self._rings[stage], self._variant.work.optimizer_ns[stage]
             yield first_ns + max(ring.after_last_ns, ring.own_ns) + optimizer_ns, part
             yield last_ns + optimizer_ns, part
+
+    def _hiding_ns(self, stage: int, last: ActionKind) -> float:
+        """Return the time behind which a stage's buckets may hide: that of the last backward of one part.
+
+        Buckets of a part may be summed while another part still waits for gradients, however long that lasts.
+        """
+        if len(self._variant.buckets_bytes(stage)) > 1:
+            return inf
+        return max(each.durations.of(last) for each in self._variant.chunk_costs(stage))
 
     def _of_parts(self) -> list[StageTimes]:
         variant, layout = self._variant, self._variant.layout

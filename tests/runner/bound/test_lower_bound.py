@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runner.bound.lower_bound import LowerBound, LowerBounds, lower_bounds
@@ -32,6 +32,14 @@ def holds(bounds: LowerBounds | None, simulation: Simulation) -> None:
 
 
 @settings(max_examples=60, deadline=None)
+@example(
+    seed=891,
+    number=9,
+    model="ideal",
+    compute={},
+    transport={"all_reduce_overlap": True, "bucket": "1MiB"},
+    waits="own",
+)
 @given(
     seed=st.integers(0, 1000),
     number=st.integers(0, 1000),

@@ -18,9 +18,11 @@ imports only the standard library and small modules of ``ground``, so that a ran
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args
 
+from ground.dataclass_json import from_document
 from ground.files.atomic_write import naming, written_whole
 from ground.files.regular_file import regular_file
 from ground.shown_text import shown
@@ -292,9 +294,9 @@ def read_span_log(path: Path) -> SpanLogContents:
     with naming(path):
         lines = regular_file(path).read_text(encoding="utf-8", errors="replace").split("\n")
     try:
-        header = json.loads(lines[0])
+        header = _parsed(lines[0])
         version = header.pop("version")
-        owner = _built(SpanLogHeader, header)
+        owner = from_document(SpanLogHeader, header)
     except (*_NOT_AS_WRITTEN, KeyError, AttributeError):
         raise SpanLogError(f"{path}: not a span log, its first line is no header") from None
     if version != SPAN_LOG_VERSION:
@@ -303,7 +305,7 @@ def read_span_log(path: Path) -> SpanLogContents:
     partial_line = lines.pop()
     for number, line in enumerate(lines[1:], start=2):
         try:
-            entries.add(json.loads(line))
+            entries.add(_parsed(line))
         except _NOT_AS_WRITTEN:
             raise SpanLogError(
                 f"{path}: line {number} is neither a span nor a loss nor a device nor the closing line"
@@ -325,6 +327,7 @@ def read_span_log(path: Path) -> SpanLogContents:
 _NOT_AS_WRITTEN = (ValueError, TypeError, RecursionError)
 """Raised by Python and by ``_Entries`` for a line that is not as ranks write them."""
 _NUMBERS_BELOW = 2**63
+_SPANS_OF_TYPES = frozenset(product(*(get_args(each) or (each,) for each in Span.__annotations__.values())))
 
 
 @dataclass
@@ -344,62 +347,41 @@ class _Entries:
     def add(self, entry: Any) -> None:
         """Add what one line says. Raise one of ``_NOT_AS_WRITTEN`` if it is none of what ranks log."""
         if isinstance(entry, list):
-            self.spans.append(_checked(Span(*entry)))
+            self.spans.append(_span(entry))
             return
         match dict(entry):
             case {"complete": True, **more} if not more:
                 self.complete = True
             case {"iteration": int(iteration), "loss": int() | float() as loss, **more} if not more:
                 self.losses.append((iteration, loss))
-            case {"sum": number, "ranks": [*ranks], "late": late, **more} if not more:
-                if any(type(rank) is not int for rank in ranks):
-                    raise TypeError
-                self.sums.append(_checked(GatheredSum(number, tuple(ranks), late)))
+            case {"sum": number, "ranks": ranks, "late": late, **more} if not more:
+                self.sums.append(from_document(GatheredSum, {"number": number, "ranks": ranks, "late": late}))
             case {"lost": rank, "time_ns": time_ns, **more} if not more:
-                self.lost.append(_checked(LostReplica(rank, time_ns)))
+                self.lost.append(from_document(LostReplica, {"rank": rank, "time_ns": time_ns}))
             case {"joined": iteration, "time_ns": time_ns, **more} if not more:
-                self.joined = _checked(JoinedTraining(iteration, time_ns))
+                self.joined = from_document(JoinedTraining, {"iteration": iteration, "time_ns": time_ns})
             case {"dropped": int(dropped), **more} if not more:
                 self.dropped = dropped
             case {"device": device, **more} if not more:
-                self.device = _built(DeviceRecord, device)
-            case {"swapping": {"groups": [*groups], **fields}, **more} if not more:
-                built = tuple(_built(SwappedGroup, group) for group in groups)
-                self.swapping = _built(SwappingRecord, {**fields, "groups": built})
+                self.device = from_document(DeviceRecord, device)
+            case {"swapping": swapping, **more} if not more:
+                self.swapping = from_document(SwappingRecord, swapping)
             case _:
                 raise ValueError
 
 
-_Record = TypeVar("_Record")
+def _span(entry: list[Any]) -> Span:
+    span = Span(*entry)
+    if tuple(map(type, span)) not in _SPANS_OF_TYPES:
+        raise TypeError
+    return span
 
 
-def _built(kind: type[_Record], fields: Any) -> _Record:
-    return _checked(kind(**fields))
+def _number(text: str) -> int:
+    number = int(text)
+    if not -_NUMBERS_BELOW <= number < _NUMBERS_BELOW:
+        raise ValueError
+    return number
 
 
-def _checked(record: _Record) -> _Record:
-    """Return the record. Raise TypeError or ValueError if a value is not of its field's type, or beyond 64 bits."""
-    for name, allowed in _TYPES[type(record)]:
-        value = getattr(record, name)
-        if type(value) not in allowed:
-            raise TypeError
-        if type(value) is int and not -_NUMBERS_BELOW <= value < _NUMBERS_BELOW:
-            raise ValueError
-    return record
-
-
-def _types(kind: type) -> tuple[tuple[str, tuple[type, ...]], ...]:
-    """Return the fields of a record, each with the types that its values may have."""
-    hints = get_type_hints(kind)
-    return tuple(
-        (name, (tuple,) if get_origin(hint) is tuple else get_args(hint) or (hint,)) for name, hint in hints.items()
-    )
-
-
-_TYPES: dict[type, tuple[tuple[str, tuple[type, ...]], ...]] = {
-    kind: _types(kind)
-    for kind in (
-        *(SpanLogHeader, Span, DeviceRecord, SwappingRecord, SwappedGroup),
-        *(GatheredSum, LostReplica, JoinedTraining),
-    )
-}
+_parsed = json.JSONDecoder(parse_int=_number).decode

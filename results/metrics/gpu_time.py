@@ -148,8 +148,8 @@ def gpu_utilizations(spans: pd.DataFrame, window: Window) -> tuple[float | None,
     alone = min(1.0, int(busy["busy_ns"].sum()) / possible_ns)
     if not _prefills(spans):
         return alone, alone
-    watched_ns = int(busy.to_numpy().sum())
-    return alone, min(1.0, alone + int(prefill_ns(spans, window).sum()) / watched_ns)
+    filled_ns = int((gpu_busy(spans, window, with_prefill=True)["busy_ns"] - busy["busy_ns"]).sum())
+    return alone, min(1.0, alone + filled_ns / int(busy.to_numpy().sum()))
 
 
 def _prefills(spans: pd.DataFrame) -> bool:

@@ -129,7 +129,7 @@ UNSEEN = {
         *range(0xD800, 0xE000),
     )
 }
-"""How a character is written that is invisible or changes what is around it, by its number."""
+"""The text in place of each character that is invisible or changes those around it, by its number."""
 
 
 def visible(text: str) -> str:

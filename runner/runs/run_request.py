@@ -8,9 +8,6 @@ from ground.strict_model import InputError
 from runner.resolve.experiment import Experiment
 from runner.runs.run_folder import Log
 
-SIMULATE, RACK = "simulate", "rack"
-"""Engines that need no network here."""
-
 
 @dataclass(frozen=True)
 class RackRequest:
@@ -54,8 +51,8 @@ class RunRequest:
 
     @property
     def simulates(self) -> bool:
-        """Whether the experiment is simulated."""
-        return self.experiment.spec.engine == SIMULATE
+        """True if the experiment is simulated."""
+        return self.experiment.spec.engine == "simulate"
 
     def check(self) -> None:
         """Raise InputError for an option that the experiment's engine does not have."""
@@ -64,7 +61,7 @@ class RunRequest:
                 raise InputError(
                     "--jobs: an emulation runs one trial at a time: leave it out, or give engine: simulate"
                 )
-            if self.experiment.spec.engine == RACK and self.substrate != "auto":
+            if self.experiment.spec.engine == "rack" and self.substrate != "auto":
                 raise InputError("--substrate: the machines of a rack use their own kernels: leave it out")
             return
         emulated_only = {

@@ -47,7 +47,7 @@ _MOST_CONNECTIONS = 64
 
 @dataclass(frozen=True)
 class _Load:
-    """What an experiment sends: sizes by boundary and by stage, and how often.
+    """The bytes that an experiment sends: sizes by boundary and by stage, and how often.
 
     Microbatches come in groups of ``group``.
     """

@@ -20,7 +20,7 @@ _SIGNALLED = 128
 
 @dataclass(frozen=True)
 class Attempt:
-    """What became of one input: what is wrong with that, how it ended, and what it took."""
+    """The outcome of one input: its faults, the end of its command, and what that took."""
 
     kind: str
     seed: int
@@ -32,7 +32,7 @@ class Attempt:
 
     @property
     def outcome(self) -> Outcome:
-        """How the input ended."""
+        """Accepted, refused, or a fault."""
         if self.faults:
             return Outcome.FAULT
         return Outcome.ACCEPTED if self.ended.status in {DONE, OUTSIDE_TOLERANCE} else Outcome.REFUSED

@@ -18,7 +18,7 @@ _LAYOUT = "\n\t"
 
 
 class Outcome(StrEnum):
-    """How an input ended."""
+    """The end of an input."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -27,7 +27,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit status, what it printed, and an error that left it."""
+    """The end of a command: its exit status, the text that it printed, and an error that left it."""
 
     status: int
     output: str = ""

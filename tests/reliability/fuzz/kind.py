@@ -40,7 +40,7 @@ class Kind:
 
     @property
     def uses(self) -> tuple[Command | Read, ...]:
-        """What reads an input."""
+        """The command that reads an input."""
         return (*self.commands, *self.reads)
 
     def files(self, folder: Path) -> list[Path]:

@@ -21,7 +21,7 @@ from workloads.serving.frame_channel import FrameChannel
 from workloads.transport.frames.frame import HEADER_BYTES, HELLO_BYTES, FrameError, decode_header, decode_hello
 
 _MOST_SENT_BYTES = 1 << 17
-"""What a socket takes that nobody reads yet."""
+"""The bytes that a socket takes before anybody reads."""
 
 
 def read_rank_log(folder: Path) -> None:

@@ -28,7 +28,7 @@ _ROOMY = "size=64m"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What followed a disturbance; ``wrong`` is empty if all is well.
+    """The consequences of a disturbance; ``wrong`` is empty if all is well.
 
     ``in_time`` says that the command was not over before. ``status`` is as a shell has it, ``left`` how many things
     were left. ``loads``, ``again`` and ``equal`` are None where there is nothing to load, to call again or to compare.

@@ -37,7 +37,7 @@ class Called:
 
     @property
     def said(self) -> str:
-        """What it has printed on standard error."""
+        """The text that it has printed on standard error."""
         return self._said.read_text(encoding="utf-8", errors="replace")
 
     @property

@@ -20,10 +20,9 @@ from testbed.claims.processes import process_start_ticks
 from testbed.claims.registry import STATE_ROOT
 from tests.support.testbed.command_line import command_line
 from tests.support.testbed.process_tree import children, descendants
-from workloads.prctl import prctl
+from workloads.programs.descendants import adopt_descendants
 
 INSIDE = "--inside"
-_PR_SET_CHILD_SUBREAPER = 36
 _SHARED_MEMORY = Path("/dev/shm")
 CLEAN_S = 30.0
 """How long something may be left of a command that was disturbed."""
@@ -43,7 +42,7 @@ class Room:
     """The room that this process is in, after ``call_inside``; ``folder`` is an empty one for whatever is in it."""
 
     def __init__(self, folder: Path) -> None:
-        prctl(_PR_SET_CHILD_SUBREAPER, 1, "PR_SET_CHILD_SUBREAPER")
+        adopt_descendants()
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         STATE_ROOT.mkdir(exist_ok=True)
         for each in (STATE_ROOT, _SHARED_MEMORY, folder):

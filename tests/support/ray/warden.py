@@ -12,22 +12,20 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
-from workloads.prctl import prctl
-
-_PR_SET_CHILD_SUBREAPER = 36
+from tests.support.testbed.process_tree import descendants
+from workloads.programs.descendants import adopt_descendants
 
 
 def main(folder: str, program: list[str]) -> None:
     """Run the program until standard input ends."""
-    prctl(_PR_SET_CHILD_SUBREAPER, 1, "PR_SET_CHILD_SUBREAPER")
+    adopt_descendants()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     subprocess.Popen(program, stdin=subprocess.DEVNULL, start_new_session=True, restore_signals=True)
     sys.stdin.buffer.read()
-    while descendants := _descendants(os.getpid()):
-        for pid in descendants:
+    while left := descendants(os.getpid()):
+        for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         with suppress(ChildProcessError):
@@ -35,15 +33,6 @@ def main(folder: str, program: list[str]) -> None:
                 pass
         time.sleep(0.01)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _descendants(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in map(int, task.read_text().split()):
-                found += [child, *_descendants(child)]
-    return found
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import copy
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -140,15 +140,18 @@ def _line_twice(text: str, draw: Random) -> str:
     return "".join([*lines[: place + 1], *lines[place:]])
 
 
-def _other_value(text: str, draw: Random) -> str:
-    places = list(re.finditer(r": ([^\s{}\[\],]+)", text))
+def _with_other(text: str, draw: Random, pattern: str, values: Sequence[str]) -> str:
+    """Return the text with one of the values in place of what the pattern's group matches somewhere."""
+    places = list(re.finditer(pattern, text))
     if not places:
         return text
     place = draw.choice(places)
-    value = draw.choice(
-        (*_YAML_1_1, "*nothing", "&a [*a]", "!!python/object:os.system x", "<<", "- ", "|", "'", "\t", "?")
-    )
-    return text[: place.start(1)] + value + text[place.end(1) :]
+    return text[: place.start(1)] + draw.choice(values) + text[place.end(1) :]
+
+
+def _other_value(text: str, draw: Random) -> str:
+    own = ("*nothing", "&a [*a]", "!!python/object:os.system x", "<<", "- ", "|", "'", "\t", "?")
+    return _with_other(text, draw, r": ([^\s{}\[\],]+)", (*_YAML_1_1, *own))
 
 
 _YAML_CHANGES: tuple[Callable[[str, Random], str], ...] = (
@@ -167,14 +170,8 @@ _YAML_CHANGES: tuple[Callable[[str, Random], str], ...] = (
 
 
 def _json_value(text: str, draw: Random) -> str:
-    places = list(re.finditer(r": (-?[0-9.]+|\"[^\"]*\")", text))
-    if not places:
-        return text
-    place = draw.choice(places)
-    value = draw.choice(
-        ("NaN", "-Infinity", "1e999", "9" * 5000, '"\\ud800"', "01", "nul", '"\x07"', "[" * 2000 + "]" * 2000)
-    )
-    return text[: place.start(1)] + value + text[place.end(1) :]
+    values = ("NaN", "-Infinity", "1e999", "9" * 5000, '"\\ud800"', "01", "nul", '"\x07"', "[" * 2000 + "]" * 2000)
+    return _with_other(text, draw, r": (-?[0-9.]+|\"[^\"]*\")", values)
 
 
 _JSON_CHANGES: tuple[Callable[[str, Random], str], ...] = (

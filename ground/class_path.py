@@ -3,9 +3,9 @@
 from importlib import import_module
 from typing import Any, TypeGuard
 
-from ground.nearest_name import did_you_mean
-from ground.own_code import OWN_FAULTS, check_options, described, described_import
-from ground.shown_text import shown
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.own_code import OWN_FAULTS, check_options, described, described_import
+from wanbed.ground.shown_text import shown
 
 
 def load_subclass(class_path: str, base: type[Any]) -> type[Any]:

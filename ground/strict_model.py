@@ -8,9 +8,9 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from ground.nearest_name import did_you_mean, nearest_name
-from ground.shown_text import shortened, shown
-from ground.wanbed_error import WanbedError
+from wanbed.ground.nearest_name import did_you_mean, nearest_name
+from wanbed.ground.shown_text import shortened, shown
+from wanbed.ground.wanbed_error import WanbedError
 
 MOST_MISTAKES = 5
 """The most mistakes of one document that an error names. The others are counted."""

@@ -8,7 +8,7 @@ import socket
 import struct
 from contextlib import suppress
 
-from ground.tcp_listener import socket_entry, user_text
+from wanbed.ground.tcp_listener import socket_entry, user_text
 
 _LISTEN = 10
 _ALL_STATES = 0xFFFFFFFF

@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from ground.files.regular_file import regular_file
-from ground.shown_text import MAX_DIGITS, one_line, shortened, shown
-from ground.strict_model import InputError, prefixed
+from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.shown_text import MAX_DIGITS, one_line, shortened, shown
+from wanbed.ground.strict_model import InputError, prefixed
 
 MAX_FILE_BYTES = 2**20
 MAX_VALUES = 100_000

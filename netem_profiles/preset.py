@@ -13,14 +13,14 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from ground.entry_points import installed
-from ground.nearest_name import did_you_mean
-from ground.shown_text import one_line
-from ground.strict_model import InputError, StrictModel, parse_model
-from ground.yaml_document import parse_document, read_text
-from testbed.network.links.figures_spec import FiguresSpec
-from testbed.network.links.link_conditions import LinkConditions, conditions_of
-from testbed.network.topology_spec import Name, PairSpec
+from wanbed.ground.entry_points import installed
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.shown_text import one_line
+from wanbed.ground.strict_model import InputError, StrictModel, parse_model
+from wanbed.ground.yaml_document import parse_document, read_text
+from wanbed.testbed.network.links.figures_spec import FiguresSpec
+from wanbed.testbed.network.links.link_conditions import LinkConditions, conditions_of
+from wanbed.testbed.network.topology_spec import Name, PairSpec
 
 ENTRY_POINT_GROUP = "wanbed.profiles"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from results.reading.run import Run
+    from wanbed.results.reading.run import Run
 
 
 def load(path: "str | Path") -> "Run":
@@ -12,6 +12,6 @@ def load(path: "str | Path") -> "Run":
 
     A run that was killed can be read too; it contains its finished trials. Raise RunError if the folder is no run.
     """
-    from results.reading.run import load_run  # noqa: PLC0415 - ranks import this package and must start without pandas
+    from wanbed.results.reading.run import load_run  # noqa: PLC0415 - ranks import this package and must start without pandas
 
     return load_run(Path(path))

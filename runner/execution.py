@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runner.runs.run_request import RunRequest
+from wanbed.runner.runs.run_request import RunRequest
 
 
 def execute(request: RunRequest) -> Path:
@@ -14,8 +14,8 @@ def execute(request: RunRequest) -> Path:
     # An engine is loaded when it is asked for: a machine that only simulates lacks Mininet, and most lack Ray.
     request.check()
     if request.simulates:
-        from runner.rack.simulations.pools import simulation_pool
-        from runner.simulated_runs.simulated_run import simulated_run
+        from wanbed.runner.rack.simulations.pools import simulation_pool
+        from wanbed.runner.simulated_runs.simulated_run import simulated_run
 
         address = None if request.rack is None else request.rack.address
         with simulation_pool(request.jobs, address, request.log) as pool:
@@ -28,9 +28,9 @@ def execute(request: RunRequest) -> Path:
                 stream=request.stream,
             )
     if request.rack is not None:
-        from runner.rack.rack_run import rack_run
+        from wanbed.runner.rack.rack_run import rack_run
 
         return rack_run(request, request.rack)
-    from runner.emulation.emulated_run import emulated_run
+    from wanbed.runner.emulation.emulated_run import emulated_run
 
     return emulated_run(request)

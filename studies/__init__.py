@@ -2,5 +2,3 @@
 
 They are run from the checkout, as ``python -m studies.paper``, and are not installed with wanbed.
 """
-
-from wanbed import own_modules as own_modules

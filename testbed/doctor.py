@@ -4,17 +4,17 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from ground.compiled_core.core_cache import Core, present_core
-from testbed.gpus.gpus import NVIDIA_DRIVER, Gpu, machine_gpus
-from testbed.gpus.nvml import BINDING_INSTALL
-from testbed.hosts.host_programs import missing_programs
-from testbed.rights.hosts_allowed import hosts_allowed
-from testbed.substrate.guest_device import guest_device
-from testbed.substrate.offer import GUEST, Offer
-from testbed.substrate.offers import machine_offers
-from testbed.substrate.probe import probe_relay
-from testbed.tiers import Right, Tier, rights_lacking, tier_of
-from testbed.virtual_time.probe import VirtualTimeOffer, probe_virtual_time
+from wanbed.ground.compiled_core.core_cache import Core, present_core
+from wanbed.testbed.gpus.gpus import NVIDIA_DRIVER, Gpu, machine_gpus
+from wanbed.testbed.gpus.nvml import BINDING_INSTALL
+from wanbed.testbed.hosts.host_programs import missing_programs
+from wanbed.testbed.rights.hosts_allowed import hosts_allowed
+from wanbed.testbed.substrate.guest_device import guest_device
+from wanbed.testbed.substrate.offer import GUEST, Offer
+from wanbed.testbed.substrate.offers import machine_offers
+from wanbed.testbed.substrate.probe import probe_relay
+from wanbed.testbed.tiers import Right, Tier, rights_lacking, tier_of
+from wanbed.testbed.virtual_time.probe import VirtualTimeOffer, probe_virtual_time
 
 WITHOUT_NETEM = "no WAN can be emulated with real TCP here; `wanbed simulate` and `wanbed profile` need none"
 WITHOUT_WAN = ", and `wanbed exec --no-wan` runs a program on hosts that nothing delays"

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from testbed.hosts.emulated_hosts import EmulatedNetwork
-from testbed.hosts.host import HostNetwork
-from testbed.kernel.inside import in_virtual_time
-from testbed.virtual_time.processes.light_hosts import LightNetwork
+from wanbed.testbed.hosts.emulated_hosts import EmulatedNetwork
+from wanbed.testbed.hosts.host import HostNetwork
+from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.virtual_time.processes.light_hosts import LightNetwork
 
 HOST_KINDS: Mapping[str, Callable[[], HostNetwork]] = {
     "real": EmulatedNetwork,

@@ -5,26 +5,26 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.hosts.host import SpawnOptions
-from testbed.hosts.host_process import HostProcess
-from testbed.hosts.tcp_stacks import TcpStacks
-from testbed.kernel.link_counters import PortCounters
-from testbed.kernel.tcp_state import TcpStates
-from testbed.network.address_book import AddressBook
-from testbed.network.gateway_plan import GatewayPlan
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology
-from testbed.substrate.changing_links import ChangingLinks
-from testbed.substrate.substrate import SubstrateFacts
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
+from wanbed.testbed.hosts.host import SpawnOptions
+from wanbed.testbed.hosts.host_process import HostProcess
+from wanbed.testbed.hosts.tcp_stacks import TcpStacks
+from wanbed.testbed.kernel.link_counters import PortCounters
+from wanbed.testbed.kernel.tcp_state import TcpStates
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.network.gateway_plan import GatewayPlan
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.substrate.changing_links import ChangingLinks
+from wanbed.testbed.substrate.substrate import SubstrateFacts
 
 if TYPE_CHECKING:
-    from testbed.rack.driver.remote_process import RemoteProgram
-    from testbed.rack.rack_testbed import RackTestbed
+    from wanbed.testbed.rack.driver.remote_process import RemoteProgram
+    from wanbed.testbed.rack.rack_testbed import RackTestbed
 
 
 class RunningTestbed(Protocol):
-    """Hosts in emulated datacenters. ``testbed.testbed.Testbed`` says more of what has the same name there.
+    """Hosts in emulated datacenters. ``wanbed.testbed.testbed.Testbed`` says more of what has the same name there.
 
     ``folder`` is a folder of this machine, which ends with the testbed. ``gateway_plan`` is that of the whole network.
     """

@@ -9,42 +9,42 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from testbed.claims.cleaning import end_processes
-from testbed.claims.registry import STATE_ROOT, Claim, claim
-from testbed.claims.supervisor import Supervisor
-from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.hosts.host import HostNetwork, NetworkHost, SpawnOptions
-from testbed.hosts.host_attachment import attach_host
-from testbed.hosts.host_files import write_host_files
-from testbed.hosts.host_process import HostProcess
-from testbed.hosts.host_programs import missing_programs, system_path
-from testbed.hosts.joining import record_hosts
-from testbed.hosts.tcp_stacks import KernelStacks, TcpStacks
-from testbed.kernel.congestion_control import allow_congestion_control
-from testbed.kernel.inside import in_virtual_time
-from testbed.kernel.link_counters import PortCounters
-from testbed.kernel.missing import MissingError
-from testbed.kernel.prompt_wakeups import prompt_wakeups
-from testbed.kernel.tcp_state import TcpStates
-from testbed.network.address_book import AddressBook, LoopbackAddressBook
-from testbed.network.gateway_layout import plan_gateways
-from testbed.network.gateway_plan import GatewayPlan
-from testbed.network.shared_rate import MTU_BYTES, Timers
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology, check_can_be_emulated
-from testbed.relay.loopback_hosts import LoopbackNetwork
-from testbed.relay.loopback_subnet import LoopbackSubnet
-from testbed.relay.relay_substrate import RelaySubstrate
-from testbed.relay.relayed_stacks import RelayedStacks
-from testbed.relay.relayed_topology import check_can_be_relayed
-from testbed.substrate.changing_links import ChangingLinks
-from testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
-from testbed.substrate.host_kernel import HostKernel
-from testbed.substrate.offer import GUEST, KERNEL, RELAY, Offer
-from testbed.substrate.probe import choose_substrate
-from testbed.substrate.substrate import Substrate, SubstrateError, SubstrateFacts
-from testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
-from testbed.virtual_time.kernel.kernel_limits import lift_kernel_limits
+from wanbed.testbed.claims.cleaning import end_processes
+from wanbed.testbed.claims.registry import STATE_ROOT, Claim, claim
+from wanbed.testbed.claims.supervisor import Supervisor
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
+from wanbed.testbed.hosts.host import HostNetwork, NetworkHost, SpawnOptions
+from wanbed.testbed.hosts.host_attachment import attach_host
+from wanbed.testbed.hosts.host_files import write_host_files
+from wanbed.testbed.hosts.host_process import HostProcess
+from wanbed.testbed.hosts.host_programs import missing_programs, system_path
+from wanbed.testbed.hosts.joining import record_hosts
+from wanbed.testbed.hosts.tcp_stacks import KernelStacks, TcpStacks
+from wanbed.testbed.kernel.congestion_control import allow_congestion_control
+from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.kernel.link_counters import PortCounters
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.prompt_wakeups import prompt_wakeups
+from wanbed.testbed.kernel.tcp_state import TcpStates
+from wanbed.testbed.network.address_book import AddressBook, LoopbackAddressBook
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.gateway_plan import GatewayPlan
+from wanbed.testbed.network.shared_rate import MTU_BYTES, Timers
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology, check_can_be_emulated
+from wanbed.testbed.relay.loopback_hosts import LoopbackNetwork
+from wanbed.testbed.relay.loopback_subnet import LoopbackSubnet
+from wanbed.testbed.relay.relay_substrate import RelaySubstrate
+from wanbed.testbed.relay.relayed_stacks import RelayedStacks
+from wanbed.testbed.relay.relayed_topology import check_can_be_relayed
+from wanbed.testbed.substrate.changing_links import ChangingLinks
+from wanbed.testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
+from wanbed.testbed.substrate.host_kernel import HostKernel
+from wanbed.testbed.substrate.offer import GUEST, KERNEL, RELAY, Offer
+from wanbed.testbed.substrate.probe import choose_substrate
+from wanbed.testbed.substrate.substrate import Substrate, SubstrateError, SubstrateFacts
+from wanbed.testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
+from wanbed.testbed.virtual_time.kernel.kernel_limits import lift_kernel_limits
 
 _TRIM_PINGS, _TRIM_PINGS_VIRTUAL = 50, 2
 MAX_TRIM_NS = 1_000_000
@@ -84,7 +84,7 @@ class Testbed:
             self.facts = SubstrateFacts(RELAY, "")
             return
         # Mininet comes with it, which hosts without namespaces do not need.
-        from testbed.host_kinds import host_network  # noqa: PLC0415
+        from wanbed.testbed.host_kinds import host_network  # noqa: PLC0415
 
         self.addresses = AddressBook(topology, ours.record.slot)
         self.network = host_network()

@@ -6,9 +6,9 @@ What each tier lacks: docs/without-root.md.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testbed.rights.hosts_allowed import HostsAllowed
-from testbed.substrate.guest_device import TAP_DEVICE, GuestDevice
-from testbed.substrate.offer import GUEST, KERNEL, Offer
+from wanbed.testbed.rights.hosts_allowed import HostsAllowed
+from wanbed.testbed.substrate.guest_device import TAP_DEVICE, GuestDevice
+from wanbed.testbed.substrate.offer import GUEST, KERNEL, Offer
 
 
 @dataclass(frozen=True)

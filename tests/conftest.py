@@ -65,7 +65,7 @@ def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     from tests.support.runner.unpainted_wanbed import empty_picture  # What it imports takes a while.
 
-    monkeypatch.setattr("results.report.charts.chart.svg", empty_picture)
+    monkeypatch.setattr("wanbed.results.report.charts.chart.svg", empty_picture)
 
 
 SYSTEM = Path(__file__).parent / "system"

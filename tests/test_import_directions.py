@@ -1,6 +1,10 @@
-"""Imports point one way, floor by floor, wherever in a module they stand."""
+"""Imports point one way, floor by floor, wherever in a module they stand.
+
+Modules are named by their files here: ``ground.units`` for ``wanbed.ground.units``.
+"""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,10 +13,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("ground", "netem_profiles", "results", "runner", "studies", "testbed", "wanbed", "workloads")
+LINKED = ("ground", "netem_profiles", "results", "runner", "testbed", "workloads")
+"""Folders that wanbed has links to."""
+
+PACKAGES = (*LINKED, "studies", "wanbed")
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("ground", "wanbed.own_modules"),
+    ("ground", "wanbed.module_process"),
     ("testbed.network", "testbed.rights", "results.records", "results.text"),
     ("results.metrics",),
     ("netem_profiles", "testbed.kernel", "testbed.claims", "testbed.gpus", "results.reading"),
@@ -67,11 +74,11 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 
 OUTSIDE: dict[str, tuple[str, ...]] = {
     "ground": (),
-    "testbed": ("ground", "wanbed.own_modules"),
+    "testbed": ("ground", "wanbed.module_process"),
     "results": ("ground",),
     "netem_profiles": ("ground", "testbed.network"),
     "workloads": ("ground", "testbed.network.topology", "results.records.span_log"),
-    "runner": ("ground", "testbed", "results", "netem_profiles", "workloads", "wanbed.own_modules"),
+    "runner": ("ground", "testbed", "results", "netem_profiles", "workloads", "wanbed.module_process"),
     "wanbed": ("ground", "results", "runner", "testbed.kernel.missing", "workloads"),
     "studies": ("ground", "netem_profiles", "results", "runner", "testbed", "wanbed", "workloads"),
 }
@@ -94,6 +101,12 @@ def imported_modules(tree: ast.Module, module: str, is_package: bool) -> Iterato
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
+def by_file(name: str) -> str:
+    """The name of an imported module by its file."""
+    package, _, rest = name.partition(".")
+    return rest if package == "wanbed" and rest.partition(".")[0] in LINKED else name
+
+
 def place_of(module: str) -> str | None:
     """The place on the floors that a module belongs to."""
     parts = module.split(".")
@@ -104,9 +117,12 @@ def wrong_imports(tree: ast.Module, module: str, is_package: bool) -> list[str]:
     package, own = module.split(".", maxsplit=1)[0], place_of(module)
     assert own is not None or module in PACKAGES, f"{module} has no place on the floors"
     wrong = []
-    for name in imported_modules(tree, module, is_package):
+    for imported in imported_modules(tree, module, is_package):
+        if imported.split(".")[0] not in ("studies", "wanbed"):
+            continue
+        name = by_file(imported)
         other = place_of(name)
-        if name.split(".")[0] not in PACKAGES or other == own:
+        if other == own:
             continue
         outside = name.split(".")[0] != package
         allowed = not outside or any(f"{name}.".startswith(f"{prefix}.") for prefix in OUTSIDE[package])
@@ -130,6 +146,48 @@ def test_modules_import_only_what_stands_on_a_floor_above_their_own() -> None:
     assert offenders == {}
 
 
+def bare_names(tree: ast.Module) -> Iterator[str]:
+    """What is imported, or named in a text, by the name of a folder that wanbed has a link to."""
+    named = re.compile(rf"(?:.* -m )?((?:{'|'.join(LINKED)})(?:\.\w+)+)(?::\w+)?", re.DOTALL)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] in LINKED)
+        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in LINKED:
+            yield node.module or ""
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and (found := named.fullmatch(node.value)):
+            place = ROOT.joinpath(*found[1].split("."))
+            if place.is_dir() or place.with_suffix(".py").is_file():
+                yield found[1]
+
+
+def test_the_only_name_that_is_imported_or_started_is_wanbed() -> None:
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__).resolve()]
+    files = [path for path in [*module_files(), *tests] if "programs/hook/" not in str(path)]
+    offenders = {str(path): names for path in files if (names := [*bare_names(ast.parse(path.read_text()))])}
+    assert offenders == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import ground.units",
+        "import json, results",
+        "from runner.rack import agents",
+        "def later():\n    from testbed import doctor",
+        "start('-m', 'workloads.rank')",
+        "print('usage: python -m workloads.rank')",
+        "kind = 'workloads.schedules.gpipe:GPipe'",
+    ],
+)
+def test_a_name_without_wanbed_is_noticed(source: str) -> None:
+    assert len([*bare_names(ast.parse(source))]) == 1
+
+
+def test_wanbed_has_a_link_to_each_folder() -> None:
+    links = [path for path in (ROOT / "wanbed").iterdir() if path.is_symlink()]
+    assert {path.name: str(path.readlink()) for path in links} == {name: f"../{name}" for name in LINKED}
+
+
 def test_every_package_is_looked_at() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in module_files()} == set(PACKAGES) == set(OUTSIDE)
 
@@ -141,7 +199,7 @@ def test_every_place_on_the_floors_is_there() -> None:
 
 @pytest.mark.parametrize("module", ["runner.simulator.variant_simulation", "runner.planner.planning"])
 def test_the_simulator_loads_neither_netlink_nor_mininet_nor_torch_nor_matplotlib(module: str) -> None:
-    script = f"import sys, {module}; print(*(name for name in sys.modules if '.' not in name))"
+    script = f"import sys, wanbed.{module}; print(*(name for name in sys.modules if '.' not in name))"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
     assert not {"pyroute2", "mininet", "torch", "matplotlib", "pandas"} & set(done.stdout.split())
 
@@ -149,24 +207,24 @@ def test_the_simulator_loads_neither_netlink_nor_mininet_nor_torch_nor_matplotli
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("testbed.kernel.namespace", "import runner.emulation"),
-        ("testbed.kernel.namespace", "from results.records import span_log"),
-        ("testbed.kernel.namespace", "from testbed.hosts.ping import ping"),
-        ("testbed.kernel.namespace", "from testbed.claims import registry"),
-        ("testbed.kernel.namespace", "def later():\n    from workloads.rank import main"),
-        ("testbed.kernel.namespace", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import runner"),
-        ("results.report.report", "import workloads.message as m"),
-        ("results.records.schema", "from results.report.report import write_report"),
-        ("workloads.rank", "from results.report.report import write_report"),
-        ("workloads.rank", "import results"),
-        ("workloads.rank", "from testbed.hosts import emulated_hosts"),
-        ("netem_profiles.preset", "from results.records.span_log import Span"),
-        ("runner.simulator.training.training", "from runner.planner.planning import plan"),
-        ("runner.resolve.experiment", "from runner.simulator.simulation import Simulation"),
+        ("testbed.kernel.namespace", "import wanbed.runner.emulation"),
+        ("testbed.kernel.namespace", "from wanbed.results.records import span_log"),
+        ("testbed.kernel.namespace", "from wanbed.testbed.hosts.ping import ping"),
+        ("testbed.kernel.namespace", "from wanbed.testbed.claims import registry"),
+        ("testbed.kernel.namespace", "def later():\n    from wanbed.workloads.rank import main"),
+        ("testbed.kernel.namespace", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import wanbed.runner"),
+        ("results.report.report", "import wanbed.workloads.message as m"),
+        ("results.records.schema", "from wanbed.results.report.report import write_report"),
+        ("workloads.rank", "from wanbed.results.report.report import write_report"),
+        ("workloads.rank", "import wanbed.results"),
+        ("workloads.rank", "from wanbed.testbed.hosts import emulated_hosts"),
+        ("netem_profiles.preset", "from wanbed.results.records.span_log import Span"),
+        ("runner.simulator.training.training", "from wanbed.runner.planner.planning import plan"),
+        ("runner.resolve.experiment", "from wanbed.runner.simulator.simulation import Simulation"),
         ("runner.cli.command_line", "from wanbed.command import main"),
-        ("wanbed.api.running", "from runner.cli.outcome import log"),
+        ("wanbed.api.running", "from wanbed.runner.cli.outcome import log"),
         ("runner.planner.planning", "import wanbed.api.planning"),
-        ("wanbed.own_modules", "import ground.units"),
+        ("wanbed.module_process", "import wanbed.ground.units"),
     ],
 )
 def test_an_import_the_wrong_way_is_noticed(module: str, source: str) -> None:
@@ -176,12 +234,12 @@ def test_an_import_the_wrong_way_is_noticed(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("runner.emulation.trial", "import testbed.testbed, results.metrics\nfrom netem_profiles import preset"),
-        ("workloads.rank", "from results.records.span_log import Span\nimport ground.units"),
-        ("results.records.schema", "from ground.impairments import IMPAIRMENTS"),
+        ("runner.emulation.trial", "import wanbed.testbed.testbed\nfrom wanbed.netem_profiles import preset"),
+        ("workloads.rank", "from wanbed.results.records.span_log import Span\nimport wanbed.ground.units"),
+        ("results.records.schema", "from wanbed.ground.impairments import IMPAIRMENTS"),
         ("workloads.schedules.gpipe", "from .action import Action\nfrom ..message import Message"),
-        ("results.report.report", "import ground.units as u"),
-        ("testbed.kernel.namespace", "import json, resultset\nfrom ground.units import parse_rate_bps"),
+        ("results.report.report", "import wanbed.ground.units as u"),
+        ("testbed.kernel.namespace", "import json, resultset\nfrom wanbed.ground.units import parse_rate_bps"),
     ],
 )
 def test_an_import_the_right_way_is_let_pass(module: str, source: str) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.experiments.shipped_experiments import shipped_experiments
-from wanbed.own_modules import OWN_PACKAGES
+from wanbed.module_process import PACKAGE
+from wanbed.runner.experiments.shipped_experiments import shipped_experiments
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "runner" / "experiments" / "programs"
@@ -77,8 +77,7 @@ def test_programs_that_need_the_same_package_need_the_same_version() -> None:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that a wheel of this checkout is unpacked in."""
     source, site = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
-    for package in OWN_PACKAGES:
-        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__", "reference"))
+    shutil.copytree(ROOT / PACKAGE, source / PACKAGE, ignore=shutil.ignore_patterns("__pycache__", "reference"))
     for file in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / file, source)
     build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", source, source]
@@ -103,16 +102,20 @@ def wanbed(installed: Path, tmp_path: Path) -> Callable[..., str]:
     return run
 
 
+def test_a_wheel_brings_one_importable_name(installed: Path) -> None:
+    assert {path.name for path in installed.iterdir() if path.suffix != ".dist-info"} == {PACKAGE}
+
+
 def test_a_wheel_has_every_shipped_experiment(installed: Path, wanbed: Callable[..., str]) -> None:
-    listed = json.loads(wanbed("examples", "--json"))["examples"]
-    files = {Path(each["file"]).relative_to(installed) for each in listed}
+    listed, folder = json.loads(wanbed("examples", "--json"))["examples"], installed / PACKAGE
+    files = {Path(each["file"]).relative_to(folder) for each in listed}
     assert files == {path.relative_to(ROOT) for path in (ROOT / "runner" / "experiments").rglob("*.yaml")}
-    programs = {path.relative_to(installed) for path in (installed / PROGRAMS.relative_to(ROOT)).iterdir()}
+    programs = {path.relative_to(folder) for path in (folder / PROGRAMS.relative_to(ROOT)).iterdir()}
     assert programs == {path.relative_to(ROOT) for path in PROGRAMS.iterdir() if path.is_file()}
 
 
 def test_a_wheel_has_the_hook_for_a_users_python(installed: Path) -> None:
-    here, there = (folder / "workloads" / "programs" / "hook" for folder in (ROOT, installed))
+    here, there = (folder / "workloads" / "programs" / "hook" for folder in (ROOT, installed / PACKAGE))
     assert {file.relative_to(here) for file in here.rglob("*.py")} == {
         file.relative_to(there) for file in there.rglob("*.py")
     }

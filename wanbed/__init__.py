@@ -7,18 +7,7 @@ loads nothing else: each name loads what it needs when it is used first.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from wanbed import own_modules
-
 if TYPE_CHECKING:
-    from ground.strict_model import InputError
-    from ground.wanbed_error import WanbedError
-    from results import load
-    from results.comparison.comparison import Comparison
-    from results.reading.run import Run
-    from results.records.run_store import RunError
-    from runner.runs.faults import TrialError
-    from runner.simulator.deadlock import SimulationError
-    from testbed.kernel.missing import MissingError
     from wanbed.api.comparing import compare
     from wanbed.api.experiment import Experiment
     from wanbed.api.learning import losses
@@ -26,11 +15,20 @@ if TYPE_CHECKING:
     from wanbed.api.planning import VariantPlan, plan
     from wanbed.api.running import run
     from wanbed.api.simulating import simulate
-    from workloads.message import Message, MessageKind
-    from workloads.schedules.action import Action, ActionKind
-    from workloads.schedules.fixed_order import FixedOrder
-    from workloads.schedules.pipeline_shape import PipelineShape
-    from workloads.schedules.schedule import Schedule, ScheduleError
+    from wanbed.ground.strict_model import InputError
+    from wanbed.ground.wanbed_error import WanbedError
+    from wanbed.results import load
+    from wanbed.results.comparison.comparison import Comparison
+    from wanbed.results.reading.run import Run
+    from wanbed.results.records.run_store import RunError
+    from wanbed.runner.runs.faults import TrialError
+    from wanbed.runner.simulator.deadlock import SimulationError
+    from wanbed.testbed.kernel.missing import MissingError
+    from wanbed.workloads.message import Message, MessageKind
+    from wanbed.workloads.schedules.action import Action, ActionKind
+    from wanbed.workloads.schedules.fixed_order import FixedOrder
+    from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+    from wanbed.workloads.schedules.schedule import Schedule, ScheduleError
 
 __all__ = [
     "Action",
@@ -61,26 +59,26 @@ __all__ = [
 ]
 
 _MODULE_OF = {
-    "Action": "workloads.schedules.action",
-    "ActionKind": "workloads.schedules.action",
-    "Comparison": "results.comparison.comparison",
+    "Action": "wanbed.workloads.schedules.action",
+    "ActionKind": "wanbed.workloads.schedules.action",
+    "Comparison": "wanbed.results.comparison.comparison",
     "Experiment": "wanbed.api.experiment",
-    "FixedOrder": "workloads.schedules.fixed_order",
-    "InputError": "ground.strict_model",
-    "Message": "workloads.message",
-    "MessageKind": "workloads.message",
-    "MissingError": "testbed.kernel.missing",
-    "PipelineShape": "workloads.schedules.pipeline_shape",
-    "Run": "results.reading.run",
-    "RunError": "results.records.run_store",
-    "Schedule": "workloads.schedules.schedule",
-    "ScheduleError": "workloads.schedules.schedule",
-    "SimulationError": "runner.simulator.deadlock",
-    "TrialError": "runner.runs.faults",
+    "FixedOrder": "wanbed.workloads.schedules.fixed_order",
+    "InputError": "wanbed.ground.strict_model",
+    "Message": "wanbed.workloads.message",
+    "MessageKind": "wanbed.workloads.message",
+    "MissingError": "wanbed.testbed.kernel.missing",
+    "PipelineShape": "wanbed.workloads.schedules.pipeline_shape",
+    "Run": "wanbed.results.reading.run",
+    "RunError": "wanbed.results.records.run_store",
+    "Schedule": "wanbed.workloads.schedules.schedule",
+    "ScheduleError": "wanbed.workloads.schedules.schedule",
+    "SimulationError": "wanbed.runner.simulator.deadlock",
+    "TrialError": "wanbed.runner.runs.faults",
     "VariantPlan": "wanbed.api.planning",
-    "WanbedError": "ground.wanbed_error",
+    "WanbedError": "wanbed.ground.wanbed_error",
     "compare": "wanbed.api.comparing",
-    "load": "results",
+    "load": "wanbed.results",
     "losses": "wanbed.api.learning",
     "mark_iteration": "wanbed.api.marking",
     "plan": "wanbed.api.planning",
@@ -94,7 +92,6 @@ if not TYPE_CHECKING:  # Or a type checker would take every misspelt name for on
         """Import the name's module and return what it defines (PEP 562)."""
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        own_modules.warn_of_hidden_modules()
         globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
         return globals()[name]
 

@@ -1,4 +1,4 @@
-"""Provide the installed command ``wanbed``, which finds its own packages from any folder."""
+"""Provide the installed command ``wanbed``."""
 
 import gc
 import os
@@ -18,8 +18,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
     gc.set_threshold(_COLLECT_AFTER)
-    import wanbed.own_modules  # noqa: F401, PLC0415 - first, since it decides where the next line's package comes from
-    from runner.cli.command_line import main as run  # noqa: PLC0415
+    from wanbed.runner.cli.command_line import main as run  # noqa: PLC0415
 
     try:
         run()

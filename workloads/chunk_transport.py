@@ -4,12 +4,12 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from workloads.message import Message, MessageKind
-from workloads.schedules.virtual.virtual_stages import VirtualStages
-from workloads.transport.event import Event, Received, Sent
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.links_config import LinksConfig
-from workloads.transport.striped_transport import StripedTransport
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.workloads.transport.event import Event, Received, Sent
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.links_config import LinksConfig
+from wanbed.workloads.transport.striped_transport import StripedTransport
 
 _KINDS = (MessageKind.ACTIVATION, MessageKind.GRADIENT)
 _UNUSED_BYTES = 1

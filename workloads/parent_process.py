@@ -3,7 +3,7 @@
 import os
 import signal
 
-from workloads.prctl import prctl
+from wanbed.workloads.prctl import prctl
 
 _PR_SET_PDEATHSIG = 1
 

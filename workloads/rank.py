@@ -1,4 +1,4 @@
-"""One rank: ``python -m workloads.rank CONFIG.json`` runs one stage of one pipeline on one GPU.
+"""One rank: ``python -m wanbed.workloads.rank CONFIG.json`` runs one stage of one pipeline on one GPU.
 
 A rank asks its schedule for the next action, computes it, exchanges activations and gradients with the neighbour
 stages, and all-reduces its gradients with the other replicas of its stage. All ranks begin at the same instant. After
@@ -16,19 +16,19 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from workloads.chunk_transport import ChunkTransport
-from workloads.compute.backends.backend import Computation, RankContext, create_backend
-from workloads.compute.timer_slack import wake_precisely
-from workloads.configured_process import print_line, run_configured
-from workloads.parent_process import die_with_parent
-from workloads.rank_config import RankConfig, read_rank_config
-from workloads.rank_loop import Rank
-from workloads.schedules.schedule import ScheduleError, create_schedule
-from workloads.serving.gpu.gpu_worker import GpuWorker, WorkerThread
-from workloads.serving.gpu.serving_gpu import serving_gpu
-from workloads.serving.gpu.shared_gpu import SharedGpu
-from workloads.start_gate import wait_at_gate
-from workloads.transport.event import (
+from wanbed.workloads.chunk_transport import ChunkTransport
+from wanbed.workloads.compute.backends.backend import Computation, RankContext, create_backend
+from wanbed.workloads.compute.timer_slack import wake_precisely
+from wanbed.workloads.configured_process import print_line, run_configured
+from wanbed.workloads.parent_process import die_with_parent
+from wanbed.workloads.rank_config import RankConfig, read_rank_config
+from wanbed.workloads.rank_loop import Rank
+from wanbed.workloads.schedules.schedule import ScheduleError, create_schedule
+from wanbed.workloads.serving.gpu.gpu_worker import GpuWorker, WorkerThread
+from wanbed.workloads.serving.gpu.serving_gpu import serving_gpu
+from wanbed.workloads.serving.gpu.shared_gpu import SharedGpu
+from wanbed.workloads.start_gate import wait_at_gate
+from wanbed.workloads.transport.event import (
     Event,
     Failed,
     PartReceived,
@@ -39,16 +39,16 @@ from workloads.transport.event import (
     SegmentReceived,
     SegmentsSent,
 )
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.peer import Peer, TransportError
-from workloads.transport.rendezvous import Identity, Rendezvous
-from workloads.transport.star.gathering import Gathering
-from workloads.transport.star.joins import Joins, await_state
-from workloads.transport.striped_transport import StripedTransport
-from workloads.transport.summing.summing_thread import SumEvents
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.peer import Peer, TransportError
+from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
+from wanbed.workloads.transport.star.gathering import Gathering
+from wanbed.workloads.transport.star.joins import Joins, await_state
+from wanbed.workloads.transport.striped_transport import StripedTransport
+from wanbed.workloads.transport.summing.summing_thread import SumEvents
 
 if TYPE_CHECKING:
-    from workloads.collective.device_all_reduce import DeviceAllReduce
+    from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce
 
 
 def run_rank(config: RankConfig) -> None:
@@ -235,7 +235,7 @@ def _all_reduce_factory(
     if collective is None:
         return None
     # Imported here, because a rank that replays starts in tens of milliseconds only without torch.
-    from workloads.collective.device_all_reduce import DeviceAllReduce, check_backend  # noqa: PLC0415
+    from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce, check_backend  # noqa: PLC0415
 
     check_backend(collective.backend)
     gradients, device = computation.device_gradients, computation.device
@@ -248,7 +248,7 @@ def main(arguments: list[str]) -> int:
     """Run the rank configured by the file named on the command line. Return the exit status."""
     return run_configured(
         arguments,
-        module="workloads.rank",
+        module="wanbed.workloads.rank",
         name="wanbed rank",
         read=read_rank_config,
         run=run_rank,

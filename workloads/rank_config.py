@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ground.dataclass_json import read_config, write_config
-from workloads.checkpoints import CheckpointConfig
-from workloads.collective.collective_config import CollectiveConfig
-from workloads.compute.backends.backend import (
+from wanbed.ground.dataclass_json import read_config, write_config
+from wanbed.workloads.checkpoints import CheckpointConfig
+from wanbed.workloads.collective.collective_config import CollectiveConfig
+from wanbed.workloads.compute.backends.backend import (
     DEFAULT_RENDEZVOUS_TIMEOUT_NS,
     ComputeBackend,
     ComputeConfig,
     load_backend,
 )
-from workloads.evaluation.snapshots import SnapshotConfig
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.serving.serving_configs import GpuServingConfig
-from workloads.transport.frames.frame import RUN_TOKEN_BYTES
-from workloads.transport.links_config import LinksConfig
-from workloads.transport.socket_options import PEER_TIMEOUT_S
+from wanbed.workloads.evaluation.snapshots import SnapshotConfig
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.serving.serving_configs import GpuServingConfig
+from wanbed.workloads.transport.frames.frame import RUN_TOKEN_BYTES
+from wanbed.workloads.transport.links_config import LinksConfig
+from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class RankConfig:
     - ``checkpoints``: the checkpoints that the rank writes and begins with, None for none. Only for a back end that
       saves its state.
     - ``snapshots``: the weights that the rank keeps for an evaluation, None for none. Only for a back end that trains.
-    - ``start_gate``: the folder of ``workloads.start_gate``, where the rank waits for all others before it begins.
+    - ``start_gate``: the folder of ``wanbed.workloads.start_gate``, where the rank waits for all others before it
+      begins.
 
     Raises ValueError naming the field.
     """

@@ -5,21 +5,21 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
-from workloads.checkpoints import Checkpoints
-from workloads.collective.gradient_norm import GradientNorm
-from workloads.compute.backends.backend import Computation
-from workloads.compute.device.copy_thread import CopyThread
-from workloads.evaluation.snapshots import Snapshots
-from workloads.message import Message
-from workloads.rank_config import RankConfig
-from workloads.replica_synchronization import ReplicaSynchronization
-from workloads.schedules.action import Action
-from workloads.schedules.schedule import Schedule, ScheduleError, create_schedule
-from workloads.schedules.virtual.group_by_group import group_by_group
-from workloads.schedules.virtual.virtual_stages import VirtualStages
-from workloads.serving.gpu.shared_gpu import SharedGpu
-from workloads.transport.event import (
+from wanbed.results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
+from wanbed.workloads.checkpoints import Checkpoints
+from wanbed.workloads.collective.gradient_norm import GradientNorm
+from wanbed.workloads.compute.backends.backend import Computation
+from wanbed.workloads.compute.device.copy_thread import CopyThread
+from wanbed.workloads.evaluation.snapshots import Snapshots
+from wanbed.workloads.message import Message
+from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.replica_synchronization import ReplicaSynchronization
+from wanbed.workloads.schedules.action import Action
+from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, create_schedule
+from wanbed.workloads.schedules.virtual.group_by_group import group_by_group
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.workloads.serving.gpu.shared_gpu import SharedGpu
+from wanbed.workloads.transport.event import (
     BucketSummed,
     Closed,
     DeviceSummed,
@@ -34,16 +34,16 @@ from workloads.transport.event import (
     Sent,
     StateReceived,
 )
-from workloads.transport.ring.bucket_ring import BucketRing
-from workloads.transport.ring.ring import RingAllReduce
-from workloads.transport.star.gathering import Gathering
-from workloads.transport.star.star_sum import StarSums
-from workloads.transport.star.star_thread import StarThread
-from workloads.transport.striped_transport import StripedTransport
-from workloads.transport.summing.summing_thread import SumEvents, SummingThread
+from wanbed.workloads.transport.ring.bucket_ring import BucketRing
+from wanbed.workloads.transport.ring.ring import RingAllReduce
+from wanbed.workloads.transport.star.gathering import Gathering
+from wanbed.workloads.transport.star.star_sum import StarSums
+from wanbed.workloads.transport.star.star_thread import StarThread
+from wanbed.workloads.transport.striped_transport import StripedTransport
+from wanbed.workloads.transport.summing.summing_thread import SumEvents, SummingThread
 
 if TYPE_CHECKING:
-    from workloads.collective.device_all_reduce import DeviceAllReduce
+    from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce
 
 
 class Rank:

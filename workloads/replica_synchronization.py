@@ -3,9 +3,9 @@
 The sum runs in a thread of its own, over a ring or a star, beside the iterations in between.
 """
 
-from workloads.compute.compute import SynchronizedCompute
-from workloads.synchronization.synchronization import Synchronization
-from workloads.transport.summing.summing_thread import SummingThread
+from wanbed.workloads.compute.compute import SynchronizedCompute
+from wanbed.workloads.synchronization.synchronization import Synchronization
+from wanbed.workloads.transport.summing.summing_thread import SummingThread
 
 Interval = tuple[int, int]
 """Start and end of a computation in CLOCK_MONOTONIC nanoseconds."""

@@ -18,16 +18,24 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from ground.compiled_core.core_cache import GROUP_SUFFIX, RECORD, cache_folder
-from ground.compiled_core.core_modules import ANALYSED_MODULES, CORE_MODULES, ROOT, core_key, core_sources, source_path
-from ground.wanbed_error import WanbedError
+from wanbed.ground.compiled_core.core_cache import GROUP_SUFFIX, RECORD, cache_folder
+from wanbed.ground.compiled_core.core_modules import (
+    ANALYSED_MODULES,
+    CORE_MODULES,
+    ROOT,
+    core_key,
+    core_sources,
+    source_path,
+)
+from wanbed.ground.wanbed_error import WanbedError
 
 _SETUP = Path(__file__).with_name("mypyc_setup.py")
 _KEPT = 8
 """So many cores stay in the cache, those used by other checkouts among them; the oldest ones are removed."""
 _TRY = (
     "import sys; sys.path.insert(0, sys.argv[1]); from importlib import import_module; from pathlib import Path; "
-    "from ground.compiled_core.core_cache import core_files; from ground.compiled_core.core_finder import CoreFinder; "
+    "from wanbed.ground.compiled_core.core_cache import core_files; "
+    "from wanbed.ground.compiled_core.core_finder import CoreFinder; "
     "files = core_files(Path(sys.argv[2])); sys.meta_path.insert(0, CoreFinder(files)); "
     "[import_module(name) for name in files]"
 )

@@ -3,7 +3,7 @@
 ::
 
     <XDG_CACHE_HOME or ~/.cache>/wanbed/compiled-core/<key>/
-        runner/simulator/...     an extension module for each module
+        wanbed/runner/...        an extension module for each module
         <hash>__mypyc...so       the code of all of them
         core.json                with which mypyc and compiler it was built
 """
@@ -14,9 +14,9 @@ from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-from ground.compiled_core.core_modules import CORE_MODULES, present_key
-from ground.files.trusted_path import trusted
-from ground.files.user_cache import searched_caches, user_cache
+from wanbed.ground.compiled_core.core_modules import CORE_MODULES, present_key
+from wanbed.ground.files.trusted_path import trusted
+from wanbed.ground.files.user_cache import searched_caches, user_cache
 
 PURE = "WANBED_PURE"
 """The environment variable that has the sources run, unless it is empty or 0."""

@@ -7,7 +7,7 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from ground.compiled_core.core_cache import core_files, present_core
+from wanbed.ground.compiled_core.core_cache import core_files, present_core
 
 
 class CoreFinder:

@@ -7,53 +7,53 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 CORE_MODULES = (
-    "runner.simulator.event_queue",
-    "runner.simulator.network.alike",
-    "runner.simulator.network.changing.changing_channel",
-    "runner.simulator.network.shared_capacity",
-    "runner.simulator.network.shared_channel",
-    "runner.simulator.network.stream",
-    "runner.simulator.network.transfers",
-    "runner.simulator.rings.bucket_sum",
-    "runner.simulator.rings.ring_all_reduce",
-    "runner.simulator.rings.rings",
-    "runner.simulator.rings.shared_ring",
-    "runner.simulator.rings.sparse_ring",
-    "runner.simulator.span_rows",
-    "runner.simulator.training.rank_state",
-    "runner.simulator.training.training",
-    "runner.simulator.training.training_loop",
-    "runner.tcp.channel",
-    "testbed.network.flow_model.congestion_window",
-    "testbed.network.flow_model.fair_share",
-    "testbed.network.flow_model.line",
-    "testbed.network.flow_model.striping",
-    "testbed.network.flow_model.window",
-    "workloads.schedules.atlas",
-    "workloads.schedules.data_parallel",
-    "workloads.schedules.eager_one_forward_one_backward",
-    "workloads.schedules.fixed_order",
-    "workloads.schedules.gpipe",
-    "workloads.schedules.one_forward_one_backward",
-    "workloads.schedules.planning.cell_simulation",
-    "workloads.schedules.planning.planned_schedule",
-    "workloads.schedules.schedule",
-    "workloads.schedules.varuna",
-    "workloads.schedules.zero_bubble",
+    "wanbed.runner.simulator.event_queue",
+    "wanbed.runner.simulator.network.alike",
+    "wanbed.runner.simulator.network.changing.changing_channel",
+    "wanbed.runner.simulator.network.shared_capacity",
+    "wanbed.runner.simulator.network.shared_channel",
+    "wanbed.runner.simulator.network.stream",
+    "wanbed.runner.simulator.network.transfers",
+    "wanbed.runner.simulator.rings.bucket_sum",
+    "wanbed.runner.simulator.rings.ring_all_reduce",
+    "wanbed.runner.simulator.rings.rings",
+    "wanbed.runner.simulator.rings.shared_ring",
+    "wanbed.runner.simulator.rings.sparse_ring",
+    "wanbed.runner.simulator.span_rows",
+    "wanbed.runner.simulator.training.rank_state",
+    "wanbed.runner.simulator.training.training",
+    "wanbed.runner.simulator.training.training_loop",
+    "wanbed.runner.tcp.channel",
+    "wanbed.testbed.network.flow_model.congestion_window",
+    "wanbed.testbed.network.flow_model.fair_share",
+    "wanbed.testbed.network.flow_model.line",
+    "wanbed.testbed.network.flow_model.striping",
+    "wanbed.testbed.network.flow_model.window",
+    "wanbed.workloads.schedules.atlas",
+    "wanbed.workloads.schedules.data_parallel",
+    "wanbed.workloads.schedules.eager_one_forward_one_backward",
+    "wanbed.workloads.schedules.fixed_order",
+    "wanbed.workloads.schedules.gpipe",
+    "wanbed.workloads.schedules.one_forward_one_backward",
+    "wanbed.workloads.schedules.planning.cell_simulation",
+    "wanbed.workloads.schedules.planning.planned_schedule",
+    "wanbed.workloads.schedules.schedule",
+    "wanbed.workloads.schedules.varuna",
+    "wanbed.workloads.schedules.zero_bubble",
 )
 """They are compiled together: all of a process are compiled, or none. What they import besides stays interpreted.
 
 A module that holds only data, and that users write or processes send to each other, is better left out.
 """
 
-ANALYSED_MODULES = ("ground.compiled_core.own_subclasses",)
+ANALYSED_MODULES = ("wanbed.ground.compiled_core.own_subclasses",)
 """Modules that are not compiled, but that say how others are."""
 
-BUILT_AS = "2"
+BUILT_AS = "3"
 """Changes when the way of building changes, so that what was built in another way is not used."""
 
-ROOT = Path(__file__).resolve().parents[2]
-"""The folder of wanbed's packages."""
+ROOT = Path(__file__).parents[3]
+"""The folder that has the package ``wanbed``."""
 
 
 def source_path(module: str, root: Path = ROOT) -> Path:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ground.files.regular_file import NotRegularFileError, special_kind
+from wanbed.ground.files.regular_file import NotRegularFileError, special_kind
 
 PARTIAL = ".partial"
 """Suffix of a file that is being written. A killed process leaves such a file; the next write replaces it."""

@@ -5,7 +5,7 @@ import pwd
 from contextlib import suppress
 from pathlib import Path
 
-from ground.files.trusted_path import distrust_of, sudo_caller
+from wanbed.ground.files.trusted_path import distrust_of, sudo_caller
 
 
 def user_cache(name: str) -> Path:

@@ -8,11 +8,11 @@ from functools import lru_cache
 from io import StringIO
 from typing import Any
 
-from ground.impairments import IMPAIRMENTS
-from ground.nearest_name import did_you_mean
-from ground.shown_text import shown
-from ground.strict_model import LocatedError
-from ground.units import (
+from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import LocatedError
+from wanbed.ground.units import (
     format_duration,
     format_fraction,
     format_rate,
@@ -20,9 +20,9 @@ from ground.units import (
     parse_fraction,
     parse_rate_bps,
 )
-from netem_profiles.traces.row_limit import check_rows
-from testbed.network.links.figures_spec import FIGURES, check_delay
-from testbed.network.links.over_time.condition_trace import MAX_TRACE_NS, ConditionTrace, TraceRow
+from wanbed.netem_profiles.traces.row_limit import check_rows
+from wanbed.testbed.network.links.figures_spec import FIGURES, check_delay
+from wanbed.testbed.network.links.over_time.condition_trace import MAX_TRACE_NS, ConditionTrace, TraceRow
 
 TIME = "t_s"
 UP = "up"

@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ground.shown_text import one_line
-from ground.units import format_duration
-from netem_profiles.traces.csv_trace import csv_trace
-from netem_profiles.traces.mahimahi_trace import mahimahi_trace
-from netem_profiles.traces.offered_trace import offered_trace
-from netem_profiles.traces.trace_text import checked_text, read_trace_text
-from testbed.network.links.over_time.condition_trace import ConditionTrace
-from testbed.network.links.over_time.course_spec import TraceSpec
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.shown_text import one_line
+from wanbed.ground.units import format_duration
+from wanbed.netem_profiles.traces.csv_trace import csv_trace
+from wanbed.netem_profiles.traces.mahimahi_trace import mahimahi_trace
+from wanbed.netem_profiles.traces.offered_trace import offered_trace
+from wanbed.netem_profiles.traces.trace_text import checked_text, read_trace_text
+from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
+from wanbed.testbed.network.links.over_time.course_spec import TraceSpec
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 
 def named_traces(spec: TopologySpec) -> Iterator[TraceSpec]:

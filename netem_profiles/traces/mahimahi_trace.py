@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from io import StringIO
 
-from ground.shown_text import shown
-from ground.strict_model import LocatedError
-from netem_profiles.traces.row_limit import check_rows
-from testbed.network.links.over_time.condition_trace import MAX_TRACE_NS, ConditionTrace, TraceRow
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import LocatedError
+from wanbed.netem_profiles.traces.row_limit import check_rows
+from wanbed.testbed.network.links.over_time.condition_trace import MAX_TRACE_NS, ConditionTrace, TraceRow
 
 PACKET_BITS = 1500 * 8
 MAX_LINES = 1_000_000

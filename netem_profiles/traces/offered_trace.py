@@ -2,9 +2,9 @@
 
 from functools import lru_cache
 
-from ground.units import parse_rate_bps
-from netem_profiles.traces.csv_trace import trace_of_columns
-from testbed.network.links.over_time.condition_trace import ConditionTrace
+from wanbed.ground.units import parse_rate_bps
+from wanbed.netem_profiles.traces.csv_trace import trace_of_columns
+from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
 
 _NOTHING = frozenset({"0bit", "0kbit", "0Mbit", "0Gbit"})
 """How nothing is written: ``wanbed learn-link`` writes the first."""

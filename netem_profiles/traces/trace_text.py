@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ground.files.regular_file import regular_file
-from ground.shown_text import one_line
-from ground.strict_model import LocatedError
+from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.shown_text import one_line
+from wanbed.ground.strict_model import LocatedError
 
 MAX_TRACE_BYTES = 4 * 2**20
 """The longest trace, 4 MiB: it is kept, as it is, in the manifest of every run."""

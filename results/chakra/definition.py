@@ -22,7 +22,7 @@ _SINGLE = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
 
 def definition_text() -> str:
     """Return the published definition."""
-    return files("results.chakra").joinpath("et_def.proto").read_text(encoding="utf-8")
+    return files("wanbed.results.chakra").joinpath("et_def.proto").read_text(encoding="utf-8")
 
 
 def file_descriptor(text: str) -> Any:

@@ -5,13 +5,13 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.files.atomic_write import written_whole
-from ground.strict_model import InputError
-from results.chakra.node import NodeType
-from results.chakra.rank_file import rank_bytes
-from results.chakra.trial_nodes import trial_nodes
-from results.chakra.trial_spans import chosen_iteration
-from results.reading.selection import Selection
+from wanbed.ground.files.atomic_write import written_whole
+from wanbed.ground.strict_model import InputError
+from wanbed.results.chakra.node import NodeType
+from wanbed.results.chakra.rank_file import rank_bytes
+from wanbed.results.chakra.trial_nodes import trial_nodes
+from wanbed.results.chakra.trial_spans import chosen_iteration
+from wanbed.results.reading.selection import Selection
 
 SUFFIX = "et"
 

@@ -2,8 +2,16 @@
 
 from typing import Any
 
-from results.chakra.definition import message_class
-from results.chakra.node import DURATION_NS, INVOLVED_DIMENSIONS, KIND, MICROBATCH, AttributeValue, ChakraNode, NodeType
+from wanbed.results.chakra.definition import message_class
+from wanbed.results.chakra.node import (
+    DURATION_NS,
+    INVOLVED_DIMENSIONS,
+    KIND,
+    MICROBATCH,
+    AttributeValue,
+    ChakraNode,
+    NodeType,
+)
 
 _FIELDS = {
     "is_cpu_op": "bool_val",

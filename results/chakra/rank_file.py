@@ -5,9 +5,9 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from results.chakra.definition import message_class
-from results.chakra.node import ChakraNode
-from results.chakra.node_message import node_message, node_of
+from wanbed.results.chakra.definition import message_class
+from wanbed.results.chakra.node import ChakraNode
+from wanbed.results.chakra.node_message import node_message, node_of
 
 VERSION = "1.0.0"
 """The version of the format that is written."""

@@ -11,10 +11,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from ground.strict_model import InputError
-from results.chakra.node import DURATION_NS, KIND, MICROBATCH, AttributeValue, ChakraNode, CollectiveType, NodeType
-from results.chakra.trial_spans import TrialIteration, TrialSpan
-from results.records.span_log import ACTIVATION, COLLECTIVE_KINDS, COMPUTE_KINDS, GRADIENT, NO_MICROBATCH, message_ranks
+from wanbed.ground.strict_model import InputError
+from wanbed.results.chakra.node import (
+    DURATION_NS,
+    KIND,
+    MICROBATCH,
+    AttributeValue,
+    ChakraNode,
+    CollectiveType,
+    NodeType,
+)
+from wanbed.results.chakra.trial_spans import TrialIteration, TrialSpan
+from wanbed.results.records.span_log import (
+    ACTIVATION,
+    COLLECTIVE_KINDS,
+    COMPUTE_KINDS,
+    GRADIENT,
+    NO_MICROBATCH,
+    message_ranks,
+)
 
 HOST = "host"
 """The name of work that a program does on the CPU while its GPU is idle."""

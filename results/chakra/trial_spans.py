@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ground.strict_model import InputError
-from results.reading.selection import NoSuchTrialError, Selection, choices, finished_trials, swept_points
-from results.reading.stored_trial import StoredTrial
-from results.records.schema import VIRTUAL_STAGE
-from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION, NORM
-from results.records.trial_files import read_trial_table
-from results.records.trial_tables import SPANS_FILE
+from wanbed.ground.strict_model import InputError
+from wanbed.results.reading.selection import NoSuchTrialError, Selection, choices, finished_trials, swept_points
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.records.schema import VIRTUAL_STAGE
+from wanbed.results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION, NORM
+from wanbed.results.records.trial_files import read_trial_table
+from wanbed.results.records.trial_tables import SPANS_FILE
 
 EXPORTED_KINDS = (*COMPUTE_KINDS, *COLLECTIVE_KINDS, "send", "receive")
 """The kinds of spans that become nodes. Neither prefill nor what states an iteration is work of training."""

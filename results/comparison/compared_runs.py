@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ground.strict_model import InputError
-from ground.units import parse_fraction
-from results.reading.run import Run, load_run
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import parse_fraction
+from wanbed.results.reading.run import Run, load_run
 
 
 def load_both(a: Run | Path, b: Run | Path) -> tuple[Run, Run]:

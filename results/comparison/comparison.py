@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ground.nearest_name import did_you_mean
-from ground.strict_model import InputError
-from results.comparison.caveats import caveats
-from results.comparison.differences import (
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.strict_model import InputError
+from wanbed.results.comparison.caveats import caveats
+from wanbed.results.comparison.differences import (
     CALIBRATION,
     COMPLETE,
     Difference,
@@ -22,13 +22,13 @@ from results.comparison.differences import (
     run_fields,
     under_test,
 )
-from results.comparison.judgement import Judgement, judge
-from results.comparison.losses.loss_judgement import judge_loss
-from results.comparison.losses.loss_pairs import loss_pairs
-from results.comparison.losses.metric import ITERATION_TIME, Metric
-from results.comparison.pairing import Pair, Pairing, Side, pair_runs
-from results.reading.run import Run
-from results.reading.summaries.token_worth import worth_text
+from wanbed.results.comparison.judgement import Judgement, judge
+from wanbed.results.comparison.losses.loss_judgement import judge_loss
+from wanbed.results.comparison.losses.loss_pairs import loss_pairs
+from wanbed.results.comparison.losses.metric import ITERATION_TIME, Metric
+from wanbed.results.comparison.pairing import Pair, Pairing, Side, pair_runs
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.token_worth import worth_text
 
 MARGIN = 0.02
 

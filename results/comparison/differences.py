@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ground.impairments import IMPAIRMENTS
-from results.comparison.manifest_fields import course_text, flattened
-from results.comparison.pairing import Pair
-from results.reading.links.changing_links import COURSE
-from results.reading.links.link_documents import directed_links
-from results.reading.modelled_tcp import tcp_is_modelled
-from results.reading.not_modelled import of_links, simulated_without
-from results.reading.run import Run
-from results.reading.summaries.summary import calibrated_points
-from results.reading.summaries.ways_around import WaysAround
-from results.text.number_text import count_text, milliseconds_text, percent_text, rate_text
+from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.results.comparison.manifest_fields import course_text, flattened
+from wanbed.results.comparison.pairing import Pair
+from wanbed.results.reading.links.changing_links import COURSE
+from wanbed.results.reading.links.link_documents import directed_links
+from wanbed.results.reading.modelled_tcp import tcp_is_modelled
+from wanbed.results.reading.not_modelled import of_links, simulated_without
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.summary import calibrated_points
+from wanbed.results.reading.summaries.ways_around import WaysAround
+from wanbed.results.text.number_text import count_text, milliseconds_text, percent_text, rate_text
 
 CALIBRATION = "calibration"
 COMPLETE = "complete"

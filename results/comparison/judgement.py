@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from results.comparison.losses.metric import ITERATION_TIME, Metric
-from results.comparison.pairing import Pair, Side
-from results.metrics.bootstrap import (
+from wanbed.results.comparison.losses.metric import ITERATION_TIME, Metric
+from wanbed.results.comparison.pairing import Pair, Side
+from wanbed.results.metrics.bootstrap import (
     CONFIDENCE,
     ENOUGH_REPEATS,
     FEWEST_REPEATS,
@@ -17,7 +17,7 @@ from results.metrics.bootstrap import (
     ratio_interval,
     resampled_medians,
 )
-from results.text.number_text import count_text, list_text, percent_text
+from wanbed.results.text.number_text import count_text, list_text, percent_text
 
 PairVerdict = Literal["same", "regressed", "improved", "unclear", "no_data"]
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from results.comparison.differences import differences
-from results.comparison.manifest_fields import flattened
-from results.comparison.pairing import pair_runs
-from results.reading.run import Run
+from wanbed.results.comparison.differences import differences
+from wanbed.results.comparison.manifest_fields import flattened
+from wanbed.results.comparison.pairing import pair_runs
+from wanbed.results.reading.run import Run
 
 ABSENT = "(absent)"
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS
+from wanbed.results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS
 
 RESAMPLES = 1_000
 

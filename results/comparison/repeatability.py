@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ground.impairments import IMPAIRMENTS
-from results.reading.run import Run
+from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.results.reading.run import Run
 
 IN_VIRTUAL_TIME = 0.001
 """The largest relative difference of two runs in virtual time, which ``tests/system/virtual_time/test_virtual_time.py``

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from results.comparison.manifest_differences import incomparable
-from results.comparison.manifest_fields import command_text, is_command
-from results.reading.divided_trunks import divided_trunks_text
-from results.reading.known_misses import known_misses_of, known_misses_text
-from results.reading.links.changing_links import changing_links_text
-from results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
-from results.reading.not_modelled import (
+from wanbed.results.comparison.manifest_differences import incomparable
+from wanbed.results.comparison.manifest_fields import command_text, is_command
+from wanbed.results.reading.divided_trunks import divided_trunks_text
+from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
+from wanbed.results.reading.links.changing_links import changing_links_text
+from wanbed.results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
+from wanbed.results.reading.not_modelled import (
     NotModelled,
     gathered,
     not_modelled_text,
@@ -17,13 +17,13 @@ from results.reading.not_modelled import (
     planned_without,
     simulated_without,
 )
-from results.reading.run import Run
-from results.reading.stored_trial import swept_values
-from results.reading.summaries.headline import point_text
-from results.reading.summaries.saturation import MachineLoad
-from results.reading.summaries.summary import calibrated_points
-from results.reading.summaries.ways_around import WaysAround
-from results.text.number_text import count_text, list_text, size_text
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import swept_values
+from wanbed.results.reading.summaries.headline import point_text
+from wanbed.results.reading.summaries.saturation import MachineLoad
+from wanbed.results.reading.summaries.summary import calibrated_points
+from wanbed.results.reading.summaries.ways_around import WaysAround
+from wanbed.results.text.number_text import count_text, list_text, size_text
 
 MAX_VALUES_LISTED = 12
 """The most values of a swept path, and the most sweep points in a warning, that are listed."""

@@ -1,19 +1,20 @@
 """Compute figures from a trial's traces. All functions are pure; each documents its formula, unit and source.
 
-``spans`` and ``link_samples`` are data frames of one trial, with the columns of ``results.records.schema``. Times
-are those of the emulated network, without dilation. Reports, comparisons and summaries take every figure from here.
+``spans`` and ``link_samples`` are data frames of one trial, with the columns of ``wanbed.results.records.schema``.
+Times are those of the emulated network, without dilation. Reports, comparisons and summaries take every figure from
+here.
 """
 
-from results.metrics.collective_times import CollectiveTime, collective_times
-from results.metrics.collectives import UNMATCHED, group_size, last_to_begin
-from results.metrics.contention import (
+from wanbed.results.metrics.collective_times import CollectiveTime, collective_times
+from wanbed.results.metrics.collectives import UNMATCHED, group_size, last_to_begin
+from wanbed.results.metrics.contention import (
     DeviceContention,
     contended_ns,
     contention_of_spans,
     device_contention,
     devices_of_seats,
 )
-from results.metrics.gpu_time import (
+from wanbed.results.metrics.gpu_time import (
     gpu_busy,
     gpu_utilization,
     gpu_utilizations,
@@ -23,8 +24,8 @@ from results.metrics.gpu_time import (
     spans_of_training_gpus,
     union_length_ns,
 )
-from results.metrics.idle_causes import IDLE_CAUSES, idle_causes
-from results.metrics.iterations import (
+from wanbed.results.metrics.idle_causes import IDLE_CAUSES, idle_causes
+from wanbed.results.metrics.iterations import (
     NS_PER_S,
     Window,
     iteration_times_s,
@@ -36,12 +37,12 @@ from results.metrics.iterations import (
     successive_windows,
     tokens_per_s,
 )
-from results.metrics.local_updates.own_clocks import OwnClocks, own_clocks
-from results.metrics.local_updates.synchronized_iterations import (
+from wanbed.results.metrics.local_updates.own_clocks import OwnClocks, own_clocks
+from wanbed.results.metrics.local_updates.synchronized_iterations import (
     awaited,
     whole_periods,
 )
-from results.metrics.prefill import (
+from wanbed.results.metrics.prefill import (
     POOL_UTILIZATION,
     REJECTION_REASONS,
     TTFT_PERCENTILES,
@@ -51,7 +52,7 @@ from results.metrics.prefill import (
     prefilled_tokens,
     ttft_ns,
 )
-from results.metrics.program_time import (
+from wanbed.results.metrics.program_time import (
     COLLECTIVE,
     COMPUTE,
     OPTIMIZER,
@@ -64,7 +65,7 @@ from results.metrics.program_time import (
     program_parts,
     rank_times,
 )
-from results.metrics.wan import wan_bytes, wan_bytes_within, wan_goodput_bps
+from wanbed.results.metrics.wan import wan_bytes, wan_bytes_within, wan_goodput_bps
 
 __all__ = [
     "COLLECTIVE",

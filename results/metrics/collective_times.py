@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from results.metrics.collectives import UNMATCHED, group_size, last_to_begin
-from results.metrics.intervals import GroupedIntervals, Numbers
-from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS
+from wanbed.results.metrics.collectives import UNMATCHED, group_size, last_to_begin
+from wanbed.results.metrics.intervals import GroupedIntervals, Numbers
+from wanbed.results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS
 
 
 @dataclass(frozen=True)

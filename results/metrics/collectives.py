@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from results.metrics.intervals import Numbers
+from wanbed.results.metrics.intervals import Numbers
 
 UNMATCHED = -1
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from results.metrics.gpu_time import Gpus
-from results.metrics.intervals import CoveredTime, GroupedIntervals, Numbers
-from results.metrics.iterations import Window
-from results.records.span_log import COMPUTE_KINDS, PREFILL
+from wanbed.results.metrics.gpu_time import Gpus
+from wanbed.results.metrics.intervals import CoveredTime, GroupedIntervals, Numbers
+from wanbed.results.metrics.iterations import Window
+from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL
 
 Seat = tuple[str, int]
 """A GPU of an emulated host: (host, gpu)."""

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from results.metrics.intervals import GroupedIntervals, Numbers
-from results.metrics.iterations import Window
-from results.metrics.numbering import is_among, numbered, text_codes
-from results.records.span_log import COMPUTE_KINDS, PREFILL
+from wanbed.results.metrics.intervals import GroupedIntervals, Numbers
+from wanbed.results.metrics.iterations import Window
+from wanbed.results.metrics.numbering import is_among, numbered, text_codes
+from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from results.metrics.gpu_time import Gpus, GpuWindows, spans_of_training_gpus
-from results.metrics.intervals import CoveredTime, GroupedIntervals, Numbers
-from results.metrics.iterations import Window
-from results.metrics.numbering import MOST_KEYS, is_among
-from results.records.schema import VIRTUAL_STAGE
-from results.records.span_log import ACTIVATION, ALL_REDUCE, COMPUTE_KINDS, GRADIENT, JOINT_KINDS, PREFILL
+from wanbed.results.metrics.gpu_time import Gpus, GpuWindows, spans_of_training_gpus
+from wanbed.results.metrics.intervals import CoveredTime, GroupedIntervals, Numbers
+from wanbed.results.metrics.iterations import Window
+from wanbed.results.metrics.numbering import MOST_KEYS, is_among
+from wanbed.results.records.schema import VIRTUAL_STAGE
+from wanbed.results.records.span_log import ACTIVATION, ALL_REDUCE, COMPUTE_KINDS, GRADIENT, JOINT_KINDS, PREFILL
 
 Flags = npt.NDArray[np.bool_]
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from results.metrics.numbering import is_among, numbered
-from results.records.span_log import ITERATION, PREFILL
+from wanbed.results.metrics.numbering import is_among, numbered
+from wanbed.results.records.span_log import ITERATION, PREFILL
 
 NS_PER_S = 1_000_000_000
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from results.metrics.intervals import Numbers
+from wanbed.results.metrics.intervals import Numbers
 
 MOST_KEYS = 2**20
 """Up to this many values more than a column has entries, a table of all possible values spares sorting the column."""

@@ -1,15 +1,15 @@
 """Count the outcomes of inference requests, and compute their time to first token (TTFT).
 
-``requests`` are rows of ``results.records.schema.PREFILL_REQUESTS`` of one trial. Only requests that arrived within the
-trial's measured window count, not those during the warm-up or after the last iteration. Source: this project's
-definitions.
+``requests`` are rows of ``wanbed.results.records.schema.PREFILL_REQUESTS`` of one trial. Only requests that arrived
+within the trial's measured window count, not those during the warm-up or after the last iteration. Source: this
+project's definitions.
 """
 
 import numpy as np
 import pandas as pd
 
-from results.metrics.intervals import Numbers
-from results.metrics.iterations import Window
+from wanbed.results.metrics.intervals import Numbers
+from wanbed.results.metrics.iterations import Window
 
 TTFT_PERCENTILES = (50, 90, 95, 99)
 

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from results.metrics.gpu_time import Gpus
-from results.metrics.intervals import GroupedIntervals, Numbers
-from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION, PROFILED_KINDS
+from wanbed.results.metrics.gpu_time import Gpus
+from wanbed.results.metrics.intervals import GroupedIntervals, Numbers
+from wanbed.results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION, PROFILED_KINDS
 
 Flags = npt.NDArray[np.bool_]
 

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from results.metrics.iterations import NS_PER_S, Window
-from results.metrics.numbering import is_among, text_codes
-from results.records.span_log import COLLECTIVE_KINDS
+from wanbed.results.metrics.iterations import NS_PER_S, Window
+from wanbed.results.metrics.numbering import is_among, text_codes
+from wanbed.results.records.span_log import COLLECTIVE_KINDS
 
 
 def wan_bytes(spans: pd.DataFrame, link_samples: pd.DataFrame) -> int | None:

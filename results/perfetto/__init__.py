@@ -1,1 +1,1 @@
-"""Export a run as Chrome Trace JSON for Perfetto. The entry point is ``results.perfetto.trace_file.write_trace``."""
+"""Export a run as Chrome Trace JSON for Perfetto. Begin at ``wanbed.results.perfetto.trace_file.write_trace``."""

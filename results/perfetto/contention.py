@@ -5,20 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from results.perfetto.trial_tables import Spans
-from results.records.span_columns import Column
-from results.records.span_log import COMPUTE_KINDS, PREFILL
+from wanbed.results.perfetto.trial_tables import Spans
+from wanbed.results.records.span_columns import Column
+from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL
 
 _COMPUTED = (*COMPUTE_KINDS, PREFILL)
 
 
 def contention_of(spans: Spans, facts: Mapping[str, Any]) -> Column:
-    """Return ``results.metrics.contended_ns`` of every span, from the trial's facts; 0 if it is no computation."""
+    """Return ``wanbed.results.metrics.contended_ns`` of every span, by the trial's facts; 0 if it computes nothing."""
     contended = np.zeros(len(spans), np.int64)
     if not (facts.get("devices") or facts.get("gpu_assignment")):
         return contended
     # Metrics import pandas, which takes longer than writing the trace of a run that does not need them.
-    from results.metrics import contended_ns, devices_of_seats  # noqa: PLC0415
+    from wanbed.results.metrics import contended_ns, devices_of_seats  # noqa: PLC0415
 
     devices = devices_of_seats(facts)
     names = {device: number for number, device in enumerate(sorted(set(devices.values())))}

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from results.perfetto.trial_tables import LinkCounters, TcpStates, Texts
-from results.records.span_columns import Column
+from wanbed.results.perfetto.trial_tables import LinkCounters, TcpStates, Texts
+from wanbed.results.records.span_columns import Column
 
 MAX_NODE_PAIRS = 64
 """The most directed node pairs that a trial shows; of more, the busiest ones."""
@@ -108,7 +108,7 @@ def tcp_steps(states: TcpStates, begin_ns: int, end_ns: int) -> Iterator[Steps]:
 
 
 def background_steps(samples: Sequence[Mapping[str, Any]], begin_ns: int, end_ns: int) -> Iterator[Steps]:
-    """Yield the goodput of each flow in the background, from rows of ``results.records.jobs.background_columns``.
+    """Yield the goodput of each background flow, from rows of ``wanbed.results.records.jobs.background_columns``.
 
     It is what all connections of a flow have received between two samples, divided by the time between them.
     """
@@ -124,7 +124,7 @@ def background_steps(samples: Sequence[Mapping[str, Any]], begin_ns: int, end_ns
 
 
 def gpu_steps(samples: Sequence[Mapping[str, Any]], begin_ns: int, end_ns: int) -> Iterator[Steps]:
-    """Yield NVML's figures of every GPU, from rows of ``results.records.schema.GPU_SAMPLES`` in the order of time.
+    """Yield NVML's figures of every GPU, from rows of ``wanbed.results.records.schema.GPU_SAMPLES`` in order of time.
 
     Quantities that NVML never reported are left out.
     """

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results.perfetto.trial_tables import NO_VIRTUAL_STAGE, Spans
-from results.records.span_columns import Column
-from results.records.span_log import ACTIVATION, GRADIENT, message_ranks
+from wanbed.results.perfetto.trial_tables import NO_VIRTUAL_STAGE, Spans
+from wanbed.results.records.span_columns import Column
+from wanbed.results.records.span_log import ACTIVATION, GRADIENT, message_ranks
 
 _MAX_NUMBERS = 2**62
 _STAGES_ON = {ACTIVATION: 1, GRADIENT: -1}

@@ -4,7 +4,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from results.records.span_columns import Column
+from wanbed.results.records.span_columns import Column
 
 
 def assign_lanes(place: Column, start_ns: Column, end_ns: Column) -> Column:

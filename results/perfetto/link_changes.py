@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from results.perfetto.counters import LINK, Quantity, Steps, within
-from results.perfetto.trace_events import json_text
-from results.perfetto.trial_events import microseconds
+from wanbed.results.perfetto.counters import LINK, Quantity, Steps, within
+from wanbed.results.perfetto.trace_events import json_text
+from wanbed.results.perfetto.trial_events import microseconds
 
 _QUANTITIES = (
     ("rate_bps", Quantity("configured rate", "Mbit/s"), 1e-3),
@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 
 
 def change_steps(changes: Sequence[Row], begin_ns: int, end_ns: int) -> Iterator[Steps]:
-    """Yield what each direction of a link was configured to, from rows of ``results.records.schema.LINK_CHANGES``.
+    """Yield the settings of each direction of a link, from rows of ``wanbed.results.records.schema.LINK_CHANGES``.
 
     A quantity that is unlimited at any time, and a jitter or loss that there never is, is left out.
     """

@@ -3,12 +3,12 @@
 import numpy as np
 import pyarrow as pa
 
-from results.perfetto.flows import Flows
-from results.perfetto.trace_events import chosen, integers, joined, json_text, only_if, thousandths_text
-from results.perfetto.trial_tables import Spans, Texts
-from results.records.span_columns import Column
-from results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION
-from results.text.span_text import kind_text
+from wanbed.results.perfetto.flows import Flows
+from wanbed.results.perfetto.trace_events import chosen, integers, joined, json_text, only_if, thousandths_text
+from wanbed.results.perfetto.trial_tables import Spans, Texts
+from wanbed.results.records.span_columns import Column
+from wanbed.results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION
+from wanbed.results.text.span_text import kind_text
 
 UNKNOWN = -1
 
@@ -16,7 +16,7 @@ UNKNOWN = -1
 def last_to_begin_of(spans: Spans) -> Column:
     """Return for each span of a collective the row of the same collective's span that began last, else ``UNKNOWN``."""
     # Metrics import pandas, which takes longer than writing the trace of a run that does not need them.
-    from results.metrics import group_size, last_to_begin  # noqa: PLC0415
+    from wanbed.results.metrics import group_size, last_to_begin  # noqa: PLC0415
 
     last = np.full(len(spans), UNKNOWN)
     rows = np.flatnonzero(spans.kind.mapped(lambda kind: int(kind in COLLECTIVE_KINDS)) == 1)

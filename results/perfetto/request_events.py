@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from results.perfetto.lanes import assign_lanes
-from results.perfetto.trace_events import json_text
-from results.perfetto.tracks import Tracks
-from results.perfetto.trial_events import microseconds
-from results.reading.stored_trial import StoredTrial
-from results.records.span_columns import Column
-from results.records.trial_files import read_trial_table
-from results.records.trial_tables import PREFILL_REQUESTS_FILE
+from wanbed.results.perfetto.lanes import assign_lanes
+from wanbed.results.perfetto.trace_events import json_text
+from wanbed.results.perfetto.tracks import Tracks
+from wanbed.results.perfetto.trial_events import microseconds
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.records.span_columns import Column
+from wanbed.results.records.trial_files import read_trial_table
+from wanbed.results.records.trial_tables import PREFILL_REQUESTS_FILE
 
 _PHASES = (
     ("queue", "arrival_ns", "started_ns"),
@@ -28,7 +28,7 @@ _LANES = 1_000_000
 
 @dataclass(frozen=True)
 class Requests:
-    """The requests of one trial, each a row of ``results.records.schema.PREFILL_REQUESTS``."""
+    """The requests of one trial, each a row of ``wanbed.results.records.schema.PREFILL_REQUESTS``."""
 
     rows: tuple[dict[str, Any], ...]
 

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.perfetto.counters import Steps
-from results.perfetto.flows import Flows, carried_text
-from results.perfetto.trial_tables import NO_VIRTUAL_STAGE, Spans, Texts
-from results.records.span_columns import Column
-from results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH, NO_REQUEST
-from results.text.span_text import kind_text
+from wanbed.results.perfetto.counters import Steps
+from wanbed.results.perfetto.flows import Flows, carried_text
+from wanbed.results.perfetto.trial_tables import NO_VIRTUAL_STAGE, Spans, Texts
+from wanbed.results.records.span_columns import Column
+from wanbed.results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH, NO_REQUEST
+from wanbed.results.text.span_text import kind_text
 
 _TRANSFERS = ("send", "receive")
 

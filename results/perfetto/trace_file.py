@@ -11,35 +11,35 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 
-from ground.files.atomic_write import written_whole
-from results.perfetto.contention import contention_of
-from results.perfetto.counters import background_steps, gpu_steps, link_steps, tcp_steps
-from results.perfetto.flows import Flows, carried_text, match_transfers
-from results.perfetto.link_changes import change_events, change_steps
-from results.perfetto.program_events import (
+from wanbed.ground.files.atomic_write import written_whole
+from wanbed.results.perfetto.contention import contention_of
+from wanbed.results.perfetto.counters import background_steps, gpu_steps, link_steps, tcp_steps
+from wanbed.results.perfetto.flows import Flows, carried_text, match_transfers
+from wanbed.results.perfetto.link_changes import change_events, change_steps
+from wanbed.results.perfetto.program_events import (
     flows_from_last,
     inner_slices,
     last_to_begin_of,
     program_slices,
     waiting_rows,
 )
-from results.perfetto.request_events import request_events, requests_of
-from results.perfetto.trace_events import counter_events, flow_events, json_text, slice_events
-from results.perfetto.tracks import Tracks
-from results.perfetto.trial_events import iteration_events, trial_event
-from results.perfetto.trial_tables import LinkCounters, Spans, TcpStates, Texts, read_columns
-from results.reading.selection import (
+from wanbed.results.perfetto.request_events import request_events, requests_of
+from wanbed.results.perfetto.trace_events import counter_events, flow_events, json_text, slice_events
+from wanbed.results.perfetto.tracks import Tracks
+from wanbed.results.perfetto.trial_events import iteration_events, trial_event
+from wanbed.results.perfetto.trial_tables import LinkCounters, Spans, TcpStates, Texts, read_columns
+from wanbed.results.reading.selection import (
     NoSuchTrialError,
     Selection,
     choices,
     finished_trials,
     swept_points,
 )
-from results.reading.stored_trial import StoredTrial
-from results.records.schema import SCHEMA_VERSION
-from results.records.span_columns import Column
-from results.records.trial_files import read_trial_table
-from results.records.trial_tables import (
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.records.schema import SCHEMA_VERSION
+from wanbed.results.records.span_columns import Column
+from wanbed.results.records.trial_files import read_trial_table
+from wanbed.results.records.trial_tables import (
     BACKGROUND_SAMPLES_FILE,
     GPU_SAMPLES_FILE,
     LINK_CHANGES_FILE,
@@ -47,7 +47,7 @@ from results.records.trial_tables import (
     SPANS_FILE,
     TCP_SAMPLES_FILE,
 )
-from results.text.span_text import kind_text
+from wanbed.results.text.span_text import kind_text
 
 GAP_SHARE = 0.05
 """The gap between a trial and the next one, as a share of the trial's length."""

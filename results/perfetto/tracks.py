@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from results.perfetto.counters import GPU, LINK, Quantity
-from results.perfetto.lanes import assign_lanes
-from results.perfetto.trial_tables import Spans
-from results.records.run_store import RunError
-from results.records.span_columns import Column
-from results.records.span_log import COLLECTIVE_KINDS, ITERATION, JOINT_KINDS, PREFILL
+from wanbed.results.perfetto.counters import GPU, LINK, Quantity
+from wanbed.results.perfetto.lanes import assign_lanes
+from wanbed.results.perfetto.trial_tables import Spans
+from wanbed.results.records.run_store import RunError
+from wanbed.results.records.span_columns import Column
+from wanbed.results.records.span_log import COLLECTIVE_KINDS, ITERATION, JOINT_KINDS, PREFILL
 
 
 class Group(IntEnum):

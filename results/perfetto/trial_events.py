@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from results.perfetto.lanes import assign_lanes
-from results.perfetto.trace_events import json_text
-from results.perfetto.tracks import Tracks
-from results.perfetto.trial_tables import Spans
-from results.reading.stored_trial import StoredTrial
-from results.records.span_log import COMPUTE_KINDS, ITERATION, JOINT_KINDS
+from wanbed.results.perfetto.lanes import assign_lanes
+from wanbed.results.perfetto.trace_events import json_text
+from wanbed.results.perfetto.tracks import Tracks
+from wanbed.results.perfetto.trial_tables import Spans
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.records.span_log import COMPUTE_KINDS, ITERATION, JOINT_KINDS
 
 _WORK = (*COMPUTE_KINDS, *JOINT_KINDS)
 

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.reading.stored_trial import StoredTrial
-from results.records.schema import VIRTUAL_STAGE
-from results.records.span_columns import Column
-from results.records.trial_files import read_trial_table
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.records.schema import VIRTUAL_STAGE
+from wanbed.results.records.span_columns import Column
+from wanbed.results.records.trial_files import read_trial_table
 
 NO_VIRTUAL_STAGE = -1
 Rows = npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice
@@ -40,7 +40,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Spans:
-    """The spans of one trial: those columns of ``results.records.schema.SPANS`` that a trace shows.
+    """The spans of one trial: those columns of ``wanbed.results.records.schema.SPANS`` that a trace shows.
 
     ``virtual_stage`` is NO_VIRTUAL_STAGE where stages are not divided, and for what concerns none.
     """
@@ -71,7 +71,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class LinkCounters:
-    """The link samples of one trial: columns of ``results.records.schema.LINK_SAMPLES``."""
+    """The link samples of one trial: columns of ``wanbed.results.records.schema.LINK_SAMPLES``."""
 
     time_ns: Column
     scope: Texts
@@ -83,7 +83,7 @@ class LinkCounters:
 
 @dataclass(frozen=True)
 class TcpStates:
-    """The state of the connections in one trial: columns of ``results.records.schema.TCP_SAMPLES``."""
+    """The state of the connections in one trial: columns of ``wanbed.results.records.schema.TCP_SAMPLES``."""
 
     time_ns: Column
     source: Texts

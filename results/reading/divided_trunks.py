@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from results.text.number_text import list_text
+from wanbed.results.text.number_text import list_text
 
 
 def divided_trunks_text(manifest: Mapping[str, Any]) -> str | None:

@@ -1,14 +1,14 @@
 """Read from a simulated trial's facts how far simulations like it are known to be off, and describe it.
 
-``runner.known_misses`` finds what applies to a trial and has it recorded there. A trial of an older version has no such
-fact: nothing is known of it.
+``wanbed.runner.known_misses`` finds what applies to a trial and has it recorded there. A trial of an older version has
+no such fact: nothing is known of it.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from results.text.number_text import count_text, list_text
+from wanbed.results.text.number_text import count_text, list_text
 
 MAX_NAMED = 4
 """The most misses that a text names."""

@@ -6,8 +6,8 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from results.records.documents import Document, Manifest, TrialFacts
-from results.records.run_store import RunError
+from wanbed.results.records.documents import Document, Manifest, TrialFacts
+from wanbed.results.records.run_store import RunError
 
 MAX_LISTED = 60
 """Characters of a wrong value."""

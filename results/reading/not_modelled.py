@@ -1,17 +1,17 @@
 """Read from a run's manifest which configured settings a simulation does not model, and describe them.
 
-``runner.runs.not_modelled`` finds them and writes them to the manifest. A setting concerns either links, which then
-differ from their configuration for all variants, or single variants.
+``wanbed.runner.runs.not_modelled`` finds them and writes them to the manifest. A setting concerns either links, which
+then differ from their configuration for all variants, or single variants.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ground.impairments import IMPAIRMENTS
-from results.records.documents import SIMULATE
-from results.text.impairment_text import impairment_text
-from results.text.number_text import list_text
+from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.results.records.documents import SIMULATE
+from wanbed.results.text.impairment_text import impairment_text
+from wanbed.results.text.number_text import list_text
 
 MAX_NAMED = 3
 """The most links or variants of one setting that a text names."""

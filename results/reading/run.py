@@ -8,16 +8,16 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from results.reading.run_documents import read_manifest, read_trials
-from results.reading.stored_trial import StoredTrial
-from results.reading.summaries.summary import summarize
-from results.records.documents import SIMULATE, TIMES_DRAWN
-from results.records.jobs.background_columns import BACKGROUND_SAMPLES
-from results.records.losses.loss_columns import LOSSES
-from results.records.schema import CALIBRATION, LINK_CHANGES, SPANS
-from results.records.table_files import coded_schema
-from results.records.trial_files import read_calibration, read_trial_table
-from results.records.trial_tables import (
+from wanbed.results.reading.run_documents import read_manifest, read_trials
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.reading.summaries.summary import summarize
+from wanbed.results.records.documents import SIMULATE, TIMES_DRAWN
+from wanbed.results.records.jobs.background_columns import BACKGROUND_SAMPLES
+from wanbed.results.records.losses.loss_columns import LOSSES
+from wanbed.results.records.schema import CALIBRATION, LINK_CHANGES, SPANS
+from wanbed.results.records.table_files import coded_schema
+from wanbed.results.records.trial_files import read_calibration, read_trial_table
+from wanbed.results.records.trial_tables import (
     BACKGROUND_TABLE,
     CHANGES_TABLE,
     GPU_TABLE,
@@ -33,10 +33,10 @@ from results.records.trial_tables import (
 class Run:
     """A run: its manifest and what its finished trials left.
 
-    The data frames have the columns of ``results.records.schema``, and the rows of each trial together; their texts may
-    be categoricals, whose categories are in alphabetical order. ``summary`` has the columns of
-    ``results.reading.summaries.summary.FIELDS``; its rows are in the order of ``trials``: by sweep point, then variant
-    as the manifest lists them, then repeat.
+    The data frames have the columns of ``wanbed.results.records.schema``, and the rows of each trial together; their
+    texts may be categoricals, whose categories are in alphabetical order. ``summary`` has the columns of
+    ``wanbed.results.reading.summaries.summary.FIELDS``; its rows are in the order of ``trials``: by sweep point, then
+    variant as the manifest lists them, then repeat.
     """
 
     path: Path

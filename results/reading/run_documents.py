@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ground.files.atomic_write import PARTIAL
-from results.reading.manifest_check import check_manifest, check_trial_facts
-from results.reading.stored_trial import StoredTrial
-from results.records.documents import SIMULATE
-from results.records.run_store import MANIFEST, TRIAL_FACTS, RunError, read_json, trial_path
-from results.records.schema_upgrade import upgraded_document
-from results.records.trial_id import TrialId
+from wanbed.ground.files.atomic_write import PARTIAL
+from wanbed.results.reading.manifest_check import check_manifest, check_trial_facts
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.records.documents import SIMULATE
+from wanbed.results.records.run_store import MANIFEST, TRIAL_FACTS, RunError, read_json, trial_path
+from wanbed.results.records.schema_upgrade import upgraded_document
+from wanbed.results.records.trial_id import TrialId
 
 
 def read_manifest(run: Path) -> dict[str, Any]:

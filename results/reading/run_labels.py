@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from results.reading.run import Run
+from wanbed.results.reading.run import Run
 
 _STAMP = re.compile(r"-([0-9]{8}T([0-9]{6}Z))-[0-9a-f]{8}")
 """The suffix of a run folder's name: the time when the run was created and the hash of its configuration."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ground.shown_text import shortened
-from ground.strict_model import InputError
-from results.reading.run_documents import read_manifest, read_trials
-from results.reading.stored_trial import StoredTrial
+from wanbed.ground.shown_text import shortened
+from wanbed.ground.strict_model import InputError
+from wanbed.results.reading.run_documents import read_manifest, read_trials
+from wanbed.results.reading.stored_trial import StoredTrial
 
 MAX_CHOICES_LISTED = 20
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results.records.trial_id import TrialId
+from wanbed.results.records.trial_id import TrialId
 
 
 def swept_values(manifest: Mapping[str, Any], point: int) -> dict[str, str]:

@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from results import metrics
-from results.metrics import Window
-from results.reading.stored_trial import StoredTrial
-from results.reading.summaries.counted_windows import counted_window, counted_windows
-from results.reading.trial_rows import chosen_rows
+from wanbed.results import metrics
+from wanbed.results.metrics import Window
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.reading.summaries.counted_windows import counted_window, counted_windows
+from wanbed.results.reading.trial_rows import chosen_rows
 
 
 def rows_of_trial(frame: pd.DataFrame, trial: StoredTrial) -> pd.DataFrame:

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from results.records.trial_id import TrialId
+from wanbed.results.records.trial_id import TrialId
 
 
 def rows_by_trial(frame: pd.DataFrame) -> dict[TrialId, pd.DataFrame]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
-from ground.impairments import IMPAIRMENTS
+from wanbed.ground.impairments import IMPAIRMENTS
 
 SIMULATE = "simulate"
 """The engine whose links are as configured by construction, but for what it does not model: nothing is calibrated."""

@@ -28,17 +28,17 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ground.files.atomic_write import PARTIAL, write_whole, written_whole
-from ground.files.regular_file import regular_file
-from ground.wanbed_error import WanbedError
-from results.records.documents import Manifest, TrialFacts
-from results.records.schema import CALIBRATION, SPANS, SPANS_OF_VIRTUAL_STAGES, CalibrationRow
-from results.records.schema_upgrade import EARLIER_POINT_NAME, upgraded_document
-from results.records.span_log import SpanLogContents
-from results.records.table_files import write_table, write_tables
-from results.records.trial_columns import TrialCounters, TrialSpans
-from results.records.trial_id import TrialId
-from results.records.trial_tables import SPANS_FILE, SPANS_TABLE, TRIAL_TABLES, TrialTable
+from wanbed.ground.files.atomic_write import PARTIAL, write_whole, written_whole
+from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.results.records.documents import Manifest, TrialFacts
+from wanbed.results.records.schema import CALIBRATION, SPANS, SPANS_OF_VIRTUAL_STAGES, CalibrationRow
+from wanbed.results.records.schema_upgrade import EARLIER_POINT_NAME, upgraded_document
+from wanbed.results.records.span_log import SpanLogContents
+from wanbed.results.records.table_files import write_table, write_tables
+from wanbed.results.records.trial_columns import TrialCounters, TrialSpans
+from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.trial_tables import SPANS_FILE, SPANS_TABLE, TRIAL_TABLES, TrialTable
 
 MANIFEST = "manifest.json"
 TRIAL_FACTS = "trial.json"

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ground.impairments import IMPAIRMENTS
-from results.records.span_log import SPAN_KINDS
+from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.results.records.span_log import SPAN_KINDS
 
 SCHEMA_VERSION = 7
 """The version that is written. ``schema_upgrade`` has what earlier ones lack or call otherwise."""

@@ -1,7 +1,7 @@
 """Generate the tables of columns on the results page from the schema.
 
-``python -m results.records.schema_page --write docs/results.md`` updates them after the schema has changed. Without
-``--write`` it only checks that the page agrees with the schema.
+``python -m wanbed.results.records.schema_page --write docs/results.md`` updates them after the schema has changed.
+Without ``--write`` it only checks that the page agrees with the schema.
 """
 
 import argparse
@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ground.files.marked_text import with_marked_text
-from ground.impairments import IMPAIRMENTS
-from results.records.run_store import SUMMARY_FILE
-from results.records.schema import CALIBRATION, SUMMARY
-from results.records.trial_tables import TRIAL_TABLES
+from wanbed.ground.files.marked_text import with_marked_text
+from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.results.records.run_store import SUMMARY_FILE
+from wanbed.results.records.schema import CALIBRATION, SUMMARY
+from wanbed.results.records.trial_tables import TRIAL_TABLES
 
-BEGIN = "<!-- tables of results/records/schema.py: python -m results.records.schema_page --write docs/results.md -->\n"
+BEGIN = (
+    "<!-- tables of results/records/schema.py: "
+    "python -m wanbed.results.records.schema_page --write docs/results.md -->\n"
+)
 END = "<!-- end of tables -->\n"
 
 _TABLES = {

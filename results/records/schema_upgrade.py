@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from results.records.span_log import ACTIVATION, GRADIENT, NO_REQUEST
+from wanbed.results.records.span_log import ACTIVATION, GRADIENT, NO_REQUEST
 
 EARLIER_VERSIONS = ("1", "2", "3", "4", "5", "6")
 

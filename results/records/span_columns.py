@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from results.records.span_log import NO_REQUEST
+from wanbed.results.records.span_log import NO_REQUEST
 
 Column = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class SpanColumns:
-    """Spans, with one entry per span in every column; the fields are those of ``results.records.span_log.Span``.
+    """Spans, with one entry per span in every column; the fields are those of ``wanbed.results.records.span_log.Span``.
 
     ``rank`` and ``peer`` are numbers of ranks; ``peer`` is negative if there is none. ``kind`` is an index into
     ``SPAN_KINDS``.

@@ -22,11 +22,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from ground.dataclass_json import from_document
-from ground.files.atomic_write import naming, written_whole
-from ground.files.regular_file import regular_file
-from ground.shown_text import shown
-from ground.wanbed_error import WanbedError
+from wanbed.ground.dataclass_json import from_document
+from wanbed.ground.files.atomic_write import naming, written_whole
+from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.shown_text import shown
+from wanbed.ground.wanbed_error import WanbedError
 
 SPAN_LOG_VERSION = 2
 

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ground.files.atomic_write import naming
-from ground.files.regular_file import regular_file
-from results.records.schema import (
+from wanbed.ground.files.atomic_write import naming
+from wanbed.ground.files.regular_file import regular_file
+from wanbed.results.records.schema import (
     LATER_COLUMNS,
     SCHEMA_VERSION,
     SPANS,
@@ -18,7 +18,7 @@ from results.records.schema import (
     VERSION_KEY,
     VIRTUAL_STAGE,
 )
-from results.records.schema_upgrade import EARLIER_VERSIONS, renamed, upgraded
+from wanbed.results.records.schema_upgrade import EARLIER_VERSIONS, renamed, upgraded
 
 _CODED_TEXT = pa.dictionary(pa.int32(), pa.string())
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from results.records.schema import LINK_SAMPLES, SPANS, SPANS_OF_VIRTUAL_STAGES, VIRTUAL_STAGE
-from results.records.span_columns import Column, SpanColumns, TraceSpanColumns, VirtualSpanColumns
-from results.records.span_log import ACTIVATION, GRADIENT, SPAN_KINDS, SpanLogHeader, between_ranks
-from results.records.trial_id import TrialId
+from wanbed.results.records.schema import LINK_SAMPLES, SPANS, SPANS_OF_VIRTUAL_STAGES, VIRTUAL_STAGE
+from wanbed.results.records.span_columns import Column, SpanColumns, TraceSpanColumns, VirtualSpanColumns
+from wanbed.results.records.span_log import ACTIVATION, GRADIENT, SPAN_KINDS, SpanLogHeader, between_ranks
+from wanbed.results.records.trial_id import TrialId
 
 _ROWS = 2**20
 _TRANSFERS = SPAN_KINDS.index("send"), SPAN_KINDS.index("receive")

@@ -7,15 +7,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ground.files.regular_file import regular_file
-from results.records.losses.loss_columns import SPLITS
-from results.records.run_store import RunError, point_path
-from results.records.schema import CALIBRATION, IMPAIRMENT_COLUMNS, CalibrationRow
-from results.records.schema_upgrade import FIRST_VERSION
-from results.records.span_log import MAX_ITERATIONS, SPAN_KINDS
-from results.records.table_files import read_tables, version_of
-from results.records.trial_id import TrialId
-from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TRIAL_TABLES
+from wanbed.ground.files.regular_file import regular_file
+from wanbed.results.records.losses.loss_columns import SPLITS
+from wanbed.results.records.run_store import RunError, point_path
+from wanbed.results.records.schema import CALIBRATION, IMPAIRMENT_COLUMNS, CalibrationRow
+from wanbed.results.records.schema_upgrade import FIRST_VERSION
+from wanbed.results.records.span_log import MAX_ITERATIONS, SPAN_KINDS
+from wanbed.results.records.table_files import read_tables, version_of
+from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TRIAL_TABLES
 
 OUTCOMES = ("admitted", "off_loaded", "rejected", "held")
 

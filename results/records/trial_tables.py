@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from results.records.jobs.background_columns import BACKGROUND_SAMPLES, BackgroundSample
-from results.records.losses.loss_columns import LOSSES, ReplicaLossRow
-from results.records.schema import (
+from wanbed.results.records.jobs.background_columns import BACKGROUND_SAMPLES, BackgroundSample
+from wanbed.results.records.losses.loss_columns import LOSSES, ReplicaLossRow
+from wanbed.results.records.schema import (
     GPU_SAMPLES,
     LINK_CHANGES,
     LINK_SAMPLES,
@@ -25,7 +25,7 @@ from results.records.schema import (
     PrefillRequest,
     TcpSample,
 )
-from results.records.span_log import Span
+from wanbed.results.records.span_log import Span
 
 SPANS_FILE = "spans.parquet"
 LINK_CHANGES_FILE = "link_changes.parquet"

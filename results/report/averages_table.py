@@ -1,9 +1,9 @@
 """Tabulate which parts the averages of a trial are, where replicas synchronise over a star."""
 
-from results.reading.run import Run
-from results.reading.stored_trial import StoredTrial
-from results.reading.summaries.headline import point_text
-from results.report.table import Column, Table
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.reading.summaries.headline import point_text
+from wanbed.results.report.table import Column, Table
 
 _READING = (
     "An average is taken when as many replicas as the quorum have sent their part. A part that comes later is late: it "

@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from ground.impairments import IMPAIRMENTS
-from results.reading.run import Run
-from results.reading.stored_trial import swept_values
-from results.reading.summaries.headline import point_text
-from results.text.impairment_text import impairment_text
-from results.text.number_text import count_text, list_text, milliseconds_text, percent_text, rate_text
+from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import swept_values
+from wanbed.results.reading.summaries.headline import point_text
+from wanbed.results.text.impairment_text import impairment_text
+from wanbed.results.text.number_text import count_text, list_text, milliseconds_text, percent_text, rate_text
 
 MAX_ROWS = 60
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from results.reading.run import Run
-from results.reading.selection import NoSuchTrialError, Selection, swept_points
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.selection import NoSuchTrialError, Selection, swept_points
 
 
 def chosen_trials(runs: Mapping[str, Run], points: Sequence[str], variants: Sequence[str]) -> dict[str, Run]:

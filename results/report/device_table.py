@@ -6,14 +6,22 @@ from typing import Any
 
 import pandas as pd
 
-from results import metrics
-from results.metrics import DeviceContention, Window
-from results.reading.run import Run
-from results.reading.stored_trial import StoredTrial, swept_values
-from results.reading.summaries.headline import point_text
-from results.reading.trial_frames import measured_window, rows_of_trial
-from results.report.table import Column, Table
-from results.text.number_text import UNKNOWN, clock_text, held_down_text, percent_text, rate_text, ratio_text, size_text
+from wanbed.results import metrics
+from wanbed.results.metrics import DeviceContention, Window
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.summaries.headline import point_text
+from wanbed.results.reading.trial_frames import measured_window, rows_of_trial
+from wanbed.results.report.table import Column, Table
+from wanbed.results.text.number_text import (
+    UNKNOWN,
+    clock_text,
+    held_down_text,
+    percent_text,
+    rate_text,
+    ratio_text,
+    size_text,
+)
 
 CPU = "cpu"
 

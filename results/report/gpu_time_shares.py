@@ -6,13 +6,13 @@ from itertools import accumulate, pairwise
 
 import pandas as pd
 
-from results import metrics
-from results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER, Window
-from results.metrics.intervals import Numbers
-from results.reading.run import Run
-from results.reading.stored_trial import StoredTrial, swept_values
-from results.reading.trial_frames import measured_window, rows_of_trial
-from results.records.span_log import PREFILL
+from wanbed.results import metrics
+from wanbed.results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER, Window
+from wanbed.results.metrics.intervals import Numbers
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.trial_frames import measured_window, rows_of_trial
+from wanbed.results.records.span_log import PREFILL
 
 TRAINING = "training"
 PARTS = (TRAINING, PREFILL, *IDLE_CAUSES)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from results.text import number_text
+from wanbed.results.text import number_text
 
 
 def page_environment(*folders: Path) -> Environment:

@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from results.metrics.contention import contended_ns
-from results.metrics.gpu_time import Gpus
-from results.metrics.intervals import GroupedIntervals, Numbers
-from results.metrics.numbering import is_among, text_codes
-from results.reading.summaries.saturation import MachineLoad
-from results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, JOINT_KINDS
-from results.text.number_text import percent_text, ratio_text, seconds_text
+from wanbed.results.metrics.contention import contended_ns
+from wanbed.results.metrics.gpu_time import Gpus
+from wanbed.results.metrics.intervals import GroupedIntervals, Numbers
+from wanbed.results.metrics.numbering import is_among, text_codes
+from wanbed.results.reading.summaries.saturation import MachineLoad
+from wanbed.results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, JOINT_KINDS
+from wanbed.results.text.number_text import percent_text, ratio_text, seconds_text
 
 PAUSE_NS = 200_000_000
 """The shortest pause after which a connection slow-starts again: Linux's minimum retransmission timeout."""

@@ -6,43 +6,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ground.files.atomic_write import write_whole
-from results.comparison.manifest_differences import ManifestDifference, ReportedDifferences, reported_differences
-from results.comparison.manifest_fields import trace_text
-from results.comparison.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run
-from results.reading.run import Run, load_run
-from results.reading.run_labels import run_labels, run_name
-from results.reading.summaries.headline import (
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.results.comparison.manifest_differences import ManifestDifference, ReportedDifferences, reported_differences
+from wanbed.results.comparison.manifest_fields import trace_text
+from wanbed.results.comparison.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run
+from wanbed.results.reading.run import Run, load_run
+from wanbed.results.reading.run_labels import run_labels, run_name
+from wanbed.results.reading.summaries.headline import (
     HeadlineRow,
     by_point,
     headline,
     interval_note,
     saturation_note,
 )
-from results.reading.summaries.token_worth import worth_note
-from results.reading.summaries.variant_differences import VariantFields, variant_fields
-from results.report.averages_table import averages_table
-from results.report.calibration_table import CalibrationTable, calibration_table
-from results.report.charts.chart import Chart
-from results.report.charts.drawing.colours import Styles
-from results.report.charts.figure_options import FigureOptions
-from results.report.charts.paper import draw_figures, save_figures
-from results.report.chosen_trials import chosen_trials
-from results.report.device_table import device_table
-from results.report.fault_table import fault_table, fault_warnings
-from results.report.jobs.background_table import background_table
-from results.report.jobs.job_table import job_table
-from results.report.losses.loss_section import loss_section
-from results.report.losses.loss_series import loss_series
-from results.report.page_templates import page_environment
-from results.report.plan_outcome import plan_outcomes, plan_table, plan_warnings
-from results.report.prefill.prefill_section import prefill_of, prefill_section
-from results.report.programs.program_section import ProgramSection, program_section
-from results.report.report_charts import ReportCharts, report_charts
-from results.report.table import Table
-from results.text import number_text
-from results.text.number_text import count_text, percent_text
-from results.text.text_direction import isolated
+from wanbed.results.reading.summaries.token_worth import worth_note
+from wanbed.results.reading.summaries.variant_differences import VariantFields, variant_fields
+from wanbed.results.report.averages_table import averages_table
+from wanbed.results.report.calibration_table import CalibrationTable, calibration_table
+from wanbed.results.report.charts.chart import Chart
+from wanbed.results.report.charts.drawing.colours import Styles
+from wanbed.results.report.charts.figure_options import FigureOptions
+from wanbed.results.report.charts.paper import draw_figures, save_figures
+from wanbed.results.report.chosen_trials import chosen_trials
+from wanbed.results.report.device_table import device_table
+from wanbed.results.report.fault_table import fault_table, fault_warnings
+from wanbed.results.report.jobs.background_table import background_table
+from wanbed.results.report.jobs.job_table import job_table
+from wanbed.results.report.losses.loss_section import loss_section
+from wanbed.results.report.losses.loss_series import loss_series
+from wanbed.results.report.page_templates import page_environment
+from wanbed.results.report.plan_outcome import plan_outcomes, plan_table, plan_warnings
+from wanbed.results.report.prefill.prefill_section import prefill_of, prefill_section
+from wanbed.results.report.programs.program_section import ProgramSection, program_section
+from wanbed.results.report.report_charts import ReportCharts, report_charts
+from wanbed.results.report.table import Table
+from wanbed.results.text import number_text
+from wanbed.results.text.number_text import count_text, percent_text
+from wanbed.results.text.text_direction import isolated
 
 MAX_OPEN_POINTS = 40
 """The most sweep points of a table that is shown open. A longer one is folded, so that the charts are visible."""
@@ -155,7 +155,7 @@ def draw_report_figures(
     *,
     clocks: Sequence[Run | None] | None = None,
 ) -> dict[str, bytes]:
-    """Return the files of figures of these runs' report by name, with ``results.report.charts.paper.draw_figures``.
+    """Return the figures' files of runs' report by name, with ``wanbed.results.report.charts.paper.draw_figures``.
 
     ``points`` and ``variants`` choose what they show, all if empty; a variant looks as it does in the whole report.
     ``clocks`` as for ``write_report``. Raise NoSuchTrialError if there is nothing such.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from results.text.markdown_text import markdown_text, table_line
+from wanbed.results.text.markdown_text import markdown_text, table_line
 
 Row = TypeVar("Row")
 

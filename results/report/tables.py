@@ -6,37 +6,42 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from results.comparison.manifest_differences import manifest_differences
-from results.metrics import IDLE_CAUSES
-from results.reading.links.changing_links import (
+from wanbed.results.comparison.manifest_differences import manifest_differences
+from wanbed.results.metrics import IDLE_CAUSES
+from wanbed.results.reading.links.changing_links import (
     ChangingLink,
     changing_links,
     changing_links_at,
     changing_links_text,
 )
-from results.reading.run import Run
-from results.reading.run_labels import run_labels
-from results.reading.summaries.headline import (
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.run_labels import run_labels
+from wanbed.results.reading.summaries.headline import (
     HeadlineRow,
     by_point,
     headline,
     interval_note,
     saturation_note,
 )
-from results.reading.summaries.token_worth import worth_note
-from results.reading.summaries.variant_differences import variant_fields
-from results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
-from results.report.jobs.background_table import background_records, background_rows, background_table
-from results.report.jobs.job_table import job_records, job_rows, job_table
-from results.report.losses.loss_series import LossSeries, loss_series
-from results.report.losses.loss_table import final_figures, loss_records, loss_table
-from results.report.prefill.prefill_section import prefill_of
-from results.report.prefill.prefill_service import PrefillRow
-from results.report.prefill.prefill_tables import impact_records, prefill_figures, prefill_markdown, prefill_records
-from results.text.bound_text import bound_text
-from results.text.json_text import json_text
-from results.text.markdown_text import markdown_text, table_line
-from results.text.number_text import (
+from wanbed.results.reading.summaries.token_worth import worth_note
+from wanbed.results.reading.summaries.variant_differences import variant_fields
+from wanbed.results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
+from wanbed.results.report.jobs.background_table import background_records, background_rows, background_table
+from wanbed.results.report.jobs.job_table import job_records, job_rows, job_table
+from wanbed.results.report.losses.loss_series import LossSeries, loss_series
+from wanbed.results.report.losses.loss_table import final_figures, loss_records, loss_table
+from wanbed.results.report.prefill.prefill_section import prefill_of
+from wanbed.results.report.prefill.prefill_service import PrefillRow
+from wanbed.results.report.prefill.prefill_tables import (
+    impact_records,
+    prefill_figures,
+    prefill_markdown,
+    prefill_records,
+)
+from wanbed.results.text.bound_text import bound_text
+from wanbed.results.text.json_text import json_text
+from wanbed.results.text.markdown_text import markdown_text, table_line
+from wanbed.results.text.number_text import (
     UNKNOWN,
     percent_text,
     rate_text,

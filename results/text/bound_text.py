@@ -1,6 +1,6 @@
 """Say how far an iteration is above its lower bound, and what the bound consists of."""
 
-from results.text.number_text import UNKNOWN, ratio_text
+from wanbed.results.text.number_text import UNKNOWN, ratio_text
 
 
 def bound_text(ratio: float | None, part: str | None) -> str:

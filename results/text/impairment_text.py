@@ -1,7 +1,7 @@
 """Format the impairments of links for a report."""
 
-from ground.impairments import Impairment
-from results.text.number_text import milliseconds_text, percent_text
+from wanbed.ground.impairments import Impairment
+from wanbed.results.text.number_text import milliseconds_text, percent_text
 
 
 def impairment_text(impairment: Impairment, value: float | None) -> str:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from results.text.number_text import UNSEEN
+from wanbed.results.text.number_text import UNSEEN
 
 
 def json_text(document: Any) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from results.text.number_text import visible
+from wanbed.results.text.number_text import visible
 
 _ESCAPES = {
     **{character: f"\\{character}" for character in "\\`*_{}[]~$#"},

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from runner.resolve.resolved_variant import ResolvedVariant
-from workloads.compute.replay import ReplayCosts
-from workloads.compute.varied_durations import DurationDraws
-from workloads.schedules.action import ActionKind
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.workloads.compute.replay import ReplayCosts
+from wanbed.workloads.compute.varied_durations import DurationDraws
+from wanbed.workloads.schedules.action import ActionKind
 
 OPTIMIZER = "optimizer"
 """The kind of the optimizer step, beside those of actions."""

@@ -14,17 +14,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from runner.bound.durations import OPTIMIZER, ByKind, Durations, durations_of
-from runner.bound.pipeline_chains import Chain, Hop, Part, PipelineChains, StageTimes
-from runner.bound.resources import Resource, Resources
-from runner.bound.rings import ring_times
-from runner.bound.virtual_bound import VirtualBound
-from runner.resolve.connection_count import count_connections
-from runner.resolve.placement import Pair
-from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.network.topology import Topology
-from workloads.schedules.action import ActionKind
-from workloads.schedules.schedule import Schedule, load_schedule
+from wanbed.runner.bound.durations import OPTIMIZER, ByKind, Durations, durations_of
+from wanbed.runner.bound.pipeline_chains import Chain, Hop, Part, PipelineChains, StageTimes
+from wanbed.runner.bound.resources import Resource, Resources
+from wanbed.runner.bound.rings import ring_times
+from wanbed.runner.bound.virtual_bound import VirtualBound
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.placement import Pair
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.schedule import Schedule, load_schedule
 
 BELOW = 1 - 1e-9
 """A factor that compensates for rounding errors of floating-point sums."""

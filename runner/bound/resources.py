@@ -10,11 +10,11 @@ give a part. A link that changes counts with the least latency and the highest r
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from runner.bound.pipeline_chains import Way
-from runner.resolve.placement import Pair
-from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.network.course_extremes import at_best
-from testbed.network.topology import Topology
+from wanbed.runner.bound.pipeline_chains import Way
+from wanbed.runner.resolve.placement import Pair
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.network.course_extremes import at_best
+from wanbed.testbed.network.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

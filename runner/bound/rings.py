@@ -9,10 +9,10 @@ ended, and the last one no earlier than all of it.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.bound.resources import Resources
-from runner.resolve.placement import Pair
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_rings import Ring, StageRings, ring_pairs
+from wanbed.runner.bound.resources import Resources
+from wanbed.runner.resolve.placement import Pair
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,20 @@
 
 A GPU does all of the work of its virtual stages, from when the first microbatch has come to the first of them until the
 last gradient has made its way from there back. And every virtual stage alone has the chains of
-``runner.bound.pipeline_chains``, as if it had a GPU of its own: sharing one only makes iterations longer.
+``wanbed.runner.bound.pipeline_chains``, as if it had a GPU of its own: sharing one only makes iterations longer.
 """
 
 from collections.abc import Iterator
 from itertools import pairwise
 from math import inf
 
-from runner.bound.pipeline_chains import Hop, Part, PipelineChains, StageTimes, Way
-from runner.bound.resources import Resources
-from runner.bound.rings import RingTimes, ring_times
-from runner.resolve.placement import Pair
-from runner.resolve.resolved_variant import ResolvedVariant
-from workloads.schedules.action import ActionKind
-from workloads.schedules.schedule import Schedule
+from wanbed.runner.bound.pipeline_chains import Hop, Part, PipelineChains, StageTimes, Way
+from wanbed.runner.bound.resources import Resources
+from wanbed.runner.bound.rings import RingTimes, ring_times
+from wanbed.runner.resolve.placement import Pair
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.schedule import Schedule
 
 
 class VirtualBound:

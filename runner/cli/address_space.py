@@ -3,7 +3,7 @@
 import os
 import resource
 
-from testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.missing import MissingError
 
 _LEAST_BYTES = 800_000 * 1024
 _FRUGAL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}

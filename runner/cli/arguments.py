@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from runner.cli.exit_status import fail
-from runner.experiments.shipped_experiments import instead_of, shipped_experiment, shipped_experiments
-from runner.runs.faults import BAD_INPUT
+from wanbed.runner.cli.exit_status import fail
+from wanbed.runner.experiments.shipped_experiments import instead_of, shipped_experiment, shipped_experiments
+from wanbed.runner.runs.faults import BAD_INPUT
 
 STANDARD_OUTPUT = Path("-")
 """The path that means standard output instead of a file."""

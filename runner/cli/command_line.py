@@ -5,77 +5,81 @@ from typing import Annotated
 
 import typer
 
-from runner.cli.lazy_commands import LazyCommand, lazy_group, stand_in
+from wanbed.runner.cli.lazy_commands import LazyCommand, lazy_group, stand_in
 
 COMMANDS = {
     "doctor": LazyCommand(
-        "runner.cli.network.doctor:doctor", "Report what this machine can do, and what to install for the rest."
+        "wanbed.runner.cli.network.doctor:doctor", "Report what this machine can do, and what to install for the rest."
     ),
     "compile": LazyCommand(
-        "runner.cli.runs.compile:compile_", "Compile the simulator's hot modules into your cache: same results, sooner."
+        "wanbed.runner.cli.runs.compile:compile_",
+        "Compile the simulator's hot modules into your cache: same results, sooner.",
     ),
     "calibrate": LazyCommand(
-        "runner.cli.network.calibrate:calibrate",
+        "wanbed.runner.cli.network.calibrate:calibrate",
         "Build the network of every sweep point, measure every link, and print configured against measured.",
     ),
     "exec": LazyCommand(
-        "runner.cli.network.exec:exec_",
+        "wanbed.runner.cli.network.exec:exec_",
         "Run a program on a host of the file's network, and pass its output and exit status through.",
         {"ignore_unknown_options": True},
     ),
     "probe": LazyCommand(
-        "runner.cli.network.probe:probe",
+        "wanbed.runner.cli.network.probe:probe",
         "Send UDP packets to a host and log when each was sent and arrived, for `wanbed learn-link`.",
     ),
     "learn-link": LazyCommand(
-        "runner.cli.network.learn_link:learn_link",
+        "wanbed.runner.cli.network.learn_link:learn_link",
         "Fit base delay, bottleneck rate, buffer and cross traffic to a log of packets, as a trace that links replay.",
     ),
     "shell": LazyCommand(
-        "runner.cli.network.shell:shell",
+        "wanbed.runner.cli.network.shell:shell",
         "Bring up the file's network and open Mininet's prompt on it, for commands like `east-0 ping -c 3 west-0`.",
     ),
     "run": LazyCommand(
-        "runner.cli.runs.run:run",
+        "wanbed.runner.cli.runs.run:run",
         "Run the sweep: calibrate every link, run every trial, and write the run folder and its report.",
     ),
     "plan": LazyCommand(
-        "runner.cli.runs.plan:plan_",
+        "wanbed.runner.cli.runs.plan:plan_",
         "Choose the datacenters, the number of DP-cells and the placement of stages with the most tokens a second.",
     ),
     "profile": LazyCommand(
-        "runner.cli.runs.profile:profile_",
+        "wanbed.runner.cli.runs.profile:profile_",
         "Measure a compute profile of models for training, or a prefill profile of one inference model.",
     ),
     "simulate": LazyCommand(
-        "runner.cli.runs.simulate:simulate",
+        "wanbed.runner.cli.runs.simulate:simulate",
         "Simulate the sweep on all cores, with any engine in the file, and write the run folder and its report.",
     ),
     "schema": LazyCommand(
-        "runner.cli.runs.schema:schema",
+        "wanbed.runner.cli.runs.schema:schema",
         "Print the experiment file's JSON schema, by which an editor completes and checks.",
     ),
     "report": LazyCommand(
-        "runner.cli.results.report:report",
+        "wanbed.runner.cli.results.report:report",
         "Write the report of one or several runs as one self-contained HTML file, or its tables, and figures of it.",
     ),
     "trace": LazyCommand(
-        "runner.cli.results.trace:trace",
+        "wanbed.runner.cli.results.trace:trace",
         "Write a trace of the run, all trials one after the other unless chosen, for ui.perfetto.dev to open.",
     ),
     "compare": LazyCommand(
-        "runner.cli.results.compare:compare",
+        "wanbed.runner.cli.results.compare:compare",
         "Compare B's iteration times with A's at each sweep point for each variant, and report whether B regressed.",
     ),
     "validate": LazyCommand(
-        "runner.cli.results.validate:validate",
+        "wanbed.runner.cli.results.validate:validate",
         "Compare the simulator with golden values, closed forms and, with RUN, the iteration times of an emulated run.",
     ),
     "clean": LazyCommand(
-        "runner.cli.network.clean:clean", "Remove what killed runs left on this machine, by recorded identifiers."
+        "wanbed.runner.cli.network.clean:clean",
+        "Remove what killed runs left on this machine, by recorded identifiers.",
     ),
-    "examples": LazyCommand("runner.cli.runs.examples:examples", "List the shipped experiments, or copy one of them."),
-    "runs": LazyCommand("runner.cli.runs.runs:runs", "List the runs in a folder, or remove some of them."),
+    "examples": LazyCommand(
+        "wanbed.runner.cli.runs.examples:examples", "List the shipped experiments, or copy one of them."
+    ),
+    "runs": LazyCommand("wanbed.runner.cli.runs.runs:runs", "List the runs in a folder, or remove some of them."),
 }
 
 app = typer.Typer(

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from results.reading.known_misses import known_misses_of, known_misses_text
-from results.reading.run import Run
-from results.reading.summaries.saturation import MachineLoad
-from results.reading.summaries.ways_around import WaysAround
-from results.text.number_text import count_text, list_text
+from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.saturation import MachineLoad
+from wanbed.results.reading.summaries.ways_around import WaysAround
+from wanbed.results.text.number_text import count_text, list_text
 
 _MOST_NAMED = 3
 

@@ -13,10 +13,10 @@ from typing import NoReturn
 
 import typer
 
-from ground.shown_text import one_line
-from ground.strict_model import InputError
-from runner.cli.address_space import fit_address_space
-from runner.runs.faults import BAD_INPUT, MACHINE_LACKS, NO_DATA, status_of
+from wanbed.ground.shown_text import one_line
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.address_space import fit_address_space
+from wanbed.runner.runs.faults import BAD_INPUT, MACHINE_LACKS, NO_DATA, status_of
 
 DEBUG = "WANBED_DEBUG"
 """The environment variable that adds a traceback to every error, unless it is empty or 0."""

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ground.impairments import IMPAIRMENTS, Impairment
-from ground.units import format_duration, format_fraction, format_rate
-from results.text.number_text import count_text
-from runner.resolve.experiment import Experiment, SweepPoint
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.impairments import IMPAIRMENTS, Impairment
+from wanbed.ground.units import format_duration, format_fraction, format_rate
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.resolve.experiment import Experiment, SweepPoint
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 MAX_ROWS = 60
 """The most links that are printed."""

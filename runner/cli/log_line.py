@@ -2,7 +2,7 @@
 
 import sys
 
-from ground.shown_text import one_line
+from wanbed.ground.shown_text import one_line
 
 
 def log(line: str) -> None:

@@ -9,17 +9,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from results.reading.divided_trunks import divided_trunks_text
-from results.reading.links.changing_links import changing_links, changing_links_text
-from results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
-from results.reading.not_modelled import NotModelled, not_modelled_text, of_links
-from results.reading.summaries.saturation import MachineLoad
-from results.reading.summaries.trial_faults import TrialFaults
-from results.text.number_text import count_text
-from runner.cli.link_listing import link_documents, print_links
-from runner.cli.log_line import log
-from runner.resolve.experiment import Experiment
-from runner.runs.faults import TrialError
+from wanbed.results.reading.divided_trunks import divided_trunks_text
+from wanbed.results.reading.links.changing_links import changing_links, changing_links_text
+from wanbed.results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
+from wanbed.results.reading.not_modelled import NotModelled, not_modelled_text, of_links
+from wanbed.results.reading.summaries.saturation import MachineLoad
+from wanbed.results.reading.summaries.trial_faults import TrialFaults
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.cli.link_listing import link_documents, print_links
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.faults import TrialError
 
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
@@ -52,14 +52,14 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     They cannot if links or machine were not as they should be; the last line then says so. A simulation has neither.
     """
     # Drawing and data frames take a second to load, which --dry-run and a refused file spare.
-    from results.comparison.run_description import not_modelled_in  # noqa: PLC0415
-    from results.reading.run import load_run  # noqa: PLC0415
-    from results.reading.summaries.summary import summary_rows  # noqa: PLC0415
-    from results.reading.summaries.summary_table import write_summary  # noqa: PLC0415
-    from results.report.prefill.prefill_service import prefill_rows  # noqa: PLC0415
-    from results.report.report import write_report  # noqa: PLC0415
-    from runner.cli.ending import ending  # noqa: PLC0415
-    from runner.cli.prefill_outcome import prefill_documents, prefill_table, prefill_warnings  # noqa: PLC0415
+    from wanbed.results.comparison.run_description import not_modelled_in  # noqa: PLC0415
+    from wanbed.results.reading.run import load_run  # noqa: PLC0415
+    from wanbed.results.reading.summaries.summary import summary_rows  # noqa: PLC0415
+    from wanbed.results.reading.summaries.summary_table import write_summary  # noqa: PLC0415
+    from wanbed.results.report.prefill.prefill_service import prefill_rows  # noqa: PLC0415
+    from wanbed.results.report.report import write_report  # noqa: PLC0415
+    from wanbed.runner.cli.ending import ending  # noqa: PLC0415
+    from wanbed.runner.cli.prefill_outcome import prefill_documents, prefill_table, prefill_warnings  # noqa: PLC0415
 
     run = load_run(path, coded=True)
     write_summary(run)
@@ -95,7 +95,7 @@ def show_outcome(path: Path, as_json: bool) -> bool:
 
 def check_trials(path: Path) -> None:
     """Raise TrialError if trials of a run have failed that nothing planned to: how many, and the first one's reason."""
-    from results.reading.run import load_run  # noqa: PLC0415
+    from wanbed.results.reading.run import load_run  # noqa: PLC0415
 
     trials = load_run(path, coded=True).trials
     failed = [trial for trial in trials if TrialFaults.of(trial.facts).failed_unplanned]

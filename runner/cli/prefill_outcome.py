@@ -6,9 +6,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from results.report.prefill.prefill_service import PrefillRow
-from results.report.prefill.prefill_tables import prefill_figures
-from results.text.number_text import UNKNOWN, percent_text, seconds_text
+from wanbed.results.report.prefill.prefill_service import PrefillRow
+from wanbed.results.report.prefill.prefill_tables import prefill_figures
+from wanbed.results.text.number_text import UNKNOWN, percent_text, seconds_text
 
 MANY_UNFINISHED = 0.05
 """The largest share of the admitted requests that may be unfinished without a warning."""

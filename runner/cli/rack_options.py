@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ground.strict_model import InputError
+from wanbed.ground.strict_model import InputError
 
 RACK = "rack"
 """The engine that emulates over the machines of a rack."""
@@ -36,7 +36,7 @@ def with_engine(
     ``others`` are the options given that only a rack has. Raise InputError for an engine that needs an address, and for
     options that do not go together.
     """
-    from runner.experiment.sweep_points import read_experiment  # noqa: PLC0415 - these options are in the help too
+    from wanbed.runner.experiment.sweep_points import read_experiment  # noqa: PLC0415 - these options are in the help too
 
     engine = read_experiment(file, overrides)[0].get("engine", "emulate")
     if rack is None:

@@ -5,12 +5,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.cli.log_line import log
-from runner.cli.network.leftovers import report_leftovers
-from runner.experiment.sweep_points import read_experiment
-from testbed.kernel.inside import in_virtual_time
-from testbed.rights.hosts_allowed import ENTER, hosts_allowed
-from testbed.substrate.offer import RELAY
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.cli.network.leftovers import report_leftovers
+from wanbed.runner.experiment.sweep_points import read_experiment
+from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.rights.hosts_allowed import ENTER, hosts_allowed
+from wanbed.testbed.substrate.offer import RELAY
 
 _ENTERING = "not root: the network is made in a user namespace of your own, and has no priority over other programs"
 

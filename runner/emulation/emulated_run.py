@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from ground.strict_model import InputError, prefixed
-from results.reading.modelled_tcp import MODELLED_TCP
-from runner.emulation.virtual.virtual_clock import wants_guest
-from runner.emulation.virtual.virtual_run import virtual_run
-from runner.runs.continuable import check_same_substrate
-from runner.runs.resuming import kept_trials, resumed
-from runner.runs.run_folder import begin_run, check_runs_folder, exclusively
-from runner.runs.run_request import RunRequest
-from runner.runs.told_beforehand import tell_beforehand
-from testbed.claims.leftovers import leftovers_text
-from testbed.kernel.missing import MissingError
-from testbed.substrate.offer import RELAY
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.results.reading.modelled_tcp import MODELLED_TCP
+from wanbed.runner.emulation.virtual.virtual_clock import wants_guest
+from wanbed.runner.emulation.virtual.virtual_run import virtual_run
+from wanbed.runner.runs.continuable import check_same_substrate
+from wanbed.runner.runs.resuming import kept_trials, resumed
+from wanbed.runner.runs.run_folder import begin_run, check_runs_folder, exclusively
+from wanbed.runner.runs.run_request import RunRequest
+from wanbed.runner.runs.told_beforehand import tell_beforehand
+from wanbed.testbed.claims.leftovers import leftovers_text
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.substrate.offer import RELAY
 
 
 def emulated_run(request: RunRequest) -> Path:
@@ -32,13 +32,13 @@ def emulated_run(request: RunRequest) -> Path:
 
 def _run_here(request: RunRequest) -> Path:
     # Mininet comes with these, which a machine that only simulates lacks.
-    from runner.emulation.gpu_provisioning import check_gpus  # noqa: PLC0415
-    from runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
-    from runner.emulation.programs.program_check import check_programs  # noqa: PLC0415
-    from runner.emulation.relay_limits import check_relay  # noqa: PLC0415
-    from runner.emulation.run_dilation import check_link_rates, decide_dilation  # noqa: PLC0415
-    from runner.emulation.trials import run_trials  # noqa: PLC0415
-    from testbed.testbed import usable_substrate  # noqa: PLC0415
+    from wanbed.runner.emulation.gpu_provisioning import check_gpus  # noqa: PLC0415
+    from wanbed.runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
+    from wanbed.runner.emulation.programs.program_check import check_programs  # noqa: PLC0415
+    from wanbed.runner.emulation.relay_limits import check_relay  # noqa: PLC0415
+    from wanbed.runner.emulation.run_dilation import check_link_rates, decide_dilation  # noqa: PLC0415
+    from wanbed.runner.emulation.trials import run_trials  # noqa: PLC0415
+    from wanbed.testbed.testbed import usable_substrate  # noqa: PLC0415
 
     experiment, source, substrate, log = request.experiment, request.source, request.substrate, request.log
     store = resumed(experiment, request.runs, log) if request.resume else None

@@ -5,27 +5,27 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from results.reading.summaries.saturation import MachineLoad
-from results.reading.summaries.ways_around import WaysAround
-from results.records.run_store import RunStore, TrialRecord
-from results.records.trial_id import TrialId
-from runner.emulation.faults.fault_lines import fault_lines
-from runner.emulation.faults.unplanned import ended_unplanned, failed_record
-from runner.emulation.jobs.background_traffic import use_tcp_of_flows
-from runner.emulation.jobs.training_at_once import use_tcp_of_jobs
-from runner.emulation.networks.calibration import Calibration
-from runner.emulation.networks.kept_testbed import NetworkOf, kept_testbed
-from runner.emulation.networks.measured_links import calibrated
-from runner.emulation.networks.network_facts import read_network, remember_network
-from runner.emulation.trial import TrialSpec, run_trial
-from runner.resolve.connection_count import count_connections
-from runner.resolve.experiment import Experiment, SweepPoint
-from runner.runs.faults import TrialError
-from runner.runs.progress import Progress
-from runner.runs.run_folder import Log
-from testbed.hosts.ping import MeasurementError
-from testbed.running_testbed import RunningTestbed
-from testbed.substrate.substrate import SubstrateError
+from wanbed.results.reading.summaries.saturation import MachineLoad
+from wanbed.results.reading.summaries.ways_around import WaysAround
+from wanbed.results.records.run_store import RunStore, TrialRecord
+from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.emulation.faults.fault_lines import fault_lines
+from wanbed.runner.emulation.faults.unplanned import ended_unplanned, failed_record
+from wanbed.runner.emulation.jobs.background_traffic import use_tcp_of_flows
+from wanbed.runner.emulation.jobs.training_at_once import use_tcp_of_jobs
+from wanbed.runner.emulation.networks.calibration import Calibration
+from wanbed.runner.emulation.networks.kept_testbed import NetworkOf, kept_testbed
+from wanbed.runner.emulation.networks.measured_links import calibrated
+from wanbed.runner.emulation.networks.network_facts import read_network, remember_network
+from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.experiment import Experiment, SweepPoint
+from wanbed.runner.runs.faults import TrialError
+from wanbed.runner.runs.progress import Progress
+from wanbed.runner.runs.run_folder import Log
+from wanbed.testbed.hosts.ping import MeasurementError
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.testbed.substrate.substrate import SubstrateError
 
 
 def emulate(

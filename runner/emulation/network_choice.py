@@ -6,15 +6,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ground.strict_model import InputError, prefixed
-from runner.planner.experiment_file import load_experiment
-from runner.resolve.experiment import SweepPoint
-from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.network.topology import Topology, check_can_be_emulated
-from testbed.substrate.offer import RELAY
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
+from wanbed.testbed.network.topology import Topology, check_can_be_emulated
+from wanbed.testbed.substrate.offer import RELAY
 
 if TYPE_CHECKING:
-    from testbed.testbed import Testbed
+    from wanbed.testbed.testbed import Testbed
 
 
 def emulated_points(path: Path, overrides: Sequence[str]) -> tuple[SweepPoint, ...]:
@@ -62,9 +62,9 @@ def network_up(
     dilation: float = 1.0,
     awake: bool = True,
 ) -> "AbstractContextManager[Testbed]":
-    """Return the context manager of a testbed for an experiment file, see ``testbed.testbed.bring_up``."""
+    """Return the context manager of a testbed for an experiment file, see ``wanbed.testbed.testbed.bring_up``."""
     # It imports Mininet, which takes time and is not installed on machines that only simulate.
-    from testbed.testbed import bring_up  # noqa: PLC0415
+    from wanbed.testbed.testbed import bring_up  # noqa: PLC0415
 
     return bring_up(
         topology,

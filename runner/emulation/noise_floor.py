@@ -7,17 +7,17 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from ground.strict_model import InputError
-from results import load
-from results.comparison.comparison import Check, PairKey, check
-from results.comparison.judgement import noise_floor
-from results.comparison.pairing import Pair
-from results.reading.run import Run
-from results.text.number_text import count_text
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Experiment
-from runner.runs.progress import Progress
-from runner.runs.run_folder import begin_run, check_runs_folder, exclusively
+from wanbed.ground.strict_model import InputError
+from wanbed.results import load
+from wanbed.results.comparison.comparison import Check, PairKey, check
+from wanbed.results.comparison.judgement import noise_floor
+from wanbed.results.comparison.pairing import Pair
+from wanbed.results.reading.run import Run
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.progress import Progress
+from wanbed.runner.runs.run_folder import begin_run, check_runs_folder, exclusively
 
 
 def noise_experiment(run: Run, variants: Collection[str], repeats: int) -> Experiment:
@@ -43,10 +43,10 @@ def run_again(run: Run, experiment: Experiment, runs: Path, log: Callable[[str],
     Raise InputError for a run over a rack.
     """
     # These import Mininet, which is not installed on machines that only simulate.
-    from runner.emulation.emulation import emulate  # noqa: PLC0415
-    from runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
-    from testbed.rack.rack_testbed import RACK  # noqa: PLC0415
-    from testbed.testbed import usable_substrate  # noqa: PLC0415
+    from wanbed.runner.emulation.emulation import emulate  # noqa: PLC0415
+    from wanbed.runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
+    from wanbed.testbed.rack.rack_testbed import RACK  # noqa: PLC0415
+    from wanbed.testbed.testbed import usable_substrate  # noqa: PLC0415
 
     substrate = str((run.manifest.get("substrate") or {}).get("name") or "auto")
     if substrate == RACK:

@@ -3,15 +3,15 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from ground.strict_model import prefixed
-from runner.emulation.gpu_provisioning import provision_gpus
-from runner.emulation.networks.kept_testbed import NetworkOf
-from runner.resolve.experiment import SweepPoint
-from runner.runs.run_folder import Log
-from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.gpus.mps import find_mps
-from testbed.network.topology import Topology
-from testbed.testbed import Testbed, bring_up
+from wanbed.ground.strict_model import prefixed
+from wanbed.runner.emulation.gpu_provisioning import provision_gpus
+from wanbed.runner.emulation.networks.kept_testbed import NetworkOf
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.runs.run_folder import Log
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
+from wanbed.testbed.gpus.mps import find_mps
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.testbed import Testbed, bring_up
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class NetworkHere:
     source: str
 
     def up(self, dilation: float) -> AbstractContextManager[Testbed]:
-        """Bring it up, dilated by a factor. Raise what ``testbed.testbed.bring_up`` raises."""
+        """Bring it up, dilated by a factor. Raise what ``wanbed.testbed.testbed.bring_up`` raises."""
         return bring_up(
             self.topology.dilated(dilation),
             substrate=self.substrate,

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from ground.strict_model import InputError
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.runs.not_modelled import MODELLED_CONGESTION_CONTROLS
-from testbed.relay.relayed_topology import check_can_be_relayed
-from testbed.substrate.offer import RELAY
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.runs.not_modelled import MODELLED_CONGESTION_CONTROLS
+from wanbed.testbed.relay.relayed_topology import check_can_be_relayed
+from wanbed.testbed.substrate.offer import RELAY
 
 _ELSEWHERE = "or run it where namespaces are allowed (--substrate kernel or guest)"
 

@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.experiment.quantities import AUTO
-from runner.resolve.dilation import choose_dilation, settled_dilation
-from runner.resolve.experiment import SweepPoint
-from testbed.measurement.capacity import measure_capacity_bps
-from testbed.measurement.least_rate import check_measurable
+from wanbed.runner.experiment.quantities import AUTO
+from wanbed.runner.resolve.dilation import choose_dilation, settled_dilation
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.testbed.measurement.capacity import measure_capacity_bps
+from wanbed.testbed.measurement.least_rate import check_measurable
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from results.records.span_log import Span, SpanLogContents
-from runner.runs.faults import TrialError
-from testbed.rack.driver.time_line import TimeLine
+from wanbed.results.records.span_log import Span, SpanLogContents
+from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.rack.driver.time_line import TimeLine
 
 
 def on_one_time_line(

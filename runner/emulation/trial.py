@@ -9,12 +9,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results.records.run_store import Rows, TrialRecord
-from results.records.schema import LinkSample
-from results.records.span_log import SpanLogContents, read_span_log
-from results.records.trial_columns import TrialCounters
-from results.records.trial_id import TrialId
-from results.records.trial_tables import (
+from wanbed.results.records.run_store import Rows, TrialRecord
+from wanbed.results.records.schema import LinkSample
+from wanbed.results.records.span_log import SpanLogContents, read_span_log
+from wanbed.results.records.trial_columns import TrialCounters
+from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.trial_tables import (
     BACKGROUND_TABLE,
     CHANGES_TABLE,
     LINK_TABLE,
@@ -22,43 +22,43 @@ from results.records.trial_tables import (
     PREFILL_TABLE,
     TrialTable,
 )
-from runner.emulation.faults.faulted_training import FaultedTraining, train_through_faults
-from runner.emulation.gpu_provisioning import resolved_device
-from runner.emulation.jobs.background_traffic import background_traffic
-from runner.emulation.jobs.job_rows import rows_of_job
-from runner.emulation.jobs.training_at_once import train_at_once, while_all_ran_ns
-from runner.emulation.learning.held_out_evaluation import held_out_losses
-from runner.emulation.learning.losses import learning_facts, loss_rows
-from runner.emulation.programs.program_trial import ProgramOutcome, run_program
-from runner.emulation.ranks.baseline_configs import configure_baseline
-from runner.emulation.ranks.peer_timeout import peer_timeout_s
-from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
-from runner.emulation.ranks.rank_processes import RANK, run_ranks
-from runner.emulation.ranks.start_gate import start_gate
-from runner.emulation.ranks.trace_configs import configure_trace
-from runner.emulation.serving.prefill_measurement import measured_profile
-from runner.emulation.serving.serving_configs import configure_serving
-from runner.emulation.serving.serving_outcome import gather, pool_logs
-from runner.emulation.serving.serving_processes import serving
-from runner.emulation.telemetry.carried_bytes import carried_facts
-from runner.emulation.telemetry.link_changes import link_changes
-from runner.emulation.telemetry.samplers import SAMPLERS
-from runner.emulation.telemetry.sampling import Samples, sampling
-from runner.emulation.time_line import on_one_time_line
-from runner.resolve.dilation import undilated_span
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.prefill.prefill_forecast import planned_bubbles
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.runs.recorded.trial_facts import TrialCourse, trial_facts
-from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.gpus.mps import find_mps
-from testbed.kernel.inside import in_virtual_time
-from testbed.running_testbed import RunningTestbed
-from testbed.virtual_time.repeatability import wait_for_whole_second
-from workloads.prefill.prefill_profile import UNMEASURED
-from workloads.serving.serving_configs import GpuServingConfig
+from wanbed.runner.emulation.faults.faulted_training import FaultedTraining, train_through_faults
+from wanbed.runner.emulation.gpu_provisioning import resolved_device
+from wanbed.runner.emulation.jobs.background_traffic import background_traffic
+from wanbed.runner.emulation.jobs.job_rows import rows_of_job
+from wanbed.runner.emulation.jobs.training_at_once import train_at_once, while_all_ran_ns
+from wanbed.runner.emulation.learning.held_out_evaluation import held_out_losses
+from wanbed.runner.emulation.learning.losses import learning_facts, loss_rows
+from wanbed.runner.emulation.programs.program_trial import ProgramOutcome, run_program
+from wanbed.runner.emulation.ranks.baseline_configs import configure_baseline
+from wanbed.runner.emulation.ranks.peer_timeout import peer_timeout_s
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
+from wanbed.runner.emulation.ranks.rank_processes import RANK, run_ranks
+from wanbed.runner.emulation.ranks.start_gate import start_gate
+from wanbed.runner.emulation.ranks.trace_configs import configure_trace
+from wanbed.runner.emulation.serving.prefill_measurement import measured_profile
+from wanbed.runner.emulation.serving.serving_configs import configure_serving
+from wanbed.runner.emulation.serving.serving_outcome import gather, pool_logs
+from wanbed.runner.emulation.serving.serving_processes import serving
+from wanbed.runner.emulation.telemetry.carried_bytes import carried_facts
+from wanbed.runner.emulation.telemetry.link_changes import link_changes
+from wanbed.runner.emulation.telemetry.samplers import SAMPLERS
+from wanbed.runner.emulation.telemetry.sampling import Samples, sampling
+from wanbed.runner.emulation.time_line import on_one_time_line
+from wanbed.runner.resolve.dilation import undilated_span
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.prefill.prefill_forecast import planned_bubbles
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.runs.recorded.trial_facts import TrialCourse, trial_facts
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
+from wanbed.testbed.gpus.mps import find_mps
+from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.testbed.virtual_time.repeatability import wait_for_whole_second
+from wanbed.workloads.prefill.prefill_profile import UNMEASURED
+from wanbed.workloads.serving.serving_configs import GpuServingConfig
 
-BASELINE_RANK, TRACE_RANK = "workloads.baselines.torch_rank", "workloads.trace_replay.trace_rank"
+BASELINE_RANK, TRACE_RANK = "wanbed.workloads.baselines.torch_rank", "wanbed.workloads.trace_replay.trace_rank"
 
 
 @dataclass(frozen=True)

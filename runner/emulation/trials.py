@@ -2,13 +2,13 @@
 
 from typing import TextIO
 
-from results.records.run_store import RunStore
-from results.text.number_text import count_text
-from runner.emulation.emulation import emulate
-from runner.emulation.networks.kept_testbed import NetworkOf
-from runner.resolve.experiment import Experiment
-from runner.runs.progress import Progress
-from runner.runs.run_folder import Log
+from wanbed.results.records.run_store import RunStore
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.emulation.emulation import emulate
+from wanbed.runner.emulation.networks.kept_testbed import NetworkOf
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.progress import Progress
+from wanbed.runner.runs.run_folder import Log
 
 
 def run_trials(

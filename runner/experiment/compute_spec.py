@@ -13,9 +13,9 @@ from pydantic import (
     model_validator,
 )
 
-from ground.strict_model import StrictModel
-from results.records.span_log import MAX_ITERATIONS
-from runner.experiment.quantities import (
+from wanbed.ground.strict_model import StrictModel
+from wanbed.results.records.span_log import MAX_ITERATIONS
+from wanbed.runner.experiment.quantities import (
     BoundarySizesBytes,
     NameOrPath,
     StageDurationsNs,
@@ -23,10 +23,10 @@ from runner.experiment.quantities import (
     Truth,
     whole_number,
 )
-from runner.experiment.replicas.jitter_spec import JitterSpec
-from runner.experiment.replicas.slower_spec import SlowerSpec
-from workloads.compute.backends.backend import ComputeBackend, create_backend, load_backend
-from workloads.compute.backends.registry import backend_class_path
+from wanbed.runner.experiment.replicas.jitter_spec import JitterSpec
+from wanbed.runner.experiment.replicas.slower_spec import SlowerSpec
+from wanbed.workloads.compute.backends.backend import ComputeBackend, create_backend, load_backend
+from wanbed.workloads.compute.backends.registry import backend_class_path
 
 DEFAULT_KIND = "replay"
 TRACE_SCHEDULE = "trace"

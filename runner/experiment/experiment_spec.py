@@ -10,20 +10,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from ground.shown_text import shown
-from ground.strict_model import StrictModel
-from runner.experiment.compute_spec import TRACE_SCHEDULE, WRITTEN_COSTS, ComputeSpec
-from runner.experiment.faults.fault_spec import MAX_CHECKPOINT_EVERY, MAX_FAULTS, FaultSpec, Recovery
-from runner.experiment.jobs.background_spec import BackgroundSpec, check_background
-from runner.experiment.jobs.job_check import check_jobs
-from runner.experiment.jobs.job_spec import JobSpec
-from runner.experiment.model_spec import DEFAULT_MODEL, WrittenModel
-from runner.experiment.prefill_spec import PrefillSpec
-from runner.experiment.quantities import AUTO, Dilation, PrintableName, whole_number
-from runner.experiment.training_spec import TrainingSpec
-from runner.experiment.variant_spec import VariantSpec
-from testbed.network.links.figures_spec import FIGURES
-from testbed.network.topology_spec import TopologySpec, WanSpec
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import StrictModel
+from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE, WRITTEN_COSTS, ComputeSpec
+from wanbed.runner.experiment.faults.fault_spec import MAX_CHECKPOINT_EVERY, MAX_FAULTS, FaultSpec, Recovery
+from wanbed.runner.experiment.jobs.background_spec import BackgroundSpec, check_background
+from wanbed.runner.experiment.jobs.job_check import check_jobs
+from wanbed.runner.experiment.jobs.job_spec import JobSpec
+from wanbed.runner.experiment.model_spec import DEFAULT_MODEL, WrittenModel
+from wanbed.runner.experiment.prefill_spec import PrefillSpec
+from wanbed.runner.experiment.quantities import AUTO, Dilation, PrintableName, whole_number
+from wanbed.runner.experiment.training_spec import TrainingSpec
+from wanbed.runner.experiment.variant_spec import VariantSpec
+from wanbed.testbed.network.links.figures_spec import FIGURES
+from wanbed.testbed.network.topology_spec import TopologySpec, WanSpec
 
 MAX_REPEATS = 1000
 MAX_VARIANTS = 100

@@ -1,9 +1,9 @@
 """Parse paths into an experiment, such as ``topology.wan.latency``, and set values at them.
 
 ``--set`` and ``sweep`` both name a value by its path. A path is checked against the models of the experiment file. A
-step is a field's name or, in a list, an index from 0 or a name in brackets (``runner.experiment.named_entry``), as in
-``topology.links[east, west].latency``. After ``sweep`` the rest of a path is one key, because the keys of a sweep are
-paths themselves. Setting a value returns a changed copy.
+step is a field's name or, in a list, an index from 0 or a name in brackets (``wanbed.runner.experiment.named_entry``),
+as in ``topology.links[east, west].latency``. After ``sweep`` the rest of a path is one key, because the keys of a sweep
+are paths themselves. Setting a value returns a changed copy.
 """
 
 import re
@@ -12,12 +12,12 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, JsonValue
 
-from ground.nearest_name import did_you_mean
-from ground.shown_text import one_line, shortened, shown
-from ground.strict_model import InputError, prefixed
-from ground.yaml_document import parse_yaml
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.named_entry import (
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.shown_text import one_line, shortened, shown
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.yaml_document import parse_yaml
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.named_entry import (
     can_be_named,
     entry_step,
     is_entry_step,

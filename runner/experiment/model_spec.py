@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer
 
-from ground.shown_text import shown
-from ground.strict_model import StrictModel
-from runner.experiment.quantities import whole_number
-from workloads.model.gpt_config import (
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import StrictModel
+from wanbed.runner.experiment.quantities import whole_number
+from wanbed.workloads.model.gpt_config import (
     MAX_CONTEXT_TOKENS,
     MAX_HEADS,
     MAX_HIDDEN,

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ground.shown_text import shown
-from ground.strict_model import InputError
-from runner.experiment.variant_spec import VariantSpec
-from testbed.network.topology_spec import DatacenterSpec, LinkSpec
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.variant_spec import VariantSpec
+from wanbed.testbed.network.topology_spec import DatacenterSpec, LinkSpec
 
 _TO = " to "
 _BY_NAME: tuple[type[BaseModel], ...] = (DatacenterSpec, VariantSpec)

@@ -15,14 +15,14 @@ from pydantic import (
     model_validator,
 )
 
-from ground.nearest_name import did_you_mean
-from ground.shown_text import shown
-from ground.strict_model import StrictModel
-from ground.units import DurationNs, SizeBytes, format_size
-from runner.experiment.quantities import NameOrPath, PrintableName, Truth, whole_number
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.prefill.request_source import SourceKind
-from workloads.prefill.sources.arrivals import LEAST_CV, MOST_CV
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.units import DurationNs, SizeBytes, format_size
+from wanbed.runner.experiment.quantities import NameOrPath, PrintableName, Truth, whole_number
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.prefill.request_source import SourceKind
+from wanbed.workloads.prefill.sources.arrivals import LEAST_CV, MOST_CV
 
 DRAWN = (SourceKind.POISSON, SourceKind.GAMMA)
 DEPTHS = (1, 2, 4, 8)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
-from ground.shown_text import shown
-from ground.units import (
+from wanbed.ground.shown_text import shown
+from wanbed.ground.units import (
     SIZE_SCHEMA,
     DurationNs,
     SizeBytes,

@@ -6,8 +6,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from ground.strict_model import InputError, prefixed
-from runner.experiment.field_path import Steps, located, parse_path
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.runner.experiment.field_path import Steps, located, parse_path
 
 MAX_SWEEP_POINTS = 1000
 MAX_TRIALS = 100_000

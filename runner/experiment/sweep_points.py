@@ -8,19 +8,19 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-from ground.nearest_name import did_you_mean
-from ground.shown_text import one_line, shortened, shown
-from ground.strict_model import InputError, parse_model, prefixed
-from ground.yaml_document import read_document
-from netem_profiles.preset import load_preset
-from netem_profiles.traces.load_trace import load_offered_trace, load_trace, named_traces, trace_text
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.field_path import override_source, with_override, with_value
-from runner.experiment.sweep import combinations, swept_paths, value_text
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.over_time.condition_trace import ConditionTrace
-from testbed.network.topology import Topology, resolve_topology, with_flow_hosts
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.shown_text import one_line, shortened, shown
+from wanbed.ground.strict_model import InputError, parse_model, prefixed
+from wanbed.ground.yaml_document import read_document
+from wanbed.netem_profiles.preset import load_preset
+from wanbed.netem_profiles.traces.load_trace import load_offered_trace, load_trace, named_traces, trace_text
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.field_path import override_source, with_override, with_value
+from wanbed.runner.experiment.sweep import combinations, swept_paths, value_text
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
+from wanbed.testbed.network.topology import Topology, resolve_topology, with_flow_hosts
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 _NAMED = 5
 """The most missing links that are named."""

@@ -4,11 +4,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from ground.strict_model import StrictModel
-from ground.units import Fraction
-from results.records.span_log import MAX_ITERATIONS
-from runner.experiment.quantities import MAX_PIPELINES, LearningRate, NameOrPath, Truth, whole_number
-from workloads.model.held_out import DEFAULT_FRACTION, DEFAULT_SEQUENCES
+from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.units import Fraction
+from wanbed.results.records.span_log import MAX_ITERATIONS
+from wanbed.runner.experiment.quantities import MAX_PIPELINES, LearningRate, NameOrPath, Truth, whole_number
+from wanbed.workloads.model.held_out import DEFAULT_FRACTION, DEFAULT_SEQUENCES
 
 MAX_STAGES = 1024
 MAX_MICROBATCHES = 4096

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ground.strict_model import StrictModel
-from runner.experiment.quantities import (
+from wanbed.ground.strict_model import StrictModel
+from wanbed.runner.experiment.quantities import (
     AUTO,
     BucketBytes,
     CongestionControl,
@@ -14,7 +14,7 @@ from runner.experiment.quantities import (
     Truth,
     WindowBytes,
 )
-from testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
+from wanbed.testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
 
 OVERLAPS_ALL_REDUCE = False
 """The default of ``all_reduce_overlap``."""

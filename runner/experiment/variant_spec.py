@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ground.strict_model import StrictModel
-from runner.experiment.prefill_spec import Policy
-from runner.experiment.program.program_spec import ProgramSpec
-from runner.experiment.quantities import PrintableName, StageDatacenters, whole_number
-from runner.experiment.training_spec import VariantTrainingSpec
-from runner.experiment.transport_spec import TransportSpec
-from workloads.synchronization.synchronization import DILOCO
+from wanbed.ground.strict_model import StrictModel
+from wanbed.runner.experiment.prefill_spec import Policy
+from wanbed.runner.experiment.program.program_spec import ProgramSpec
+from wanbed.runner.experiment.quantities import PrintableName, StageDatacenters, whole_number
+from wanbed.runner.experiment.training_spec import VariantTrainingSpec
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.workloads.synchronization.synchronization import DILOCO
 
 MAX_POOL_GPUS = 65_536
 PROGRAM = "program"

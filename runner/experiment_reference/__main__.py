@@ -1,6 +1,6 @@
 """Check that the shipped JSON schema and the reference page are those of the fields' descriptions.
 
-``python -m runner.experiment_reference --write`` writes them again after a field or its description has changed.
+``python -m wanbed.runner.experiment_reference --write`` writes them again after a field or its description has changed.
 """
 
 import argparse
@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from runner.experiment_reference.field_tables import with_fields
-from runner.experiment_reference.json_schema import schema_text
+from wanbed.runner.experiment_reference.field_tables import with_fields
+from wanbed.runner.experiment_reference.json_schema import schema_text
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "runner" / "experiments" / "experiment.schema.json"

@@ -7,11 +7,11 @@ from typing import Any
 
 import yaml
 
-from ground.files.marked_text import with_marked_text
-from netem_profiles.preset import load_preset_spec, preset_names
-from runner.experiment_reference.json_schema import DEFINITIONS, experiment_schema
+from wanbed.ground.files.marked_text import with_marked_text
+from wanbed.netem_profiles.preset import load_preset_spec, preset_names
+from wanbed.runner.experiment_reference.json_schema import DEFINITIONS, experiment_schema
 
-BEGIN = "<!-- fields of the experiment file: python -m runner.experiment_reference --write -->\n"
+BEGIN = "<!-- fields of the experiment file: python -m wanbed.runner.experiment_reference --write -->\n"
 END = "<!-- end of fields -->\n"
 
 _WIDTH = 120

@@ -12,16 +12,16 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, NoDefault
 from pydantic_core import CoreSchema, SchemaSerializer, core_schema
 
-from netem_profiles.preset import preset_names
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.prefill_spec import DRAWN, MEASURED
-from runner.experiment_reference.sweep_schema import sweep_schema
-from workloads.baselines.baseline_config import BASELINE_SCHEDULES
-from workloads.compute.backends.registry import backend_names
-from workloads.prefill.profile_files import prefill_profile_names
-from workloads.profiles.catalogue import profile_names
-from workloads.schedules.registry import schedule_names
-from workloads.synchronization.synchronization import ATOM, DILOCO
+from wanbed.netem_profiles.preset import preset_names
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.prefill_spec import DRAWN, MEASURED
+from wanbed.runner.experiment_reference.sweep_schema import sweep_schema
+from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
+from wanbed.workloads.compute.backends.registry import backend_names
+from wanbed.workloads.prefill.profile_files import prefill_profile_names
+from wanbed.workloads.profiles.catalogue import profile_names
+from wanbed.workloads.schedules.registry import schedule_names
+from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 DEFINITIONS = "definitions"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runner.experiment.sweep import ONE_FOR_THE_RUN
+from wanbed.runner.experiment.sweep import ONE_FOR_THE_RUN
 
 _ENTRY = r"(\.[0-9]+|\[[^\[\]]+\])"
 """An entry of a list: its index from 0, or its name in brackets."""

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from results.reading.known_misses import KnownMiss
-from runner.known_misses.miss_classes import MISS_CLASSES
-from runner.known_misses.wan_traffic import WanTraffic
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.network.topology import Topology
+from wanbed.results.reading.known_misses import KnownMiss
+from wanbed.runner.known_misses.miss_classes import MISS_CLASSES
+from wanbed.runner.known_misses.wan_traffic import WanTraffic
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.network.topology import Topology
 
 
 def known_misses(point: SweepPoint) -> tuple[KnownMiss, ...]:

@@ -1,13 +1,13 @@
 """Define the kinds of trials whose simulations are known to be off: what each is, why it is off, and by how much.
 
-Ranges are of measured trials, those of ``runner.validation.known_misses``, which a test holds against them.
+Ranges are of measured trials, those of ``wanbed.runner.validation.known_misses``, which a test holds against them.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from results.reading.known_misses import ALL_ITERATIONS, GOODPUT, ITERATIONS, KnownMiss
-from runner.known_misses.wan_traffic import WanTraffic
+from wanbed.results.reading.known_misses import ALL_ITERATIONS, GOODPUT, ITERATIONS, KnownMiss
+from wanbed.runner.known_misses.wan_traffic import WanTraffic
 
 NEAR_THE_LINE = (0.9, 1.5)
 """From where to where the window of a single connection is about what the line holds."""

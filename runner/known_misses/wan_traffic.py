@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from runner.resolve.connection_count import count_connections
-from runner.resolve.packets.packet_draws import draws_packets
-from runner.resolve.placement import Pair
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_rings import ring_pairs
-from runner.simulator.segments.validated_range import beyond, cubic_beyond
-from testbed.network.topology import Topology
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.resolve.placement import Pair
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_rings import ring_pairs
+from wanbed.runner.simulator.segments.validated_range import beyond, cubic_beyond
+from wanbed.testbed.network.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -19,20 +19,20 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ground.files.atomic_write import write_whole
-from ground.units import MAX_RATE_BPS, format_duration, format_fraction, format_rate
-from runner.learnt_links.fit.cross_traffic import CrossTraffic
-from runner.learnt_links.fit.fitted_link import FittedLink
-from runner.learnt_links.logs.packet_log import PacketLog
-from runner.learnt_links.replay.fifo import ServiceRate, serve
-from runner.learnt_links.replay.link_models import (
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.units import MAX_RATE_BPS, format_duration, format_fraction, format_rate
+from wanbed.runner.learnt_links.fit.cross_traffic import CrossTraffic
+from wanbed.runner.learnt_links.fit.fitted_link import FittedLink
+from wanbed.runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.runner.learnt_links.replay.fifo import ServiceRate, serve
+from wanbed.runner.learnt_links.replay.link_models import (
     LEAST_SHARE,
     Conditions,
     LinkModel,
     cross_packets,
     with_conditions,
 )
-from runner.learnt_links.replay.outcome import Outcome, outcome_of
+from wanbed.runner.learnt_links.replay.outcome import Outcome, outcome_of
 
 Floats = npt.NDArray[np.float64]
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from runner.learnt_links.condition_trace import ConditionTrace, condition_trace
-from runner.learnt_links.fit.consistent_times import check_times
-from runner.learnt_links.fit.fitted_link import FittedLink, fit_link
-from runner.learnt_links.logs.packet_log import PacketLog
-from runner.learnt_links.replay.link_models import LinkModel, constant, with_cross_traffic
-from runner.learnt_links.replay.outcome import Outcome, outcome_of
-from runner.learnt_links.replay.sampling_noise import without_sampling_noise
+from wanbed.runner.learnt_links.condition_trace import ConditionTrace, condition_trace
+from wanbed.runner.learnt_links.fit.consistent_times import check_times
+from wanbed.runner.learnt_links.fit.fitted_link import FittedLink, fit_link
+from wanbed.runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.runner.learnt_links.replay.link_models import LinkModel, constant, with_cross_traffic
+from wanbed.runner.learnt_links.replay.outcome import Outcome, outcome_of
+from wanbed.runner.learnt_links.replay.sampling_noise import without_sampling_noise
 
 LEARNT = "learnt link"
 TRACE = "condition trace"

@@ -17,10 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.files.atomic_write import written_whole
-from ground.strict_model import InputError
-from runner.learnt_links.logs.csv_log import HEADER
-from runner.learnt_links.logs.probe_packet import FRAME_HEADER_BYTES, PROBE_BYTES, pack_probe, unpack_probe
+from wanbed.ground.files.atomic_write import written_whole
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.learnt_links.logs.csv_log import HEADER
+from wanbed.runner.learnt_links.logs.probe_packet import FRAME_HEADER_BYTES, PROBE_BYTES, pack_probe, unpack_probe
 
 _SO_TIMESTAMPNS = 35
 _TIMESPEC = struct.Struct("@qq")

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from runner.learnt_links.fit.fitted_link import FittedLink
-from runner.learnt_links.logs.packet_log import PacketLog
-from runner.learnt_links.replay.link_models import LinkModel, with_cross_traffic
-from runner.learnt_links.replay.outcome import Outcome
+from wanbed.runner.learnt_links.fit.fitted_link import FittedLink
+from wanbed.runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.runner.learnt_links.replay.link_models import LinkModel, with_cross_traffic
+from wanbed.runner.learnt_links.replay.outcome import Outcome
 
 _LEVELS = 16
 _HIDDEN = 24

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from runner.planner.candidate import Candidate, Runs
-from runner.planner.search_space import SearchSpace
+from wanbed.runner.planner.candidate import Candidate, Runs
+from wanbed.runner.planner.search_space import SearchSpace
 
 
 def walk(space: SearchSpace, pipelines: int) -> Runs | None:

@@ -1,10 +1,11 @@
 """Compute a lower bound on the period of a candidate without simulating it.
 
-The cycles are those of ``runner.bound.pipeline_chains``, of one pipeline: all pipelines of a candidate are alike. A
-direction of a WAN link is busy with ``M`` transfers over the node pair of each pipeline (C pipelines that share C node
-pairs load each of them equally), and with the transfers of all pipelines over the trunk. These count one after the
-other in a cycle only if pipelines wait for each other in the all-reduce of every stage, and a cycle that they decide
-has the all-reduce of no pipeline whole: a replica that begins early has sent half of it before the last one begins.
+The cycles are those of ``wanbed.runner.bound.pipeline_chains``, of one pipeline: all pipelines of a candidate are
+alike. A direction of a WAN link is busy with ``M`` transfers over the node pair of each pipeline (C pipelines that
+share C node pairs load each of them equally), and with the transfers of all pipelines over the trunk. These count one
+after the other in a cycle only if pipelines wait for each other in the all-reduce of every stage, and a cycle that they
+decide has the all-reduce of no pipeline whole: a replica that begins early has sent half of it before the last one
+begins.
 
 A connection sends one window at once and one more in each round trip, so ``bytes`` over n connections take at least
 ``(bytes / (n x window) - 1) x RTT``. Whatever makes real iterations longer (headers, slow start, scatter and gather,
@@ -17,13 +18,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import inf
 
-from runner.bound.lower_bound import BELOW
-from runner.bound.pipeline_chains import Hop, PipelineChains, StageTimes, Way
-from runner.experiment.transport_spec import TransportSpec
-from runner.planner.candidate import Candidate, Runs
-from runner.resolve.stage_costs import StageCosts
-from testbed.network.topology import Topology
-from workloads.transport.ring.buckets import bucket_count
+from wanbed.runner.bound.lower_bound import BELOW
+from wanbed.runner.bound.pipeline_chains import Hop, PipelineChains, StageTimes, Way
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.planner.candidate import Candidate, Runs
+from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.transport.ring.buckets import bucket_count
 
 
 class IterationBound:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ground.own_code import EndlessCallError, time_limit
-from ground.strict_model import InputError
-from ground.units import format_duration, parse_duration_ns
-from results.text.number_text import count_text
-from runner.planner.candidate import Candidate, Priced, Pricing
-from runner.simulator.training.training import PULSE_INSTANTS
+from wanbed.ground.own_code import EndlessCallError, time_limit
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import format_duration, parse_duration_ns
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.planner.candidate import Candidate, Priced, Pricing
+from wanbed.runner.simulator.training.training import PULSE_INSTANTS
 
 _TIMER_SLACK_S = 0.01
 

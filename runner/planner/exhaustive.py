@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from runner.planner.candidate import Candidate, Runs
-from runner.planner.search_space import SearchSpace
+from wanbed.runner.planner.candidate import Candidate, Runs
+from wanbed.runner.planner.search_space import SearchSpace
 
 MOST_CANDIDATES = 2000
 """The most candidates of an exhaustive search. To simulate more would take minutes."""

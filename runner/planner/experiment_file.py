@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner.experiment.sweep_points import read_experiment
+from wanbed.runner.experiment.sweep_points import read_experiment
 
 if TYPE_CHECKING:
-    from runner.resolve.experiment import Experiment
-    from runner.resolve.resolved_variant import PlannedPlacement
-    from runner.resolve.written_variant import WrittenVariant
+    from wanbed.runner.resolve.experiment import Experiment
+    from wanbed.runner.resolve.resolved_variant import PlannedPlacement
+    from wanbed.runner.resolve.written_variant import WrittenVariant
 
 
 def load_experiment(
@@ -31,13 +31,13 @@ def load_experiment(
 
 def parse_experiment(document: Mapping[str, Any], source: str, directory: Path, *, trains: bool = True) -> "Experiment":
     """Resolve an experiment's document (see ``resolve_experiment``) with the planner for places that are ``auto``."""
-    from runner.resolve.experiment import resolve_experiment  # noqa: PLC0415 - spared by a file that cannot be read
+    from wanbed.runner.resolve.experiment import resolve_experiment  # noqa: PLC0415 - spared by a file that cannot be read
 
     return resolve_experiment(document, source, directory, _planned_places, trains=trains)
 
 
 def _planned_places(written: "WrittenVariant", pipelines: int) -> "PlannedPlacement":
     # The simulator comes with the planner, and most files say where stages are.
-    from runner.planner.planning_task import planned_places  # noqa: PLC0415
+    from wanbed.runner.planner.planning_task import planned_places  # noqa: PLC0415
 
     return planned_places(written, pipelines)

@@ -5,24 +5,24 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Literal
 
-from ground.strict_model import LocatedError
-from runner.experiment.replicas.slower_spec import SlowerSpec
-from runner.experiment.transport_spec import TransportSpec
-from runner.planner.algorithm1 import greedy_candidates
-from runner.planner.bound import IterationBound, tokens_per_s
-from runner.planner.candidate import Candidate, Priced, Pricing, Runs
-from runner.planner.effort import NO_LIMITS, Effort, Limits, Prices
-from runner.planner.exhaustive import TooManyCandidatesError
-from runner.planner.pricing import PricedIterations, Pricer, Spread, simulated_pricing
-from runner.planner.search import Found, promising_walks, search_better, search_exhaustively, search_greedily
-from runner.planner.search_space import SearchSpace, alike_before, free_gpus, most_pipelines
-from runner.resolve.boundary_costs import cell_of, transfer_in_forwards
-from runner.resolve.placement import place_stages
-from runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
-from runner.resolve.stage_costs import StageCosts
-from runner.tcp.effects import effects_of
-from testbed.network.topology import Topology
-from workloads.schedules.schedule import Schedule
+from wanbed.ground.strict_model import LocatedError
+from wanbed.runner.experiment.replicas.slower_spec import SlowerSpec
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.planner.algorithm1 import greedy_candidates
+from wanbed.runner.planner.bound import IterationBound, tokens_per_s
+from wanbed.runner.planner.candidate import Candidate, Priced, Pricing, Runs
+from wanbed.runner.planner.effort import NO_LIMITS, Effort, Limits, Prices
+from wanbed.runner.planner.exhaustive import TooManyCandidatesError
+from wanbed.runner.planner.pricing import PricedIterations, Pricer, Spread, simulated_pricing
+from wanbed.runner.planner.search import Found, promising_walks, search_better, search_exhaustively, search_greedily
+from wanbed.runner.planner.search_space import SearchSpace, alike_before, free_gpus, most_pipelines
+from wanbed.runner.resolve.boundary_costs import cell_of, transfer_in_forwards
+from wanbed.runner.resolve.placement import place_stages
+from wanbed.runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
+from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.runner.tcp.effects import effects_of
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.schedules.schedule import Schedule
 
 SearchName = Literal["greedy", "better", "exhaustive"]
 

@@ -3,20 +3,20 @@
 import json
 from collections.abc import Iterable, Iterator
 
-from ground.strict_model import InputError, prefixed
-from results.text.number_text import list_text
-from runner.experiment.sweep_points import SweepPointSpec
-from runner.planner.candidate import Candidate
-from runner.planner.planning import PlanningTask, planned_placement
-from runner.planner.pricing import PricedIterations
-from runner.planner.search_space import most_pipelines
-from runner.resolve.checks.engine_limits import check_packets_arrive
-from runner.resolve.replicas.replica_resolution import least_costs, usual_costs
-from runner.resolve.resolved_variant import PlannedPlacement
-from runner.resolve.stage_costs import stage_costs
-from runner.resolve.variant_resolution import Layout, memory_bound, resolve_variant, schedule_class, training_cut
-from runner.resolve.written_variant import WrittenVariant
-from workloads.baselines.baseline_config import BASELINE_SCHEDULES
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.results.text.number_text import list_text
+from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.planner.candidate import Candidate
+from wanbed.runner.planner.planning import PlanningTask, planned_placement
+from wanbed.runner.planner.pricing import PricedIterations
+from wanbed.runner.planner.search_space import most_pipelines
+from wanbed.runner.resolve.checks.engine_limits import check_packets_arrive
+from wanbed.runner.resolve.replicas.replica_resolution import least_costs, usual_costs
+from wanbed.runner.resolve.resolved_variant import PlannedPlacement
+from wanbed.runner.resolve.stage_costs import stage_costs
+from wanbed.runner.resolve.variant_resolution import Layout, memory_bound, resolve_variant, schedule_class, training_cut
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 
 
 def planned_places(written: WrittenVariant, pipelines: int) -> PlannedPlacement:

@@ -7,16 +7,16 @@ from typing import Protocol
 
 import numpy as np
 
-from runner.planner.candidate import Candidate, Price, Pricing
-from runner.planner.effort import Effort
-from runner.planner.explanation.bottleneck import bottleneck_of
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.simulation import Simulation
-from runner.simulator.training.training import Pulse
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import TcpEffects
-from testbed.network.course_extremes import as_begun
-from testbed.network.topology import Topology
+from wanbed.runner.planner.candidate import Candidate, Price, Pricing
+from wanbed.runner.planner.effort import Effort
+from wanbed.runner.planner.explanation.bottleneck import bottleneck_of
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.simulation import Simulation
+from wanbed.runner.simulator.training.training import Pulse
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import TcpEffects
+from wanbed.testbed.network.course_extremes import as_begun
+from wanbed.testbed.network.topology import Topology
 
 _FEWEST_ITERATIONS, _MOST_ITERATIONS = 2, 3
 

@@ -14,12 +14,12 @@ from heapq import heappop, heappush, nsmallest
 from itertools import count, islice, takewhile
 from math import inf
 
-from ground.wanbed_error import WanbedError
-from runner.planner.algorithm1 import greedy_walks, walk
-from runner.planner.candidate import Candidate, Priced, Runs
-from runner.planner.effort import Effort, LimitReachedError, Prices
-from runner.planner.exhaustive import few_candidates
-from runner.planner.search_space import SearchSpace
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.runner.planner.algorithm1 import greedy_walks, walk
+from wanbed.runner.planner.candidate import Candidate, Priced, Runs
+from wanbed.runner.planner.effort import Effort, LimitReachedError, Prices
+from wanbed.runner.planner.exhaustive import few_candidates
+from wanbed.runner.planner.search_space import SearchSpace
 
 MOST_PARTIAL_PLACEMENTS = 200_000
 """The most partial placements that are examined, which takes about ten seconds and little memory."""

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from runner.experiment.replicas.slower_spec import SlowerSpec
-from runner.planner.candidate import Candidate, Runs
-from testbed.network.topology import Host, Topology
+from wanbed.runner.experiment.replicas.slower_spec import SlowerSpec
+from wanbed.runner.planner.candidate import Candidate, Runs
+from wanbed.testbed.network.topology import Host, Topology
 
 CellSize = Callable[[int, Runs], int | None]
 """Returns the pipelines of a DP-cell for a number of pipelines and their runs, None to skip that number there."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
-from workloads.profiles.measured_conditions import DeviceState
+from wanbed.workloads.profiles.measured_conditions import DeviceState
 
 
 class ClockSampler:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ground.strict_model import InputError
-from runner.runs.recorded.machine_facts import cpu_model
-from testbed.gpus.gpu_assignment import VISIBLE_DEVICES
-from testbed.gpus.gpus import Gpu, machine_gpus, visible_gpus
-from testbed.gpus.nvml import Nvml, NvmlError, open_nvml
-from testbed.kernel.missing import MissingError
-from workloads.compute.torch_work import DEVICES
-from workloads.profiles.measured_conditions import DeviceState
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.runs.recorded.machine_facts import cpu_model
+from wanbed.testbed.gpus.gpu_assignment import VISIBLE_DEVICES
+from wanbed.testbed.gpus.gpus import Gpu, machine_gpus, visible_gpus
+from wanbed.testbed.gpus.nvml import Nvml, NvmlError, open_nvml
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.workloads.compute.torch_work import DEVICES
+from wanbed.workloads.profiles.measured_conditions import DeviceState
 
 _CPUINFO = Path("/proc/cpuinfo")
 _MEMINFO = Path("/proc/meminfo")

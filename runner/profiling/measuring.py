@@ -7,19 +7,19 @@ from typing import TypeVar
 
 import torch
 
-from runner.profiling.clock_sampler import ClockSampler
-from runner.profiling.device_at_hand import DeviceAtHand
-from runner.profiling.task import PromptsTask, StagesTask, stage_name
-from runner.runs.recorded.software_versions import library_versions
-from testbed.kernel.missing import MissingError
-from workloads.compute.device.determinism import choose_kernels
-from workloads.compute.device.torch_device import TorchDevice, create_device
-from workloads.compute.torch_work import TorchWork
-from workloads.inference.inference_stage import InferenceStage
-from workloads.model.gpt_stage import DTYPES
-from workloads.prefill.profile_files import MeasuredChunk, MeasuredLayers, MeasuredPrefill, MeasuredPrompt
-from workloads.profiles.compute_profile import MeasuredProfile, ProfileSource
-from workloads.profiles.measured_conditions import (
+from wanbed.runner.profiling.clock_sampler import ClockSampler
+from wanbed.runner.profiling.device_at_hand import DeviceAtHand
+from wanbed.runner.profiling.task import PromptsTask, StagesTask, stage_name
+from wanbed.runner.runs.recorded.software_versions import library_versions
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.workloads.compute.device.determinism import choose_kernels
+from wanbed.workloads.compute.device.torch_device import TorchDevice, create_device
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.inference.inference_stage import InferenceStage
+from wanbed.workloads.model.gpt_stage import DTYPES
+from wanbed.workloads.prefill.profile_files import MeasuredChunk, MeasuredLayers, MeasuredPrefill, MeasuredPrompt
+from wanbed.workloads.profiles.compute_profile import MeasuredProfile, ProfileSource
+from wanbed.workloads.profiles.measured_conditions import (
     Ceiling,
     DeviceState,
     MeasuredConditions,
@@ -28,11 +28,11 @@ from workloads.profiles.measured_conditions import (
     clocks_of,
     measured_time,
 )
-from workloads.profiling.matrix_product import measure_product
-from workloads.profiling.model_parts import POSITIONS, StageToMeasure, model_times
-from workloads.profiling.prompt_measurement import measure_chunk
-from workloads.profiling.repeats import Pace
-from workloads.profiling.stage_measurement import measure_stage
+from wanbed.workloads.profiling.matrix_product import measure_product
+from wanbed.workloads.profiling.model_parts import POSITIONS, StageToMeasure, model_times
+from wanbed.workloads.profiling.prompt_measurement import measure_chunk
+from wanbed.workloads.profiling.repeats import Pace
+from wanbed.workloads.profiling.stage_measurement import measure_stage
 
 Log = Callable[[str], None]
 Value = TypeVar("Value")

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from results.text.number_text import clock_text, count_text
-from workloads.inference.inference_model import InferenceModel
-from workloads.prefill.profile_files import MeasuredPrefill
-from workloads.profiles.compute_profile import MeasuredProfile
-from workloads.profiles.measured_conditions import Clocks, MeasuredTime
+from wanbed.results.text.number_text import clock_text, count_text
+from wanbed.workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.prefill.profile_files import MeasuredPrefill
+from wanbed.workloads.profiles.compute_profile import MeasuredProfile
+from wanbed.workloads.profiles.measured_conditions import Clocks, MeasuredTime
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from runner.rack import on_machine
-from runner.rack.cluster import NAMESPACE
-from runner.rack.host_placement import Node
-from runner.rack.ray_handle import RayHandle, answer_of
-from runner.runs.run_folder import Log
-from testbed.kernel.missing import MissingError
-from testbed.rack.machine_handle import MachineLostError
+from wanbed.runner.rack import on_machine
+from wanbed.runner.rack.cluster import NAMESPACE
+from wanbed.runner.rack.host_placement import Node
+from wanbed.runner.rack.ray_handle import RayHandle, answer_of
+from wanbed.runner.runs.run_folder import Log
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
 CALLS_AT_ONCE = 64
 """The most calls that one machine works on at a time; a program that runs there may be waited for in one of them."""

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from runner.rack import on_machine
-from runner.rack.agents import on_node
-from runner.rack.ray_handle import answer_of
-from runner.rack.same_sources import rack_at
-from runner.runs.run_folder import Log
-from testbed.rack.machine_handle import MachineLostError
+from wanbed.runner.rack import on_machine
+from wanbed.runner.rack.agents import on_node
+from wanbed.runner.rack.ray_handle import answer_of
+from wanbed.runner.rack.same_sources import rack_at
+from wanbed.runner.runs.run_folder import Log
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
 _PATIENCE_S = 120.0
 

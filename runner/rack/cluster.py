@@ -18,9 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ground.strict_model import InputError
-from testbed.kernel.missing import MissingError
-from wanbed.own_modules import module_command
+from wanbed.ground.strict_model import InputError
+from wanbed.module_process import module_command
+from wanbed.testbed.kernel.missing import MissingError
 
 NAMESPACE = "wanbed"
 """The namespace of Ray in which actors of all runs are, so that one finds those of another."""
@@ -130,7 +130,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 def _asked(address: str, environment: Mapping[str, str]) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        module_command("runner.rack.cluster_probe", address),
+        module_command("wanbed.runner.rack.cluster_probe", address),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

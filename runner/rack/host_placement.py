@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ground.nearest_name import nearest_name
-from ground.shown_text import one_line, shortened
-from ground.strict_model import InputError
-from results.text.number_text import count_text, list_text
-from testbed.network.topology import Datacenter, Host, Topology
+from wanbed.ground.nearest_name import nearest_name
+from wanbed.ground.shown_text import one_line, shortened
+from wanbed.ground.strict_model import InputError
+from wanbed.results.text.number_text import count_text, list_text
+from wanbed.testbed.network.topology import Datacenter, Host, Topology
 
 DATACENTER_LABEL = "wanbed.datacenter"
 """The label of a Ray node that names the datacenter whose hosts its machine carries."""

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ground.shown_text import one_line, shortened
-from runner.rack.host_placement import Node, in_order
+from wanbed.ground.shown_text import one_line, shortened
+from wanbed.runner.rack.host_placement import Node, in_order
 
 
 def read_nodes() -> list[Node]:

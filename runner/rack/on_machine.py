@@ -12,7 +12,7 @@ import traceback
 from importlib import import_module
 from typing import Any
 
-MACHINE = "testbed.rack.machine:Machine"
+MACHINE = "wanbed.testbed.rack.machine:Machine"
 """What an agent drives, as ``module:class``."""
 
 RETURNED, RAISED = "returned", "raised"
@@ -20,10 +20,9 @@ RETURNED, RAISED = "returned", "raised"
 
 
 def use_wanbed(sent: bool) -> None:
-    """Have wanbed's packages imported in this process, ahead of others of the same names."""
+    """Have the wanbed that was sent imported in this process, ahead of another one."""
     if sent and os.getcwd() not in sys.path[:1]:
         sys.path.insert(0, os.getcwd())
-    import_module("wanbed.own_modules")
 
 
 def sources_here(sent: bool) -> dict[str, str | None]:
@@ -31,12 +30,11 @@ def sources_here(sent: bool) -> dict[str, str | None]:
     sources = None
     try:
         use_wanbed(sent)
-        sources = str(import_module("testbed.rack.machine_facts").sources_hash())
-        import_module("testbed.rack.machine")
+        sources = str(import_module("wanbed.testbed.rack.machine_facts").sources_hash())
+        import_module("wanbed.testbed.rack.machine")
     except ModuleNotFoundError as lacking:
         name = (lacking.name or "").partition(".")[0]
-        ours = {"ground", "netem_profiles", "results", "runner", "testbed", "wanbed", "workloads"}
-        return {"sources": sources, "fault": None if name in ours else f"no module {name}"}
+        return {"sources": sources, "fault": None if name == "wanbed" else f"no module {name}"}
     except (ImportError, AttributeError) as fault:
         # Without sources it is some other package of that name.
         return {"sources": sources, "fault": None if sources is None else str(fault)}
@@ -46,7 +44,10 @@ def sources_here(sent: bool) -> dict[str, str | None]:
 def clean_here(sent: bool) -> dict[str, Any]:
     """Remove what killed runs left on this machine. Return what was removed, what is in use, and what went wrong."""
     use_wanbed(sent)
-    cleaning, registry = import_module("testbed.claims.cleaning"), import_module("testbed.claims.registry")
+    cleaning, registry = (
+        import_module("wanbed.testbed.claims.cleaning"),
+        import_module("wanbed.testbed.claims.registry"),
+    )
     try:
         cleaned = cleaning.clean()
     except cleaning.CleaningError as fault:
@@ -67,22 +68,22 @@ class Wanted:
     def load_modules(self, modules: Any) -> str | None:
         """Import a user's classes, from the zip file of their modules. Return what is lacking for it, None if nothing.
 
-        ``modules`` is a ``runner.rack.shipped.user_modules.UserModules``.
+        ``modules`` is a ``wanbed.runner.rack.shipped.user_modules.UserModules``.
         """
-        lacking: str | None = import_module("runner.rack.shipped.user_modules").used_modules(modules)
+        lacking: str | None = import_module("wanbed.runner.rack.shipped.user_modules").used_modules(modules)
         return lacking
 
     def lacking_program(self, needs: Any) -> str | None:
         """Return what this machine lacks for users' programs, with the remedy, None if nothing.
 
-        ``needs`` are a ``runner.rack.shipped.program_needs.ProgramNeeds``.
+        ``needs`` are a ``wanbed.runner.rack.shipped.program_needs.ProgramNeeds``.
         """
-        lacking: str | None = import_module("runner.rack.shipped.program_needs").lacking_program(needs)
+        lacking: str | None = import_module("wanbed.runner.rack.shipped.program_needs").lacking_program(needs)
         return lacking
 
     def lacking_for(self, backend_path: str, options: dict[str, Any]) -> str | None:
         """Return what this machine lacks for a compute back end, with the remedy, None if nothing."""
-        backend = import_module("workloads.compute.backends.backend").create_backend(backend_path, options)
+        backend = import_module("wanbed.workloads.compute.backends.backend").create_backend(backend_path, options)
         missing: str | None = backend.missing()
         return missing
 
@@ -132,12 +133,12 @@ class Surveyor(Wanted):
 
     def __init__(self, sent: bool) -> None:
         use_wanbed(sent)
-        self._survey = import_module("testbed.rack.survey.plain_network")
+        self._survey = import_module("wanbed.testbed.rack.survey.plain_network")
         self._listening: Any = None
 
     def facts(self, address: str | None) -> dict[str, Any]:
         """Return what the machine is and has, in plain JSON types."""
-        survey = import_module("testbed.rack.survey.machine_survey")
+        survey = import_module("wanbed.testbed.rack.survey.machine_survey")
         return dict(survey.survey_machine(address))
 
     def clock_ns(self) -> int:

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import Protocol
 
-from runner.emulation.gpu_provisioning import device_memory, resolved_device
-from runner.rack.host_placement import Node, gateway_machines, gpus_wanted, place_hosts
-from runner.rack.rack_gpus import assigned_gpus, gpu_sharing
-from runner.resolve.checks.device_memory import DeviceMemory, check_device_memory
-from runner.resolve.experiment import SweepPoint
-from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.gpus.gpus import Gpu
-from testbed.network.topology import Topology
-from testbed.rack.machine_handle import MachineHandle
+from wanbed.runner.emulation.gpu_provisioning import device_memory, resolved_device
+from wanbed.runner.rack.host_placement import Node, gateway_machines, gpus_wanted, place_hosts
+from wanbed.runner.rack.rack_gpus import assigned_gpus, gpu_sharing
+from wanbed.runner.resolve.checks.device_memory import DeviceMemory, check_device_memory
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
+from wanbed.testbed.gpus.gpus import Gpu
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.rack.machine_handle import MachineHandle
 
 
 @dataclass(frozen=True)

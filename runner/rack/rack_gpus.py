@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from runner.rack.host_placement import Node
-from runner.resolve.experiment import SweepPoint
-from testbed.gpus.gpu_assignment import GpuAssignment, assign_gpus
-from testbed.gpus.gpus import Gpu
-from testbed.kernel.missing import MissingError
-from testbed.network.topology import Topology
+from wanbed.runner.rack.host_placement import Node
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment, assign_gpus
+from wanbed.testbed.gpus.gpus import Gpu
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.network.topology import Topology
 
 
 def gpu_sharing(point: SweepPoint, nodes: Sequence[Node]) -> int | None:

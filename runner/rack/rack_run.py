@@ -5,13 +5,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ground.strict_model import InputError, prefixed
-from results.text.number_text import count_text, list_text
-from runner.emulation.networks.kept_testbed import NetworkOf
-from runner.emulation.trials import run_trials
-from runner.rack.agents import agents_on, holder_text
-from runner.rack.dilation.rack_dilation import UpOverRack, decide_rack_dilation
-from runner.rack.point_placement import (
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.results.text.number_text import count_text, list_text
+from wanbed.runner.emulation.networks.kept_testbed import NetworkOf
+from wanbed.runner.emulation.trials import run_trials
+from wanbed.runner.rack.agents import agents_on, holder_text
+from wanbed.runner.rack.dilation.rack_dilation import UpOverRack, decide_rack_dilation
+from wanbed.runner.rack.point_placement import (
     PointPlacement,
     carrying_machines,
     check_memory,
@@ -19,24 +19,24 @@ from runner.rack.point_placement import (
     place_point,
     used_nodes,
 )
-from runner.rack.ray_handle import RayHandle, shared_object
-from runner.rack.same_sources import rack_at
-from runner.rack.shipped.program_files import packed_programs, programs_of
-from runner.rack.shipped.program_needs import ProgramNeeds, program_needs
-from runner.rack.shipped.user_modules import user_modules
-from runner.resolve.checks.all_reduce_check import check_collective_gpus
-from runner.resolve.experiment import SweepPoint
-from runner.runs.continuable import check_same_substrate
-from runner.runs.resuming import kept_trials, resumed
-from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
-from runner.runs.run_request import RackRequest, RunRequest
-from runner.runs.told_beforehand import tell_beforehand
-from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.network.topology import Topology
-from testbed.rack.driver.inventory import check_lacks_nothing, read_facts
-from testbed.rack.machine_plan import HEADER_BYTES, unknown_overlay
-from testbed.rack.rack_testbed import RACK, RackTestbed, rack_testbed
-from testbed.rack.sent_files import SentFiles
+from wanbed.runner.rack.ray_handle import RayHandle, shared_object
+from wanbed.runner.rack.same_sources import rack_at
+from wanbed.runner.rack.shipped.program_files import packed_programs, programs_of
+from wanbed.runner.rack.shipped.program_needs import ProgramNeeds, program_needs
+from wanbed.runner.rack.shipped.user_modules import user_modules
+from wanbed.runner.resolve.checks.all_reduce_check import check_collective_gpus
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.runs.continuable import check_same_substrate
+from wanbed.runner.runs.resuming import kept_trials, resumed
+from wanbed.runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
+from wanbed.runner.runs.run_request import RackRequest, RunRequest
+from wanbed.runner.runs.told_beforehand import tell_beforehand
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.rack.driver.inventory import check_lacks_nothing, read_facts
+from wanbed.testbed.rack.machine_plan import HEADER_BYTES, unknown_overlay
+from wanbed.testbed.rack.rack_testbed import RACK, RackTestbed, rack_testbed
+from wanbed.testbed.rack.sent_files import SentFiles
 
 
 def rack_run(request: RunRequest, over: RackRequest) -> Path:

@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from runner.rack.host_placement import Node
-from runner.rack.on_machine import RAISED
-from runner.rack.shipped.program_needs import ProgramNeeds
-from runner.rack.shipped.user_modules import UserModules
-from testbed.gpus.gpus import Gpu, visible_gpus
-from testbed.kernel.missing import MissingError
-from testbed.rack.machine_handle import MachineLostError
+from wanbed.runner.rack.host_placement import Node
+from wanbed.runner.rack.on_machine import RAISED
+from wanbed.runner.rack.shipped.program_needs import ProgramNeeds
+from wanbed.runner.rack.shipped.user_modules import UserModules
+from wanbed.testbed.gpus.gpus import Gpu, visible_gpus
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
 _ASK_AFTER_S = 2.0
 _KERNEL_LIMIT_S = 8.0
@@ -35,7 +35,7 @@ class RayPending:
         self._reference = reference
 
     def result(self, timeout_s: float | None = None) -> Any:
-        """Wait for the method's end and return what it returned; see ``testbed.rack.machine_handle.Pending``."""
+        """Wait for the method's end and return what it returned; see ``wanbed.testbed.rack.machine_handle.Pending``."""
         machine = self._handle.name
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -55,7 +55,7 @@ class RayPending:
 
 
 class RayHandle:
-    """A machine of the rack, see ``testbed.rack.machine_handle.MachineHandle``; ``node`` is its node of Ray."""
+    """A machine of the rack, see ``wanbed.testbed.rack.machine_handle.MachineHandle``; ``node`` is its node of Ray."""
 
     def __init__(self, node: Node, agent: Any) -> None:
         self._node = node

@@ -8,20 +8,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from results.text.number_text import list_text
-from runner.rack import on_machine
-from runner.rack.agents import on_node
-from runner.rack.cluster import Cluster, connected
-from runner.rack.host_placement import Node
-from runner.rack.inventory import read_nodes
-from runner.rack.ray_handle import answer_while_there
-from runner.runs.run_folder import Log
-from testbed.kernel.missing import MissingError
-from testbed.rack.machine_facts import sources_hash
-from testbed.rack.machine_handle import MachineLostError
-from wanbed.own_modules import OWN_PACKAGES
+from wanbed.module_process import FOLDER, PACKAGE
+from wanbed.results.text.number_text import list_text
+from wanbed.runner.rack import on_machine
+from wanbed.runner.rack.agents import on_node
+from wanbed.runner.rack.cluster import Cluster, connected
+from wanbed.runner.rack.host_placement import Node
+from wanbed.runner.rack.inventory import read_nodes
+from wanbed.runner.rack.ray_handle import answer_while_there
+from wanbed.runner.runs.run_folder import Log
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.rack.machine_facts import sources_hash
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
-_ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE_S = 120.0
 
 
@@ -77,10 +76,9 @@ def rack_at(address: str, log: Log) -> Iterator[Rack]:
 
 
 def copy_sources(folder: Path) -> None:
-    """Copy wanbed's packages to a folder, without what Python made of them."""
-    for package in OWN_PACKAGES:
-        left_out = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so", "reference")
-        shutil.copytree(_ROOT / package, folder / package, ignore=left_out)
+    """Copy wanbed to a folder, without what Python made of it."""
+    left_out = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so", "reference")
+    shutil.copytree(FOLDER, folder / PACKAGE, ignore=left_out)
 
 
 def _differing(rack: Rack) -> list[str]:

@@ -9,21 +9,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from runner.experiment.transport_spec import TransportSpec
-from runner.resolve.connection_count import count_connections, tcp_settings, window_bps
-from runner.resolve.placement import Pair, Placement
-from runner.resolve.stage_costs import StageCosts
-from runner.resolve.stage_rings import StageRings, ring_pairs
-from runner.tcp.boundary import MOST_WINDOWS, BoundaryTcp
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.striping import Striping
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology
-from workloads.message import MessageKind
-from workloads.schedules.planning.cell_plan import BoundaryCosts
-from workloads.transport.frames.cutting import Cutting
-from workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.resolve.connection_count import count_connections, tcp_settings, window_bps
+from wanbed.runner.resolve.placement import Pair, Placement
+from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.runner.resolve.stage_rings import StageRings, ring_pairs
+from wanbed.runner.tcp.boundary import MOST_WINDOWS, BoundaryTcp
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.message import MessageKind
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts
+from wanbed.workloads.transport.frames.cutting import Cutting
+from wanbed.workloads.transport.frames.frame import HEADER_BYTES
 
 
 @dataclass(frozen=True, order=True)

@@ -1,9 +1,9 @@
 """Collect the costs of one DP-cell, from which a planned schedule makes its plan."""
 
-from runner.resolve.boundary_costs import between_iterations_ns, boundary_costs
-from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.network.topology import Topology
-from workloads.schedules.planning.cell_plan import CellCosts
+from wanbed.runner.resolve.boundary_costs import between_iterations_ns, boundary_costs
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts
 
 
 def cell_costs(topology: Topology, variant: ResolvedVariant) -> CellCosts:

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from runner.experiment.quantities import MAX_CONNECTIONS
-from runner.experiment.transport_spec import TransportSpec
-from runner.resolve.demand import connections_to_fill, connections_wanted
-from runner.resolve.placement import Pair
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology
+from wanbed.runner.experiment.quantities import MAX_CONNECTIONS
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.resolve.demand import connections_to_fill, connections_wanted
+from wanbed.runner.resolve.placement import Pair
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology
 
 
 def tcp_settings(transport: TransportSpec) -> TcpSettings:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from runner.experiment.quantities import MAX_CONNECTIONS
-from runner.resolve.placement import Pair
-from testbed.network.topology import Topology
+from wanbed.runner.experiment.quantities import MAX_CONNECTIONS
+from wanbed.runner.resolve.placement import Pair
+from wanbed.testbed.network.topology import Topology
 
 FILL_MARGIN = Fraction(11, 10)
 

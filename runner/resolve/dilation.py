@@ -8,9 +8,9 @@ small.
 from collections.abc import Callable
 from typing import Literal, Protocol, TypeVar
 
-from ground.units import format_rate
-from ground.wanbed_error import WanbedError
-from results.records.span_log import Span
+from wanbed.ground.units import format_rate
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.results.records.span_log import Span
 
 MAX_AUTO_DILATION = 10
 USABLE_PERCENT = 80

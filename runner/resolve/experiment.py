@@ -8,25 +8,25 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ground.strict_model import InputError, parse_model, prefixed
-from results.records.trial_id import TrialId
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.sweep import MAX_TRIALS
-from runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs, with_topology_inline
-from runner.resolve.checks.changing_links import check_changing_links_train
-from runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
-from runner.resolve.demand import NetworkDemand, network_demand
-from runner.resolve.faults.fault_resolution import FaultPlan, resolve_faults
-from runner.resolve.jobs.background_flow import BackgroundFlow
-from runner.resolve.jobs.background_resolution import resolve_background
-from runner.resolve.learning.evaluation_check import check_learning
-from runner.resolve.learning.learnt_text import resolve_text
-from runner.resolve.packets.packet_draws import draws_packets
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_costs import profile_conditions
-from runner.resolve.variant_resolution import Choose, resolve_variants
-from testbed.network.topology import Topology
-from workloads.profiles.measured_conditions import MeasuredConditions
+from wanbed.ground.strict_model import InputError, parse_model, prefixed
+from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.sweep import MAX_TRIALS
+from wanbed.runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs, with_topology_inline
+from wanbed.runner.resolve.checks.changing_links import check_changing_links_train
+from wanbed.runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
+from wanbed.runner.resolve.demand import NetworkDemand, network_demand
+from wanbed.runner.resolve.faults.fault_resolution import FaultPlan, resolve_faults
+from wanbed.runner.resolve.jobs.background_flow import BackgroundFlow
+from wanbed.runner.resolve.jobs.background_resolution import resolve_background
+from wanbed.runner.resolve.learning.evaluation_check import check_learning
+from wanbed.runner.resolve.learning.learnt_text import resolve_text
+from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_costs import profile_conditions
+from wanbed.runner.resolve.variant_resolution import Choose, resolve_variants
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.profiles.measured_conditions import MeasuredConditions
 
 MAX_PLACES = 10_000_000
 """The most hosts and placed stages, each a few hundred bytes, in all sweep points and variants of a run together."""

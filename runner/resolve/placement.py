@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from ground.nearest_name import did_you_mean
-from ground.strict_model import InputError
-from results.text.number_text import count_text
-from testbed.network.topology import Datacenter, Host, Topology
-from workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.strict_model import InputError
+from wanbed.results.text.number_text import count_text
+from wanbed.testbed.network.topology import Datacenter, Host, Topology
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
 
 ConfiguredPlacement = Sequence[str] | Sequence[Sequence[str]]
 

@@ -6,28 +6,28 @@ from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
 
-from runner.experiment.transport_spec import TransportSpec
-from runner.experiment.variant_spec import VariantSpec
-from runner.resolve.connection_count import tcp_settings
-from runner.resolve.dilation import dilated_ns
-from runner.resolve.faults.planned_fault import PlannedFault
-from runner.resolve.jobs.background_flow import BackgroundFlow
-from runner.resolve.placement import Pair, Placement, StagePlace, ring_order
-from runner.resolve.program.resolved_program import ResolvedProgram
-from runner.resolve.replicas.replica_times import ReplicaTimes
-from runner.resolve.stage_costs import StageCosts
-from runner.resolve.stage_rings import Ring, StageRings, ring_pairs
-from testbed.network.tcp_settings import TcpSettings
-from workloads.compute.replay import ReplayCosts
-from workloads.prefill.service_config import ServiceConfig
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import CellPlan, options_for
-from workloads.schedules.virtual.virtual_stages import VirtualStages
-from workloads.swapping.grouping import Grouping
-from workloads.synchronization.fragments import fragments_bytes
-from workloads.synchronization.synchronization import Synchronization, Topology
-from workloads.trace.replayed_trace import ReplayedTrace
-from workloads.transport.ring.buckets import bucket_count, cut_buckets
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.experiment.variant_spec import VariantSpec
+from wanbed.runner.resolve.connection_count import tcp_settings
+from wanbed.runner.resolve.dilation import dilated_ns
+from wanbed.runner.resolve.faults.planned_fault import PlannedFault
+from wanbed.runner.resolve.jobs.background_flow import BackgroundFlow
+from wanbed.runner.resolve.placement import Pair, Placement, StagePlace, ring_order
+from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.runner.resolve.replicas.replica_times import ReplicaTimes
+from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.workloads.compute.replay import ReplayCosts
+from wanbed.workloads.prefill.service_config import ServiceConfig
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import CellPlan, options_for
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.workloads.swapping.grouping import Grouping
+from wanbed.workloads.synchronization.fragments import fragments_bytes
+from wanbed.workloads.synchronization.synchronization import Synchronization, Topology
+from wanbed.workloads.trace.replayed_trace import ReplayedTrace
+from wanbed.workloads.transport.ring.buckets import bucket_count, cut_buckets
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ground.strict_model import InputError
-from ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.model_spec import DEFAULT_MODEL
-from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
-from workloads.model.gpt_config import GptConfig, bytes_per_element
-from workloads.profiles.catalogue import load_profile
-from workloads.profiles.compute_profile import MeasuredProfile, MeasuredStageCosts
-from workloads.profiles.measured_conditions import MeasuredConditions
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.model_spec import DEFAULT_MODEL
+from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
+from wanbed.workloads.model.gpt_config import GptConfig, bytes_per_element
+from wanbed.workloads.profiles.catalogue import load_profile
+from wanbed.workloads.profiles.compute_profile import MeasuredProfile, MeasuredStageCosts
+from wanbed.workloads.profiles.measured_conditions import MeasuredConditions
 
 _Value = TypeVar("_Value", bool, int)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from runner.resolve.placement import Pair, StagePlace, ring_order
+from wanbed.runner.resolve.placement import Pair, StagePlace, ring_order
 
 Ring = tuple[StagePlace, ...]
 

@@ -4,41 +4,41 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ground.own_code import OWN_FAULTS, EndlessCallError, described
-from ground.strict_model import InputError, prefixed
-from runner.experiment.compute_spec import TRACE_SCHEDULE
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.quantities import AUTO
-from runner.experiment.training_spec import MAX_STAGES
-from runner.experiment.transport_spec import TransportSpec
-from runner.resolve.boundary_costs import pipelines_to_share
-from runner.resolve.cell_costs import cell_costs
-from runner.resolve.checks.all_reduce_check import check_all_reduce, check_segments
-from runner.resolve.checks.optimizer_waits import waits_for_all
-from runner.resolve.checks.schedule_check import check_schedule, planned
-from runner.resolve.checks.trial_extent import check_extent
-from runner.resolve.jobs.job_hosts import job_topologies
-from runner.resolve.jobs.variants_at_once import variants_at_once
-from runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
-from runner.resolve.prefill.prefill_resolution import with_service
-from runner.resolve.program.program_resolution import resolve_program
-from runner.resolve.replicas.replica_resolution import check_matches, check_measured, replica_times, usual_costs
-from runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
-from runner.resolve.stage_costs import StageCosts, stage_costs
-from runner.resolve.synchronization.diloco_resolution import TrainedAlone, trained_alone
-from runner.resolve.synchronization.swapped_costs import swapped_costs
-from runner.resolve.trace.trace_variant import resolve_trace
-from runner.resolve.virtual.virtual_check import check_alike, virtual_stages
-from runner.resolve.virtual.virtual_costs import virtual_stage_costs
-from runner.resolve.written_variant import WrittenVariant
-from testbed.network.topology import Topology
-from workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP, check_baseline_shape
-from workloads.schedules.planning.cell_plan import CellPlan, options_for
-from workloads.schedules.planning.planned_schedule import PlannedSchedule
-from workloads.schedules.registry import schedule_class_path
-from workloads.schedules.schedule import Schedule, create_schedule, load_schedule
-from workloads.swapping.grouping import Grouping
-from workloads.synchronization.synchronization import ATOM, DILOCO
+from wanbed.ground.own_code import OWN_FAULTS, EndlessCallError, described
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.quantities import AUTO
+from wanbed.runner.experiment.training_spec import MAX_STAGES
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.resolve.boundary_costs import pipelines_to_share
+from wanbed.runner.resolve.cell_costs import cell_costs
+from wanbed.runner.resolve.checks.all_reduce_check import check_all_reduce, check_segments
+from wanbed.runner.resolve.checks.optimizer_waits import waits_for_all
+from wanbed.runner.resolve.checks.schedule_check import check_schedule, planned
+from wanbed.runner.resolve.checks.trial_extent import check_extent
+from wanbed.runner.resolve.jobs.job_hosts import job_topologies
+from wanbed.runner.resolve.jobs.variants_at_once import variants_at_once
+from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
+from wanbed.runner.resolve.prefill.prefill_resolution import with_service
+from wanbed.runner.resolve.program.program_resolution import resolve_program
+from wanbed.runner.resolve.replicas.replica_resolution import check_matches, check_measured, replica_times, usual_costs
+from wanbed.runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
+from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs
+from wanbed.runner.resolve.synchronization.diloco_resolution import TrainedAlone, trained_alone
+from wanbed.runner.resolve.synchronization.swapped_costs import swapped_costs
+from wanbed.runner.resolve.trace.trace_variant import resolve_trace
+from wanbed.runner.resolve.virtual.virtual_check import check_alike, virtual_stages
+from wanbed.runner.resolve.virtual.virtual_costs import virtual_stage_costs
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP, check_baseline_shape
+from wanbed.workloads.schedules.planning.cell_plan import CellPlan, options_for
+from wanbed.workloads.schedules.planning.planned_schedule import PlannedSchedule
+from wanbed.workloads.schedules.registry import schedule_class_path
+from wanbed.workloads.schedules.schedule import Schedule, create_schedule, load_schedule
+from wanbed.workloads.swapping.grouping import Grouping
+from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
 
 @dataclass(frozen=True)

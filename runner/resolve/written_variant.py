@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.jobs.job_spec import JobSpec
-from runner.experiment.variant_spec import VariantSpec
-from runner.resolve.replicas.measured_times import MeasuredTimes, measured_times
-from testbed.network.topology import Topology
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.jobs.job_spec import JobSpec
+from wanbed.runner.experiment.variant_spec import VariantSpec
+from wanbed.runner.resolve.replicas.measured_times import MeasuredTimes, measured_times
+from wanbed.testbed.network.topology import Topology
 
 
 @dataclass(frozen=True)

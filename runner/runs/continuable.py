@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from ground.strict_model import InputError
-from results.records.run_store import TRIAL_FACTS, RunStore
-from runner.resolve.experiment import Experiment
+from wanbed.ground.strict_model import InputError
+from wanbed.results.records.run_store import TRIAL_FACTS, RunStore
+from wanbed.runner.resolve.experiment import Experiment
 
 
 def check_same_substrate(store: RunStore, substrate: str) -> None:

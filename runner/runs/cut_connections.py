@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from results.text.number_text import count_text, percent_text
-from runner.experiment.quantities import MAX_CONNECTIONS
-from runner.resolve.connection_count import CutPair, cut_pairs
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.network.topology import Topology
+from wanbed.results.text.number_text import count_text, percent_text
+from wanbed.runner.experiment.quantities import MAX_CONNECTIONS
+from wanbed.runner.resolve.connection_count import CutPair, cut_pairs
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.network.topology import Topology
 
 
 def cuts_of(topology: Topology, variant: ResolvedVariant) -> tuple[CutPair, ...]:

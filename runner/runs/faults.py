@@ -1,6 +1,6 @@
 """Map the expected errors to exit statuses. A command reports each of them in one line."""
 
-from ground.wanbed_error import WanbedError
+from wanbed.ground.wanbed_error import WanbedError
 
 DONE = 0
 OUTSIDE_TOLERANCE = 1
@@ -16,22 +16,22 @@ class TrialError(WanbedError):
 
 
 STATUS = {
-    "ground.strict_model.InputError": BAD_INPUT,
-    "results.records.run_store.RunError": BAD_INPUT,
-    "results.records.span_log.SpanLogError": NO_DATA,
-    "runner.simulator.deadlock.SimulationError": BAD_INPUT,
-    "testbed.kernel.missing.MissingError": MACHINE_LACKS,
-    "ground.compiled_core.core_build.CompilerError": MACHINE_LACKS,
-    "ground.compiled_core.core_build.CompileError": NO_DATA,
-    "runner.resolve.dilation.CapacityError": MACHINE_LACKS,
-    "runner.runs.faults.TrialError": NO_DATA,
-    "testbed.hosts.ping.MeasurementError": NO_DATA,
-    "testbed.substrate.substrate.SubstrateError": NO_DATA,
-    "testbed.kernel.qdiscs.read_back_error.ReadBackError": NO_DATA,
-    "testbed.claims.cleaning.CleaningError": NO_DATA,
-    "testbed.rack.machine_handle.MachineLostError": NO_DATA,
-    "testbed.virtual_time.guest.GuestError": NO_DATA,
-    "testbed.virtual_time.processes.forked_process.ServerEndedError": NO_DATA,
+    "wanbed.ground.strict_model.InputError": BAD_INPUT,
+    "wanbed.results.records.run_store.RunError": BAD_INPUT,
+    "wanbed.results.records.span_log.SpanLogError": NO_DATA,
+    "wanbed.runner.simulator.deadlock.SimulationError": BAD_INPUT,
+    "wanbed.testbed.kernel.missing.MissingError": MACHINE_LACKS,
+    "wanbed.ground.compiled_core.core_build.CompilerError": MACHINE_LACKS,
+    "wanbed.ground.compiled_core.core_build.CompileError": NO_DATA,
+    "wanbed.runner.resolve.dilation.CapacityError": MACHINE_LACKS,
+    "wanbed.runner.runs.faults.TrialError": NO_DATA,
+    "wanbed.testbed.hosts.ping.MeasurementError": NO_DATA,
+    "wanbed.testbed.substrate.substrate.SubstrateError": NO_DATA,
+    "wanbed.testbed.kernel.qdiscs.read_back_error.ReadBackError": NO_DATA,
+    "wanbed.testbed.claims.cleaning.CleaningError": NO_DATA,
+    "wanbed.testbed.rack.machine_handle.MachineLostError": NO_DATA,
+    "wanbed.testbed.virtual_time.guest.GuestError": NO_DATA,
+    "wanbed.testbed.virtual_time.processes.forked_process.ServerEndedError": NO_DATA,
 }
 """The expected errors by name, since importing all of their modules takes longer than many a command."""
 

@@ -3,24 +3,24 @@
 This is the only place that defines them.
 
 A simulation accepts them and reports them by name beside its figures. A comparison of simulated with emulated times
-rejects them. ``runner.resolve.checks.engine_limits`` rejects what an engine cannot run.
+rejects them. ``wanbed.runner.resolve.checks.engine_limits`` rejects what an engine cannot run.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from ground.impairments import IMPAIRMENTS, NOT_SIMULATED, Impairment
-from ground.units import format_fraction
-from results.reading.not_modelled import NotModelled, gathered
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.quantities import AUTO
-from runner.experiment.sweep_points import SweepPointSpec
-from runner.experiment.transport_spec import TransportSpec
-from runner.experiment.variant_spec import VariantSpec
-from runner.resolve.packets.packet_draws import is_impaired
-from runner.simulator.segments.validated_range import CONGESTION, beyond, configured_text, cubic_beyond
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.topology import Topology
+from wanbed.ground.impairments import IMPAIRMENTS, NOT_SIMULATED, Impairment
+from wanbed.ground.units import format_fraction
+from wanbed.results.reading.not_modelled import NotModelled, gathered
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.quantities import AUTO
+from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.experiment.variant_spec import VariantSpec
+from wanbed.runner.resolve.packets.packet_draws import is_impaired
+from wanbed.runner.simulator.segments.validated_range import CONGESTION, beyond, configured_text, cubic_beyond
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.topology import Topology
 
 MODELLED_CONGESTION_CONTROLS = frozenset({"cubic", "reno"})
 """Without loss: there the two do not differ, and the simulator treats any other control like them."""

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
-from results.records.trial_id import TrialId
-from runner.runs.estimate import Kind, remaining_s
-from testbed.kernel.inside import in_virtual_time
+from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.runs.estimate import Kind, remaining_s
+from wanbed.testbed.kernel.inside import in_virtual_time
 
 PLAIN_INTERVAL_S = 5.0
 """The shortest time between two lines about trials that run beside others."""

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from results.records.run_store import RunStore
-from results.text.number_text import count_text
-from runner.resolve.experiment import Experiment
-from runner.runs.continuable import check_continuable
-from runner.runs.run_folder import Log, latest_run
+from wanbed.results.records.run_store import RunStore
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.continuable import check_continuable
+from wanbed.runner.runs.run_folder import Log, latest_run
 
 
 def resumed(experiment: Experiment, runs: Path, log: Log) -> RunStore | None:

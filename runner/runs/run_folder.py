@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ground.strict_model import InputError
-from results.reading.manifest_check import check_manifest
-from results.records.run_store import MANIFEST, RunError, RunStore
-from results.records.schema import SCHEMA_VERSION
-from results.records.schema_upgrade import SCHEMA_VERSION_KEY, upgraded_document
-from runner.resolve.experiment import Experiment
-from runner.runs.recorded.manifest import gather_manifest
+from wanbed.ground.strict_model import InputError
+from wanbed.results.reading.manifest_check import check_manifest
+from wanbed.results.records.run_store import MANIFEST, RunError, RunStore
+from wanbed.results.records.schema import SCHEMA_VERSION
+from wanbed.results.records.schema_upgrade import SCHEMA_VERSION_KEY, upgraded_document
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.recorded.manifest import gather_manifest
 
 Log = Callable[[str], None]
 """A function that shows a line which is no result."""

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from ground.strict_model import InputError
-from runner.resolve.experiment import Experiment
-from runner.runs.run_folder import Log
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.run_folder import Log
 
 
 @dataclass(frozen=True)

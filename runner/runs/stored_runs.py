@@ -12,11 +12,11 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ground.files.atomic_write import PARTIAL
-from ground.strict_model import InputError
-from results.reading.run_documents import read_manifest
-from results.records.run_store import MANIFEST, SUMMARY_FILE, TRIAL_FACTS, RunError
-from runner.runs.run_folder import exclusively, is_being_written
+from wanbed.ground.files.atomic_write import PARTIAL
+from wanbed.ground.strict_model import InputError
+from wanbed.results.reading.run_documents import read_manifest
+from wanbed.results.records.run_store import MANIFEST, SUMMARY_FILE, TRIAL_FACTS, RunError
+from wanbed.runner.runs.run_folder import exclusively, is_being_written
 
 State = Literal["complete", "unfinished", "running", "damaged"]
 

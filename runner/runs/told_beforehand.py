@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from ground.strict_model import InputError
-from results.reading.not_modelled import not_modelled_text
-from runner.resolve.experiment import SweepPoint
-from runner.runs.cut_connections import cut_lines
-from runner.runs.not_modelled import planned_without
-from runner.runs.recorded.placement_searches import cut_off_lines
-from runner.runs.recorded.profile_record import deterministic_profile_lines
-from runner.runs.run_folder import Log
+from wanbed.ground.strict_model import InputError
+from wanbed.results.reading.not_modelled import not_modelled_text
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.runs.cut_connections import cut_lines
+from wanbed.runner.runs.not_modelled import planned_without
+from wanbed.runner.runs.recorded.placement_searches import cut_off_lines
+from wanbed.runner.runs.recorded.profile_record import deterministic_profile_lines
+from wanbed.runner.runs.run_folder import Log
 
 
 def tell_beforehand(points: Sequence[SweepPoint], *, keep_gradients: bool, log: Log) -> None:

@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 
-from results.records.run_store import remove_partial_trials
-from runner.runs.faults import TrialError
-from runner.runs.progress import Progress
-from runner.simulated_runs.simulated_trial import TrialSpec, simulate_into
-from runner.simulator.simulation import Simulate
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.results.records.run_store import remove_partial_trials
+from wanbed.runner.runs.faults import TrialError
+from wanbed.runner.runs.progress import Progress
+from wanbed.runner.simulated_runs.simulated_trial import TrialSpec, simulate_into
+from wanbed.runner.simulator.simulation import Simulate
 
-_PROGRAM = "runner.simulated_runs.simulation_process"
+_PROGRAM = "wanbed.runner.simulated_runs.simulation_process"
 _REFRESH_S = 0.5
 
 

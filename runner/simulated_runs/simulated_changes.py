@@ -3,9 +3,9 @@
 from dataclasses import asdict
 from itertools import takewhile
 
-from results.records.schema import LinkChange
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.topology import Topology
+from wanbed.results.records.schema import LinkChange
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.topology import Topology
 
 
 def link_changes(topology: Topology, end_ns: int) -> list[LinkChange]:

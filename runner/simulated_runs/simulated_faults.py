@@ -1,10 +1,10 @@
-"""Describe what failed in a simulated trial, as ``runner.emulation.faults.fault_facts`` does of an emulated one."""
+"""Describe the faults of a simulated trial, as ``wanbed.runner.emulation.faults.fault_facts`` of an emulated one."""
 
 from typing import Any
 
-from results.reading.summaries.trial_faults import SURVIVED, UNDISTURBED
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.simulation import SimulatedFailure, Simulation
+from wanbed.results.reading.summaries.trial_faults import SURVIVED, UNDISTURBED
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.simulation import SimulatedFailure, Simulation
 
 
 def simulated_fault_facts(variant: ResolvedVariant, simulation: Simulation, iterations: int) -> dict[str, Any]:

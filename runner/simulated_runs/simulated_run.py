@@ -4,21 +4,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from ground.compiled_core.core_cache import present_core
-from results.reading.not_modelled import not_modelled_text
-from results.text.number_text import count_text
-from runner.experiment.quantities import AUTO
-from runner.resolve.experiment import Experiment
-from runner.runs.cut_connections import cut_lines
-from runner.runs.not_modelled import left_to_times, planned_for_begin, simulated_without
-from runner.runs.progress import Progress
-from runner.runs.recorded.placement_searches import cut_off_lines
-from runner.runs.recorded.profile_record import deterministic_profile_lines
-from runner.runs.resuming import kept_trials, resumed
-from runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
+from wanbed.ground.compiled_core.core_cache import present_core
+from wanbed.results.reading.not_modelled import not_modelled_text
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.experiment.quantities import AUTO
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.cut_connections import cut_lines
+from wanbed.runner.runs.not_modelled import left_to_times, planned_for_begin, simulated_without
+from wanbed.runner.runs.progress import Progress
+from wanbed.runner.runs.recorded.placement_searches import cut_off_lines
+from wanbed.runner.runs.recorded.profile_record import deterministic_profile_lines
+from wanbed.runner.runs.resuming import kept_trials, resumed
+from wanbed.runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 
 if TYPE_CHECKING:
-    from runner.simulated_runs.simulated_sweep import Pool
+    from wanbed.runner.simulated_runs.simulated_sweep import Pool
 
 
 def simulated_run(
@@ -29,7 +29,7 @@ def simulated_run(
     ``pool`` is where trials are simulated. ``log`` gets lines on what happens, and ``stream`` (default: standard error)
     the progress.
     """
-    from runner.simulated_runs.simulated_sweep import simulate_sweep  # noqa: PLC0415 - spared by --dry-run and a refused file
+    from wanbed.runner.simulated_runs.simulated_sweep import simulate_sweep  # noqa: PLC0415 - spared by --dry-run and a refused file
 
     store = resumed(experiment, runs, log) if resume else None
     if store is not None and store.manifest["complete"]:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from results.records.run_store import RunStore
-from runner.resolve.experiment import Experiment
-from runner.runs.progress import Progress
-from runner.simulated_runs.simulated_trial import TrialSpec
-from runner.simulator.simulation import Simulate
-from runner.simulator.variant_simulation import simulate_variant
+from wanbed.results.records.run_store import RunStore
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.progress import Progress
+from wanbed.runner.simulated_runs.simulated_trial import TrialSpec
+from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 
 class Pool(Protocol):

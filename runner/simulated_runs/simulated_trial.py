@@ -9,26 +9,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from results.records.jobs.background_columns import BACKGROUND, BackgroundSample
-from results.records.run_store import Rows, TrialRecord, write_trial
-from results.records.schema import PrefillRequest
-from results.records.span_log import SpanLogHeader
-from results.records.trial_columns import TrialCounters, TrialSpans
-from results.records.trial_id import TrialId
-from results.records.trial_tables import BACKGROUND_TABLE, CHANGES_TABLE, LINK_TABLE, PREFILL_TABLE, TrialTable
-from runner.known_misses.classification import known_miss_facts
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.packets.packet_draws import draws_packets
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.runs.faults import TrialError
-from runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
-from runner.runs.recorded.trial_facts import TrialCourse, trial_facts
-from runner.simulated_runs.simulated_changes import link_changes
-from runner.simulated_runs.simulated_faults import simulated_fault_facts
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.simulation import Simulate, Simulation
-from runner.tcp.effects import effects_of
-from testbed.network.topology import Topology
+from wanbed.results.records.jobs.background_columns import BACKGROUND, BackgroundSample
+from wanbed.results.records.run_store import Rows, TrialRecord, write_trial
+from wanbed.results.records.schema import PrefillRequest
+from wanbed.results.records.span_log import SpanLogHeader
+from wanbed.results.records.trial_columns import TrialCounters, TrialSpans
+from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.trial_tables import BACKGROUND_TABLE, CHANGES_TABLE, LINK_TABLE, PREFILL_TABLE, TrialTable
+from wanbed.runner.known_misses.classification import known_miss_facts
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.runs.faults import TrialError
+from wanbed.runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
+from wanbed.runner.runs.recorded.trial_facts import TrialCourse, trial_facts
+from wanbed.runner.simulated_runs.simulated_changes import link_changes
+from wanbed.runner.simulated_runs.simulated_faults import simulated_fault_facts
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.simulation import Simulate, Simulation
+from wanbed.runner.tcp.effects import effects_of
+from wanbed.testbed.network.topology import Topology
 
 SAMPLE_INTERVAL_NS = 100_000_000
 MAX_SAMPLES = 1000

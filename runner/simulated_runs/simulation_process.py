@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
-from runner.simulated_runs.simulated_trial import simulate_into
-from workloads.parent_process import ParentEndedError, die_with_parent
+from wanbed.runner.simulated_runs.simulated_trial import simulate_into
+from wanbed.workloads.parent_process import ParentEndedError, die_with_parent
 
 
 def main(parent_pid: int, connection: Connection) -> None:

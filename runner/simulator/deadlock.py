@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from ground.wanbed_error import WanbedError
-from runner.resolve.checks.schedule_check import awaited
-from workloads.message import Message
-from workloads.schedules.action import Action
-from workloads.schedules.schedule import Schedule
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.runner.resolve.checks.schedule_check import awaited
+from wanbed.workloads.message import Message
+from wanbed.workloads.schedules.action import Action
+from wanbed.workloads.schedules.schedule import Schedule
 
 
 class SimulationError(WanbedError):

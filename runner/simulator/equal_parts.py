@@ -9,7 +9,7 @@ A part is one or more DP-cells. Parts that share no host affect each other in tw
   receives from the previous one.
 """
 
-from runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 
 def equal_parts(variant: ResolvedVariant) -> int:

@@ -10,13 +10,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from results.records.span_columns import Column, SpanColumns
-from results.records.span_log import COMPUTE_KINDS, PREFILL, SPAN_KINDS
-from runner.resolve.faults.planned_fault import PlannedFault
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.tcp.effects import TcpEffects
-from testbed.network.topology import Topology
-from workloads.prefill.control.outcome import RequestRecord
+from wanbed.results.records.span_columns import Column, SpanColumns
+from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL, SPAN_KINDS
+from wanbed.runner.resolve.faults.planned_fault import PlannedFault
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.tcp.effects import TcpEffects
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.prefill.control.outcome import RequestRecord
 
 KIND_CODES: Mapping[str, int] = {kind: code for code, kind in enumerate(SPAN_KINDS)}
 """The code of each kind of span in ``SpanColumns.kind``."""
@@ -182,7 +182,7 @@ class Simulation:
 
 
 class Simulate(Protocol):
-    """The type of ``runner.simulator.variant_simulation.simulate_variant`` and its substitutes."""
+    """The type of ``wanbed.runner.simulator.variant_simulation.simulate_variant`` and its substitutes."""
 
     def __call__(
         self,

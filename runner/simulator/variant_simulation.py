@@ -11,41 +11,41 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from results.records.span_columns import Column, SpanColumns, TraceSpanColumns
-from results.records.span_log import NO_REQUEST
-from runner.resolve.connection_count import count_connections
-from runner.resolve.packets.packet_draws import draws_packets
-from runner.resolve.prefill.prefill_forecast import planned_bubbles
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_rings import ring_pairs
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.equal_parts import equal_parts
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.background import BackgroundTraffic
-from runner.simulator.network.network import Ends, Network
-from runner.simulator.network.transfers import OwnTransfers, SharedTransfers
-from runner.simulator.network.wan_traffic import Crossing, wan_traffic
-from runner.simulator.prefill_simulation import PrefillSimulation
-from runner.simulator.rings.norm_ring import NormRing
-from runner.simulator.rings.rings import Rings, ring_ends
-from runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
-from runner.simulator.simulation import NO_PEER, SimulatedFailure, SimulatedPrefill, Simulation
-from runner.simulator.star.stars import Stars, star_ends
-from runner.simulator.traces.trace_network import TraceNetwork
-from runner.simulator.traces.trace_replay import TraceReplay
-from runner.simulator.training.failures import Failures
-from runner.simulator.training.surroundings import Transfers
-from runner.simulator.training.training import Pulse, Training
-from runner.simulator.training.training_loop import run_trainings
-from runner.simulator.work_numbers import WorkNumbers
-from runner.tcp.channel import Channel
-from runner.tcp.effects import TcpEffects, effects_of
-from testbed.network.flow_model.striping import Striping
-from testbed.network.topology import Topology
-from workloads.message import MessageKind
-from workloads.trace.replayed_trace import ReplayedTrace
-from workloads.transport.frames.cutting import Cutting
-from workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.results.records.span_columns import Column, SpanColumns, TraceSpanColumns
+from wanbed.results.records.span_log import NO_REQUEST
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.resolve.prefill.prefill_forecast import planned_bubbles
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_rings import ring_pairs
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.equal_parts import equal_parts
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.background import BackgroundTraffic
+from wanbed.runner.simulator.network.network import Ends, Network
+from wanbed.runner.simulator.network.transfers import OwnTransfers, SharedTransfers
+from wanbed.runner.simulator.network.wan_traffic import Crossing, wan_traffic
+from wanbed.runner.simulator.prefill_simulation import PrefillSimulation
+from wanbed.runner.simulator.rings.norm_ring import NormRing
+from wanbed.runner.simulator.rings.rings import Rings, ring_ends
+from wanbed.runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
+from wanbed.runner.simulator.simulation import NO_PEER, SimulatedFailure, SimulatedPrefill, Simulation
+from wanbed.runner.simulator.star.stars import Stars, star_ends
+from wanbed.runner.simulator.traces.trace_network import TraceNetwork
+from wanbed.runner.simulator.traces.trace_replay import TraceReplay
+from wanbed.runner.simulator.training.failures import Failures
+from wanbed.runner.simulator.training.surroundings import Transfers
+from wanbed.runner.simulator.training.training import Pulse, Training
+from wanbed.runner.simulator.training.training_loop import run_trainings
+from wanbed.runner.simulator.work_numbers import WorkNumbers
+from wanbed.runner.tcp.channel import Channel
+from wanbed.runner.tcp.effects import TcpEffects, effects_of
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.message import MessageKind
+from wanbed.workloads.trace.replayed_trace import ReplayedTrace
+from wanbed.workloads.transport.frames.cutting import Cutting
+from wanbed.workloads.transport.frames.frame import HEADER_BYTES
 
 Rows = npt.NDArray[np.int64]
 

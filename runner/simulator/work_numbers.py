@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from results.records.span_columns import SpanColumns, VirtualSpanColumns
-from runner.resolve.resolved_variant import ResolvedVariant
-from workloads.message import MessageKind
+from wanbed.results.records.span_columns import SpanColumns, VirtualSpanColumns
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.workloads.message import MessageKind
 
 _TENSORS = {None: 0, MessageKind.ACTIVATION: 1, MessageKind.GRADIENT: 2}
 

@@ -5,11 +5,11 @@ The windows are those of the simulator, so that a plan and its simulation agree 
 
 from dataclasses import dataclass
 
-from runner.tcp.channel import PrivateChannel
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.striping import Striping
-from testbed.network.flow_model.window import opened
-from testbed.network.tcp_settings import TcpSettings
+from wanbed.runner.tcp.channel import PrivateChannel
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.flow_model.window import opened
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 MOST_WINDOWS = 100
 """A transfer of at most this many windows is followed round by round. The time of a longer one is computed from the

@@ -4,9 +4,9 @@ from array import array
 from collections.abc import Callable
 from typing import Protocol
 
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.striping import Striping
-from testbed.network.flow_model.window import BOUNDED, TcpWindow
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.flow_model.window import BOUNDED, TcpWindow
 
 Left = Callable[[int, int], None]
 """Called once, with the times at which a transfer's first byte leaves and its last byte has left."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.experiment.transport_spec import TransportSpec
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ground.files.atomic_write import write_whole
-from ground.shown_text import one_line
-from ground.strict_model import InputError
-from results.records.run_store import read_json
-from runner.validation.comparison import Comparison
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.shown_text import one_line
+from wanbed.ground.strict_model import InputError
+from wanbed.results.records.run_store import read_json
+from wanbed.runner.validation.comparison import Comparison
 
 AGREEMENT_FILE = "agreement.json"
 VIRTUAL_POINT_LIMIT = 0.05

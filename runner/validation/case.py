@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ground.units import format_duration
-from runner.planner.experiment_file import parse_experiment
-from runner.simulator.simulation import KIND_CODES, Simulate, Simulation
-from runner.tcp.effects import IDEAL, TcpEffects
-from testbed.network.links.link_course import course_of
-from testbed.network.topology import Topology
+from wanbed.ground.units import format_duration
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulate, Simulation
+from wanbed.runner.tcp.effects import IDEAL, TcpEffects
+from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.topology import Topology
 
 Changes = Sequence[tuple[int, Mapping[str, Any]]]
 """Times in nanoseconds, rising, and the fields of ``LinkConditions`` that are others than the first from then on."""

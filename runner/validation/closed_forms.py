@@ -7,13 +7,13 @@ first activation. An activation has arrived when its last byte has arrived.
 
 from collections.abc import Callable
 
-from runner.simulator.simulation import Simulate
-from runner.tcp.effects import TcpEffects
-from runner.validation.case import all_reduce_ns, arrival_ns, chain, iteration_ns, side_by_side, simulated
-from runner.validation.check import Check
-from runner.validation.forms.blocking_sends import blocking_gpipe, blocking_one_forward_one_backward
-from runner.validation.forms.buckets import buckets_are_summed_while_others_are_computed
-from runner.validation.forms.changing_links import (
+from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.tcp.effects import TcpEffects
+from wanbed.runner.validation.case import all_reduce_ns, arrival_ns, chain, iteration_ns, side_by_side, simulated
+from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.forms.blocking_sends import blocking_gpipe, blocking_one_forward_one_backward
+from wanbed.runner.validation.forms.buckets import buckets_are_summed_while_others_are_computed
+from wanbed.runner.validation.forms.changing_links import (
     latency_falls_between,
     latency_step,
     outage,
@@ -21,18 +21,18 @@ from runner.validation.forms.changing_links import (
     rate_step,
     trunk_step,
 )
-from runner.validation.forms.differing_replicas import slower_stage, straggler, varied_replicas
-from runner.validation.forms.hierarchical import hierarchical_all_reduce, hierarchical_buckets
-from runner.validation.forms.periods import (
+from wanbed.runner.validation.forms.differing_replicas import slower_stage, straggler, varied_replicas
+from wanbed.runner.validation.forms.hierarchical import hierarchical_all_reduce, hierarchical_buckets
+from wanbed.runner.validation.forms.periods import (
     a_sum_is_hidden_behind_the_first_stage,
     first_stage_begins_and_ends,
     iterations_interlock,
     iterations_interlock_there_and_back,
     split_backwards_fill_the_drain,
 )
-from runner.validation.forms.virtual_stages import interleaving, there_and_back
-from workloads.transport.frames.cutting import Cutting
-from workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.runner.validation.forms.virtual_stages import interleaving, there_and_back
+from wanbed.workloads.transport.frames.cutting import Cutting
+from wanbed.workloads.transport.frames.frame import HEADER_BYTES
 
 MS, S = 1_000_000, 1_000_000_000
 

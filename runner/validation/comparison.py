@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ground.shown_text import one_line
-from ground.strict_model import InputError
-from results.reading.not_modelled import not_modelled_text
-from results.reading.run import Run
-from results.reading.summaries.headline import HeadlineRow, headline, point_text
-from results.reading.summaries.saturation import MachineLoad
-from results.reading.summaries.summary import calibrated_points
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Experiment, SweepPoint
-from runner.resolve.packets.packet_draws import draws_packets
-from runner.runs.not_modelled import links_without
-from runner.simulator.simulation import Simulate
+from wanbed.ground.shown_text import one_line
+from wanbed.ground.strict_model import InputError
+from wanbed.results.reading.not_modelled import not_modelled_text
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.headline import HeadlineRow, headline, point_text
+from wanbed.results.reading.summaries.saturation import MachineLoad
+from wanbed.results.reading.summaries.summary import calibrated_points
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import Experiment, SweepPoint
+from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.runs.not_modelled import links_without
+from wanbed.runner.simulator.simulation import Simulate
 
 OUTSIDE, SATURATED, RECOUNTED = "links outside tolerance", "machine saturated", "another number of connections"
 

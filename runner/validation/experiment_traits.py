@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from results.text.number_text import count_text
-from runner.resolve.connection_count import count_connections
-from runner.resolve.demand import network_demand
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.placement import Pair
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_rings import ring_pairs
-from testbed.network.topology import Topology
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.demand import network_demand
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.placement import Pair
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_rings import ring_pairs
+from wanbed.testbed.network.topology import Topology
 
 KIB, MIB = 2**10, 2**20
 SIZE_BOUNDS = (64 * KIB, MIB, 16 * MIB)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from runner.simulator.simulation import Simulate
-from runner.validation.case import chain, iteration_ns, simulated
-from runner.validation.check import Check
+from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.validation.case import chain, iteration_ns, simulated
+from wanbed.runner.validation.check import Check
 
 MS = 1_000_000
 FORWARD_NS, BACKWARD_NS = 50 * MS, 100 * MS

@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ground.units import format_duration
-from results.comparison.run_description import warnings
-from results.reading.run import Run
-from results.reading.summaries.headline import point_text
-from results.text.number_text import count_text
-from runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT, Agreement
-from runner.validation.check import Check
-from runner.validation.comparison import Comparison
-from runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
-from runner.validation.random.random_page import RandomSection
-from runner.validation.validation import MEDIAN_LIMIT, POINT_LIMIT, Validation
+from wanbed.ground.units import format_duration
+from wanbed.results.comparison.run_description import warnings
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.headline import point_text
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT, Agreement
+from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.comparison import Comparison
+from wanbed.runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
+from wanbed.runner.validation.random.random_page import RandomSection
+from wanbed.runner.validation.validation import MEDIAN_LIMIT, POINT_LIMIT, Validation
 
 
 def page(

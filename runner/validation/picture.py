@@ -11,10 +11,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-from ground.files.atomic_write import naming
-from results.report.charts.drawing.colours import variant_styles
-from runner.validation.comparison import Comparison
-from runner.validation.validation import POINT_LIMIT
+from wanbed.ground.files.atomic_write import naming
+from wanbed.results.report.charts.drawing.colours import variant_styles
+from wanbed.runner.validation.comparison import Comparison
+from wanbed.runner.validation.validation import POINT_LIMIT
 
 _SETTINGS: dict[Any, Any] = {
     "font.family": "sans-serif",

@@ -5,12 +5,12 @@ from functools import cached_property
 
 import numpy as np
 
-from results.reading.run import Run
-from runner.simulator.simulation import Simulate
-from runner.validation.check import Check
-from runner.validation.closed_forms import CLOSED_FORMS
-from runner.validation.comparison import Comparison, compare
-from runner.validation.golden import GOLDEN_VALUES, golden_check
+from wanbed.results.reading.run import Run
+from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.closed_forms import CLOSED_FORMS
+from wanbed.runner.validation.comparison import Comparison, compare
+from wanbed.runner.validation.golden import GOLDEN_VALUES, golden_check
 
 POINT_LIMIT = 0.05
 MEDIAN_LIMIT = 0.03

@@ -8,19 +8,19 @@ from typing import Annotated
 import typer
 import yaml
 
-from ground.files.atomic_write import write_whole
-from results import load
-from results.text.number_text import count_text
-from runner.cli.exit_status import fail, one_line_errors
-from runner.cli.log_line import log
-from runner.planner.experiment_file import load_experiment
-from runner.runs.faults import NO_DATA
-from runner.runs.run_folder import latest_run
 from studies.bad_days.day import Day, days
 from studies.bad_days.lost_time import Loss, losses
 from studies.bad_days.page import DayResult, write_page
 from studies.bad_days.picture import draw
-from wanbed.own_modules import module_command
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.module_process import module_command
+from wanbed.results import load
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.cli.exit_status import fail, one_line_errors
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.runs.faults import NO_DATA
+from wanbed.runner.runs.run_folder import latest_run
 
 PAGE = Path("docs/bad-days.md")
 PICTURE = "bad-days.png"

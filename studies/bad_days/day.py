@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ground.yaml_document import read_document
-from runner.experiment.sweep import value_text
-from runner.experiments.shipped_experiments import FOLDER
+from wanbed.ground.yaml_document import read_document
+from wanbed.runner.experiment.sweep import value_text
+from wanbed.runner.experiments.shipped_experiments import FOLDER
 
 EVENTS = "topology.wan.events"
 OURS, NEIGHBOUR = "ours", "neighbour"

@@ -6,9 +6,9 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from results.report.charts.drawing.colours import Style, variant_styles
 from studies.bad_days.lost_time import BREAKS_AT, Loss
 from studies.bad_days.page import DayResult
+from wanbed.results.report.charts.drawing.colours import Style, variant_styles
 
 
 def draw(results: Sequence[DayResult], path: Path) -> None:

@@ -11,8 +11,8 @@ from queue import SimpleQueue
 
 from studies.gpu_kit.clocks import clocks_named
 from studies.gpu_kit.loopback_training import LOOPBACK
-from workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
-from workloads.transport.event import DeviceSummed, Failed
+from wanbed.workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
+from wanbed.workloads.transport.event import DeviceSummed, Failed
 
 HOSTS = ("east-0", "east-1")
 ELEMENTS, ROUNDS = 16 * 2**20, 5
@@ -27,8 +27,8 @@ def all_reduce(position: int, backend: str, port: int = PORT, elements: int = EL
     """
     import torch  # noqa: PLC0415
 
-    from workloads.collective.device_all_reduce import DeviceAllReduce  # noqa: PLC0415
-    from workloads.compute.device.torch_device import create_device  # noqa: PLC0415
+    from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce  # noqa: PLC0415
+    from wanbed.workloads.compute.device.torch_device import create_device  # noqa: PLC0415
 
     device = create_device("cuda" if backend == NCCL else "cpu")
     config = CollectiveConfig(

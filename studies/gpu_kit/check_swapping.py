@@ -17,12 +17,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from results.records.span_log import SwappingRecord
 from studies.gpu_kit.clocks import clocks_named
 from studies.gpu_kit.lone_training import LoneTraining, train_alone, without_swapping
-from workloads.compute.torch_work import TorchWork
-from workloads.model.gpt_config import GptConfig
-from workloads.swapping.swap_settings import SwapSettings
+from wanbed.results.records.span_log import SwappingRecord
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.swapping.swap_settings import SwapSettings
 
 SMALL = GptConfig(layers=6, hidden=128, context=64, heads=4, vocabulary=512)
 GROUPINGS = ((6,), (1, 2, 1, 2), (1, 1, 1, 1, 1, 1))

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from results.text.number_text import held_down_text
-from runner.profiling.clock_sampler import ClockSampler
-from runner.profiling.device_at_hand import device_at_hand
-from runner.profiling.profile_text import clocks_text
-from workloads.profiles.measured_conditions import clocks_of
+from wanbed.results.text.number_text import held_down_text
+from wanbed.runner.profiling.clock_sampler import ClockSampler
+from wanbed.runner.profiling.device_at_hand import device_at_hand
+from wanbed.runner.profiling.profile_text import clocks_text
+from wanbed.workloads.profiles.measured_conditions import clocks_of
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from studies.gpu_kit.system_files import FILES, MODULES, PACKAGES
-from testbed.substrate.guest_kernel import MODULES as GUEST_MODULES
-from wanbed.own_modules import OWN_PACKAGES
+from wanbed.module_process import PACKAGE
+from wanbed.testbed.substrate.guest_kernel import MODULES as GUEST_MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN_FILES = ("install.py", "env.sh")
@@ -85,8 +85,7 @@ def _download_wheels(wheels: Path, python: str) -> None:
 def _build_own_wheel(work: Path, wheels: Path) -> None:
     """Build wanbed's wheel from a copy: building leaves files in the folder."""
     copy = work / "wanbed"
-    for name in OWN_PACKAGES:
-        shutil.copytree(ROOT / name, copy / name, ignore=_LEFT_OUT)
+    shutil.copytree(ROOT / PACKAGE, copy / PACKAGE, ignore=_LEFT_OUT)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
     _run([*PIP, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), str(copy)])

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from results.records.span_log import SwappingRecord
-from runner.emulation.learning.losses import largest_error
-from workloads.compute.swapping.swapped_compute import SwappedCompute
-from workloads.compute.torch_compute import TorchCompute
-from workloads.compute.torch_work import TorchWork
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.virtual.group_by_group import group_by_group
+from wanbed.results.records.span_log import SwappingRecord
+from wanbed.runner.emulation.learning.losses import largest_error
+from wanbed.workloads.compute.swapping.swapped_compute import SwappedCompute
+from wanbed.workloads.compute.torch_compute import TorchCompute
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.virtual.group_by_group import group_by_group
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from results.records.span_log import SpanLogContents, read_span_log
-from runner.emulation.learning.losses import largest_error, loss_rows, mean_losses
-from runner.emulation.ranks.baseline_configs import configure_baseline
-from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
-from runner.emulation.ranks.rank_processes import RANK
-from runner.emulation.trial import BASELINE_RANK
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from testbed.network.address_book import AddressBook
-from testbed.network.topology import Host
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.results.records.span_log import SpanLogContents, read_span_log
+from wanbed.runner.emulation.learning.losses import largest_error, loss_rows, mean_losses
+from wanbed.runner.emulation.ranks.baseline_configs import configure_baseline
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
+from wanbed.runner.emulation.ranks.rank_processes import RANK
+from wanbed.runner.emulation.trial import BASELINE_RANK
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.network.topology import Host
 
 LOOPBACK = "127.0.0.1"
 ITERATIONS = 4

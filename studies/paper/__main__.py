@@ -5,19 +5,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from ground.strict_model import InputError
-from results import load
-from results.reading.run import Run
-from runner.cli.exit_status import fail, one_line_errors
-from runner.cli.log_line import log
-from runner.runs.faults import NO_DATA
-from runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, latest_run
-from runner.simulator.variant_simulation import simulate_variant
-from runner.validation.comparison import compare
 from studies.paper.execution import jobs_left, run_jobs
 from studies.paper.part import Part, parts_named
 from studies.paper.reference import PartResult, write_reference
 from studies.paper.volume import Volume, volume_table
+from wanbed.ground.strict_model import InputError
+from wanbed.results import load
+from wanbed.results.reading.run import Run
+from wanbed.runner.cli.exit_status import fail, one_line_errors
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.runs.faults import NO_DATA
+from wanbed.runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, latest_run
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.validation.comparison import compare
 
 REFERENCE = Path("results/reference/paper")
 Engine = Literal["emulate", "simulate"]

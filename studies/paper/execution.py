@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.resolve.experiment import Experiment
-from runner.runs.faults import DONE, OUTSIDE_TOLERANCE
-from runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, latest_run
 from studies.paper.part import Part
 from studies.paper.volume import Volume
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.faults import DONE, OUTSIDE_TOLERANCE
+from wanbed.runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, latest_run
 
 Log = Callable[[str], None]
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from results.metrics import Window
-from results.metrics.iterations import NS_PER_S
+from wanbed.results.metrics import Window
+from wanbed.results.metrics.iterations import NS_PER_S
 
 
 def steady_goodput_bps(spans: pd.DataFrame, window: Window) -> float | None:

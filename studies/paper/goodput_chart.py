@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from results.reading.summaries.headline import LATENCY_PATH
-from results.report.charts.chart import Chart, Drawing, LegendEntry
-from results.report.charts.drawing.canvas import Layout
-from results.report.charts.drawing.colours import GREY, Style, variant_styles
-from results.report.charts.drawing.swept_axis import latency_ms
-from results.text.number_text import list_text, rate_text
 from studies.paper.outcome import Outcome
 from studies.paper.part import GOODPUT
+from wanbed.results.reading.summaries.headline import LATENCY_PATH
+from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
+from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.colours import GREY, Style, variant_styles
+from wanbed.results.report.charts.drawing.swept_axis import latency_ms
+from wanbed.results.text.number_text import list_text, rate_text
 
 RECALLED = "recalled of the paper"
 _RECALLED_STYLE = Style(GREY, "D", "", filled=False)

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from results.reading.run import Run
-from results.reading.summaries.headline import LATENCY_PATH, headline
-from results.reading.trial_frames import measured_window, rows_of_trial
-from results.report.prefill.prefill_service import prefill_rows
 from studies.paper.goodput import steady_goodput_bps
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.headline import LATENCY_PATH, headline
+from wanbed.results.reading.trial_frames import measured_window, rows_of_trial
+from wanbed.results.report.prefill.prefill_service import prefill_rows
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.strict_model import InputError
-from runner.experiments.shipped_experiments import FOLDER as SHIPPED
-from runner.planner.experiment_file import load_experiment
-from runner.resolve.experiment import Experiment
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiments.shipped_experiments import FOLDER as SHIPPED
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.resolve.experiment import Experiment
 
 FOLDER = SHIPPED / "paper"
 

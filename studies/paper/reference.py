@@ -6,21 +6,6 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from ground.files.atomic_write import write_whole
-from results.comparison.run_description import facts, warnings, what_was_run
-from results.reading.run import Run
-from results.reading.summaries.headline import HeadlineRow, by_point, headline
-from results.report.charts.chart import Chart
-from results.report.charts.drawing.colours import Styles
-from results.report.charts.paper import draw_figures, save_figures
-from results.report.page_templates import page_environment
-from results.report.prefill.prefill_section import prefill_of
-from results.report.report_charts import report_charts
-from results.report.tables import table_text
-from results.text.number_text import visible
-from results.text.text_direction import isolated
-from runner.validation.agreement import Agreement, Compared, write_agreement
-from runner.validation.comparison import Comparison
 from studies.paper.claims.claims import RECALLED_CAP_BPS, RECALLED_SINGLE_BPS, claims
 from studies.paper.claims.claims_page import claims_page
 from studies.paper.claims.speed_up import speed_ups
@@ -28,6 +13,21 @@ from studies.paper.goodput_chart import goodput_chart
 from studies.paper.outcome import Outcome, Outcomes, outcomes_of
 from studies.paper.part import Part
 from studies.paper.volume import Volume, volume_table
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.results.comparison.run_description import facts, warnings, what_was_run
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.headline import HeadlineRow, by_point, headline
+from wanbed.results.report.charts.chart import Chart
+from wanbed.results.report.charts.drawing.colours import Styles
+from wanbed.results.report.charts.paper import draw_figures, save_figures
+from wanbed.results.report.page_templates import page_environment
+from wanbed.results.report.prefill.prefill_section import prefill_of
+from wanbed.results.report.report_charts import report_charts
+from wanbed.results.report.tables import table_text
+from wanbed.results.text.number_text import visible
+from wanbed.results.text.text_direction import isolated
+from wanbed.runner.validation.agreement import Agreement, Compared, write_agreement
+from wanbed.runner.validation.comparison import Comparison
 
 TABLES, FIGURES = "tables", "figures"
 REPORT, CLAIMS, VOLUMES = "report.html", "claims.md", "volumes.md"

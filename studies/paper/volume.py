@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from results.text.markdown_text import table_line
-from results.text.number_text import size_text
-from runner.resolve.experiment import Experiment
-from runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.results.text.markdown_text import table_line
+from wanbed.results.text.number_text import size_text
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 
 def iteration_bytes(variant: ResolvedVariant) -> int:

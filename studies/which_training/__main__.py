@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from runner.cli.exit_status import one_line_errors
-from runner.cli.log_line import log
 from studies.which_training.candidates import candidates
 from studies.which_training.grid import Grid
 from studies.which_training.grid_tables import example_text, map_text
@@ -18,6 +16,8 @@ from studies.which_training.setting import WANS, Method, Wan
 from studies.which_training.time_to_loss import LossTimes, learning_text
 from studies.which_training.virtual_check.check_table import check_text
 from studies.which_training.virtual_check.checking import checked
+from wanbed.runner.cli.exit_status import one_line_errors
+from wanbed.runner.cli.log_line import log
 
 PAGE = Path("docs/which-training.md")
 PICTURE = "which-training.png"

@@ -14,7 +14,7 @@ from studies.which_training.setting import (
     Wan,
     topology,
 )
-from testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
+from wanbed.testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
 
 THREE_DATACENTERS = ((3, 4), (6, 2))
 """Stages and pipelines over three datacenters."""

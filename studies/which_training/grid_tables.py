@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import yaml
 
-from results.text.markdown_text import markdown_text, table_line
-from results.text.number_text import list_text
 from studies.which_training.candidates import candidates
 from studies.which_training.grid import AS_FAST, Grid, over_wan
 from studies.which_training.setting import Method, Wan
+from wanbed.results.text.markdown_text import markdown_text, table_line
+from wanbed.results.text.number_text import list_text
 
 
 def map_text(grid: Grid) -> str:

@@ -11,14 +11,14 @@ from math import fsum
 import torch
 from torch.nn.utils import vector_to_parameters
 
-from workloads.compute.torch_compute import TorchCompute
-from workloads.compute.torch_work import TorchWork
-from workloads.model.gpt_config import GptConfig
-from workloads.model.gpt_stage import build_stage, language_loss
-from workloads.model.held_out import HeldOut
-from workloads.model.tokens import TokenSource
-from workloads.schedules.action import Action, ActionKind
-from workloads.synchronization.synchronization import Synchronization
+from wanbed.workloads.compute.torch_compute import TorchCompute
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.model.gpt_stage import build_stage, language_loss
+from wanbed.workloads.model.held_out import HeldOut
+from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.synchronization.synchronization import Synchronization
 
 MODEL = GptConfig(layers=2, hidden=64, context=128, heads=4, vocabulary=256)
 TEXT = "python-topics"

@@ -9,13 +9,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ground.files.atomic_write import write_whole
-from runner.planner.experiment_file import parse_experiment
-from runner.planner.pricing import wan_bytes_per_iteration
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import effects_of
 from studies.which_training.candidates import Candidate
 from studies.which_training.grid import Price
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.planner.pricing import wan_bytes_per_iteration
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import effects_of
 
 
 def priced(tried: Sequence[Candidate], folder: Path, log: Callable[[str], None]) -> list[Price]:

@@ -1,4 +1,4 @@
-"""Remove what a testbed left behind, by killing its processes, which ``testbed.claims.processes`` finds.
+"""Remove what a testbed left behind, by killing its processes, which ``wanbed.testbed.claims.processes`` finds.
 
 Namespaces, veth pairs and TAP devices are unnamed outside the testbed and held only by its processes. The kernel
 removes them with the last such process, so nothing is looked up by name.
@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.wanbed_error import WanbedError
-from testbed.claims.processes import MARKER, marked_processes, namespace_count, processes_of
-from testbed.claims.registry import STATE_ROOT, Claim, abandoned_drafts, claims
-from testbed.claims.supervisor import SUPERVISED
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.testbed.claims.processes import MARKER, marked_processes, namespace_count, processes_of
+from wanbed.testbed.claims.registry import STATE_ROOT, Claim, abandoned_drafts, claims
+from wanbed.testbed.claims.supervisor import SUPERVISED
 
 _DEADLINE_S = 10.0
 _EMPTY_LOOKS = 2

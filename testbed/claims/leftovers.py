@@ -1,7 +1,7 @@
 """Describe what killed runs left on this machine, before another network is built."""
 
-from testbed.claims.cleaning import Leftover, leftovers
-from testbed.rights.hosts_allowed import in_user_namespace
+from wanbed.testbed.claims.cleaning import Leftover, leftovers
+from wanbed.testbed.rights.hosts_allowed import in_user_namespace
 
 _LISTED = 3
 

@@ -4,7 +4,8 @@ The folder's name is the testbed's slot number, which determines its subnet. The
 process. It appears and disappears atomically: before the claim and after the release it is a draft, whose name contains
 the owner. So a process killed at any moment leaves nothing that looks like the testbed of a living process.
 
-Every process that a testbed starts has the testbed's identifier in its environment, see ``testbed.claims.processes``.
+Every process that a testbed starts has the testbed's identifier in its environment, see
+``wanbed.testbed.claims.processes``.
 """
 
 import json
@@ -18,10 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import gettempdir
 
-from ground.strict_model import InputError
-from testbed.claims.processes import process_start_ticks
-from testbed.network.addressing import MAX_SLOTS
-from testbed.rights.namespace_owner import process_owner
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.claims.processes import process_start_ticks
+from wanbed.testbed.network.addressing import MAX_SLOTS
+from wanbed.testbed.rights.namespace_owner import process_owner
 
 
 def state_root(owner: int) -> Path:

@@ -12,8 +12,8 @@ import time
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from testbed.claims.processes import MARKER, marked_processes
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.testbed.claims.processes import MARKER, marked_processes
 
 SUPERVISED = "WANBED_SUPERVISED"
 """Variable in the environment of a supervisor: the mark's value that it looks for."""
@@ -34,7 +34,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         roots = [] if root is None else [str(root.resolve())]
         environment = {name: text for name, text in os.environ.items() if name != variable}
         self._value, self._orphaned = value, orphaned
-        program = module_command("testbed.claims.supervisor", variable, value, *roots)
+        program = module_command("wanbed.testbed.claims.supervisor", variable, value, *roots)
         self._process = subprocess.Popen(
             ["setsid", "--fork", *program] if orphaned else program,
             stdin=subprocess.PIPE,
@@ -83,8 +83,8 @@ def main(arguments: list[str]) -> None:
     if sys.stdin.buffer.read():
         return
     # Only now: while a testbed is up, its supervisor must cost nothing.
-    from testbed.claims.cleaning import end_processes  # noqa: PLC0415
-    from testbed.claims.registry import claims  # noqa: PLC0415
+    from wanbed.testbed.claims.cleaning import end_processes  # noqa: PLC0415
+    from wanbed.testbed.claims.registry import claims  # noqa: PLC0415
 
     end_processes(value, variable)
     for root in roots:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ground.strict_model import InputError
-from testbed.network.topology import Topology
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.network.topology import Topology
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 

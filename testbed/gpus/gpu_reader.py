@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from testbed.gpus.gpus import machine_gpus
-from testbed.gpus.nvml import Nvml, NvmlError, NvmlReading, open_nvml
+from wanbed.testbed.gpus.gpus import machine_gpus
+from wanbed.testbed.gpus.nvml import Nvml, NvmlError, NvmlReading, open_nvml
 
 GpuReadings = list[tuple[str, NvmlReading]]
 """The UUID of each GPU and its NVML reading."""

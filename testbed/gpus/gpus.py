@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.gpus.nvml import NvmlError, open_nvml
+from wanbed.testbed.gpus.nvml import NvmlError, open_nvml
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia")
 DEVICES = Path("/dev")

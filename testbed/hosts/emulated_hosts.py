@@ -20,14 +20,14 @@ from mininet.link import Intf
 from mininet.net import Mininet
 from mininet.node import Node
 
-from testbed.claims.processes import MARKER
-from testbed.hosts.host import SpawnOptions
-from testbed.hosts.host_files import covered
-from testbed.hosts.host_process import HostProcess, Program
-from testbed.hosts.joining import enter_host, entering
-from testbed.kernel.missing import MissingError
-from testbed.network.host_interface import HOST_INTERFACE
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.hosts.host import SpawnOptions
+from wanbed.testbed.hosts.host_files import covered
+from wanbed.testbed.hosts.host_process import HostProcess, Program
+from wanbed.testbed.hosts.joining import enter_host, entering
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.network.host_interface import HOST_INTERFACE
 
 _PROMPT_S = 30.0
 """Limit on waiting for a shell to print anything."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Protocol, TypedDict, Unpack
 
-from testbed.hosts.host_process import HostProcess
+from wanbed.testbed.hosts.host_process import HostProcess
 
 Stream = int | IO[Any] | None
 """A standard stream of a program, as ``subprocess.Popen`` accepts it."""
@@ -55,7 +55,7 @@ class NetworkHost(Host, Protocol):
     def configure(self, etc: Path, address: str, environment: Mapping[str, str]) -> None:
         """Mount the files of the folder ``etc`` on those of the same names in /etc, for this host only.
 
-        ``testbed.hosts.host_files.covered`` says which to mount where.
+        ``wanbed.testbed.hosts.host_files.covered`` says which to mount where.
 
         If the host has a shell, configure the ``address`` of ``eth0`` and the ``environment`` of programs there too.
         """

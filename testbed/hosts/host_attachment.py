@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from testbed.kernel.gateway_programming import NEIGHBOUR_PERMANENT, link_index
-from testbed.kernel.namespace import open_netlink, write_sysctls
-from testbed.network.gateway_plan import Gateway, HostPort
-from testbed.network.host_interface import HOST_INTERFACE
-from testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.kernel.gateway_programming import NEIGHBOUR_PERMANENT, link_index
+from wanbed.testbed.kernel.namespace import open_netlink, write_sysctls
+from wanbed.testbed.network.gateway_plan import Gateway, HostPort
+from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 TCP_SYSCTLS = (
     *(f"net.ipv4.tcp_{name}" for name in ("rmem", "wmem", "congestion_control", "slow_start_after_idle")),

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.hosts.host_attachment import add_route
-from testbed.kernel.gateway_programming import link_index
-from testbed.kernel.namespace import open_netlink
-from testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort
-from testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.hosts.host_attachment import add_route
+from wanbed.testbed.kernel.gateway_programming import link_index
+from wanbed.testbed.kernel.namespace import open_netlink
+from wanbed.testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort
+from wanbed.testbed.network.host_interface import HOST_INTERFACE
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Unpack
 
-from ground.files.atomic_write import write_whole
-from ground.strict_model import InputError
-from testbed.claims.cleaning import end_processes
-from testbed.claims.processes import MARKER
-from testbed.claims.registry import STATE_ROOT, claims
-from testbed.claims.supervisor import Supervisor
-from testbed.hosts.host import SpawnOptions
-from testbed.network.topology import Topology
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.claims.cleaning import end_processes
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.claims.registry import STATE_ROOT, claims
+from wanbed.testbed.claims.supervisor import Supervisor
+from wanbed.testbed.hosts.host import SpawnOptions
+from wanbed.testbed.network.topology import Topology
 
 HOSTS_RECORD = "hosts.json"
 VISIT = "WANBED_VISIT"

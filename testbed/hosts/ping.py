@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ground.wanbed_error import WanbedError
-from testbed.kernel.inside import in_virtual_time
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.testbed.kernel.inside import in_virtual_time
 
 PING_INTERVAL_S, PING_INTERVAL_VIRTUAL_S = 0.002, 1.0
 """Interval of echo requests. In virtual time it is long enough for a link of 9600 bit/s to have sent the one before."""

@@ -4,17 +4,17 @@ import socket
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
-from testbed.hosts.host import NetworkHost
-from testbed.hosts.host_attachment import TCP_SYSCTLS
-from testbed.hosts.ping import PingResult, Spawn, ping
-from testbed.kernel.congestion_control import allow_congestion_control
-from testbed.kernel.namespace import inside, read_sysctls, write_sysctls
-from testbed.kernel.offloads import read_offloads
-from testbed.kernel.tcp_state import TcpStateReader, TcpStates
-from testbed.network.address_book import AddressBook
-from testbed.network.host_interface import HOST_INTERFACE
-from testbed.network.tcp_settings import TcpSettings
-from testbed.rights.large_buffers import large_buffers_allowed
+from wanbed.testbed.hosts.host import NetworkHost
+from wanbed.testbed.hosts.host_attachment import TCP_SYSCTLS
+from wanbed.testbed.hosts.ping import PingResult, Spawn, ping
+from wanbed.testbed.kernel.congestion_control import allow_congestion_control
+from wanbed.testbed.kernel.namespace import inside, read_sysctls, write_sysctls
+from wanbed.testbed.kernel.offloads import read_offloads
+from wanbed.testbed.kernel.tcp_state import TcpStateReader, TcpStates
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.rights.large_buffers import large_buffers_allowed
 
 
 class TcpStacks(Protocol):

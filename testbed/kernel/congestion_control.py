@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.missing import MissingError
 
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")

@@ -7,15 +7,15 @@ per host, named by ``host_interface``. It creates the WAN links, addresses, rout
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from testbed.kernel.changes.changing_ports import ChangingPorts
-from testbed.kernel.link_counters import PortCounters, port_counters
-from testbed.kernel.namespace import open_netlink, write_sysctls
-from testbed.kernel.offloads import read_offloads
-from testbed.kernel.qdiscs.apply import apply_shape, change_netem, read_shape
-from testbed.kernel.qdiscs.port_shape import PortShape, describe, host_port_shape, wan_port_shape
-from testbed.kernel.qdiscs.read_back_error import ReadBackError
-from testbed.kernel.qdiscs.statistics import StatisticsReader
-from testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort, WanPort
+from wanbed.testbed.kernel.changes.changing_ports import ChangingPorts
+from wanbed.testbed.kernel.link_counters import PortCounters, port_counters
+from wanbed.testbed.kernel.namespace import open_netlink, write_sysctls
+from wanbed.testbed.kernel.offloads import read_offloads
+from wanbed.testbed.kernel.qdiscs.apply import apply_shape, change_netem, read_shape
+from wanbed.testbed.kernel.qdiscs.port_shape import PortShape, describe, host_port_shape, wan_port_shape
+from wanbed.testbed.kernel.qdiscs.read_back_error import ReadBackError
+from wanbed.testbed.kernel.qdiscs.statistics import StatisticsReader
+from wanbed.testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort, WanPort
 
 NEIGHBOUR_PERMANENT = 0x80
 _LOOPBACK_INDEX = 1

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from testbed.kernel.qdiscs.port_shape import TRUNK_CLASS
-from testbed.kernel.qdiscs.statistics import Statistic
-from testbed.network.gateway_plan import WanPort, pair_class
+from wanbed.testbed.kernel.qdiscs.port_shape import TRUNK_CLASS
+from wanbed.testbed.kernel.qdiscs.statistics import Statistic
+from wanbed.testbed.network.gateway_plan import WanPort, pair_class
 
 
 class Counters(NamedTuple):

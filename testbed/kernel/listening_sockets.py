@@ -5,8 +5,8 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-from ground.tcp_listener import TcpListener, found_listener, listeners_in
-from testbed.kernel.netlink_dump import NetlinkDump
+from wanbed.ground.tcp_listener import TcpListener, found_listener, listeners_in
+from wanbed.testbed.kernel.netlink_dump import NetlinkDump
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20

@@ -1,6 +1,6 @@
 """Define the error for something that the machine lacks."""
 
-from ground.wanbed_error import WanbedError
+from wanbed.ground.wanbed_error import WanbedError
 
 
 class MissingError(WanbedError):

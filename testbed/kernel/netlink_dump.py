@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import nullcontext
 
-from testbed.kernel.namespace import inside
+from wanbed.testbed.kernel.namespace import inside
 
 _NLM_F_REQUEST_DUMP = 0x1 | 0x300
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3

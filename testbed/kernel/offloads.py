@@ -5,7 +5,7 @@ from typing import Any
 
 from pyroute2.ethtool.ioctl import IoctlEthtool, NotSupportedError
 
-from testbed.kernel.namespace import inside, open_netlink
+from wanbed.testbed.kernel.namespace import inside, open_netlink
 
 _SIZES = {"IFLA_MTU": "mtu_bytes", "IFLA_GSO_MAX_SIZE": "gso_max_bytes", "IFLA_GSO_MAX_SEGS": "gso_max_segs"}
 

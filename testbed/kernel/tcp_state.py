@@ -6,8 +6,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from testbed.kernel.missing import MissingError
-from testbed.kernel.netlink_dump import NetlinkDump, split_attributes
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.netlink_dump import NetlinkDump, split_attributes
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20

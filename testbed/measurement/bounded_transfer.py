@@ -16,13 +16,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ground.tcp_caller import accept_own
-from testbed.measurement.namespace_buffers import namespace_buffers
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.rights.large_buffers import large_buffers_allowed
+from wanbed.ground.tcp_caller import accept_own
+from wanbed.testbed.measurement.namespace_buffers import namespace_buffers
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.rights.large_buffers import large_buffers_allowed
 
 if TYPE_CHECKING:
-    from testbed.running_testbed import RunningTestbed
+    from wanbed.testbed.running_testbed import RunningTestbed
 
 UDP_PAYLOAD_BYTES = 1448
 SEGMENT_BYTES = 1448

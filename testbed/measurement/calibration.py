@@ -1,9 +1,9 @@
 """Calibrate: measure every link before a run uses it, and compare it with its configuration.
 
-The configured goodput is the TCP goodput of the rate (``testbed.network.goodput``). On a link with impairments a TCP
-connection would measure its congestion control, not the link, and where the other direction is much slower, its
+The configured goodput is the TCP goodput of the rate (``wanbed.testbed.network.goodput``). On a link with impairments a
+TCP connection would measure its congestion control, not the link, and where the other direction is much slower, its
 acknowledgements. There the goodput is that of UDP datagrams of 1448 bytes offered at 105 % of the rate: ``rate x 1448 /
-1490``, less what is lost (``testbed.measurement.impairment_measures``).
+1490``, less what is lost (``wanbed.testbed.measurement.impairment_measures``).
 
 Each direction is measured alone, over several connections whose windows together hold about 1.6 bandwidth-delay
 products: enough to fill the link, too little to overflow its queue. ``transfer_calibration`` measures short transfers
@@ -14,7 +14,7 @@ A link that changes during a trial is measured in its first conditions, and then
 directions together, or in some of many (``condition_choice``). While a direction is down, nothing may arrive.
 
 In virtual time nothing disturbs an echo, so that a few suffice, and goodput is measured over a number of bytes instead
-of seconds (``testbed.measurement.bounded_transfer``).
+of seconds (``wanbed.testbed.measurement.bounded_transfer``).
 """
 
 import math
@@ -22,26 +22,32 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ground.impairments import IMPAIRMENTS, UNIMPAIRED
-from ground.units import format_duration
-from testbed.hosts.ping import MeasurementError
-from testbed.kernel.inside import in_virtual_time
-from testbed.measurement import bounded_transfer
-from testbed.measurement.condition_choice import choose_conditions
-from testbed.measurement.impairment_measures import MEASURES, UDP_OFFERED, UDP_OVERHEAD_BYTES, compare, udp_goodput_bps
-from testbed.measurement.measurement import UDP_PAYLOAD_BYTES, Flow, measure_goodput
-from testbed.measurement.transfer_calibration import Compared, measure_transfers
-from testbed.network.course_extremes import highest
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.wan_link import WanLink
-from testbed.network.pair_rates import early_s
-from testbed.network.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology
+from wanbed.ground.impairments import IMPAIRMENTS, UNIMPAIRED
+from wanbed.ground.units import format_duration
+from wanbed.testbed.hosts.ping import MeasurementError
+from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.measurement import bounded_transfer
+from wanbed.testbed.measurement.condition_choice import choose_conditions
+from wanbed.testbed.measurement.impairment_measures import (
+    MEASURES,
+    UDP_OFFERED,
+    UDP_OVERHEAD_BYTES,
+    compare,
+    udp_goodput_bps,
+)
+from wanbed.testbed.measurement.measurement import UDP_PAYLOAD_BYTES, Flow, measure_goodput
+from wanbed.testbed.measurement.transfer_calibration import Compared, measure_transfers
+from wanbed.testbed.network.course_extremes import highest
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.pair_rates import early_s
+from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology
 
 if TYPE_CHECKING:
-    from testbed.running_testbed import RunningTestbed
+    from wanbed.testbed.running_testbed import RunningTestbed
 
 RTT_TOLERANCE_MS = 0.5
 RTT_TOLERANCE = 0.02
@@ -62,7 +68,7 @@ class LinkMeasurement:
     """One directed link, configured against measured. ``configured_goodput_bps`` is None for an unlimited rate.
 
     A configured RTT is that of an echo: both latencies, and where frames take time, that of its frames at both rates.
-    A link whose rate changes may let a packet arrive ``early_ms`` early (``testbed.network.pair_rates``).
+    A link whose rate changes may let a packet arrive ``early_ms`` early (``wanbed.testbed.network.pair_rates``).
 
     Of a link that changes during a trial, ``at_ns`` is the time since training began at which it first has the
     conditions that were measured; it is None of any other. While the link is not ``up`` in both directions, only the

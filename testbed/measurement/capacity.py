@@ -4,16 +4,16 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from ground.units import format_rate
-from testbed.hosts.ping import MeasurementError
-from testbed.measurement.bounded_transfer import Ends, StalledError
-from testbed.measurement.bounded_transfer import tcp_goodput_bps as bounded_goodput_bps
-from testbed.measurement.measurement import Flow, measure_goodput
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.testbed import bring_up
+from wanbed.ground.units import format_rate
+from wanbed.testbed.hosts.ping import MeasurementError
+from wanbed.testbed.measurement.bounded_transfer import Ends, StalledError
+from wanbed.testbed.measurement.bounded_transfer import tcp_goodput_bps as bounded_goodput_bps
+from wanbed.testbed.measurement.measurement import Flow, measure_goodput
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.testbed import bring_up
 
 HEADROOM = 1.6
 """Offered load over demand, so that a machine with reserve shows it."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from heapq import merge
 from itertools import takewhile
 
-from ground.units import format_duration
-from testbed.network.links.link_course import LinkCourse
-from testbed.network.links.wan_link import WanLink
-from testbed.network.topology import Topology
+from wanbed.ground.units import format_duration
+from wanbed.testbed.network.links.link_course import LinkCourse
+from wanbed.testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.topology import Topology
 
 MEASURED_MAX = 6
 """How many conditions of one link are measured at most: each takes seconds on the real clock."""

@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ground.impairments import Impairments
-from testbed.hosts.ping import PingResult
-from testbed.measurement.measurement import UDP_PAYLOAD_BYTES
-from testbed.measurement.transfer_calibration import Compared
-from testbed.network.shared_rate import ETHERNET_HEADER_BYTES
+from wanbed.ground.impairments import Impairments
+from wanbed.testbed.hosts.ping import PingResult
+from wanbed.testbed.measurement.measurement import UDP_PAYLOAD_BYTES
+from wanbed.testbed.measurement.transfer_calibration import Compared
+from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES
 
 UDP_OVERHEAD_BYTES = ETHERNET_HEADER_BYTES + 20 + 8
 UDP_OFFERED = 1.05

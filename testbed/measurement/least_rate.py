@@ -1,9 +1,9 @@
 """Refuse, before anything is started, links that are too slow to be measured on the real clock."""
 
-from ground.strict_model import InputError
-from ground.units import format_rate
-from testbed.measurement.condition_choice import choose_conditions
-from testbed.network.topology import Topology
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import format_rate
+from wanbed.testbed.measurement.condition_choice import choose_conditions
+from wanbed.testbed.network.topology import Topology
 
 LEAST_RATE_BPS = 10**6
 """Below it echoes wait for each other, and what fills the link outlasts the seconds for which goodput is measured."""

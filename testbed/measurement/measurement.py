@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from testbed.hosts.ping import PATIENCE_S, MeasurementError, PrintingProgram, start, with_stderr_tail
+from wanbed.testbed.hosts.ping import PATIENCE_S, MeasurementError, PrintingProgram, start, with_stderr_tail
 
 if TYPE_CHECKING:
-    from testbed.running_testbed import RunningTestbed
+    from wanbed.testbed.running_testbed import RunningTestbed
 
 IPERF3_PORT = 5201
 """Of the first flow to a host; each further one has the next port."""

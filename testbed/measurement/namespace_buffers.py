@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from testbed.kernel.namespace import read_sysctls, write_sysctls
+from wanbed.testbed.kernel.namespace import read_sysctls, write_sysctls
 
 _BUFFERS = ("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem")
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from testbed.measurement.bounded_transfer import SEGMENT_BYTES, Ends, StalledError, connected, payload_file
-from testbed.network.shared_rate import FRAME_BYTES
+from wanbed.testbed.measurement.bounded_transfer import SEGMENT_BYTES, Ends, StalledError, connected, payload_file
+from wanbed.testbed.network.shared_rate import FRAME_BYTES
 
 PATIENCE_S = 60.0
 _PATIENCE_TIMES, _ROUNDS = 10, 20

@@ -16,9 +16,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from testbed.kernel.inside import in_virtual_time
-from testbed.measurement.bounded_transfer import BUFFER_MAX_BYTES, SEGMENT_BYTES, Ends
-from testbed.measurement.timed_transfers import (
+from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.measurement.bounded_transfer import BUFFER_MAX_BYTES, SEGMENT_BYTES, Ends
+from wanbed.testbed.measurement.timed_transfers import (
     PATIENCE_S,
     Connection,
     open_connection,
@@ -26,13 +26,13 @@ from testbed.measurement.timed_transfers import (
     transfers_s,
     wire_bytes,
 )
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.shared_rate import FRAME_BYTES, can_bind
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Datacenter
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.shared_rate import FRAME_BYTES, can_bind
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Datacenter
 
 if TYPE_CHECKING:
-    from testbed.running_testbed import RunningTestbed
+    from wanbed.testbed.running_testbed import RunningTestbed
 
 _SHORT_NS = 16_000_000
 """Time of a short transfer at the line's rate; it fits the queue of a link without latency."""

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from testbed.network.addressing import host_address, loopback_address
-from testbed.network.topology import Host, Topology
+from wanbed.testbed.network.addressing import host_address, loopback_address
+from wanbed.testbed.network.topology import Host, Topology
 
 
 @dataclass(frozen=True)

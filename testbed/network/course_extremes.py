@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ground.impairments import UNIMPAIRED
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import LinkCourse
-from testbed.network.links.wan_link import WanLink, link_of
-from testbed.network.topology import Topology
+from wanbed.ground.impairments import UNIMPAIRED
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import LinkCourse
+from wanbed.testbed.network.links.wan_link import WanLink, link_of
+from wanbed.testbed.network.topology import Topology
 
 
 def as_begun(topology: Topology) -> Topology:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from testbed.network.addressing import (
+from wanbed.testbed.network.addressing import (
     GATEWAY_SIDE,
     HOST_SIDE,
     gateway_address,
@@ -17,7 +17,7 @@ from testbed.network.addressing import (
     subnet,
     wan_link_mac,
 )
-from testbed.network.gateway_plan import (
+from wanbed.testbed.network.gateway_plan import (
     FarHosts,
     Gateway,
     GatewayPlan,
@@ -28,9 +28,9 @@ from testbed.network.gateway_plan import (
     SharedRate,
     WanPort,
 )
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.pair_rates import pair_rates
-from testbed.network.shared_rate import (
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.pair_rates import pair_rates
+from wanbed.testbed.network.shared_rate import (
     ETHERNET_HEADER_BYTES,
     FRAME_BYTES,
     MTU_BYTES,
@@ -40,7 +40,7 @@ from testbed.network.shared_rate import (
     shared_rate,
     super_packet_frames,
 )
-from testbed.network.topology import Datacenter, Host, Topology
+from wanbed.testbed.network.topology import Datacenter, Host, Topology
 
 SHORT_PACKETS_MIN, SUPER_PACKETS_MIN, QUEUE_PACKETS_MAX = 100_000, 1000, 2**32 - 1
 """Bounds of a queue's packets. The minima hold whatever the windows of a node pair's connections let out at once: a

@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ground.dataclass_json import from_document
-from ground.impairments import UNIMPAIRED, Impairments
+from wanbed.ground.dataclass_json import from_document
+from wanbed.ground.impairments import UNIMPAIRED, Impairments
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterable
 from enum import Enum
 
-from testbed.network.gateway_plan import SharedRate
+from wanbed.testbed.network.gateway_plan import SharedRate
 
 MTU_BYTES = 1500
 ETHERNET_HEADER_BYTES = 14

@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ground.strict_model import InputError
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import LinkCourse
-from testbed.network.links.link_resolution import resolve_links
-from testbed.network.links.over_time.condition_trace import ConditionTrace
-from testbed.network.links.wan_link import WanLink
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import LinkCourse
+from wanbed.testbed.network.links.link_resolution import resolve_links
+from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
+from wanbed.testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 MAX_EMULATED_HOSTS_PER_DATACENTER = 250
 """Limit of an emulated network, from its address space."""

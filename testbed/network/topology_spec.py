@@ -12,12 +12,12 @@ from pydantic import (
     model_validator,
 )
 
-from ground.shown_text import shown
-from ground.strict_model import StrictModel
-from ground.units import RateBps
-from testbed.network.links.figures_spec import DelayNs, FiguresSpec, without_defaults
-from testbed.network.links.over_time.course_spec import EventSpec, Loop, WrittenTrace
-from testbed.network.links.over_time.generate_spec import GenerateSpec
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.units import RateBps
+from wanbed.testbed.network.links.figures_spec import DelayNs, FiguresSpec, without_defaults
+from wanbed.testbed.network.links.over_time.course_spec import EventSpec, Loop, WrittenTrace
+from wanbed.testbed.network.links.over_time.generate_spec import GenerateSpec
 
 MAX_HOSTS_PER_DATACENTER = 65_536
 MAX_DATACENTERS = 250

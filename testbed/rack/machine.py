@@ -11,19 +11,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ground.wanbed_error import WanbedError
-from testbed.claims.registry import STATE_ROOT, claims
-from testbed.gpus.gpu_reader import GpuMemory, GpuReadings, gpu_memories
-from testbed.kernel.changes.course_run import CourseRecord
-from testbed.kernel.link_counters import PortCounters
-from testbed.kernel.machine_load import CpuTimes, read_cpu_times
-from testbed.network.tcp_settings import TcpSettings
-from testbed.rack.lease.lease import Lease, check_unleased
-from testbed.rack.machine_facts import MachineFacts, read_machine_facts
-from testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
-from testbed.rack.sent_files import NotSentError, digest_of
-from testbed.rack.survey.rdma_devices import rdma_sent_bytes
-from testbed.rack.tunnel.keys import make_key_pair
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.testbed.claims.registry import STATE_ROOT, claims
+from wanbed.testbed.gpus.gpu_reader import GpuMemory, GpuReadings, gpu_memories
+from wanbed.testbed.kernel.changes.course_run import CourseRecord
+from wanbed.testbed.kernel.link_counters import PortCounters
+from wanbed.testbed.kernel.machine_load import CpuTimes, read_cpu_times
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.rack.lease.lease import Lease, check_unleased
+from wanbed.testbed.rack.machine_facts import MachineFacts, read_machine_facts
+from wanbed.testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
+from wanbed.testbed.rack.sent_files import NotSentError, digest_of
+from wanbed.testbed.rack.survey.rdma_devices import rdma_sent_bytes
+from wanbed.testbed.rack.tunnel.keys import make_key_pair
 
 LEASE_S = 12.0
 """How long a driver may be silent. It asks every second, twice."""

@@ -10,14 +10,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from testbed.gpus.gpus import machine_gpus
-from testbed.hosts.host_programs import missing_programs
-from testbed.kernel.namespace import open_netlink
-from testbed.rack.survey.rdma_devices import rdma_ports
-from testbed.substrate.probe import probe_kernel
-from wanbed.own_modules import OWN_PACKAGES
+from wanbed.module_process import FOLDER
+from wanbed.testbed.gpus.gpus import machine_gpus
+from wanbed.testbed.hosts.host_programs import missing_programs
+from wanbed.testbed.kernel.namespace import open_netlink
+from wanbed.testbed.rack.survey.rdma_devices import rdma_ports
+from wanbed.testbed.substrate.probe import probe_kernel
 
-_ROOT = Path(__file__).resolve().parents[2]
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 _CARDS = Path("/sys/class/net")
@@ -85,12 +84,14 @@ def read_machine_facts(address: str | None) -> MachineFacts:
 
 
 @cache
-def sources_hash(root: Path = _ROOT) -> str:
-    """Return a hash of the paths and contents of all Python files of wanbed's packages below ``root``."""
+def sources_hash(folder: Path = FOLDER) -> str:
+    """Return a hash of the paths and contents of all Python files below ``folder``."""
     digest = sha256()
-    for path in sorted(path for package in OWN_PACKAGES for path in (root / package).rglob("*.py")):
+    # In a checkout, wanbed's packages are links.
+    places = os.walk(folder, followlinks=True)
+    for path in sorted(Path(place, name) for place, _, names in places for name in names if name.endswith(".py")):
         content = path.read_bytes()
-        digest.update(f"{path.relative_to(root)} {len(content)}\n".encode() + content)
+        digest.update(f"{path.relative_to(folder)} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:16]
 
 

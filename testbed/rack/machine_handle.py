@@ -3,7 +3,7 @@
 import socket
 from typing import Any, Protocol
 
-from ground.wanbed_error import WanbedError
+from wanbed.ground.wanbed_error import WanbedError
 
 
 class MachineLostError(WanbedError):

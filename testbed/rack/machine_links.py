@@ -14,10 +14,10 @@ from typing import Any
 
 from pyroute2.netlink.exceptions import NetlinkError
 
-from testbed.kernel.gateway_programming import NEIGHBOUR_PERMANENT, link_index
-from testbed.kernel.missing import MissingError
-from testbed.rack.machine_plan import VXLAN, MachineLink, MachinePlan
-from testbed.substrate.substrate import SubstrateError
+from wanbed.testbed.kernel.gateway_programming import NEIGHBOUR_PERMANENT, link_index
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.rack.machine_plan import VXLAN, MachineLink, MachinePlan
+from wanbed.testbed.substrate.substrate import SubstrateError
 
 VXLAN_PORT = 14789
 """The UDP port at which machines receive. It is not VXLAN's registered one, which other overlays of the machine use."""

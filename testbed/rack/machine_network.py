@@ -4,17 +4,17 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from testbed.hosts.host import HostNetwork
-from testbed.kernel.changes.course_run import KernelCourses
-from testbed.kernel.gateway_programming import host_interface
-from testbed.kernel.link_counters import PortCounters
-from testbed.kernel.namespace import open_netlink
-from testbed.network.host_interface import HOST_INTERFACE
-from testbed.rack.machine_plan import MachinePlan
-from testbed.rack.machine_programming import MachineProgrammer
-from testbed.rack.tunnel.wireguard_tunnel import WireGuardTunnel
-from testbed.substrate.substrate import SubstrateFacts
-from testbed.substrate.unshaped import UNSHAPED
+from wanbed.testbed.hosts.host import HostNetwork
+from wanbed.testbed.kernel.changes.course_run import KernelCourses
+from wanbed.testbed.kernel.gateway_programming import host_interface
+from wanbed.testbed.kernel.link_counters import PortCounters
+from wanbed.testbed.kernel.namespace import open_netlink
+from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.rack.machine_plan import MachinePlan
+from wanbed.testbed.rack.machine_programming import MachineProgrammer
+from wanbed.testbed.rack.tunnel.wireguard_tunnel import WireGuardTunnel
+from wanbed.testbed.substrate.substrate import SubstrateFacts
+from wanbed.testbed.substrate.unshaped import UNSHAPED
 
 
 class MachineNetwork:

@@ -27,14 +27,14 @@ from functools import partial
 from ipaddress import IPv4Address
 from types import MappingProxyType
 
-from ground.dataclass_json import from_document
-from ground.strict_model import InputError
-from testbed.network.addressing import host_address, machine_link_mac, tunnel_address
-from testbed.network.gateway_layout import plan_gateways
-from testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort
-from testbed.network.shared_rate import ETHERNET_HEADER_BYTES, Timers, shared_rate
-from testbed.network.topology import Datacenter, Topology
-from testbed.rack.trunk_split import TrunkDivision, TrunkSplit
+from wanbed.ground.dataclass_json import from_document
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.network.addressing import host_address, machine_link_mac, tunnel_address
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.gateway_plan import Gateway, GatewayPlan, HostPort
+from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES, Timers, shared_rate
+from wanbed.testbed.network.topology import Datacenter, Topology
+from wanbed.testbed.rack.trunk_split import TrunkDivision, TrunkSplit
 
 VXLAN, MACVLAN, WIREGUARD = "vxlan", "macvlan", "wireguard"
 WIREGUARD_HEADER_BYTES = 60

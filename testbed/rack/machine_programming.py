@@ -3,23 +3,23 @@
 from collections.abc import Iterator
 from typing import Any
 
-from testbed.kernel.changes.changing_ports import ChangingPorts
-from testbed.kernel.gateway_programming import (
+from wanbed.testbed.kernel.changes.changing_ports import ChangingPorts
+from wanbed.testbed.kernel.gateway_programming import (
     GATEWAY_SYSCTLS,
     attach_host_port,
     host_interface,
     link_index,
 )
-from testbed.kernel.link_counters import PortCounters, port_counters
-from testbed.kernel.namespace import open_netlink, write_sysctls
-from testbed.kernel.offloads import read_offloads
-from testbed.kernel.qdiscs.apply import apply_shape, change_netem, read_shape
-from testbed.kernel.qdiscs.port_shape import PortShape, describe, host_port_shape, wan_port_shape
-from testbed.kernel.qdiscs.read_back_error import ReadBackError
-from testbed.kernel.qdiscs.statistics import StatisticsReader
-from testbed.network.gateway_plan import WanPort
-from testbed.rack.machine_links import card_index, make_link, planned_state, read_state
-from testbed.rack.machine_plan import MachinePlan
+from wanbed.testbed.kernel.link_counters import PortCounters, port_counters
+from wanbed.testbed.kernel.namespace import open_netlink, write_sysctls
+from wanbed.testbed.kernel.offloads import read_offloads
+from wanbed.testbed.kernel.qdiscs.apply import apply_shape, change_netem, read_shape
+from wanbed.testbed.kernel.qdiscs.port_shape import PortShape, describe, host_port_shape, wan_port_shape
+from wanbed.testbed.kernel.qdiscs.read_back_error import ReadBackError
+from wanbed.testbed.kernel.qdiscs.statistics import StatisticsReader
+from wanbed.testbed.network.gateway_plan import WanPort
+from wanbed.testbed.rack.machine_links import card_index, make_link, planned_state, read_state
+from wanbed.testbed.rack.machine_plan import MachinePlan
 
 OWN_NAMESPACE = "/proc/thread-self/ns/net"
 _LOOPBACK_INDEX = 1

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from testbed.rack.clocks.clock_port import ClockPlace
-from testbed.rack.machine_plan import MachinePlan
+from wanbed.testbed.rack.clocks.clock_port import ClockPlace
+from wanbed.testbed.rack.machine_plan import MachinePlan
 
 
 @dataclass(frozen=True)

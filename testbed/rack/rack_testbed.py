@@ -8,25 +8,25 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Unpack
 
-from testbed.claims.registry import STATE_ROOT, Claim, claim
-from testbed.claims.supervisor import Supervisor
-from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.hosts.host import SpawnOptions
-from testbed.hosts.host_process import HostProcess
-from testbed.kernel.link_counters import PortCounters
-from testbed.kernel.machine_load import CpuTimes
-from testbed.kernel.tcp_state import TcpStates
-from testbed.network.address_book import AddressBook
-from testbed.network.gateway_layout import plan_gateways
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology, check_can_be_emulated
-from testbed.rack.driver.beginning.common_start import CommonStart
-from testbed.rack.driver.beginning.rack_courses import RackCourses
-from testbed.rack.driver.files.mirrored_files import MirroredFiles
-from testbed.rack.driver.files.shared_folder import SharedFolder
-from testbed.rack.driver.files.started_module import start_module_on
-from testbed.rack.driver.files.written_files import Written, fetched
-from testbed.rack.driver.inventory import (
+from wanbed.testbed.claims.registry import STATE_ROOT, Claim, claim
+from wanbed.testbed.claims.supervisor import Supervisor
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
+from wanbed.testbed.hosts.host import SpawnOptions
+from wanbed.testbed.hosts.host_process import HostProcess
+from wanbed.testbed.kernel.link_counters import PortCounters
+from wanbed.testbed.kernel.machine_load import CpuTimes
+from wanbed.testbed.kernel.tcp_state import TcpStates
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology, check_can_be_emulated
+from wanbed.testbed.rack.driver.beginning.common_start import CommonStart
+from wanbed.testbed.rack.driver.beginning.rack_courses import RackCourses
+from wanbed.testbed.rack.driver.files.mirrored_files import MirroredFiles
+from wanbed.testbed.rack.driver.files.shared_folder import SharedFolder
+from wanbed.testbed.rack.driver.files.started_module import start_module_on
+from wanbed.testbed.rack.driver.files.written_files import Written, fetched
+from wanbed.testbed.rack.driver.inventory import (
     Log,
     ask_all,
     check_alike,
@@ -37,23 +37,23 @@ from testbed.rack.driver.inventory import (
     timers_of,
     underlays_of,
 )
-from testbed.rack.driver.leasing import leased
-from testbed.rack.driver.merging import merged_counters
-from testbed.rack.driver.rack_gate import RackGate
-from testbed.rack.driver.rack_gpus import RackGpus
-from testbed.rack.driver.rack_machine import RackMachine
-from testbed.rack.driver.rack_stacks import RackStacks
-from testbed.rack.driver.remote_process import RemoteProgram
-from testbed.rack.driver.time_line import TimeLine, time_line
-from testbed.rack.failures.rack_failures import RackFailures
-from testbed.rack.machine_facts import MachineFacts
-from testbed.rack.machine_handle import MachineHandle
-from testbed.rack.machine_plan import VXLAN, MachinePlan, first_vni, plan_machines
-from testbed.rack.orders import LeaseFacts, MachineOrder, Program
-from testbed.rack.sent_files import SentFiles, path_on_machine
-from testbed.rack.trunk_split import TrunkSplit
-from testbed.substrate.substrate import SubstrateFacts
-from testbed.testbed import measured_trim_ns
+from wanbed.testbed.rack.driver.leasing import leased
+from wanbed.testbed.rack.driver.merging import merged_counters
+from wanbed.testbed.rack.driver.rack_gate import RackGate
+from wanbed.testbed.rack.driver.rack_gpus import RackGpus
+from wanbed.testbed.rack.driver.rack_machine import RackMachine
+from wanbed.testbed.rack.driver.rack_stacks import RackStacks
+from wanbed.testbed.rack.driver.remote_process import RemoteProgram
+from wanbed.testbed.rack.driver.time_line import TimeLine, time_line
+from wanbed.testbed.rack.failures.rack_failures import RackFailures
+from wanbed.testbed.rack.machine_facts import MachineFacts
+from wanbed.testbed.rack.machine_handle import MachineHandle
+from wanbed.testbed.rack.machine_plan import VXLAN, MachinePlan, first_vni, plan_machines
+from wanbed.testbed.rack.orders import LeaseFacts, MachineOrder, Program
+from wanbed.testbed.rack.sent_files import SentFiles, path_on_machine
+from wanbed.testbed.rack.trunk_split import TrunkSplit
+from wanbed.testbed.substrate.substrate import SubstrateFacts
+from wanbed.testbed.testbed import measured_trim_ns
 
 RACK = "rack"
 """The name of the substrate in manifests."""

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from testbed.network.gateway_plan import PortState, SharedRate, WanPort
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.pair_rates import pair_rates
-from testbed.network.shared_rate import Timers, can_bind
-from testbed.network.topology import Topology
+from wanbed.testbed.network.gateway_plan import PortState, SharedRate, WanPort
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.pair_rates import pair_rates
+from wanbed.testbed.network.shared_rate import Timers, can_bind
+from wanbed.testbed.network.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from ground.tcp_caller import foreign_caller
-from testbed.kernel.listening_sockets import Address, ListeningSockets
+from wanbed.ground.tcp_caller import foreign_caller
+from wanbed.testbed.kernel.listening_sockets import Address, ListeningSockets
 
 _BACKLOG = 512
 

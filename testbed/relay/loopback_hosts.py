@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from testbed.claims.processes import MARKER
-from testbed.hosts.host import SpawnOptions
-from testbed.hosts.host_process import HostProcess, Program
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.hosts.host import SpawnOptions
+from wanbed.testbed.hosts.host_process import HostProcess, Program
 
 OWN_NAMESPACE = "/proc/self/ns/net"
 

@@ -3,10 +3,10 @@
 import socket
 from contextlib import closing
 
-from ground.tcp_listener import TcpListener, listener_at
-from testbed.kernel.listening_sockets import ListeningSockets
-from testbed.kernel.missing import MissingError
-from testbed.network.addressing import LOOPBACK_SUBNETS, loopback_lock_address, loopback_subnets
+from wanbed.ground.tcp_listener import TcpListener, listener_at
+from wanbed.testbed.kernel.listening_sockets import ListeningSockets
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.network.addressing import LOOPBACK_SUBNETS, loopback_lock_address, loopback_subnets
 
 _LOCK_PORT = 20_000
 

@@ -5,16 +5,16 @@ import socket
 import time
 from collections.abc import Callable
 
-from ground.tcp_listener import listener_at
-from testbed.kernel.listening_sockets import Address
-from testbed.network.flow_model.window import TcpWindow, opened
-from testbed.network.tcp_settings import TcpSettings
-from testbed.relay.listeners import Listeners
-from testbed.relay.model.lanes import Lane
-from testbed.relay.model.relay_network import lanes
-from testbed.relay.model.timeline import Timeline
-from testbed.relay.relay_config import RelayConfig
-from testbed.relay.relayed_connection import EVENTS, Handle, RelayedConnection
+from wanbed.ground.tcp_listener import listener_at
+from wanbed.testbed.kernel.listening_sockets import Address
+from wanbed.testbed.network.flow_model.window import TcpWindow, opened
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.relay.listeners import Listeners
+from wanbed.testbed.relay.model.lanes import Lane
+from wanbed.testbed.relay.model.relay_network import lanes
+from wanbed.testbed.relay.model.timeline import Timeline
+from wanbed.testbed.relay.relay_config import RelayConfig
+from wanbed.testbed.relay.relayed_connection import EVENTS, Handle, RelayedConnection
 
 _LOOK_NS = 25_000_000
 _BUFFER_BYTES = 64 * 1024

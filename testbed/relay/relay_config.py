@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from testbed.network.topology import Topology
+from wanbed.testbed.network.topology import Topology
 
 
 @dataclass(frozen=True)

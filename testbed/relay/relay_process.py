@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from testbed.network.tcp_settings import TcpSettings
-from testbed.relay.relay import Relay
-from testbed.relay.relay_config import RelayConfig
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.relay.relay import Relay
+from wanbed.testbed.relay.relay_config import RelayConfig
 
 _PR_SET_TIMERSLACK = 29
 _COMMAND_BYTES = 65_536

@@ -11,15 +11,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from testbed.claims.processes import MARKER
-from testbed.kernel.link_counters import Counters, PortCounters
-from testbed.kernel.machine_load import process_tree_cpu_s
-from testbed.network.address_book import LoopbackAddressBook
-from testbed.network.tcp_settings import TcpSettings
-from testbed.relay.relay_config import RelayConfig
-from testbed.substrate.offer import RELAY
-from testbed.substrate.substrate import SubstrateError, SubstrateFacts
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.kernel.link_counters import Counters, PortCounters
+from wanbed.testbed.kernel.machine_load import process_tree_cpu_s
+from wanbed.testbed.network.address_book import LoopbackAddressBook
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.relay.relay_config import RelayConfig
+from wanbed.testbed.substrate.offer import RELAY
+from wanbed.testbed.substrate.substrate import SubstrateError, SubstrateFacts
 
 _START_S, _ANSWER_S = 60.0, 20.0
 
@@ -52,7 +52,7 @@ class RelaySubstrate:
         config.write(path)
         with (self._folder / "relay.log").open("wb") as log:
             self._process = subprocess.Popen(
-                module_command("testbed.relay.relay_process", str(path)),
+                module_command("wanbed.testbed.relay.relay_process", str(path)),
                 env={**os.environ, MARKER: self._marker},
                 cwd="/",
                 stdin=subprocess.PIPE,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from testbed.network.flow_model.window import TcpWindow
-from testbed.relay.model.flow import Flow
-from testbed.relay.model.lanes import Lane
-from testbed.relay.model.timeline import Timeline
+from wanbed.testbed.network.flow_model.window import TcpWindow
+from wanbed.testbed.relay.model.flow import Flow
+from wanbed.testbed.relay.model.lanes import Lane
+from wanbed.testbed.relay.model.timeline import Timeline
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _READABLE = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from ground.tcp_caller import accept_own
-from ground.tcp_listener import listener_at
-from testbed.hosts.ping import PATIENCE_S, MeasurementError, PingResult
-from testbed.network.address_book import LoopbackAddressBook
-from testbed.network.tcp_settings import KERNEL_WINDOW_SHARE, TcpSettings
-from testbed.relay.relay_substrate import RelaySubstrate
-from testbed.substrate.substrate import SubstrateError
+from wanbed.ground.tcp_caller import accept_own
+from wanbed.ground.tcp_listener import listener_at
+from wanbed.testbed.hosts.ping import PATIENCE_S, MeasurementError, PingResult
+from wanbed.testbed.network.address_book import LoopbackAddressBook
+from wanbed.testbed.network.tcp_settings import KERNEL_WINDOW_SHARE, TcpSettings
+from wanbed.testbed.relay.relay_substrate import RelaySubstrate
+from wanbed.testbed.substrate.substrate import SubstrateError
 
 _MOST_ECHOES = 20
 """Echoes follow one another, each after a round trip."""

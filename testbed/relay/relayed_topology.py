@@ -1,8 +1,8 @@
 """Refuse topologies that a relay cannot carry."""
 
-from ground.impairments import IMPAIRMENTS, UNIMPAIRED
-from ground.strict_model import InputError
-from testbed.network.topology import Topology, check_does_not_change
+from wanbed.ground.impairments import IMPAIRMENTS, UNIMPAIRED
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.network.topology import Topology, check_does_not_change
 
 
 def check_can_be_relayed(topology: Topology) -> None:

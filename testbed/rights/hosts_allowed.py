@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.rights.namespace_owner import UNMAPPED, owner_of
+from wanbed.testbed.rights.namespace_owner import UNMAPPED, owner_of
 
 ENTER = ("unshare", "--user", "--map-root-user", "--net")
 """The command that runs another one inside a user namespace, where this user is root.

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from testbed.kernel.changes.course_run import CourseRecord
+from wanbed.testbed.kernel.changes.course_run import CourseRecord
 
 
 class ChangingLinks(Protocol):

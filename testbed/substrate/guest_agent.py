@@ -16,10 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from testbed.kernel.changes.course_run import KernelCourses
-from testbed.kernel.gateway_programming import GatewayProgrammer, host_interface
-from testbed.kernel.namespace import anonymous_namespace, open_netlink
-from testbed.network.gateway_plan import GatewayPlan
+from wanbed.testbed.kernel.changes.course_run import KernelCourses
+from wanbed.testbed.kernel.gateway_programming import GatewayProgrammer, host_interface
+from wanbed.testbed.kernel.namespace import anonymous_namespace, open_netlink
+from wanbed.testbed.network.gateway_plan import GatewayPlan
 
 CONSOLE = "/dev/tty1"
 PLAN_FILE = "gateways.json"

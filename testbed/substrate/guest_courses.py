@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from testbed.kernel.changes.course_run import AppliedChange, CourseRecord
+from wanbed.testbed.kernel.changes.course_run import AppliedChange, CourseRecord
 
 _EXCHANGES = 20
 _MARGIN_NS = 50_000_000

@@ -19,21 +19,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from testbed.claims.processes import MARKER
-from testbed.kernel.gateway_programming import link_index
-from testbed.kernel.link_counters import Counters, PortCounters
-from testbed.kernel.machine_load import process_tree, process_tree_cpu_s
-from testbed.kernel.namespace import open_netlink
-from testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
-from testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError, memory_for_guest
-from testbed.network.gateway_plan import GatewayPlan
-from testbed.network.host_interface import HOST_INTERFACE
-from testbed.substrate.guest_agent import PLAN_FILE
-from testbed.substrate.guest_buffers import enlarge_buffers
-from testbed.substrate.guest_courses import GuestCourses
-from testbed.substrate.guest_device import guest_device, guest_end, host_end
-from testbed.substrate.substrate import GuestFacts, SubstrateError, SubstrateFacts
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.kernel.gateway_programming import link_index
+from wanbed.testbed.kernel.link_counters import Counters, PortCounters
+from wanbed.testbed.kernel.machine_load import process_tree, process_tree_cpu_s
+from wanbed.testbed.kernel.namespace import open_netlink
+from wanbed.testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
+from wanbed.testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError, memory_for_guest
+from wanbed.testbed.network.gateway_plan import GatewayPlan
+from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.substrate.guest_agent import PLAN_FILE
+from wanbed.testbed.substrate.guest_buffers import enlarge_buffers
+from wanbed.testbed.substrate.guest_courses import GuestCourses
+from wanbed.testbed.substrate.guest_device import guest_device, guest_end, host_end
+from wanbed.testbed.substrate.substrate import GuestFacts, SubstrateError, SubstrateFacts
 
 GUEST_PROGRAM = "linux.uml"
 _NAME = "the gateway guest"
@@ -194,7 +194,7 @@ class GuestKernel:
         return "".join(f"ip link add {own} up type veth peer name {other} && " for own, other in pairs)
 
     def _init_script(self) -> str:
-        agent = module_command("testbed.substrate.guest_agent", str(self._folder))
+        agent = module_command("wanbed.testbed.substrate.guest_agent", str(self._folder))
         mount = shlex.quote(str(self._folder / MOUNT))
         exports = [f"export {name}={shlex.quote(text)}" for name, text in _python_environment(os.environ).items()]
         return "\n".join(

@@ -4,14 +4,14 @@ import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from testbed.kernel.changes.course_run import KernelCourses
-from testbed.kernel.gateway_programming import GatewayProgrammer, host_interface
-from testbed.kernel.link_counters import PortCounters
-from testbed.kernel.namespace import open_netlink
-from testbed.network.gateway_plan import GatewayPlan
-from testbed.network.host_interface import HOST_INTERFACE
-from testbed.substrate.changing_links import ChangingLinks
-from testbed.substrate.substrate import SubstrateFacts
+from wanbed.testbed.kernel.changes.course_run import KernelCourses
+from wanbed.testbed.kernel.gateway_programming import GatewayProgrammer, host_interface
+from wanbed.testbed.kernel.link_counters import PortCounters
+from wanbed.testbed.kernel.namespace import open_netlink
+from wanbed.testbed.network.gateway_plan import GatewayPlan
+from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.substrate.changing_links import ChangingLinks
+from wanbed.testbed.substrate.substrate import SubstrateFacts
 
 
 class GatewayNode(Protocol):

@@ -7,10 +7,10 @@ import json
 import subprocess
 from dataclasses import asdict
 
-from testbed.rights.hosts_allowed import ENTER, HostsAllowed
-from testbed.substrate.offer import Offer
-from testbed.substrate.probe import probe_guest, probe_kernel
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.testbed.rights.hosts_allowed import ENTER, HostsAllowed
+from wanbed.testbed.substrate.offer import Offer
+from wanbed.testbed.substrate.probe import probe_guest, probe_kernel
 
 _PROBES = (probe_kernel, probe_guest)
 _LIMIT_S = 60.0
@@ -20,7 +20,7 @@ def machine_offers(allowed: HostsAllowed) -> tuple[Offer, ...]:
     """Return the offers of the substrates that ``wanbed run`` would have to choose from, best first."""
     if not allowed.by_entering:
         return _offers()
-    command = [*ENTER, *module_command("testbed.substrate.offers")]
+    command = [*ENTER, *module_command("wanbed.testbed.substrate.offers")]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_LIMIT_S)
     except (OSError, subprocess.SubprocessError):

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from pyroute2.netlink.exceptions import NetlinkError
 
-from ground.strict_model import InputError
-from testbed.kernel.inside import in_virtual_time
-from testbed.kernel.missing import MissingError
-from testbed.kernel.namespace import anonymous_namespace, open_netlink
-from testbed.kernel.qdiscs.netem import netem_options
-from testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError
-from testbed.network.gateway_plan import NetemPlan
-from testbed.rights.hosts_allowed import hosts_allowed
-from testbed.substrate.guest_device import guest_device
-from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES, MODULES_ROOT, gateway_guest_memory
-from testbed.substrate.offer import GUEST, KERNEL, RELAY, SUBSTRATES, Offer
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.namespace import anonymous_namespace, open_netlink
+from wanbed.testbed.kernel.qdiscs.netem import netem_options
+from wanbed.testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError
+from wanbed.testbed.network.gateway_plan import NetemPlan
+from wanbed.testbed.rights.hosts_allowed import hosts_allowed
+from wanbed.testbed.substrate.guest_device import guest_device
+from wanbed.testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES, MODULES_ROOT, gateway_guest_memory
+from wanbed.testbed.substrate.offer import GUEST, KERNEL, RELAY, SUBSTRATES, Offer
 
 
 def probe_kernel() -> Offer:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ground.wanbed_error import WanbedError
-from testbed.kernel.link_counters import PortCounters
-from testbed.substrate.changing_links import ChangingLinks
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.testbed.kernel.link_counters import PortCounters
+from wanbed.testbed.substrate.changing_links import ChangingLinks
 
 
 class SubstrateError(WanbedError):

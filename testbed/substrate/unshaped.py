@@ -3,13 +3,13 @@
 import os
 from typing import Any
 
-from testbed.kernel.gateway_programming import GatewayProgrammer
-from testbed.kernel.link_counters import PortCounters
-from testbed.kernel.missing import MissingError
-from testbed.substrate.host_kernel import HostKernel
-from testbed.substrate.offer import Offer
-from testbed.substrate.probe import hosts_refused
-from testbed.substrate.substrate import SubstrateFacts
+from wanbed.testbed.kernel.gateway_programming import GatewayProgrammer
+from wanbed.testbed.kernel.link_counters import PortCounters
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.substrate.host_kernel import HostKernel
+from wanbed.testbed.substrate.offer import Offer
+from wanbed.testbed.substrate.probe import hosts_refused
+from wanbed.testbed.substrate.substrate import SubstrateFacts
 
 UNSHAPED = "unshaped"
 

@@ -14,10 +14,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-from ground.wanbed_error import WanbedError
-from testbed.kernel.missing import MissingError
-from testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
-from testbed.virtual_time.guest_boot import (
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
+from wanbed.testbed.virtual_time.guest_boot import (
     CONTROL,
     INIT,
     KERNEL_LOG,
@@ -33,12 +33,12 @@ from testbed.virtual_time.guest_boot import (
     init_script,
     kernel_command,
 )
-from testbed.virtual_time.guest_place import GuestPlace
-from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
-from testbed.virtual_time.management_console import CONTROL_ALT_DELETE, REGISTERS, send_command
-from testbed.virtual_time.outside_view import OutsideView
-from testbed.virtual_time.processes.inner_processes import InnerProcess, described, parse_processes, waiting
-from testbed.virtual_time.watchdog import PATIENT, Look, Patience, Watchdog
+from wanbed.testbed.virtual_time.guest_place import GuestPlace
+from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel
+from wanbed.testbed.virtual_time.management_console import CONTROL_ALT_DELETE, REGISTERS, send_command
+from wanbed.testbed.virtual_time.outside_view import OutsideView
+from wanbed.testbed.virtual_time.processes.inner_processes import InnerProcess, described, parse_processes, waiting
+from wanbed.testbed.virtual_time.watchdog import PATIENT, Look, Patience, Watchdog
 
 _LOOK_INTERVAL_S = 0.03
 _AT_PROCESSOR = re.compile(r"Pid: (\d+), comm: (.*?) (?:Not t|T)ainted")

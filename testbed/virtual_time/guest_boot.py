@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.strict_model import InputError
-from testbed.hosts.host_programs import SYSTEM_PROGRAMS
-from testbed.kernel.inside import TIME_TRAVEL
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.hosts.host_programs import SYSTEM_PROGRAMS
+from wanbed.testbed.kernel.inside import TIME_TRAVEL
 
 OUTSIDE_EXCHANGE = Path("/run")
 """The exchange's path for the guest's kernel: a file system in memory, outside, in the guest's mount namespace."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from testbed.kernel.machine_load import process_tree_cpu_s
+from wanbed.testbed.kernel.machine_load import process_tree_cpu_s
 
 _NANOSECONDS = struct.Struct("=Q")
 

@@ -4,11 +4,11 @@ import os
 import subprocess
 from dataclasses import dataclass
 
-from testbed.kernel.missing import MissingError
-from testbed.virtual_time.guest import namespaces
-from testbed.virtual_time.guest_place import map_count_advice, memory_for_virtual_time
-from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
-from testbed.virtual_time.kernel.kernel_options import configuration_hash
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.virtual_time.guest import namespaces
+from wanbed.testbed.virtual_time.guest_place import map_count_advice, memory_for_virtual_time
+from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+from wanbed.testbed.virtual_time.kernel.kernel_options import configuration_hash
 
 _LIMIT_S = 20.0
 

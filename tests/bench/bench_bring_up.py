@@ -3,12 +3,12 @@
 import time
 from statistics import median
 
-from ground.strict_model import parse_model
-from testbed.hosts.emulated_hosts import EmulatedNetwork
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.substrate.probe import probe_guest, probe_kernel
-from testbed.testbed import bring_up
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.hosts.emulated_hosts import EmulatedNetwork
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.substrate.probe import probe_guest, probe_kernel
+from wanbed.testbed.testbed import bring_up
 
 ROUNDS = 5
 DOCUMENT = {

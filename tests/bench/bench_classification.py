@@ -7,11 +7,11 @@ alike for both. The WAN has no cap: what limits is the work that each packet cos
 from contextlib import ExitStack
 from statistics import median
 
-from ground.strict_model import parse_model
-from testbed.measurement.measurement import Flow, measure_goodput
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.testbed import Testbed, bring_up
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.measurement.measurement import Flow, measure_goodput
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.testbed import Testbed, bring_up
 
 ROUNDS = 7
 HOSTS = {4: 2, 400: 20}

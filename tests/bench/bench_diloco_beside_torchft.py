@@ -10,8 +10,8 @@ from statistics import median
 
 import numpy as np
 
-from results.reading.run import load_run
 from tests.support.runner.diloco_beside_torchft import CLOSED_FORM_BYTES, synchronised
+from wanbed.results.reading.run import load_run
 
 
 def main(paths: list[str]) -> None:

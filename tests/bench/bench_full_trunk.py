@@ -3,11 +3,11 @@
 import random
 import time
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.network.shared_channel import SharedChannel
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.window import TcpWindow
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.network.shared_channel import SharedChannel
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.window import TcpWindow
 
 TRUNK_BPS, NODE_PAIR_BPS, LATENCY_NS = 100 * 10**9, 5 * 10**9, 10**6
 TRANSFERS = 10

@@ -23,8 +23,8 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from results import load
 from tests.support.rack.guests.guest_cluster import GuestCluster, guest_cluster, nodes_of
+from wanbed.results import load
 
 DILATION = 12.0
 AGREEMENT, TOLERANCE = 0.02, 0.05

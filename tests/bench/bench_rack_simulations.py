@@ -25,7 +25,7 @@ def sweep_s(cluster: RayCluster, file: Path, *options: str) -> tuple[float, floa
     runs = file.parent / f"runs-{time.monotonic_ns()}"
     begin_s = time.perf_counter()
     words = ["simulate", str(file), "--runs", str(runs), "--json", *options]
-    done = cluster.run_driver("-m", "runner.cli.command_line", *words, timeout_s=1800)
+    done = cluster.run_driver("-m", "wanbed.runner.cli.command_line", *words, timeout_s=1800)
     elapsed_s = time.perf_counter() - begin_s
     assert done.returncode == 0, done.stderr
     assert len(list(runs.rglob("trial.json"))) == POINTS

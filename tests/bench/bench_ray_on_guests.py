@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from results import load
-from results.reading.run import Run
-from testbed.substrate.probe import probe_guest
 from tests.support.rack.guests.guest_cluster import GuestCluster, guest_cluster, nodes_of
 from tests.support.rack.guests.power_off import start_run
 from tests.support.workloads.reference_training import train_reference
-from workloads.model.gpt_config import GptConfig
+from wanbed.results import load
+from wanbed.results.reading.run import Run
+from wanbed.testbed.substrate.probe import probe_guest
+from wanbed.workloads.model.gpt_config import GptConfig
 
 pytestmark = pytest.mark.measures
 

@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from results.reading.run import load_run
-from runner.planner.experiment_file import parse_experiment
-from runner.runs.progress import Progress
-from runner.runs.run_folder import begin_run
-from runner.simulated_runs.process_pool import ProcessPool
-from runner.simulated_runs.simulated_sweep import simulate_sweep
-from runner.simulator.variant_simulation import simulate_variant
 from tests.bench.bench_simulator import document
+from wanbed.results.reading.run import load_run
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.runs.progress import Progress
+from wanbed.runner.runs.run_folder import begin_run
+from wanbed.runner.simulated_runs.process_pool import ProcessPool
+from wanbed.runner.simulated_runs.simulated_sweep import simulate_sweep
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 SPANS = 1_000_000
 MAX_FILE_BYTES = 10_000_000
@@ -106,7 +106,7 @@ def report(run: Path, form: str) -> dict[str, Any]:
     argv = [
         sys.executable,
         "-m",
-        "runner.cli.command_line",
+        "wanbed.runner.cli.command_line",
         "report",
         str(run),
         "--format",

@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 
 import yaml
 
-import results
-from results.report.report import write_report
-from runner.planner.experiment_file import load_experiment
-from runner.runs.progress import Progress
-from runner.runs.run_folder import begin_run
-from runner.simulated_runs.process_pool import ProcessPool
-from runner.simulated_runs.simulated_sweep import simulate_sweep
 from tests.support.runner.wanbed_command import WANBED
+from wanbed import results
+from wanbed.results.report.report import write_report
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.runs.progress import Progress
+from wanbed.runner.runs.run_folder import begin_run
+from wanbed.runner.simulated_runs.process_pool import ProcessPool
+from wanbed.runner.simulated_runs.simulated_sweep import simulate_sweep
 
 POINTS = 1000
 DOCUMENT: dict[str, Any] = {

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from ground.compiled_core.core_build import build_core
-from ground.compiled_core.core_modules import ROOT
-from runner.planner.experiment_file import parse_experiment
-from runner.simulator.variant_simulation import simulate_variant
+from wanbed.ground.compiled_core.core_build import build_core
+from wanbed.ground.compiled_core.core_modules import ROOT
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 STAGES, PER_POINT, MICROBATCHES = 10, 4, 64
 SIZES = (120, 600, 2_000, 10_240)

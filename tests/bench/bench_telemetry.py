@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from workloads.compute.device.device_measurement import DeviceMeasurement
-from workloads.compute.torch_compute import TorchCompute
-from workloads.compute.torch_work import TorchWork
-from workloads.message import Message, MessageKind
-from workloads.model.gpt_config import GptConfig
-from workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.compute.device.device_measurement import DeviceMeasurement
+from wanbed.workloads.compute.torch_compute import TorchCompute
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.schedules.action import Action, ActionKind
 
 ROUNDS, SPANS = 41, 33
 MICROBATCHES = 16

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from results.records.run_store import RunStore, TrialRecord
-from results.records.span_columns import SpanColumns
-from results.records.span_log import SPAN_KINDS, SpanLogHeader
-from results.records.trial_columns import TrialCounters, TrialSpans
-from results.records.trial_id import TrialId
-from results.records.trial_tables import LINK_TABLE
+from wanbed.results.records.run_store import RunStore, TrialRecord
+from wanbed.results.records.span_columns import SpanColumns
+from wanbed.results.records.span_log import SPAN_KINDS, SpanLogHeader
+from wanbed.results.records.trial_columns import TrialCounters, TrialSpans
+from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.trial_tables import LINK_TABLE
 
 STAGES, PIPELINES, MICROBATCHES = 12, 4, 16
 SAMPLES = 2_000
@@ -79,7 +79,17 @@ def run_of(folder: Path, spans: int) -> Path:
 def exported(run: Path) -> Export:
     begin = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-c", _COUNT, sys.executable, "-m", "runner.cli.command_line", "trace", str(run), "--json"],
+        [
+            sys.executable,
+            "-c",
+            _COUNT,
+            sys.executable,
+            "-m",
+            "wanbed.runner.cli.command_line",
+            "trace",
+            str(run),
+            "--json",
+        ],
         capture_output=True,
         text=True,
         check=True,

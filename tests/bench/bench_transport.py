@@ -22,13 +22,13 @@ from queue import SimpleQueue
 from statistics import median
 from typing import NamedTuple
 
-from workloads.message import Message, MessageKind
-from workloads.transport.event import Closed, Event, Failed, Received
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.links_config import BoundaryConfig, LinksConfig
-from workloads.transport.peer import Peer
-from workloads.transport.rendezvous import Identity, Rendezvous
-from workloads.transport.striped_transport import StripedTransport
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.transport.event import Closed, Event, Failed, Received
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig
+from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
+from wanbed.workloads.transport.striped_transport import StripedTransport
 
 LOOPBACK = "127.0.0.1"
 ACTIVATION_BYTES = 32 * 2**20

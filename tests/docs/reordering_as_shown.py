@@ -7,26 +7,26 @@ from typing import Any
 import pytest
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-import results
-from ground.impairments import Impairments
-from ground.strict_model import InputError
-from netem_profiles.preset import load_preset
-from results.records.run_store import RunStore
-from results.records.schema import CalibrationRow
-from results.report.calibration_table import calibration_table as calibration_section
-from runner.cli.network.calibrate import _document
-from runner.cli.network.calibration_table import calibration_table
-from runner.emulation.networks.measured_links import _row
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.runs.not_modelled import as_written, links_without
-from runner.runs.recorded.manifest import gather_manifest
-from testbed.hosts.ping import PingResult
-from testbed.kernel.qdiscs.netem import netem_options, read_back
-from testbed.measurement.calibration import LinkMeasurement
-from testbed.measurement.impairment_measures import compare, udp_goodput_bps
-from testbed.network.gateway_layout import plan_gateways
-from testbed.network.gateway_plan import GatewayPlan
+from wanbed import results
+from wanbed.ground.impairments import Impairments
+from wanbed.ground.strict_model import InputError
+from wanbed.netem_profiles.preset import load_preset
+from wanbed.results.records.run_store import RunStore
+from wanbed.results.records.schema import CalibrationRow
+from wanbed.results.report.calibration_table import calibration_table as calibration_section
+from wanbed.runner.cli.network.calibrate import _document
+from wanbed.runner.cli.network.calibration_table import calibration_table
+from wanbed.runner.emulation.networks.measured_links import _row
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.runs.not_modelled import as_written, links_without
+from wanbed.runner.runs.recorded.manifest import gather_manifest
+from wanbed.testbed.hosts.ping import PingResult
+from wanbed.testbed.kernel.qdiscs.netem import netem_options, read_back
+from wanbed.testbed.measurement.calibration import LinkMeasurement
+from wanbed.testbed.measurement.impairment_measures import compare, udp_goodput_bps
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.gateway_plan import GatewayPlan
 
 EXPERIMENT: dict[str, Any] = {
     "name": "reordered",

@@ -1,7 +1,7 @@
 import re
 
-from runner.cli.command_line import COMMANDS
 from tests.docs.pages import DOCS
+from wanbed.runner.cli.command_line import COMMANDS
 
 PAGE = DOCS / "commands.md"
 

@@ -10,11 +10,11 @@ from types import ModuleType
 
 import pytest
 
-from results.report import report
-from results.report.charts.figure_options import FigureOptions
-from results.report.report import write_report, write_report_figures
 from tests.docs.pages import DOCS, blocks
 from tests.results import conftest
+from wanbed.results.report import report
+from wanbed.results.report.charts.figure_options import FigureOptions
+from wanbed.results.report.report import write_report, write_report_figures
 
 SECTION = "A chart"
 PATH = "results/report/charts/training_throughput.py"

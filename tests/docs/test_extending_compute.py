@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from results.records.span_log import read_span_log
-from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
-from runner.planner.experiment_file import load_experiment
-from runner.runs.not_modelled import left_to_times
-from runner.runs.recorded.software_versions import foreign_compute
-from runner.simulator.simulation import KIND_CODES
-from runner.simulator.variant_simulation import simulate_variant
-from testbed.network.topology import Host
 from tests.docs.pages import DOCS, blocks
 from tests.support import third_party
-from workloads.compute.backends.registry import ENTRY_POINT_GROUP
-from workloads.rank_config import RankConfig
+from wanbed.ground.strict_model import InputError
+from wanbed.results.records.span_log import read_span_log
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.runs.not_modelled import left_to_times
+from wanbed.runner.runs.recorded.software_versions import foreign_compute
+from wanbed.runner.simulator.simulation import KIND_CODES
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.testbed.network.topology import Host
+from wanbed.workloads.compute.backends.registry import ENTRY_POINT_GROUP
+from wanbed.workloads.rank_config import RankConfig
 
 SECTION = "A compute back end"
 PAGE = DOCS / "extending.md"
@@ -73,7 +73,7 @@ def run(plans: list[RankConfig], folder: Path) -> list[tuple[int, str]]:
     for plan in plans:
         path = folder / f"rank-{plan.rank}.json"
         plan.write(path)
-        command = [sys.executable, "-m", "workloads.rank", str(path)]
+        command = [sys.executable, "-m", "wanbed.workloads.rank", str(path)]
         processes.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True))
     try:
         errors = [process.communicate(timeout=PATIENCE_S)[1] for process in processes]

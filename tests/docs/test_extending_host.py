@@ -12,15 +12,15 @@ from typing import Any, Unpack
 
 import pytest
 
-from testbed import host_kinds
-from testbed.host_kinds import HOST_KINDS, host_network
-from testbed.hosts.emulated_hosts import EmulatedNetwork
-from testbed.hosts.host import HostNetwork, NetworkHost, SpawnOptions
-from testbed.hosts.host_process import HostProcess, Program
-from testbed.hosts.process_group import ProcessGroup
 from tests.docs.pages import DOCS, blocks
 from tests.testbed.hosts.conformity import differences
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.testbed import host_kinds
+from wanbed.testbed.host_kinds import HOST_KINDS, host_network
+from wanbed.testbed.hosts.emulated_hosts import EmulatedNetwork
+from wanbed.testbed.hosts.host import HostNetwork, NetworkHost, SpawnOptions
+from wanbed.testbed.hosts.host_process import HostProcess, Program
+from wanbed.testbed.hosts.process_group import ProcessGroup
 
 CLASSES, REGISTRATION = blocks(DOCS / "extending.md", "python", "A kind of host")
 
@@ -100,12 +100,12 @@ def test_a_program_runs_on_the_host_and_is_recorded(hosts: HostNetwork, tmp_path
 def test_a_module_runs_on_the_host_within_a_group_and_its_end_is_seen(hosts: HostNetwork, tmp_path: Path) -> None:
     host = hosts.add("west-0", "wb-1")
     with ProcessGroup() as group:
-        start = partial(host.start_module, "workloads.rank", [], environment={})
+        start = partial(host.start_module, "wanbed.workloads.rank", [], environment={})
         group.start(start, tmp_path / "words")
         assert group.first_failure(partial(group.wait_for_any, 30)) == 0
         assert group.statuses() == [1]
-        assert group.stderr_tail(0) == "wanbed rank: usage: python -m workloads.rank CONFIG.json"
-    assert recorded(tmp_path) == [("west-0", ["workloads.rank"])]
+        assert group.stderr_tail(0) == "wanbed rank: usage: python -m wanbed.workloads.rank CONFIG.json"
+    assert recorded(tmp_path) == [("west-0", ["wanbed.workloads.rank"])]
 
 
 def test_all_else_is_left_to_the_other_kind(page: ModuleType, tmp_path: Path) -> None:

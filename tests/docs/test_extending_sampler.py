@@ -12,17 +12,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-import runner.emulation.telemetry
-from results.records.run_store import TrialRecord, write_trial
-from results.records.span_log import SpanLogContents, SpanLogHeader
-from results.records.trial_id import TrialId
-from runner.emulation.telemetry import samplers
-from runner.emulation.telemetry.sampling import Sampler, sampling
-from testbed.kernel.tcp_state import TcpStateReader
-from testbed.running_testbed import RunningTestbed
 from tests.docs.pages import DOCS, blocks
+from wanbed.results.records.run_store import TrialRecord, write_trial
+from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.emulation import telemetry
+from wanbed.runner.emulation.telemetry import samplers
+from wanbed.runner.emulation.telemetry.sampling import Sampler, sampling
+from wanbed.testbed.kernel.tcp_state import TcpStateReader
+from wanbed.testbed.running_testbed import RunningTestbed
 
-MODULE = "runner.emulation.telemetry.load_average_sampler"
+MODULE = "wanbed.runner.emulation.telemetry.load_average_sampler"
 Registry = tuple[type[Sampler[Any]], ...]
 TESTBED: RunningTestbed = SimpleNamespace(  # type: ignore[assignment]
     tcp_state_reader=lambda: TcpStateReader([]),
@@ -39,10 +39,10 @@ TESTBED: RunningTestbed = SimpleNamespace(  # type: ignore[assignment]
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, Registry]]:
     """The module that the page adds to the telemetry's folder, and the registry as the page leaves it."""
     module_text, registry_text = blocks(DOCS / "extending.md", "python", "A telemetry sampler")
-    path = f"{MODULE.replace('.', '/')}.py"
+    path = f"{MODULE.removeprefix('wanbed.').replace('.', '/')}.py"
     assert module_text.startswith(f"# {path}\n")
     (tmp_path / Path(path).name).write_text(module_text, encoding="utf-8")
-    monkeypatch.setattr(runner.emulation.telemetry, "__path__", [*runner.emulation.telemetry.__path__, str(tmp_path)])
+    monkeypatch.setattr(telemetry, "__path__", [*telemetry.__path__, str(tmp_path)])
     module = importlib.import_module(MODULE)
     names = dict(vars(samplers))
     exec(registry_text, names)  # noqa: S102 - the page's own line

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from results.comparison.comparison import check
 from tests.support.results.runs import flat, made
+from wanbed.results.comparison.comparison import check
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "known-misses.md"
 

@@ -7,11 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 import wanbed
-from results.reading.run import load_run
-from runner.cli.command_line import app
-from runner.experiments.shipped_experiments import shipped_experiment
 from tests.docs.pages import DOCS, blocks
 from tests.results.losses_on_paper import linear, losing_run
+from wanbed.results.reading.run import load_run
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.experiments.shipped_experiments import shipped_experiment
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

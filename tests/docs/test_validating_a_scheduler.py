@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner.cli.command_line import app
 from tests.docs.example_scheduler import EXAMPLE, PAGE, blocks, commands, copied, run
-from workloads.schedules.registry import ENTRY_POINT_GROUP
+from wanbed.runner.cli.command_line import app
+from wanbed.workloads.schedules.registry import ENTRY_POINT_GROUP
 
 ON_REAL_TCP = "emulated"
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
 from tests.golden.simulated_bytes import shipped
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
 
 Steps = tuple[str | int, ...]
 WRONG: Mapping[str, Any] = {

@@ -9,8 +9,8 @@ import pandas as pd
 from typer.testing import CliRunner
 
 import wanbed
-from ground.strict_model import InputError
-from runner.cli.command_line import app
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.command_line import app
 
 EXPERIMENTS = Path("runner/experiments")
 FORMATS = ("html", "md", "csv", "json")

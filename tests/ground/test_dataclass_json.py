@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from ground.dataclass_json import read_config, write_config
-from workloads.model.gpt_config import Architecture, GptConfig
+from wanbed.ground.dataclass_json import read_config, write_config
+from wanbed.workloads.model.gpt_config import Architecture, GptConfig
 
 
 @dataclass(frozen=True)

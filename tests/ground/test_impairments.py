@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.impairments import IMPAIRMENTS, NOT_SIMULATED, UNIMPAIRED, Impairments
+from wanbed.ground.impairments import IMPAIRMENTS, NOT_SIMULATED, UNIMPAIRED, Impairments
 
 ANY = st.builds(Impairments, jitter_ns=st.integers(0, 10**10), loss=st.floats(0, 1))
 

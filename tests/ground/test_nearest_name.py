@@ -2,7 +2,7 @@
 
 import pytest
 
-from ground.nearest_name import did_you_mean, nearest_name
+from wanbed.ground.nearest_name import did_you_mean, nearest_name
 
 FIELDS = ("engine", "repeats", "seed", "sweep", "topology", "training", "variants", "wan", "rate", "iterations")
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.shown_text import one_line
+from wanbed.ground.shown_text import one_line
 
 
 @given(st.text(max_size=30))

@@ -3,9 +3,9 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from ground.strict_model import MOST_MISTAKES, InputError, LocatedError, StrictModel, parse_model, prefixed
-from ground.units import DurationNs
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.strict_model import MOST_MISTAKES, InputError, LocatedError, StrictModel, parse_model, prefixed
+from wanbed.ground.units import DurationNs
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 
 class Lamp(StrictModel):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ground.tcp_caller import accept_own, foreign_caller
+from wanbed.ground.tcp_caller import accept_own, foreign_caller
 
 STRANGER = 65534
 
@@ -49,7 +49,7 @@ def test_an_own_program_is_no_stranger_and_neither_is_one_that_has_gone() -> Non
 
 def test_a_stranger_is_closed_and_the_own_caller_after_it_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     strangers = ["nobody"]
-    monkeypatch.setattr("ground.tcp_caller.foreign_caller", lambda _: strangers.pop() if strangers else None)
+    monkeypatch.setattr("wanbed.ground.tcp_caller.foreign_caller", lambda _: strangers.pop() if strangers else None)
     with socket.create_server(("127.9.0.1", 0)) as listener:
         first, own = (socket.create_connection(listener.getsockname()) for _ in range(2))
         with first, own, accept_own(listener) as accepted:

@@ -3,8 +3,8 @@ import socket
 
 import pytest
 
-from ground import tcp_listener as module
-from ground.tcp_listener import ANY_ADDRESS, TcpListener, listener_at, listener_in, listeners_in, user_text
+from wanbed.ground import tcp_listener as module
+from wanbed.ground.tcp_listener import ANY_ADDRESS, TcpListener, listener_at, listener_in, listeners_in, user_text
 
 HEADING = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 TCP = (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground import units
+from wanbed.ground import units
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from ground.yaml_document import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, parse_yaml, read_document
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.yaml_document import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, parse_yaml, read_document
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), max_size=12)
 SCALARS = (

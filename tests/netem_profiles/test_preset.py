@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from ground.impairments import Impairments
-from ground.strict_model import InputError
-from netem_profiles import preset
-from netem_profiles.preset import load_preset, load_preset_spec, preset_names
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.impairments import Impairments
+from wanbed.ground.strict_model import InputError
+from wanbed.netem_profiles import preset
+from wanbed.netem_profiles.preset import load_preset, load_preset_spec, preset_names
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 SHIPPED = ("aws", "azure", "gcp", "paper-10ms", "paper-20ms", "paper-30ms", "paper-40ms")
 CLOUDS = ("aws", "azure", "gcp")

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from results.records.documents import TIMES_DRAWN
-from results.records.run_store import RunStore, TrialRecord
-from results.records.schema import CalibrationRow, LinkSample
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from results.records.trial_id import TrialId
-from results.records.trial_tables import LINK_TABLE, PREFILL_TABLE
 from tests.results.prefill_on_paper import with_prefill
+from wanbed.results.records.documents import TIMES_DRAWN
+from wanbed.results.records.run_store import RunStore, TrialRecord
+from wanbed.results.records.schema import CalibrationRow, LinkSample
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.trial_tables import LINK_TABLE, PREFILL_TABLE
 
 MS = 1_000_000
 DATACENTERS = ("east", "central", "west")

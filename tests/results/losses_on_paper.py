@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from results.records.losses.loss_columns import HELD_OUT, TRAINING, ReplicaLossRow
-from results.records.run_store import RunStore, TrialRecord
-from results.records.schema import CalibrationRow, LinkSample
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from results.records.trial_id import TrialId
-from results.records.trial_tables import LINK_TABLE, LOSSES_TABLE
+from wanbed.results.records.losses.loss_columns import HELD_OUT, TRAINING, ReplicaLossRow
+from wanbed.results.records.run_store import RunStore, TrialRecord
+from wanbed.results.records.schema import CalibrationRow, LinkSample
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.trial_tables import LINK_TABLE, LOSSES_TABLE
 
 MS = 1_000_000
 START_NS = 50 * MS

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from results.records.schema import PrefillRequest
-from results.records.span_log import PREFILL, Span, SpanLogContents
+from wanbed.results.records.schema import PrefillRequest
+from wanbed.results.records.span_log import PREFILL, Span, SpanLogContents
 
 MS = 1_000_000
 TOKENS_PER_MS = 40

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import results
-from results.comparison.comparison import check
-from results.comparison.comparison import compare as compare_runs
-from results.comparison.markdown import markdown
-from results.comparison.run_description import facts, warnings, what_was_run
-from results.perfetto.trace_file import write_trace
-from results.reading.manifest_check import check_manifest
-from results.reading.run import Run
-from results.reading.selection import Selection
-from results.records.run_store import RunError
-from results.report.fault_table import fault_table
-from results.report.plan_outcome import plan_outcomes, plan_table
-from results.report.tables import table_text
+from wanbed import results
+from wanbed.results.comparison.comparison import check
+from wanbed.results.comparison.comparison import compare as compare_runs
+from wanbed.results.comparison.markdown import markdown
+from wanbed.results.comparison.run_description import facts, warnings, what_was_run
+from wanbed.results.perfetto.trace_file import write_trace
+from wanbed.results.reading.manifest_check import check_manifest
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.selection import Selection
+from wanbed.results.records.run_store import RunError
+from wanbed.results.report.fault_table import fault_table
+from wanbed.results.report.plan_outcome import plan_outcomes, plan_table
+from wanbed.results.report.tables import table_text
 
 BuildRun = Callable[..., Path]
 Steps = tuple[str | int, ...]

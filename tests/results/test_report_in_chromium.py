@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from results.report.report import write_report
 from tests.support.results.programs import ProgramOnPaper, program_run
+from wanbed.results.report.report import write_report
 
 BuildRun = Callable[..., Path]
 CHROMIUM = "/usr/bin/chromium"

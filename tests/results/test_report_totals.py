@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import results
-from results.report.charts.drawing.link_rates import link_rates
-from results.report.gpu_time_shares import PARTS, gpu_time_shares
-from results.report.tables import table_text
+from wanbed import results
+from wanbed.results.report.charts.drawing.link_rates import link_rates
+from wanbed.results.report.gpu_time_shares import PARTS, gpu_time_shares
+from wanbed.results.report.tables import table_text
 
 BuildRun = Callable[..., Path]
 COMPUTATIONS = {"forward", "recompute", "backward", "optimizer"}

@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from runner.experiment.field_path import override_source
-from runner.planner.experiment_file import load_experiment
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.field_path import override_source
+from wanbed.runner.planner.experiment_file import load_experiment
 
 EXPERIMENT: dict[str, Any] = {
     "topology": {

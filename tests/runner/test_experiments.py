@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-import runner
-from runner.planner.experiment_file import load_experiment
-from runner.resolve.dilation import choose_dilation
-from runner.resolve.experiment import SweepPoint
-from runner.simulator.variant_simulation import simulate_variant
-from workloads.prefill.control.outcome import count_outcomes
+from wanbed import runner
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.resolve.dilation import choose_dilation
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.workloads.prefill.control.outcome import count_outcomes
 
 FOLDER = Path(runner.__file__).parent / "experiments"
 

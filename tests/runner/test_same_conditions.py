@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import effects_of
-from testbed.kernel.qdiscs.port_shape import PortShape, wan_port_shape
-from testbed.network.gateway_layout import plan_gateways
-from testbed.network.shared_rate import Timers
 from tests.support.examples import examples
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import effects_of
+from wanbed.testbed.kernel.qdiscs.port_shape import PortShape, wan_port_shape
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.shared_rate import Timers
 
 Values = dict[str, Any]
 Phases = Sequence[tuple[int, Values]]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ground.files import trusted_path
+from wanbed.ground.files import trusted_path
 
 
 def play_sudo(monkeypatch: pytest.MonkeyPatch, folder: Path, caller: str) -> None:

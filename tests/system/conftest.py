@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import parse_model
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.substrate.offer import SUBSTRATES
-from testbed.substrate.probe import probe_guest, probe_kernel
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.substrate.offer import SUBSTRATES
+from wanbed.testbed.substrate.probe import probe_guest, probe_kernel
 
 OFFERS = {"kernel": probe_kernel, "guest": probe_guest}
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from testbed import doctor
-from testbed.doctor import Diagnosis, diagnose
-from testbed.gpus.gpus import Gpu
-from testbed.hosts.host_programs import HOST_PROGRAMS
-from testbed.rights.hosts_allowed import HostsAllowed
-from testbed.substrate.offer import GUEST, KERNEL, Offer
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
+from wanbed.testbed import doctor
+from wanbed.testbed.doctor import Diagnosis, diagnose
+from wanbed.testbed.gpus.gpus import Gpu
+from wanbed.testbed.hosts.host_programs import HOST_PROGRAMS
+from wanbed.testbed.rights.hosts_allowed import HostsAllowed
+from wanbed.testbed.substrate.offer import GUEST, KERNEL, Offer
 
 HAS_NETEM = Offer(KERNEL, True, "the kernel 6.1.0 accepted a netem qdisc")
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.testbed import Testbed
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.testbed import Testbed
 
 TOPOLOGY = resolve_topology(
     TopologySpec.model_validate({"datacenters": [{"name": "east", "hosts": 2, "gpus_per_host": 2}]})
@@ -56,13 +56,13 @@ def test_a_program_sees_its_hosts_gpus_or_its_own(gpu: int | None, seen: str, mo
 @pytest.mark.parametrize(("gpu", "seen"), [(None, "GPU-2,GPU-3"), (0, "GPU-2"), (1, "GPU-3")])
 def test_a_rank_sees_its_hosts_gpus_or_its_own(gpu: int | None, seen: str) -> None:
     testbed, node = bed_with(GPUS)
-    testbed.start_module("east-1", "workloads.rank", ["plan.json"], 1, gpu=gpu)
+    testbed.start_module("east-1", "wanbed.workloads.rank", ["plan.json"], 1, gpu=gpu)
     assert node.environments == [{"CUDA_VISIBLE_DEVICES": seen}]
 
 
 def test_without_an_assignment_a_rank_is_given_nothing() -> None:
     testbed, node = bed_with(None)
-    testbed.start_module("east-1", "workloads.rank", ["plan.json"], 1, gpu=1)
+    testbed.start_module("east-1", "wanbed.workloads.rank", ["plan.json"], 1, gpu=1)
     assert node.environments == [{}]
 
 

@@ -1,11 +1,11 @@
 import pytest
 
-from testbed import host_kinds
-from testbed.host_kinds import HOST_KINDS, host_network
-from testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
-from testbed.hosts.host import HostNetwork, NetworkHost
-from testbed.virtual_time.processes.light_hosts import LightHost, LightNetwork
 from tests.testbed.hosts.conformity import differences
+from wanbed.testbed import host_kinds
+from wanbed.testbed.host_kinds import HOST_KINDS, host_network
+from wanbed.testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
+from wanbed.testbed.hosts.host import HostNetwork, NetworkHost
+from wanbed.testbed.virtual_time.processes.light_hosts import LightHost, LightNetwork
 
 
 @pytest.mark.parametrize("host", [EmulatedHost, LightHost])

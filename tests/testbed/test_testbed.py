@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import parse_model
-from testbed import testbed as module
-from testbed.claims.registry import claims
-from testbed.hosts.emulated_hosts import EmulatedNetwork
-from testbed.hosts.host_programs import HOST_PROGRAMS
-from testbed.kernel.missing import MissingError
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.substrate.offer import KERNEL, Offer
-from testbed.testbed import MAX_TRIM_NS, Testbed, bring_up, wan_delay_trim_ns
 from tests.support.until import until_within
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed import testbed as module
+from wanbed.testbed.claims.registry import claims
+from wanbed.testbed.hosts.emulated_hosts import EmulatedNetwork
+from wanbed.testbed.hosts.host_programs import HOST_PROGRAMS
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.substrate.offer import KERNEL, Offer
+from wanbed.testbed.testbed import MAX_TRIM_NS, Testbed, bring_up, wan_delay_trim_ns
 
 DOCUMENT = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {"latency": "1ms"}}
 

@@ -1,9 +1,9 @@
 import pytest
 
-from testbed.rights.hosts_allowed import HostsAllowed
-from testbed.substrate.guest_device import GuestDevice
-from testbed.substrate.offer import GUEST, KERNEL, Offer
-from testbed.tiers import rights_lacking, tier_of
+from wanbed.testbed.rights.hosts_allowed import HostsAllowed
+from wanbed.testbed.substrate.guest_device import GuestDevice
+from wanbed.testbed.substrate.offer import GUEST, KERNEL, Offer
+from wanbed.testbed.tiers import rights_lacking, tier_of
 
 HAS_NETEM = Offer(KERNEL, True, "netem")
 NO_NETEM = Offer(KERNEL, False, "no sch_netem", "modprobe sch_netem")

@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.workloads.forked_rank import ForkedRank
 from tests.support.workloads.loopback_ranks import REPLAY, ROOT, Start
-from workloads.rank_config import RankConfig
+from wanbed.workloads.rank_config import RankConfig
 
-MODULE = "workloads.rank"
+MODULE = "wanbed.workloads.rank"
 LOOPBACK = "127.0.0.1"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.checkpoints import KEPT, CheckpointConfig, Checkpoints, checkpoint_files, last_restart, stage_file
+from wanbed.workloads.checkpoints import KEPT, CheckpointConfig, Checkpoints, checkpoint_files, last_restart, stage_file
 
 
 def checkpoints(folder: Path, stage: int, every: int = 1) -> Checkpoints:

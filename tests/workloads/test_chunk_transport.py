@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.records.span_log import read_span_log
 from tests.support.workloads.loopback_ranks import LOOPBACK, REPLAY, Start, free_ports, outcome
-from workloads.chunk_transport import ChunkMessages
-from workloads.compute.backends.backend import ComputeConfig
-from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
-from workloads.message import Message, MessageKind
-from workloads.rank_config import RankConfig
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.schedule import load_schedule
-from workloads.schedules.virtual.virtual_stages import VirtualLayout, VirtualStages
-from workloads.transport.links_config import ExchangeConfig, LinksConfig
-from workloads.transport.peer import Peer
+from wanbed.results.records.span_log import read_span_log
+from wanbed.workloads.chunk_transport import ChunkMessages
+from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.schedule import load_schedule
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualLayout, VirtualStages
+from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig
+from wanbed.workloads.transport.peer import Peer
 
 MS = 1_000_000
-INTERLEAVED = "workloads.schedules.virtual.interleaved:InterleavedOneForwardOneBackward"
-ZB_V = "workloads.schedules.virtual.zero_bubble_v:ZeroBubbleV"
+INTERLEAVED = "wanbed.workloads.schedules.virtual.interleaved:InterleavedOneForwardOneBackward"
+ZB_V = "wanbed.workloads.schedules.virtual.zero_bubble_v:ZeroBubbleV"
 
 
 @given(st.integers(1, 6), st.integers(2, 4), st.integers(1, 9), st.sampled_from(VirtualLayout), st.data())

@@ -9,14 +9,14 @@ import pytest
 @pytest.mark.parametrize(
     "module",
     [
-        "workloads.compute.replay",
-        "workloads.compute.backends.torch_backend",
-        "runner.experiment.experiment_spec",
-        "workloads.compute.torch_work",
-        "workloads.model.gpt_config",
-        "workloads.profiles.compute_profile",
-        "workloads.profiles.catalogue",
-        "workloads.rank",
+        "wanbed.workloads.compute.replay",
+        "wanbed.workloads.compute.backends.torch_backend",
+        "wanbed.runner.experiment.experiment_spec",
+        "wanbed.workloads.compute.torch_work",
+        "wanbed.workloads.model.gpt_config",
+        "wanbed.workloads.profiles.compute_profile",
+        "wanbed.workloads.profiles.catalogue",
+        "wanbed.workloads.rank",
     ],
 )
 def test_a_module_is_imported_without_torch(module: str) -> None:

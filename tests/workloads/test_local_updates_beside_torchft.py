@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.workloads.loopback_ranks import LOOPBACK, ROOT, Start, free_ports
 from tests.support.workloads.synchronized_ranks import train_synchronized
-from workloads.synchronization.synchronization import Synchronization
+from wanbed.workloads.synchronization.synchronization import Synchronization
 
 REPLICAS, SYNC_EVERY, SYNCHRONISATIONS, PATIENCE_S = 2, 2, 3, 120
 

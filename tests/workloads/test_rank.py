@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from results.records.span_log import SpanLogContents, read_span_log
 from tests.support.workloads.loopback_ranks import (
     GPIPE,
     MILLISECOND_NS,
@@ -22,9 +21,10 @@ from tests.support.workloads.loopback_ranks import (
     with_costs,
     with_norm,
 )
-from workloads.compute.replay import ReplayDurations, ReplaySizes
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.transport.links_config import BoundaryConfig
+from wanbed.results.records.span_log import SpanLogContents, read_span_log
+from wanbed.workloads.compute.replay import ReplayDurations, ReplaySizes
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.transport.links_config import BoundaryConfig
 
 
 def counted(log: SpanLogContents) -> Counter[tuple[str, int]]:
@@ -132,8 +132,8 @@ def test_a_rank_loads_none_of_the_heavy_modules(tmp_path: Path) -> None:
     plan = make_configs(tmp_path, PipelineShape(1, 2))[0]
     plan.write(tmp_path / "plan.json")
     program = (
-        "import sys, workloads.rank\n"
-        f"status = workloads.rank.main([{str(tmp_path / 'plan.json')!r}])\n"
+        "import sys, wanbed.workloads.rank\n"
+        f"status = wanbed.workloads.rank.main([{str(tmp_path / 'plan.json')!r}])\n"
         "heavy = ('torch', 'pydantic', 'pandas', 'numpy', 'pyarrow', 'pyroute2', 'importlib.metadata')\n"
         "print(status, [name for name in heavy if name in sys.modules])\n"
     )
@@ -152,8 +152,8 @@ def test_a_slow_stage_does_not_accumulate_payloads(tmp_path: Path, start: Start)
     )
     slow.write(tmp_path / "slow.json")
     program = (
-        "import re, sys, workloads.rank\n"
-        "status = workloads.rank.main(sys.argv[1:])\n"
+        "import re, sys, wanbed.workloads.rank\n"
+        "status = wanbed.workloads.rank.main(sys.argv[1:])\n"
         "print(status, re.search(r'VmHWM:\\s+(\\d+) kB', open('/proc/self/status').read())[1])\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "slow.json")]

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from workloads.collective.collective_config import CollectiveConfig
-from workloads.compute.backends.backend import ComputeConfig
-from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.inference.inference_work import InferenceWork
-from workloads.model.gpt_config import GptConfig
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import PrefillSettings
-from workloads.rank_config import RankConfig, read_rank_config
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.serving.serving_configs import Endpoint, GpuServingConfig
-from workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
-from workloads.transport.peer import Peer
+from wanbed.workloads.collective.collective_config import CollectiveConfig
+from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.rank_config import RankConfig, read_rank_config
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig
+from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.peer import Peer
 
 PLAN = RankConfig(
     rank=1,
@@ -28,10 +28,10 @@ PLAN = RankConfig(
     stage=1,
     shape=PipelineShape(3, 8, recompute=(False, True, True), memory_bound=(3, 2, 1)),
     iterations=3,
-    schedule="workloads.schedules.one_forward_one_backward:OneForwardOneBackward",
+    schedule="wanbed.workloads.schedules.one_forward_one_backward:OneForwardOneBackward",
     schedule_options={"warmup_depth": 5},
     compute=ComputeConfig(
-        backend="workloads.compute.backends.replay_backend:ReplayBackend",
+        backend="wanbed.workloads.compute.backends.replay_backend:ReplayBackend",
         costs=ReplayCosts(
             ReplayDurations(20_000_000, 40_000_000, 5_000_000), ReplaySizes(1_048_576, 2_097_152, gradient_bytes=99)
         ),
@@ -180,7 +180,7 @@ def test_training_and_prefill_of_a_gpu_are_both_computed_or_both_replayed() -> N
         counts="/tmp/counts",
         epoch_ns=0,
     )
-    torch = replace(PLAN.compute, backend="workloads.compute.backends.torch_backend:TorchBackend")
+    torch = replace(PLAN.compute, backend="wanbed.workloads.compute.backends.torch_backend:TorchBackend")
     computed = replace(serving, inference=InferenceWork(serving.model, seed=3, device="cpu"))
     assert replace(PLAN, serving=serving).serving == serving
     assert replace(PLAN, compute=torch, serving=computed).serving == computed

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from results.records.span_log import read_span_log
 from tests.support.workloads.loopback_ranks import (
     LOOPBACK,
     MILLISECOND_NS,
@@ -24,8 +23,9 @@ from tests.support.workloads.loopback_ranks import (
     make_configs,
     outcome,
 )
-from workloads.rank_config import RankConfig
-from workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.results.records.span_log import read_span_log
+from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 
 
 def await_first_iteration(plan: RankConfig) -> None:
@@ -133,7 +133,7 @@ def test_a_rank_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
 PARENT = """
 import subprocess, sys
 sys.stdin.readline()
-rank = subprocess.Popen([sys.executable, "-m", "workloads.rank", sys.argv[1]])
+rank = subprocess.Popen([sys.executable, "-m", "wanbed.workloads.rank", sys.argv[1]])
 print(rank.pid, flush=True)
 rank.wait()
 """
@@ -171,7 +171,7 @@ def test_an_invalid_config_fails_with_one_line(
 def test_a_file_that_is_no_config_fails_with_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "plan.json").write_text(text)
     done = subprocess.run(
-        [sys.executable, "-m", "workloads.rank", str(tmp_path / "plan.json")],
+        [sys.executable, "-m", "wanbed.workloads.rank", str(tmp_path / "plan.json")],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from results.records.span_log import read_span_log
 from tests.support.workloads.loopback_ranks import GPIPE, Start, make_configs, outcome
-from workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.results.records.span_log import read_span_log
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 
 
 @pytest.mark.parametrize(("pipelines", "stages"), [(1, 3), (2, 2)])

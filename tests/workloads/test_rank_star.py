@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from results.records.span_log import SpanLogContents, read_span_log
 from tests.support.until import until_within
 from tests.support.workloads.loopback_ranks import (
     MILLISECOND_NS,
@@ -15,11 +14,12 @@ from tests.support.workloads.loopback_ranks import (
     endless,
     make_configs,
 )
-from workloads.compute.replay import ReplayCosts, ReplayDurations
-from workloads.rank_config import RankConfig
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.synchronization.synchronization import Synchronization, Topology
-from workloads.transport.star.star_config import StarConfig
+from wanbed.results.records.span_log import SpanLogContents, read_span_log
+from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations
+from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.synchronization.synchronization import Synchronization, Topology
+from wanbed.workloads.transport.star.star_config import StarConfig
 
 PART_BYTES, PATIENCE_S = 100_000, 60
 ITERATIONS, JOINED = 10, 400

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from results.records.span_log import Span, read_span_log
 from tests.support.workloads.loopback_ranks import MILLISECOND_NS, Start, make_configs
-from workloads.compute.replay import ReplayCosts, ReplayDurations
-from workloads.rank_config import RankConfig
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.synchronization.synchronization import Synchronization
+from wanbed.results.records.span_log import Span, read_span_log
+from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations
+from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.synchronization.synchronization import Synchronization
 
 FRAGMENTS_BYTES, PATIENCE_S = (40_000, 60_000), 60
 

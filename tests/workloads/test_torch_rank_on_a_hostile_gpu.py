@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from results.records.span_log import COMPUTE_KINDS, read_span_log
 from tests.support.workloads.loopback_ranks import Start
 from tests.support.workloads.reference_training import train_reference
 from tests.support.workloads.synchronized_ranks import mean_losses
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
+from wanbed.results.records.span_log import COMPUTE_KINDS, read_span_log
 
 PATIENCE_S = 300
 ITERATIONS = 2

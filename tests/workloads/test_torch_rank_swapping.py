@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from results.records.span_log import COMPUTE_KINDS, read_span_log
 from tests.support.workloads.loopback_ranks import Start
 from tests.support.workloads.reference_local_updates import train_tiny_replicas
 from tests.support.workloads.synchronized_ranks import PATIENCE_S, lose_and_start_again, mean_losses, star_configs
 from tests.support.workloads.torch_configs import MICROBATCHES, TINY
-from workloads.evaluation.snapshots import SnapshotConfig
-from workloads.evaluation.snapshots import stage_file as snapshot_file
-from workloads.model.gpt_config import GptConfig
-from workloads.rank_config import RankConfig
-from workloads.swapping.swap_settings import SwapSettings
-from workloads.synchronization.synchronization import Synchronization, Topology
+from wanbed.results.records.span_log import COMPUTE_KINDS, read_span_log
+from wanbed.workloads.evaluation.snapshots import SnapshotConfig
+from wanbed.workloads.evaluation.snapshots import stage_file as snapshot_file
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.swapping.swap_settings import SwapSettings
+from wanbed.workloads.synchronization.synchronization import Synchronization, Topology
 
 REPLICAS, ITERATIONS = 3, 4
 SMALL = GptConfig(layers=2, hidden=32, context=32, heads=2, vocabulary=256)

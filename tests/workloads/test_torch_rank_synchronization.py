@@ -15,11 +15,11 @@ from tests.support.workloads.synchronized_ranks import (
     star_configs,
     train_synchronized,
 )
-from workloads.evaluation.snapshots import SnapshotConfig
-from workloads.evaluation.snapshots import stage_file as snapshot_file
-from workloads.model.gpt_config import GptConfig
-from workloads.synchronization.fragments import cut_fragments
-from workloads.synchronization.synchronization import Synchronization, Topology
+from wanbed.workloads.evaluation.snapshots import SnapshotConfig
+from wanbed.workloads.evaluation.snapshots import stage_file as snapshot_file
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.synchronization.fragments import cut_fragments
+from wanbed.workloads.synchronization.synchronization import Synchronization, Topology
 
 ITERATIONS = 6
 SMALL = GptConfig(layers=1, hidden=32, context=32, heads=2, vocabulary=256)

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
-from ground.strict_model import InputError
-from results.comparison.compared_runs import load_both, load_clocks, parse_margin
-from results.comparison.comparison import Comparison, check
-from results.comparison.comparison import compare as compare_runs
-from results.comparison.losses.metric import ITERATION_TIME, parse_metric
-from results.reading.run import Run
 from wanbed.api.argument_names import options_as_arguments
+from wanbed.ground.strict_model import InputError
+from wanbed.results.comparison.compared_runs import load_both, load_clocks, parse_margin
+from wanbed.results.comparison.comparison import Comparison, check
+from wanbed.results.comparison.comparison import compare as compare_runs
+from wanbed.results.comparison.losses.metric import ITERATION_TIME, parse_metric
+from wanbed.results.reading.run import Run
 
 
 def compare(

@@ -8,16 +8,21 @@ from typing import Any, Literal, Required, Self, TypedDict, Unpack
 
 import yaml
 
-from ground.files.atomic_write import write_whole
-from ground.shown_text import one_line
-from ground.strict_model import parse_model, prefixed
-from results.text.number_text import count_text
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.field_path import parse_path, with_value
-from runner.experiment.sweep_points import SweepPointSpec, read_experiment, sweep_point_specs, with_topology_inline
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Experiment as ResolvedExperiment
 from wanbed.api.plain_values import plain
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.shown_text import one_line
+from wanbed.ground.strict_model import parse_model, prefixed
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.field_path import parse_path, with_value
+from wanbed.runner.experiment.sweep_points import (
+    SweepPointSpec,
+    read_experiment,
+    sweep_point_specs,
+    with_topology_inline,
+)
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import Experiment as ResolvedExperiment
 
 _IN_PYTHON = "Experiment"
 """Begins the messages on an experiment that is built in Python, in place of a file's path."""

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from results.reading.losses.loss_frame import loss_frame
-from results.reading.run import Run, load_run
 from wanbed.api.argument_names import options_as_arguments
+from wanbed.results.reading.losses.loss_frame import loss_frame
+from wanbed.results.reading.run import Run, load_run
 
 
 def losses(run: Run | str | PathLike[str], *, clock: Run | str | PathLike[str] | None = None) -> pd.DataFrame:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ground.strict_model import InputError
-from workloads.schedules.schedule import Schedule
+from wanbed.ground.strict_model import InputError
+from wanbed.workloads.schedules.schedule import Schedule
 
 _MAX_DEPTH = 50
 

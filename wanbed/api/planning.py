@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import get_args
 
-from ground.strict_model import InputError, prefixed
-from results.reading.not_modelled import not_modelled_text
-from results.text.number_text import list_text
-from runner.experiment.sweep_points import SweepPointSpec
-from runner.planner.effort import Limits, seconds_limit
-from runner.planner.families.families_asked import FamiliesAsked, family_notes
-from runner.planner.families.family_pricing import FamilyPrice
-from runner.planner.planning import Plan, SearchName
-from runner.planner.planning import plan as plan_task
-from runner.planner.planning_task import planned_points, planning_task, position_to_plan
-from runner.planner.pricing import Spread
-from runner.rack.simulations.pools import plan_spread
-from runner.resolve.written_variant import WrittenVariant
-from runner.runs.not_modelled import left_out_of_plan, plan_without
 from wanbed.api.argument_names import options_as_arguments
 from wanbed.api.experiment import Experiment, WrittenExperiment, written_experiment
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.results.reading.not_modelled import not_modelled_text
+from wanbed.results.text.number_text import list_text
+from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.planner.effort import Limits, seconds_limit
+from wanbed.runner.planner.families.families_asked import FamiliesAsked, family_notes
+from wanbed.runner.planner.families.family_pricing import FamilyPrice
+from wanbed.runner.planner.planning import Plan, SearchName
+from wanbed.runner.planner.planning import plan as plan_task
+from wanbed.runner.planner.planning_task import planned_points, planning_task, position_to_plan
+from wanbed.runner.planner.pricing import Spread
+from wanbed.runner.rack.simulations.pools import plan_spread
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.runner.runs.not_modelled import left_out_of_plan, plan_without
 
 _RUNNERS_UP = 5
 _log = logging.getLogger("wanbed").info

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from ground.strict_model import InputError
-from runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.api.experiment import WrittenExperiment
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 
 _THIS_PROGRAM = "__main__"
 _PATH = "PYTHONPATH"

@@ -8,16 +8,16 @@ from os import PathLike
 from pathlib import Path
 from typing import TextIO
 
-from ground.strict_model import InputError
-from results import load
-from results.reading.run import Run
-from results.reading.summaries.summary_table import write_summary
-from runner.execution import execute
-from runner.rack.simulations.pools import check_jobs
-from runner.runs.run_request import RackRequest, RunRequest
 from wanbed.api.argument_names import options_as_arguments
 from wanbed.api.experiment import Experiment, WrittenExperiment, written_experiment
 from wanbed.api.schedule_modules import in_this_program
+from wanbed.ground.strict_model import InputError
+from wanbed.results import load
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.summary_table import write_summary
+from wanbed.runner.execution import execute
+from wanbed.runner.rack.simulations.pools import check_jobs
+from wanbed.runner.runs.run_request import RackRequest, RunRequest
 
 log = logging.getLogger("wanbed").info
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.dataclass_json import write_config
-from workloads.background.offered_rate import OfferedRate
-from workloads.transport.socket_options import PEER_TIMEOUT_S
+from wanbed.ground.dataclass_json import write_config
+from wanbed.workloads.background.offered_rate import OfferedRate
+from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Receive a flow in the background and count it: ``python -m workloads.background.receiver_process CONFIG.json``.
+"""Receive a background flow and count it: ``python -m wanbed.workloads.background.receiver_process CONFIG.json``.
 
 The process listens, reports to the gate that it does, and receives until SIGTERM. It then writes what had come by when,
 and exits with status 0. On a failure it exits with status 1 and one line on standard error.
@@ -14,14 +14,14 @@ import time
 from functools import partial
 from pathlib import Path
 
-from ground.dataclass_json import read_config
-from ground.tcp_caller import accept_own
-from workloads.background.flow_configs import ReceiverConfig
-from workloads.configured_process import run_configured
-from workloads.parent_process import die_with_parent
-from workloads.start_gate import report_at_gate
-from workloads.transport.peer import TransportError
-from workloads.transport.socket_options import hold_window, make_socket
+from wanbed.ground.dataclass_json import read_config
+from wanbed.ground.tcp_caller import accept_own
+from wanbed.workloads.background.flow_configs import ReceiverConfig
+from wanbed.workloads.configured_process import run_configured
+from wanbed.workloads.parent_process import die_with_parent
+from wanbed.workloads.start_gate import report_at_gate
+from wanbed.workloads.transport.peer import TransportError
+from wanbed.workloads.transport.socket_options import hold_window, make_socket
 
 MOST_SAMPLES = 4000
 """At that many every second one is dropped, and the interval doubles: a long trial is covered evenly."""
@@ -138,7 +138,7 @@ def main(arguments: list[str]) -> int:
     """Run the receiver whose configuration file is named on the command line. Return the exit status."""
     return run_configured(
         arguments,
-        module="workloads.background.receiver_process",
+        module="wanbed.workloads.background.receiver_process",
         name="wanbed background",
         read=partial(read_config, ReceiverConfig),
         run=run_receiver,

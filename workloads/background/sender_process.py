@@ -1,4 +1,4 @@
-"""Send a flow in the background: ``python -m workloads.background.sender_process CONFIG.json``.
+"""Send a flow in the background: ``python -m wanbed.workloads.background.sender_process CONFIG.json``.
 
 The process connects, waits at the gate until training begins, and sends until SIGTERM; then it exits with status 0. On
 a failure it exits with status 1 and one line on standard error.
@@ -13,14 +13,14 @@ import time
 from functools import partial
 from pathlib import Path
 
-from ground.dataclass_json import read_config
-from workloads.background.flow_configs import SenderConfig
-from workloads.background.offered_rate import UNSENT_BYTES
-from workloads.configured_process import run_configured
-from workloads.parent_process import die_with_parent
-from workloads.start_gate import wait_at_gate
-from workloads.transport.peer import TransportError
-from workloads.transport.socket_options import hold_unsent, make_socket, reset_on_close
+from wanbed.ground.dataclass_json import read_config
+from wanbed.workloads.background.flow_configs import SenderConfig
+from wanbed.workloads.background.offered_rate import UNSENT_BYTES
+from wanbed.workloads.configured_process import run_configured
+from wanbed.workloads.parent_process import die_with_parent
+from wanbed.workloads.start_gate import wait_at_gate
+from wanbed.workloads.transport.peer import TransportError
+from wanbed.workloads.transport.socket_options import hold_unsent, make_socket, reset_on_close
 
 _RETRY_S = 0.05
 _CONNECT_TIMEOUT_S = 30.0
@@ -154,7 +154,7 @@ def main(arguments: list[str]) -> int:
     """Run the sender whose configuration file is named on the command line. Return the exit status."""
     return run_configured(
         arguments,
-        module="workloads.background.sender_process",
+        module="wanbed.workloads.background.sender_process",
         name="wanbed background",
         read=partial(read_config, SenderConfig),
         run=run_sender,

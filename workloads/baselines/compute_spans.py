@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from results.records.span_log import NO_MICROBATCH, ComputeKind, DeviceRecord, Span, SpanLog
-from workloads.baselines.device_marks import DeviceMarks, HostMarks, Mark
-from workloads.compute.device.determinism import kernels_are_deterministic
-from workloads.compute.device.torch_device import TorchDevice
+from wanbed.results.records.span_log import NO_MICROBATCH, ComputeKind, DeviceRecord, Span, SpanLog
+from wanbed.workloads.baselines.device_marks import DeviceMarks, HostMarks, Mark
+from wanbed.workloads.compute.device.determinism import kernels_are_deterministic
+from wanbed.workloads.compute.device.torch_device import TorchDevice
 
 
 @dataclass(slots=True)

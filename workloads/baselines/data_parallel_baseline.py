@@ -5,13 +5,13 @@ from contextlib import nullcontext
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from results.records.span_log import DeviceRecord
-from workloads.baselines.baseline_config import BaselineConfig
-from workloads.baselines.compute_spans import ComputeSpans, device_record
-from workloads.compute.device.torch_device import TorchDevice
-from workloads.compute.flat_parameters import FlatParameters
-from workloads.model.gpt_stage import build_stage, language_loss
-from workloads.model.tokens import TokenSource
+from wanbed.results.records.span_log import DeviceRecord
+from wanbed.workloads.baselines.baseline_config import BaselineConfig
+from wanbed.workloads.baselines.compute_spans import ComputeSpans, device_record
+from wanbed.workloads.compute.device.torch_device import TorchDevice
+from wanbed.workloads.compute.flat_parameters import FlatParameters
+from wanbed.workloads.model.gpt_stage import build_stage, language_loss
+from wanbed.workloads.model.tokens import TokenSource
 
 
 class DataParallelBaseline:

@@ -5,8 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime
-from workloads.compute.device.event_clock import EventClock
+from wanbed.workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime
+from wanbed.workloads.compute.device.event_clock import EventClock
 
 Mark: TypeAlias = int | DeviceEvent
 """A moment: in CLOCK_MONOTONIC nanoseconds, or an event of the GPU."""

@@ -13,8 +13,8 @@ from datetime import timedelta
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from workloads.baselines.baseline_config import BaselineConfig
-from workloads.baselines.rendezvous import Member
+from wanbed.workloads.baselines.baseline_config import BaselineConfig
+from wanbed.workloads.baselines.rendezvous import Member
 
 _BEAT_S = 1.0
 

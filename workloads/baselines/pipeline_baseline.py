@@ -6,16 +6,16 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleavedZeroBubble
 
-from results.records.span_log import DeviceRecord
-from workloads.baselines.baseline_config import TORCH_1F1B, TORCH_GPIPE, BaselineConfig
-from workloads.baselines.compute_spans import ComputeSpans, device_record
-from workloads.baselines.rendezvous import ProcessGroups
-from workloads.baselines.staged_module import StagedModule
-from workloads.compute.device.device_runtime import DeviceRuntime
-from workloads.compute.device.torch_device import TorchDevice
-from workloads.compute.flat_parameters import FlatParameters
-from workloads.model.gpt_stage import build_stage, language_loss
-from workloads.model.tokens import TokenSource
+from wanbed.results.records.span_log import DeviceRecord
+from wanbed.workloads.baselines.baseline_config import TORCH_1F1B, TORCH_GPIPE, BaselineConfig
+from wanbed.workloads.baselines.compute_spans import ComputeSpans, device_record
+from wanbed.workloads.baselines.rendezvous import ProcessGroups
+from wanbed.workloads.baselines.staged_module import StagedModule
+from wanbed.workloads.compute.device.device_runtime import DeviceRuntime
+from wanbed.workloads.compute.device.torch_device import TorchDevice
+from wanbed.workloads.compute.flat_parameters import FlatParameters
+from wanbed.workloads.model.gpt_stage import build_stage, language_loss
+from wanbed.workloads.model.tokens import TokenSource
 
 
 class TimedStage(PipelineStage):

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from workloads.baselines.compute_spans import ComputeSpans
-from workloads.compute.device.torch_device import TorchDevice
+from wanbed.workloads.baselines.compute_spans import ComputeSpans
+from wanbed.workloads.compute.device.torch_device import TorchDevice
 
 
 class StagedModule(nn.Module):

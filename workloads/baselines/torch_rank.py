@@ -1,4 +1,4 @@
-"""One rank of a torch baseline: ``python -m workloads.baselines.torch_rank CONFIG.json`` trains a stage or a replica.
+"""A torch baseline's rank: ``python -m wanbed.workloads.baselines.torch_rank CONFIG.json`` trains a stage or replica.
 
 torch trains over Gloo, by a schedule of ``torch.distributed.pipelining`` or by ``DistributedDataParallel``. The rank
 logs spans of its computation, but none of its transfers, which torch does not report. The exit status is 0 if all ranks
@@ -15,8 +15,8 @@ import warnings
 from pathlib import Path
 from typing import NoReturn
 
-from workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
-from workloads.parent_process import die_with_parent
+from wanbed.workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
+from wanbed.workloads.parent_process import die_with_parent
 
 _fatal = threading.Lock()
 
@@ -58,12 +58,12 @@ def main(arguments: list[str]) -> int:
     """Run the rank configured by the file named on the command line. Return the exit status 0, or end the process."""
     prefix = "wanbed torch rank"
     if len(arguments) != 1:
-        die(f"{prefix}: usage: python -m workloads.baselines.torch_rank CONFIG.json")
+        die(f"{prefix}: usage: python -m wanbed.workloads.baselines.torch_rank CONFIG.json")
     try:
         rank_config = read_baseline_config(Path(arguments[0]))
         prefix = f"wanbed torch rank {rank_config.rank} ({rank_config.host})"
         prepare_process(rank_config)
-        from workloads.baselines.training import train  # noqa: PLC0415 - torch reads its log level on import
+        from wanbed.workloads.baselines.training import train  # noqa: PLC0415 - torch reads its log level on import
 
         train(rank_config, lambda line: die(f"{prefix}: {line}"))
     except (ValueError, OSError, RuntimeError) as failure:

@@ -8,20 +8,20 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from results.records.span_log import SpanLog, SpanLogHeader
-from workloads.baselines.baseline_config import TORCH_DDP, BaselineConfig
-from workloads.baselines.compute_spans import ComputeSpans
-from workloads.baselines.data_parallel_baseline import DataParallelBaseline
-from workloads.baselines.device_marks import create_marks
-from workloads.baselines.peer_watch import PeerWatch
-from workloads.baselines.pipeline_baseline import PipelineBaseline
-from workloads.baselines.rendezvous import connection_fault, join_groups, rendezvous
-from workloads.compute.device.determinism import choose_kernels
-from workloads.compute.device.torch_device import create_device
-from workloads.compute.files.weights_file import save_weights
-from workloads.compute.flat_parameters import FlatParameters
-from workloads.evaluation.snapshots import Snapshots
-from workloads.model.gpt_stage import DTYPES
+from wanbed.results.records.span_log import SpanLog, SpanLogHeader
+from wanbed.workloads.baselines.baseline_config import TORCH_DDP, BaselineConfig
+from wanbed.workloads.baselines.compute_spans import ComputeSpans
+from wanbed.workloads.baselines.data_parallel_baseline import DataParallelBaseline
+from wanbed.workloads.baselines.device_marks import create_marks
+from wanbed.workloads.baselines.peer_watch import PeerWatch
+from wanbed.workloads.baselines.pipeline_baseline import PipelineBaseline
+from wanbed.workloads.baselines.rendezvous import connection_fault, join_groups, rendezvous
+from wanbed.workloads.compute.device.determinism import choose_kernels
+from wanbed.workloads.compute.device.torch_device import create_device
+from wanbed.workloads.compute.files.weights_file import save_weights
+from wanbed.workloads.compute.flat_parameters import FlatParameters
+from wanbed.workloads.evaluation.snapshots import Snapshots
+from wanbed.workloads.model.gpt_stage import DTYPES
 
 
 def train(rank_config: BaselineConfig, lost: Callable[[str], None]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workloads.collective.ways_around import nccl_ways
+from wanbed.workloads.collective.ways_around import nccl_ways
 
 NCCL, GLOO = "nccl", "gloo"
 BACKENDS = (NCCL, GLOO)

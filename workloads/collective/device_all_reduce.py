@@ -14,10 +14,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
-from workloads.baselines.rendezvous_store import open_store
-from workloads.collective.collective_config import NCCL, CollectiveConfig, check_devices, collective_environment
-from workloads.transport.event import DeviceSummed, Failed
-from workloads.transport.peer import TransportError
+from wanbed.workloads.baselines.rendezvous_store import open_store
+from wanbed.workloads.collective.collective_config import NCCL, CollectiveConfig, check_devices, collective_environment
+from wanbed.workloads.transport.event import DeviceSummed, Failed
+from wanbed.workloads.transport.peer import TransportError
 
 _LOOK_S = 0.0002
 """The time between two looks at a collective, which is also the resolution of its measured duration."""

@@ -9,11 +9,11 @@ import struct
 import time
 from collections.abc import Callable
 
-from results.records.span_log import NO_MICROBATCH, NORM, Span
-from workloads.transport.event import SegmentReceived, SegmentsSent
-from workloads.transport.links_config import NORM_BYTES, LinksConfig
-from workloads.transport.ring.ring import RingAllReduce
-from workloads.transport.striped_transport import StripedTransport
+from wanbed.results.records.span_log import NO_MICROBATCH, NORM, Span
+from wanbed.workloads.transport.event import SegmentReceived, SegmentsSent
+from wanbed.workloads.transport.links_config import NORM_BYTES, LinksConfig
+from wanbed.workloads.transport.ring.ring import RingAllReduce
+from wanbed.workloads.transport.striped_transport import StripedTransport
 
 _NUMBER = struct.Struct("=f")
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from results.records.span_log import DeviceRecord
-from workloads.message import Message
-from workloads.schedules.action import Action
+from wanbed.results.records.span_log import DeviceRecord
+from wanbed.workloads.message import Message
+from wanbed.workloads.schedules.action import Action
 
 
 class TrainingGpu(Protocol):

@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
-from results.records.span_log import NO_MICROBATCH
-from workloads.compute.compute import BucketCompute, Compute, TrainingGpu
-from workloads.compute.varied_durations import DurationDraws, Variation
-from workloads.message import Message, MessageKind
-from workloads.schedules.action import Action, ActionKind
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.ring.buckets import complete_ns, cut_buckets
+from wanbed.results.records.span_log import NO_MICROBATCH
+from wanbed.workloads.compute.compute import BucketCompute, Compute, TrainingGpu
+from wanbed.workloads.compute.varied_durations import DurationDraws, Variation
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.ring.buckets import complete_ns, cut_buckets
 
 LONGEST_SLEEP_NS = 500_000_000
 

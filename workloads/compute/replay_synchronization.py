@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from workloads.compute.compute import SynchronizedCompute
-from workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.compute.compute import SynchronizedCompute
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 
 
 class ReplaySynchronization(SynchronizedCompute):

@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime
-from workloads.compute.device.event_clock import EventClock
-from workloads.compute.device.torch_device import TorchDevice
+from wanbed.workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime
+from wanbed.workloads.compute.device.event_clock import EventClock
+from wanbed.workloads.compute.device.torch_device import TorchDevice
 
 
 class SpanTimer(ABC):

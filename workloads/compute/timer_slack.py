@@ -1,6 +1,6 @@
 """Set the timer slack: how late the kernel may wake a sleeping thread."""
 
-from workloads.prctl import prctl
+from wanbed.workloads.prctl import prctl
 
 _PR_SET_TIMERSLACK = 29
 

@@ -11,24 +11,24 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from results.records.span_log import NO_MICROBATCH, DeviceRecord
-from workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, TrainingGpu
-from workloads.compute.device.determinism import choose_kernels
-from workloads.compute.device.device_measurement import DeviceMeasurement
-from workloads.compute.device.staging import IncomingCopy, OutgoingCopy, create_staging
-from workloads.compute.device.torch_device import create_device
-from workloads.compute.flat_parameters import FlatParameters
-from workloads.compute.gradient_buckets import GradientBuckets
-from workloads.compute.tensor_bytes import as_tensor
-from workloads.compute.torch_work import TorchWork
-from workloads.message import Message, MessageKind
-from workloads.model.gpt_stage import DTYPES, GptStage, build_stage, language_loss
-from workloads.model.split_linear import DeferredGradients, WeightGradient
-from workloads.model.tokens import TokenSource
-from workloads.schedules.action import Action, ActionKind
-from workloads.synchronization.outer.outer_optimizer import OuterOptimizer
-from workloads.synchronization.outer.outer_steps import OuterSteps
-from workloads.transport.ring.buckets import cut_buckets
+from wanbed.results.records.span_log import NO_MICROBATCH, DeviceRecord
+from wanbed.workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, TrainingGpu
+from wanbed.workloads.compute.device.determinism import choose_kernels
+from wanbed.workloads.compute.device.device_measurement import DeviceMeasurement
+from wanbed.workloads.compute.device.staging import IncomingCopy, OutgoingCopy, create_staging
+from wanbed.workloads.compute.device.torch_device import create_device
+from wanbed.workloads.compute.flat_parameters import FlatParameters
+from wanbed.workloads.compute.gradient_buckets import GradientBuckets
+from wanbed.workloads.compute.tensor_bytes import as_tensor
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.model.gpt_stage import DTYPES, GptStage, build_stage, language_loss
+from wanbed.workloads.model.split_linear import DeferredGradients, WeightGradient
+from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.synchronization.outer.outer_optimizer import OuterOptimizer
+from wanbed.workloads.synchronization.outer.outer_steps import OuterSteps
+from wanbed.workloads.transport.ring.buckets import cut_buckets
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from workloads.model.gpt_config import GptConfig, bytes_per_element
-from workloads.model.held_out import HeldOut
-from workloads.schedules.virtual.virtual_stages import VirtualStages
-from workloads.swapping.swap_settings import SwapSettings
-from workloads.synchronization.synchronization import Synchronization
+from wanbed.workloads.model.gpt_config import GptConfig, bytes_per_element
+from wanbed.workloads.model.held_out import HeldOut
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.workloads.swapping.swap_settings import SwapSettings
+from wanbed.workloads.synchronization.synchronization import Synchronization
 
 DEVICES = ("auto", "cpu", "cuda")
 

@@ -1,4 +1,4 @@
-"""Evaluate a trial's snapshots: ``python -m workloads.evaluation.evaluation CONFIG.json``, after training has ended.
+"""Evaluate a trial's snapshots: ``python -m wanbed.workloads.evaluation.evaluation CONFIG.json``, after the training.
 
 The held-out loss of a replica is
 
@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ground.files.atomic_write import write_whole
-from workloads.configured_process import run_configured
-from workloads.evaluation.evaluation_config import EvaluationConfig, ReplicaLoss, read_evaluation_config
-from workloads.evaluation.snapshots import stage_file
-from workloads.parent_process import die_with_parent
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.workloads.configured_process import run_configured
+from wanbed.workloads.evaluation.evaluation_config import EvaluationConfig, ReplicaLoss, read_evaluation_config
+from wanbed.workloads.evaluation.snapshots import stage_file
+from wanbed.workloads.parent_process import die_with_parent
 
 
 def evaluated(config: EvaluationConfig) -> list[ReplicaLoss]:
@@ -34,8 +34,8 @@ def evaluated(config: EvaluationConfig) -> list[ReplicaLoss]:
     import torch  # noqa: PLC0415 - for usage errors nobody waits seconds
     from torch import Tensor  # noqa: PLC0415
 
-    from workloads.model.gpt_stage import DTYPES, GptStage, build_stage, language_loss  # noqa: PLC0415
-    from workloads.model.tokens import TokenSource  # noqa: PLC0415
+    from wanbed.workloads.model.gpt_stage import DTYPES, GptStage, build_stage, language_loss  # noqa: PLC0415
+    from wanbed.workloads.model.tokens import TokenSource  # noqa: PLC0415
 
     torch.set_num_threads(config.threads)
     source = TokenSource(config.model, 0, config.text, config.held_out)
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the evaluation of the file named on the command line. Return the exit status, 0 or 1."""
     return run_configured(
         arguments,
-        module="workloads.evaluation.evaluation",
+        module="wanbed.workloads.evaluation.evaluation",
         name="wanbed evaluation",
         read=read_evaluation_config,
         run=evaluate,

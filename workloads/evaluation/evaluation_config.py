@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.dataclass_json import read_config, write_config
-from workloads.evaluation.snapshots import SnapshotConfig
-from workloads.model.gpt_config import GptConfig, bytes_per_element
-from workloads.model.held_out import HeldOut
+from wanbed.ground.dataclass_json import read_config, write_config
+from wanbed.workloads.evaluation.snapshots import SnapshotConfig
+from wanbed.workloads.model.gpt_config import GptConfig, bytes_per_element
+from wanbed.workloads.model.held_out import HeldOut
 
 
 @dataclass(frozen=True)

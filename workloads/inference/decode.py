@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from workloads.inference.inference_stage import InferenceStage
-from workloads.inference.key_value_cache import KVCache
+from wanbed.workloads.inference.inference_stage import InferenceStage
+from wanbed.workloads.inference.key_value_cache import KVCache
 
 
 def greedy_token(logits: Tensor) -> int:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from workloads.compute.torch_work import DEVICES
-from workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.compute.torch_work import DEVICES
+from wanbed.workloads.inference.inference_model import InferenceModel
 
 _PRECISIONS = {2: "bf16", 4: "fp32"}
 

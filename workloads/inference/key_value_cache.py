@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from workloads.compute.device.torch_device import TorchDevice
-from workloads.compute.tensor_bytes import as_bytes
-from workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.compute.device.torch_device import TorchDevice
+from wanbed.workloads.compute.tensor_bytes import as_bytes
+from wanbed.workloads.inference.inference_model import InferenceModel
 
 
 class KVCache:

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from workloads.inference.chunk_attention import chunk_attention, chunk_mask
-from workloads.inference.inference_model import InferenceModel
-from workloads.inference.key_value_cache import KVCache
-from workloads.inference.rotary import Rotation
-from workloads.model.normal_weights import NormalWeights, draw_weights
-from workloads.model.undrawn_module import undrawn_embedding, undrawn_module
+from wanbed.workloads.inference.chunk_attention import chunk_attention, chunk_mask
+from wanbed.workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.inference.key_value_cache import KVCache
+from wanbed.workloads.inference.rotary import Rotation
+from wanbed.workloads.model.normal_weights import NormalWeights, draw_weights
+from wanbed.workloads.model.undrawn_module import undrawn_embedding, undrawn_module
 
 NORM_EPSILON = 1e-5
 

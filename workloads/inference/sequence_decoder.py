@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from workloads.compute.device.determinism import choose_kernels
-from workloads.compute.device.torch_device import create_device
-from workloads.inference.decode import decoding
-from workloads.inference.inference_stage import InferenceStage
-from workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.compute.device.determinism import choose_kernels
+from wanbed.workloads.compute.device.torch_device import create_device
+from wanbed.workloads.inference.decode import decoding
+from wanbed.workloads.inference.inference_stage import InferenceStage
+from wanbed.workloads.inference.inference_work import InferenceWork
 
 MOST_TOKENS = 256
 """The longest output of a sequence, so that one request cannot delay all others for long."""

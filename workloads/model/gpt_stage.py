@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from workloads.model.gpt_config import GptConfig
-from workloads.model.normal_weights import NormalWeights, draw_weights
-from workloads.model.split_linear import DeferredGradients, Linear
-from workloads.model.undrawn_module import undrawn_embedding, undrawn_module
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.model.normal_weights import NormalWeights, draw_weights
+from wanbed.workloads.model.split_linear import DeferredGradients, Linear
+from wanbed.workloads.model.undrawn_module import undrawn_embedding, undrawn_module
 
 DTYPES: Mapping[str, torch.dtype] = MappingProxyType({"fp32": torch.float32, "bf16": torch.bfloat16})
 

@@ -5,9 +5,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from workloads.model.corpora import text_bytes
-from workloads.model.gpt_config import GptConfig
-from workloads.model.held_out import HeldOut
+from wanbed.workloads.model.corpora import text_bytes
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.model.held_out import HeldOut
 
 Bytes = npt.NDArray[np.uint8]
 

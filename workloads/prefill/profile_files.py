@@ -10,17 +10,17 @@ from typing import Literal
 
 from pydantic import Field
 
-from ground.nearest_name import did_you_mean
-from ground.strict_model import InputError, StrictModel
-from ground.units import MAX_DURATION_NS
-from workloads.inference.inference_model import InferenceModel
-from workloads.model.gpt_config import MAX_HEADS, MAX_HIDDEN, MAX_LAYERS, bytes_per_element
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.profile_fit import LEAST_SIZES, TimedChunk, fit_chunks
-from workloads.prefill.sources.trace_line import MAX_TOKENS
-from workloads.profiles.compute_profile import Efficiency, PerSecond, ProfilePrecision, ProfileSource
-from workloads.profiles.measured_conditions import MeasuredConditions, MeasuredTime
-from workloads.profiles.profile_document import parse_content, read_content
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.strict_model import InputError, StrictModel
+from wanbed.ground.units import MAX_DURATION_NS
+from wanbed.workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.model.gpt_config import MAX_HEADS, MAX_HIDDEN, MAX_LAYERS, bytes_per_element
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.profile_fit import LEAST_SIZES, TimedChunk, fit_chunks
+from wanbed.workloads.prefill.sources.trace_line import MAX_TOKENS
+from wanbed.workloads.profiles.compute_profile import Efficiency, PerSecond, ProfilePrecision, ProfileSource
+from wanbed.workloads.profiles.measured_conditions import MeasuredConditions, MeasuredTime
+from wanbed.workloads.profiles.profile_document import parse_content, read_content
 
 _SHIPPED = Path(__file__).parent / "profiles"
 _SUFFIX = ".json"

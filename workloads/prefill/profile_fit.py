@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from workloads.prefill.prefill_profile import FitError, PrefillProfile
+from wanbed.workloads.prefill.prefill_profile import FitError, PrefillProfile
 
 if TYPE_CHECKING:
     import numpy as np

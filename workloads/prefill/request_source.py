@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from workloads.prefill.request import Request
-from workloads.prefill.sources.named_columns import TraceColumns
+from wanbed.workloads.prefill.request import Request
+from wanbed.workloads.prefill.sources.named_columns import TraceColumns
 
 
 class SourceKind(StrEnum):
@@ -64,10 +64,10 @@ class RequestSource:
 
     def _requests(self) -> Iterator[Request]:
         # numpy comes with these, and most experiments have no requests.
-        from workloads.prefill.sources.arrivals import gamma, poisson  # noqa: PLC0415
-        from workloads.prefill.sources.lengths import LogNormalLengths  # noqa: PLC0415
-        from workloads.prefill.sources.trace import scaled  # noqa: PLC0415
-        from workloads.prefill.sources.trace_file import read_trace  # noqa: PLC0415
+        from wanbed.workloads.prefill.sources.arrivals import gamma, poisson  # noqa: PLC0415
+        from wanbed.workloads.prefill.sources.lengths import LogNormalLengths  # noqa: PLC0415
+        from wanbed.workloads.prefill.sources.trace import scaled  # noqa: PLC0415
+        from wanbed.workloads.prefill.sources.trace_file import read_trace  # noqa: PLC0415
 
         if self.kind is SourceKind.FILE:
             trace = read_trace(Path(self.path), skip_bad_lines=self.skipped_lines > 0, columns=self.columns)

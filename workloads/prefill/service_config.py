@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from workloads.inference.inference_model import InferenceModel
-from workloads.inference.inference_work import InferenceWork
-from workloads.prefill.control.prefill_group import GroupGpus
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import PrefillSettings
-from workloads.prefill.request import Request
-from workloads.prefill.request_source import RequestSource, striped
+from wanbed.workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.prefill.control.prefill_group import GroupGpus
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.prefill.request import Request
+from wanbed.workloads.prefill.request_source import RequestSource, striped
 
 
 @dataclass(frozen=True)

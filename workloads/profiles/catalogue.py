@@ -9,12 +9,12 @@ from functools import lru_cache
 from os import fspath
 from pathlib import Path
 
-from ground.entry_points import installed
-from ground.nearest_name import did_you_mean
-from ground.shown_text import shown
-from ground.strict_model import InputError
-from workloads.profiles.compute_profile import ComputeProfile, EstimatedProfile, MeasuredProfile
-from workloads.profiles.profile_document import parse_content, read_content
+from wanbed.ground.entry_points import installed
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import InputError
+from wanbed.workloads.profiles.compute_profile import ComputeProfile, EstimatedProfile, MeasuredProfile
+from wanbed.workloads.profiles.profile_document import parse_content, read_content
 
 ENTRY_POINT_GROUP = "wanbed.profiles"
 

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ground.strict_model import InputError, StrictModel
-from workloads.model.gpt_config import (
+from wanbed.ground.strict_model import InputError, StrictModel
+from wanbed.workloads.model.gpt_config import (
     MAX_CONTEXT_TOKENS,
     MAX_HEADS,
     MAX_HIDDEN,
@@ -21,7 +21,7 @@ from workloads.model.gpt_config import (
     GptConfig,
     bytes_per_element,
 )
-from workloads.profiles.measured_conditions import MeasuredConditions, MeasuredTime, TimeNs
+from wanbed.workloads.profiles.measured_conditions import MeasuredConditions, MeasuredTime, TimeNs
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ground.strict_model import StrictModel
-from ground.units import MAX_DURATION_NS
+from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.units import MAX_DURATION_NS
 
 TimeNs = Annotated[int, Field(ge=0, le=MAX_DURATION_NS)]
 """The time of one action in nanoseconds."""

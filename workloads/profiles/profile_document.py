@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from ground.files.regular_file import regular_file
-from ground.shown_text import MAX_DIGITS
-from ground.strict_model import InputError, StrictModel, parse_model
+from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.shown_text import MAX_DIGITS
+from wanbed.ground.strict_model import InputError, StrictModel, parse_model
 
 MAX_FILE_BYTES = 4 * 2**20
 

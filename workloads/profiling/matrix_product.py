@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from workloads.compute.device.torch_device import TorchDevice
-from workloads.profiling.repeats import Pace, repeated
+from wanbed.workloads.compute.device.torch_device import TorchDevice
+from wanbed.workloads.profiling.repeats import Pace, repeated
 
 _PRODUCT = "product"
 

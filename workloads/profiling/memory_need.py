@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workloads.inference.inference_model import InferenceModel
-from workloads.model.gpt_config import GptConfig, bytes_per_element
+from wanbed.workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.model.gpt_config import GptConfig, bytes_per_element
 
 _FP32_BYTES = 4
 _ACTIVATIONS_PER_LAYER = 32

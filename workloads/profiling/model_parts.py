@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from workloads.model.gpt_config import GptConfig
-from workloads.profiles.compute_profile import MeasuredModel, MeasuredStage, ModelTimes, PartTimes
-from workloads.profiles.measured_conditions import measured_time
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.profiles.compute_profile import MeasuredModel, MeasuredStage, ModelTimes, PartTimes
+from wanbed.workloads.profiles.measured_conditions import measured_time
 
 Position: TypeAlias = Literal["first", "middle", "last"]
 POSITIONS: tuple[Position, ...] = ("first", "middle", "last")

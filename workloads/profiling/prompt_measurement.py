@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import torch
 
-from workloads.inference.inference_stage import InferenceStage
-from workloads.profiling.repeats import Pace, repeated
+from wanbed.workloads.inference.inference_stage import InferenceStage
+from wanbed.workloads.profiling.repeats import Pace, repeated
 
 _CHUNK = "chunk"
 

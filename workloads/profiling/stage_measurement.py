@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import torch
 
-from workloads.compute.tensor_bytes import as_bytes
-from workloads.compute.torch_compute import TorchCompute
-from workloads.compute.torch_work import TorchWork
-from workloads.message import Message, MessageKind
-from workloads.model.gpt_stage import DTYPES
-from workloads.profiling.repeats import Pace, repeated
-from workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.compute.tensor_bytes import as_bytes
+from wanbed.workloads.compute.torch_compute import TorchCompute
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.model.gpt_stage import DTYPES
+from wanbed.workloads.profiling.repeats import Pace, repeated
+from wanbed.workloads.schedules.action import Action, ActionKind
 
 _WHOLE = (ActionKind.FORWARD, ActionKind.RECOMPUTE, ActionKind.BACKWARD)
 _SPLIT = (ActionKind.FORWARD, ActionKind.RECOMPUTE, ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT)

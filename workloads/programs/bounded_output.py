@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from ground.files.atomic_write import naming
-from workloads.programs.stderr_tail import TAIL_BYTES, telling_line
+from wanbed.ground.files.atomic_write import naming
+from wanbed.workloads.programs.stderr_tail import TAIL_BYTES, telling_line
 
 
 class OutputLimitError(Exception):
@@ -32,7 +32,7 @@ class BoundedOutput:
                 ahead = ahead[os.write(self._file, ahead) :]
         if self._left_bytes < 0:
             # Imported here, because it loads pydantic, which would slow the start of every program.
-            from ground.units import format_size  # noqa: PLC0415
+            from wanbed.ground.units import format_size  # noqa: PLC0415
 
             limit, line = format_size(self._limit_bytes), self.telling_line()
             raise OutputLimitError(

@@ -11,7 +11,7 @@ from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 
-from workloads.prctl import prctl
+from wanbed.workloads.prctl import prctl
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_S = 10.0

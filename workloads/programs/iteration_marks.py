@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from ground.files.atomic_write import naming
-from results.records.span_log import ITERATION, NO_MICROBATCH, Span, SpanLog, SpanLogHeader
+from wanbed.ground.files.atomic_write import naming
+from wanbed.results.records.span_log import ITERATION, NO_MICROBATCH, Span, SpanLog, SpanLogHeader
 
 _MAX_LINE_BYTES = 16 * 2**10
 """The pattern is searched for in so much of a line; a program may print without ever ending a line."""

@@ -5,8 +5,8 @@ import os
 import time
 from contextlib import suppress
 
-from workloads.programs.bounded_output import BoundedOutput
-from workloads.programs.iteration_marks import IterationMarks
+from wanbed.workloads.programs.bounded_output import BoundedOutput
+from wanbed.workloads.programs.iteration_marks import IterationMarks
 
 _PIPE_BYTES = 2**20
 _READ_BYTES = 256 * 2**10

@@ -1,6 +1,7 @@
 """The configuration of one process of a user's program, as a JSON file.
 
-The runner writes one for each process. ``workloads.programs.program_process`` reads it with the standard library only.
+The runner writes one for each process. ``wanbed.workloads.programs.program_process`` reads it with the standard library
+only.
 """
 
 import os
@@ -10,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ground.dataclass_json import read_config, write_config
-from results.records.span_log import MAX_ITERATIONS, SpanLogHeader
+from wanbed.ground.dataclass_json import read_config, write_config
+from wanbed.results.records.span_log import MAX_ITERATIONS, SpanLogHeader
 
 RANK = "{rank}"
 """Stands for the rank in ``label`` and in file names, where the process reads its rank from its environment."""

@@ -1,4 +1,4 @@
-"""One process of a user's program: ``python -m workloads.programs.program_process CONFIG.json``.
+"""One process of a user's program: ``python -m wanbed.workloads.programs.program_process CONFIG.json``.
 
 Start the program, save what it prints, mark its iterations if its output does, and end with its exit status, or with
 128 + the number of the signal that ended it. If it fails, the last line on standard error says how. No process that it
@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from workloads.parent_process import die_with_parent
-from workloads.programs.descendants import adopt_descendants, kill_descendants
-from workloads.programs.program_config import ProgramConfig, read_program_config
-from workloads.programs.program_watch import NOT_WATCHED, ProgramFailedError, WatchedProgram
+from wanbed.workloads.parent_process import die_with_parent
+from wanbed.workloads.programs.descendants import adopt_descendants, kill_descendants
+from wanbed.workloads.programs.program_config import ProgramConfig, read_program_config
+from wanbed.workloads.programs.program_watch import NOT_WATCHED, ProgramFailedError, WatchedProgram
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     """Run the program configured by the file named on the command line. Return the exit status."""
     label = "wanbed program"
     if len(arguments) != 1:
-        return _failed(f"{label}: usage: python -m workloads.programs.program_process CONFIG.json", NOT_WATCHED)
+        return _failed(f"{label}: usage: python -m wanbed.workloads.programs.program_process CONFIG.json", NOT_WATCHED)
     try:
         config = read_program_config(Path(arguments[0])).at_rank(os.environ)
         label = config.label

@@ -8,10 +8,10 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from ground.files.atomic_write import write_whole
-from workloads.programs.hook_environment import with_hook
-from workloads.programs.program_config import ProgramConfig
-from workloads.programs.read_only_folder import make_read_only
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.workloads.programs.hook_environment import with_hook
+from wanbed.workloads.programs.program_config import ProgramConfig
+from wanbed.workloads.programs.read_only_folder import make_read_only
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """The exit statuses that shells give for them."""

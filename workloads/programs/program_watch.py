@@ -12,13 +12,13 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from workloads.programs.bounded_output import BoundedOutput, OutputLimitError
-from workloads.programs.descendants import adopt_descendants, kill_descendants, reap
-from workloads.programs.iteration_marks import IterationMarks
-from workloads.programs.output_pipe import OutputPipe
-from workloads.programs.program_config import ProgramConfig
-from workloads.programs.program_start import StartError, program_environment, protect_folder, start_program
-from workloads.programs.read_only_folder import ReadOnlyError
+from wanbed.workloads.programs.bounded_output import BoundedOutput, OutputLimitError
+from wanbed.workloads.programs.descendants import adopt_descendants, kill_descendants, reap
+from wanbed.workloads.programs.iteration_marks import IterationMarks
+from wanbed.workloads.programs.output_pipe import OutputPipe
+from wanbed.workloads.programs.program_config import ProgramConfig
+from wanbed.workloads.programs.program_start import StartError, program_environment, protect_folder, start_program
+from wanbed.workloads.programs.read_only_folder import ReadOnlyError
 
 TOO_MUCH_OUTPUT, NOT_WATCHED = 124, 125
 """The exit statuses for the output limit, and for what a program needs and this machine did not give, like a disk."""

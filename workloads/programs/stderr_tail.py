@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from ground.shown_text import one_line
+from wanbed.ground.shown_text import one_line
 
 TAIL_BYTES = 32 * 2**10
 """So much of the end of what a program printed is looked at."""

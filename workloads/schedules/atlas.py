@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from ground.compiled_core.own_subclasses import mypyc_attr
-from ground.shown_text import shown
-from workloads.schedules.planning.cell_plan import CellCosts, CellPlan
-from workloads.schedules.planning.cell_planner import plan_cell
-from workloads.schedules.planning.cell_simulation import TurnRule
-from workloads.schedules.planning.planned_schedule import PlannedSchedule
+from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
+from wanbed.ground.shown_text import shown
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan
+from wanbed.workloads.schedules.planning.cell_planner import plan_cell
+from wanbed.workloads.schedules.planning.cell_simulation import TurnRule
+from wanbed.workloads.schedules.planning.planned_schedule import PlannedSchedule
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ground.compiled_core.own_subclasses import mypyc_attr
-from workloads.schedules.action import Action, ActionKind, known_action
-from workloads.schedules.fixed_order import FixedOrder
-from workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
+from wanbed.workloads.schedules.action import Action, ActionKind, known_action
+from wanbed.workloads.schedules.fixed_order import FixedOrder
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

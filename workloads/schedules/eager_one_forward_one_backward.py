@@ -1,7 +1,7 @@
 """Eager 1F1B: 1F1B with a deeper warm-up, so that more transfers are in flight at once."""
 
-from ground.compiled_core.own_subclasses import mypyc_attr
-from workloads.schedules.one_forward_one_backward import OneForwardOneBackward
+from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
+from wanbed.workloads.schedules.one_forward_one_backward import OneForwardOneBackward
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, ClassVar, Final
 
-from ground.compiled_core.own_subclasses import mypyc_attr
-from ground.shown_text import shown
-from workloads.schedules.action import Action, ActionKind, known_action
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.schedule import Schedule, ScheduleError, in_whole_numbers, require_method
+from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
+from wanbed.ground.shown_text import shown
+from wanbed.workloads.schedules.action import Action, ActionKind, known_action
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, in_whole_numbers, require_method
 
 _RECOMPUTE: Final = ActionKind.RECOMPUTE
 

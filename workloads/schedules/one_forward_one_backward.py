@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from ground.compiled_core.own_subclasses import mypyc_attr
-from ground.shown_text import shown
-from workloads.schedules.action import Action, ActionKind, known_action
-from workloads.schedules.fixed_order import FixedOrder
-from workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
+from wanbed.ground.shown_text import shown
+from wanbed.workloads.schedules.action import Action, ActionKind, known_action
+from wanbed.workloads.schedules.fixed_order import FixedOrder
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

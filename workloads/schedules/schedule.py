@@ -13,14 +13,14 @@ from functools import lru_cache
 from operator import index
 from typing import Any, ClassVar, Final
 
-from ground.class_path import create, load_subclass
-from ground.compiled_core.own_subclasses import mypyc_attr
-from ground.own_code import OWN_FAULTS, described
-from ground.shown_text import shown
-from workloads.message import Message, MessageKind
-from workloads.schedules.action import TAKES_GRADIENT, Action, ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.virtual.virtual_stages import VirtualLayout, VirtualStages
+from wanbed.ground.class_path import create, load_subclass
+from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
+from wanbed.ground.own_code import OWN_FAULTS, described
+from wanbed.ground.shown_text import shown
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import TAKES_GRADIENT, Action, ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualLayout, VirtualStages
 
 _FORWARD: Final = ActionKind.FORWARD
 _ACTIVATION: Final = MessageKind.ACTIVATION

@@ -3,11 +3,11 @@
 from enum import Enum
 from typing import Any, ClassVar, Final
 
-from ground.compiled_core.own_subclasses import mypyc_attr
-from ground.shown_text import shown
-from workloads.schedules.action import Action, ActionKind, known_action
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.schedule import Schedule
+from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
+from wanbed.ground.shown_text import shown
+from wanbed.workloads.schedules.action import Action, ActionKind, known_action
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.schedule import Schedule
 
 _FORWARD: Final = ActionKind.FORWARD
 _RECOMPUTE: Final = ActionKind.RECOMPUTE

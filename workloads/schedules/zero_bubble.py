@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ground.compiled_core.own_subclasses import mypyc_attr
-from workloads.schedules.action import Action, ActionKind, known_action
-from workloads.schedules.fixed_order import FixedOrder
+from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
+from wanbed.workloads.schedules.action import Action, ActionKind, known_action
+from wanbed.workloads.schedules.fixed_order import FixedOrder
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

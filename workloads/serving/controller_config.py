@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.dataclass_json import write_config
-from workloads.prefill.service_config import DatacenterService, ServiceConfig
-from workloads.serving.serving_configs import Endpoint
+from wanbed.ground.dataclass_json import write_config
+from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig
+from wanbed.workloads.serving.serving_configs import Endpoint
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A datacenter's prefill controller: ``python -m workloads.serving.controller_process CONFIG.json``.
+"""A datacenter's prefill controller: ``python -m wanbed.workloads.serving.controller_process CONFIG.json``.
 
 The process runs a ``PrefillController`` and sends its commands to the GPUs. Requests arrive open loop from the moment
 at which the first GPU connects, which is when training begins. The process ends when every training GPU has sent its
@@ -18,22 +18,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ground.dataclass_json import read_config
-from ground.files.atomic_write import write_whole
-from workloads.compute.timer_slack import wake_precisely
-from workloads.configured_process import print_line, run_configured
-from workloads.parent_process import die_with_parent
-from workloads.prefill.control.controller import Commands, PrefillController
-from workloads.prefill.control.outcome import RequestRecord
-from workloads.prefill.messages import BubbleReport, PieceDone, from_document, to_document
-from workloads.prefill.prefill_settings import FillPolicy
-from workloads.prefill.request import Request
-from workloads.serving.controller_config import ControllerConfig
-from workloads.serving.frame_channel import Document, FrameChannel
-from workloads.serving.gpu.precise_timer import PreciseTimer
-from workloads.serving.peer_channel import PeerChannel, dispatch
-from workloads.serving.rendezvous import Listener
-from workloads.transport.peer import TransportError
+from wanbed.ground.dataclass_json import read_config
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.workloads.compute.timer_slack import wake_precisely
+from wanbed.workloads.configured_process import print_line, run_configured
+from wanbed.workloads.parent_process import die_with_parent
+from wanbed.workloads.prefill.control.controller import Commands, PrefillController
+from wanbed.workloads.prefill.control.outcome import RequestRecord
+from wanbed.workloads.prefill.messages import BubbleReport, PieceDone, from_document, to_document
+from wanbed.workloads.prefill.prefill_settings import FillPolicy
+from wanbed.workloads.prefill.request import Request
+from wanbed.workloads.serving.controller_config import ControllerConfig
+from wanbed.workloads.serving.frame_channel import Document, FrameChannel
+from wanbed.workloads.serving.gpu.precise_timer import PreciseTimer
+from wanbed.workloads.serving.peer_channel import PeerChannel, dispatch
+from wanbed.workloads.serving.rendezvous import Listener
+from wanbed.workloads.transport.peer import TransportError
 
 _NAME = "wanbed prefill controller"
 _print = partial(print_line, _NAME)
@@ -179,7 +179,7 @@ def main(arguments: list[str]) -> int:
     """Run the controller whose configuration file is named on the command line. Return the exit status."""
     return run_configured(
         arguments,
-        module="workloads.serving.controller_process",
+        module="wanbed.workloads.serving.controller_process",
         name=_NAME,
         read=partial(read_config, ControllerConfig),
         run=run_controller,

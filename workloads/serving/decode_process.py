@@ -1,4 +1,4 @@
-"""A host that receives KV caches: ``python -m workloads.serving.decode_process CONFIG.json``.
+"""A host that receives KV caches: ``python -m wanbed.workloads.serving.decode_process CONFIG.json``.
 
 The process reports each request whose whole KV cache has arrived to the controller. If the caches are real, it then
 decodes as many tokens as the controller's answer says. It ends when the controller has closed its connection, or on
@@ -16,17 +16,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ground.dataclass_json import read_config
-from workloads.configured_process import print_line, run_configured
-from workloads.parent_process import die_with_parent
-from workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel
-from workloads.serving.peer_channel import PeerChannel, dispatch
-from workloads.serving.rendezvous import Listener, ServingError, call, send_hello
-from workloads.serving.serving_configs import DecodeConfig
-from workloads.transport.peer import TransportError
+from wanbed.ground.dataclass_json import read_config
+from wanbed.workloads.configured_process import print_line, run_configured
+from wanbed.workloads.parent_process import die_with_parent
+from wanbed.workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel
+from wanbed.workloads.serving.peer_channel import PeerChannel, dispatch
+from wanbed.workloads.serving.rendezvous import Listener, ServingError, call, send_hello
+from wanbed.workloads.serving.serving_configs import DecodeConfig
+from wanbed.workloads.transport.peer import TransportError
 
 if TYPE_CHECKING:
-    from workloads.inference.sequence_decoder import SequenceDecoder
+    from wanbed.workloads.inference.sequence_decoder import SequenceDecoder
 
 _NAME = "wanbed decode host"
 _print = partial(print_line, _NAME)
@@ -123,7 +123,7 @@ def _decoder(config: DecodeConfig) -> "SequenceDecoder | None":
     if config.inference is None:
         return None
     # Import torch only if it is needed, so that a host that only receives starts faster.
-    from workloads.inference.sequence_decoder import SequenceDecoder  # noqa: PLC0415
+    from wanbed.workloads.inference.sequence_decoder import SequenceDecoder  # noqa: PLC0415
 
     return SequenceDecoder(config.inference)
 
@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> int:
     """Run the decode host whose configuration file is named on the command line. Return the exit status."""
     return run_configured(
         arguments,
-        module="workloads.serving.decode_process",
+        module="wanbed.workloads.serving.decode_process",
         name=_NAME,
         read=partial(read_config, DecodeConfig),
         run=run_decode_host,

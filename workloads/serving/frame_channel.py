@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any
 from zlib import crc32
 
-from workloads.transport.frames.frame import FrameError
+from wanbed.workloads.transport.frames.frame import FrameError
 
 _MAGIC = b"wbS1"
 _HEADER = struct.Struct("!4sIIQ")

@@ -1,6 +1,6 @@
 """Measure how long a model's layer takes on this machine, before a prefill service starts.
 
-Run it as ``python -m workloads.serving.layer_measurement CONFIG.json``.
+Run it as ``python -m wanbed.workloads.serving.layer_measurement CONFIG.json``.
 
 The exit status is 0 after the result has been written, else 1 with one line on standard error.
 """
@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from statistics import median_low
 
-from ground.dataclass_json import read_config, write_config
-from workloads.configured_process import run_configured
-from workloads.inference.inference_work import InferenceWork
-from workloads.parent_process import die_with_parent
-from workloads.prefill.profile_fit import TimedChunk
+from wanbed.ground.dataclass_json import read_config, write_config
+from wanbed.workloads.configured_process import run_configured
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.parent_process import die_with_parent
+from wanbed.workloads.prefill.profile_fit import TimedChunk
 
 CHUNKS = 4
 """The number of chunks in a measured prompt. The last one has three times as many prior tokens as its own."""
@@ -47,7 +47,7 @@ class MeasurementConfig:
 def measure(config: MeasurementConfig) -> list[TimedChunk]:
     """Return the median time of each chunk in one layer. Sizes alternate, so that a disturbance affects all of them."""
     # Import torch only here: the runner imports this module too, and never loads torch.
-    from workloads.serving.gpu.prefill_compute import PrefillCompute  # noqa: PLC0415
+    from wanbed.workloads.serving.gpu.prefill_compute import PrefillCompute  # noqa: PLC0415
 
     compute = PrefillCompute(config.inference, range(config.layers), config.chunk_tokens)
     sizes = sorted({max(1, config.chunk_tokens // part) for part in _PARTS})
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
     """Run the measurement whose configuration file is named on the command line. Return the exit status."""
     return run_configured(
         arguments,
-        module="workloads.serving.layer_measurement",
+        module="wanbed.workloads.serving.layer_measurement",
         name="wanbed layer measurement",
         read=partial(read_config, MeasurementConfig),
         run=write_measured,

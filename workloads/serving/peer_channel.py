@@ -3,8 +3,8 @@
 import selectors
 from collections.abc import Callable, Iterable
 
-from workloads.serving.frame_channel import Document, FrameChannel, Payload
-from workloads.transport.frames.frame import FrameError
+from wanbed.workloads.serving.frame_channel import Document, FrameChannel, Payload
+from wanbed.workloads.transport.frames.frame import FrameError
 
 
 def dispatch(selector: selectors.BaseSelector, timeout_s: float | None) -> None:

@@ -1,4 +1,4 @@
-"""A GPU that only prefills: ``python -m workloads.serving.pool_process CONFIG.json``.
+"""A GPU that only prefills: ``python -m wanbed.workloads.serving.pool_process CONFIG.json``.
 
 The process ends when the controller has closed its connection, or on SIGTERM, with exit status 0. On a failure it exits
 with status 1 and one line on standard error.
@@ -9,14 +9,14 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from ground.dataclass_json import read_config
-from results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
-from workloads.configured_process import print_line, run_configured
-from workloads.parent_process import die_with_parent
-from workloads.serving.gpu.gpu_worker import GpuWorker
-from workloads.serving.gpu.serving_gpu import serving_gpu
-from workloads.serving.serving_configs import PoolGpuConfig
-from workloads.transport.peer import TransportError
+from wanbed.ground.dataclass_json import read_config
+from wanbed.results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
+from wanbed.workloads.configured_process import print_line, run_configured
+from wanbed.workloads.parent_process import die_with_parent
+from wanbed.workloads.serving.gpu.gpu_worker import GpuWorker
+from wanbed.workloads.serving.gpu.serving_gpu import serving_gpu
+from wanbed.workloads.serving.serving_configs import PoolGpuConfig
+from wanbed.workloads.transport.peer import TransportError
 
 NO_PIPELINE = -1
 _NAME = "wanbed pool GPU"
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     """Run the GPU whose configuration file is named on the command line. Return the exit status."""
     return run_configured(
         arguments,
-        module="workloads.serving.pool_process",
+        module="wanbed.workloads.serving.pool_process",
         name=_NAME,
         read=partial(read_config, PoolGpuConfig),
         run=run_pool_gpu,

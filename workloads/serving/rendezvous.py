@@ -7,11 +7,11 @@ import selectors
 import time
 from collections.abc import Callable
 
-from ground.tcp_caller import foreign_caller
-from workloads.serving.frame_channel import Document, FrameChannel
-from workloads.serving.serving_configs import Endpoint
-from workloads.transport.frames.frame import FrameError
-from workloads.transport.socket_options import make_socket, peer_listens
+from wanbed.ground.tcp_caller import foreign_caller
+from wanbed.workloads.serving.frame_channel import Document, FrameChannel
+from wanbed.workloads.serving.serving_configs import Endpoint
+from wanbed.workloads.transport.frames.frame import FrameError
+from wanbed.workloads.transport.socket_options import make_socket, peer_listens
 
 _RETRY_S = 0.1
 _BACKLOG = 128

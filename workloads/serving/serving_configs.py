@@ -6,12 +6,12 @@ This module imports only the standard library besides our own modules, because a
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.dataclass_json import write_config
-from workloads.inference.inference_model import InferenceModel
-from workloads.inference.inference_work import InferenceWork
-from workloads.prefill.bubbles.bubble_forecast import IterationPlan
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.ground.dataclass_json import write_config
+from wanbed.workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.prefill.bubbles.bubble_forecast import IterationPlan
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import PrefillSettings
 
 RENDEZVOUS_TIMEOUT_NS = 20_000_000_000
 """Long, because all processes start at once on a machine with few cores. Training does not wait for the rendezvous."""

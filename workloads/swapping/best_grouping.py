@@ -7,7 +7,7 @@ It takes L^3 / 6 steps for L layers.
 
 from functools import cached_property
 
-from workloads.swapping.grouping import Grouping, SwappedModel
+from wanbed.workloads.swapping.grouping import Grouping, SwappedModel
 
 _Found = tuple[int, tuple[int, ...]]
 """The rest of an iteration in nanoseconds, and the ends of the groups that it takes."""

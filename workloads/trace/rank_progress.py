@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from heapq import heappop, heappush
 
-from workloads.trace.replayed_trace import TraceNode, WorkKind
+from wanbed.workloads.trace.replayed_trace import TraceNode, WorkKind
 
 
 class RankGraph:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from results.records.span_log import NO_MICROBATCH
-from workloads.trace.ring_collective import RingCollective
+from wanbed.results.records.span_log import NO_MICROBATCH
+from wanbed.workloads.trace.ring_collective import RingCollective
 
 
 class WorkKind(StrEnum):

@@ -1,4 +1,4 @@
-"""One rank of a trace: ``python -m workloads.trace_replay.trace_rank CONFIG.json`` replays its nodes on one GPU.
+"""One rank of a trace: ``python -m wanbed.workloads.trace_replay.trace_rank CONFIG.json`` replays its nodes on one GPU.
 
 Computations occupy an imaginary GPU, and an imaginary CPU, for their durations. Messages and collectives are real bytes
 over the transport of training. There is no barrier: the next iteration begins when all nodes of the rank have ended.
@@ -11,21 +11,21 @@ import time
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from results.records.span_log import NO_MICROBATCH, Span, SpanLog, SpanLogHeader, between_ranks
-from workloads.compute.timer_slack import wake_precisely
-from workloads.configured_process import print_line, run_configured
-from workloads.parent_process import die_with_parent
-from workloads.start_gate import wait_at_gate
-from workloads.trace.rank_progress import RankGraph, RankProgress
-from workloads.trace.replayed_trace import TraceNode, WorkKind
-from workloads.trace.ring_collective import RingCollective
-from workloads.trace_replay.trace_rank_config import TraceRankConfig, read_trace_rank_config
-from workloads.transport.event import Closed, Event, Failed, Received, SegmentsSent, Sent
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.peer import TransportError
-from workloads.transport.rendezvous import Identity, Rendezvous
-from workloads.transport.ring.ring import RingAllReduce
-from workloads.transport.striped_transport import StripedTransport
+from wanbed.results.records.span_log import NO_MICROBATCH, Span, SpanLog, SpanLogHeader, between_ranks
+from wanbed.workloads.compute.timer_slack import wake_precisely
+from wanbed.workloads.configured_process import print_line, run_configured
+from wanbed.workloads.parent_process import die_with_parent
+from wanbed.workloads.start_gate import wait_at_gate
+from wanbed.workloads.trace.rank_progress import RankGraph, RankProgress
+from wanbed.workloads.trace.replayed_trace import TraceNode, WorkKind
+from wanbed.workloads.trace.ring_collective import RingCollective
+from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig, read_trace_rank_config
+from wanbed.workloads.transport.event import Closed, Event, Failed, Received, SegmentsSent, Sent
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.peer import TransportError
+from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
+from wanbed.workloads.transport.ring.ring import RingAllReduce
+from wanbed.workloads.transport.striped_transport import StripedTransport
 
 _PROCESSORS = (WorkKind.GPU, WorkKind.CPU)
 
@@ -207,7 +207,7 @@ def main(arguments: list[str]) -> int:
     """Run the rank configured by the file named on the command line. Return the exit status."""
     return run_configured(
         arguments,
-        module="workloads.trace_replay.trace_rank",
+        module="wanbed.workloads.trace_replay.trace_rank",
         name="wanbed trace rank",
         read=read_trace_rank_config,
         run=run_trace_rank,

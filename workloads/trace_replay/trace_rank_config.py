@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.dataclass_json import read_config, write_config
-from workloads.compute.backends.backend import DEFAULT_RENDEZVOUS_TIMEOUT_NS
-from workloads.trace.replayed_trace import TraceNode, WorkKind
-from workloads.transport.frames.frame import RUN_TOKEN_BYTES
-from workloads.transport.links_config import LinksConfig
-from workloads.transport.socket_options import PEER_TIMEOUT_S
+from wanbed.ground.dataclass_json import read_config, write_config
+from wanbed.workloads.compute.backends.backend import DEFAULT_RENDEZVOUS_TIMEOUT_NS
+from wanbed.workloads.trace.replayed_trace import TraceNode, WorkKind
+from wanbed.workloads.transport.frames.frame import RUN_TOKEN_BYTES
+from wanbed.workloads.transport.links_config import LinksConfig
+from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class TraceRankConfig:
 
     ``nodes`` is the rank's part of the trace, replayed in each of ``iterations``. ``links.iterations`` counts the
     collectives of a group, which are as many in every iteration, and so is no less. The other fields are those of
-    ``workloads.rank_config.RankConfig``. Raises ValueError naming the field.
+    ``wanbed.workloads.rank_config.RankConfig``. Raises ValueError naming the field.
     """
 
     rank: int

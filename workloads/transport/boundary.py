@@ -19,16 +19,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from workloads.message import Message, MessageKind
-from workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue, RelayQueue, TurnQueue
-from workloads.transport.event import Event, Sent
-from workloads.transport.frames.assembly import Assembly
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.frames.cutting import Cutting
-from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
-from workloads.transport.link import Arrival, Link
-from workloads.transport.links_config import BoundaryConfig, LinksConfig
-from workloads.transport.peer import Peer
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue, RelayQueue, TurnQueue
+from wanbed.workloads.transport.event import Event, Sent
+from wanbed.workloads.transport.frames.assembly import Assembly
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.frames.cutting import Cutting
+from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.link import Arrival, Link
+from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig
+from wanbed.workloads.transport.peer import Peer
 
 FRAME_KINDS = {MessageKind.ACTIVATION: FrameKind.ACTIVATION, MessageKind.GRADIENT: FrameKind.GRADIENT}
 

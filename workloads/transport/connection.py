@@ -5,8 +5,8 @@ All calls come from the I/O thread, and none blocks.
 
 import socket
 
-from workloads.transport.frames.blank_bytes import send_blank
-from workloads.transport.frames.frame import HEADER_BYTES, FrameHeader, decode_header
+from wanbed.workloads.transport.frames.blank_bytes import send_blank
+from wanbed.workloads.transport.frames.frame import HEADER_BYTES, FrameHeader, decode_header
 
 
 class Connection:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from workloads.message import Message
-from workloads.transport.peer import Peer
+from wanbed.workloads.message import Message
+from wanbed.workloads.transport.peer import Peer
 
 
 @dataclass(frozen=True, slots=True)

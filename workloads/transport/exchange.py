@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Mapping
 
-from workloads.message import Message, MessageKind
-from workloads.transport.boundary import Offering
-from workloads.transport.chunk_queues import Chunk, ChunkQueue
-from workloads.transport.event import Event
-from workloads.transport.frames.assembly import Assembly
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.frames.cutting import Cutting
-from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
-from workloads.transport.link import Arrival, Link
-from workloads.transport.links_config import ExchangeConfig, LinksConfig
-from workloads.transport.peer import Peer
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.transport.boundary import Offering
+from wanbed.workloads.transport.chunk_queues import Chunk, ChunkQueue
+from wanbed.workloads.transport.event import Event
+from wanbed.workloads.transport.frames.assembly import Assembly
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.frames.cutting import Cutting
+from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.link import Arrival, Link
+from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig
+from wanbed.workloads.transport.peer import Peer
 
 
 class Exchange:

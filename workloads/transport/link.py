@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue
-from workloads.transport.connection import Connection
-from workloads.transport.frames.frame import LAST_OWN, SHUTDOWN, FrameError, FrameHeader, FrameKind, credit
-from workloads.transport.peer import Peer
-from workloads.transport.socket_options import hold_window
+from wanbed.workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue
+from wanbed.workloads.transport.connection import Connection
+from wanbed.workloads.transport.frames.frame import LAST_OWN, SHUTDOWN, FrameError, FrameHeader, FrameKind, credit
+from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.socket_options import hold_window
 
 _NOTHING = memoryview(b"")
 _CHUNKS_A_HOLD = 16

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from workloads.transport.peer import Peer
-from workloads.transport.star.star_config import StarConfig
+from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.star.star_config import StarConfig
 
 NORM_BYTES = 4
 """The size of what goes round the ring of the gradient norm: one number in fp32."""

@@ -15,10 +15,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ground.tcp_caller import foreign_caller
-from workloads.transport.frames.frame import HELLO_BYTES, FrameError, Hello, decode_hello
-from workloads.transport.peer import Peer, TransportError
-from workloads.transport.socket_options import PEER_TIMEOUT_S, hold_unsent, make_socket, peer_listens, reset_on_close
+from wanbed.ground.tcp_caller import foreign_caller
+from wanbed.workloads.transport.frames.frame import HELLO_BYTES, FrameError, Hello, decode_hello
+from wanbed.workloads.transport.peer import Peer, TransportError
+from wanbed.workloads.transport.socket_options import (
+    PEER_TIMEOUT_S,
+    hold_unsent,
+    make_socket,
+    peer_listens,
+    reset_on_close,
+)
 
 _RETRY_NS = 20_000_000
 _MOST_SILENT = 256

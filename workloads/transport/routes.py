@@ -3,18 +3,18 @@
 import socket
 from collections.abc import Callable, Mapping, Sequence
 
-from workloads.message import MessageKind
-from workloads.transport.boundary import FRAME_KINDS, Boundary
-from workloads.transport.chunk_queues import ChunkQueue, CreditQueue
-from workloads.transport.event import Event
-from workloads.transport.exchange import Exchange
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
-from workloads.transport.link import Arrival, Link
-from workloads.transport.links_config import LinksConfig
-from workloads.transport.peer import Peer
-from workloads.transport.ring.ring_end import RingEnd
-from workloads.transport.star.star_end import StarEnd
+from wanbed.workloads.message import MessageKind
+from wanbed.workloads.transport.boundary import FRAME_KINDS, Boundary
+from wanbed.workloads.transport.chunk_queues import ChunkQueue, CreditQueue
+from wanbed.workloads.transport.event import Event
+from wanbed.workloads.transport.exchange import Exchange
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.link import Arrival, Link
+from wanbed.workloads.transport.links_config import LinksConfig
+from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.ring.ring_end import RingEnd
+from wanbed.workloads.transport.star.star_end import StarEnd
 
 
 class Routes:

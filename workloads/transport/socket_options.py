@@ -5,8 +5,8 @@ import socket
 import struct
 from ipaddress import ip_address
 
-from ground.tcp_listener import listener_at
-from workloads.transport.peer import UNSENT_BYTES, TransportError
+from wanbed.ground.tcp_listener import listener_at
+from wanbed.workloads.transport.peer import UNSENT_BYTES, TransportError
 
 PEER_TIMEOUT_S = 8
 """A peer that acknowledges nothing for so long is lost, where no link is known to be down for a while.

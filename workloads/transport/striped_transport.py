@@ -8,19 +8,19 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from workloads.message import Message
-from workloads.transport.boundary import FRAME_KINDS
-from workloads.transport.connection import Connection
-from workloads.transport.event import Closed, Event, Failed
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.frames.frame import FrameError
-from workloads.transport.link import Link
-from workloads.transport.links_config import LinksConfig
-from workloads.transport.peer import TransportError
-from workloads.transport.ring.ring_end import RingEnd
-from workloads.transport.ring.ring_round import RingRound
-from workloads.transport.routes import Routes
-from workloads.transport.socket_options import deliver_after_close
+from wanbed.workloads.message import Message
+from wanbed.workloads.transport.boundary import FRAME_KINDS
+from wanbed.workloads.transport.connection import Connection
+from wanbed.workloads.transport.event import Closed, Event, Failed
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.frames.frame import FrameError
+from wanbed.workloads.transport.link import Link
+from wanbed.workloads.transport.links_config import LinksConfig
+from wanbed.workloads.transport.peer import TransportError
+from wanbed.workloads.transport.ring.ring_end import RingEnd
+from wanbed.workloads.transport.ring.ring_round import RingRound
+from wanbed.workloads.transport.routes import Routes
+from wanbed.workloads.transport.socket_options import deliver_after_close
 
 
 class StripedTransport:

@@ -1,10 +1,10 @@
 """Judge a pair by what was learnt: as iteration times are judged, and where some trial has no figure."""
 
-from results.comparison.judgement import Judgement, PairVerdict, judge
-from results.comparison.losses.loss_pairs import LossPair
-from results.comparison.losses.metric import Metric
-from results.metrics.bootstrap import FEWEST_REPEATS
-from results.text.number_text import count_text, list_text
+from wanbed.results.comparison.judgement import Judgement, PairVerdict, judge
+from wanbed.results.comparison.losses.loss_pairs import LossPair
+from wanbed.results.comparison.losses.metric import Metric
+from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
+from wanbed.results.text.number_text import count_text, list_text
 
 
 def judge_loss(found: LossPair, metric: Metric, margin: float, seed: int = 0) -> Judgement:

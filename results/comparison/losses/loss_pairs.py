@@ -2,19 +2,19 @@
 
 Chance draws the seed: it decides the weights that a training begins with and the order of what it learns. Repeats with
 one seed learn the same, and show only how much the clock differs. So seeds are what intervals are drawn over, and
-repeats of one seed lie within it (``results.metrics.bootstrap``, with seeds in place of repeats).
+repeats of one seed lie within it (``wanbed.results.metrics.bootstrap``, with seeds in place of repeats).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ground.strict_model import InputError
-from results.comparison.losses.metric import Metric
-from results.comparison.pairing import Pair, Side
-from results.reading.losses.loss_trials import ClockError, LossTrial, loss_trials
-from results.reading.run import Run
-from results.records.losses.loss_columns import HELD_OUT, TRAINING
-from results.text.number_text import list_text
+from wanbed.ground.strict_model import InputError
+from wanbed.results.comparison.losses.metric import Metric
+from wanbed.results.comparison.pairing import Pair, Side
+from wanbed.results.reading.losses.loss_trials import ClockError, LossTrial, loss_trials
+from wanbed.results.reading.run import Run
+from wanbed.results.records.losses.loss_columns import HELD_OUT, TRAINING
+from wanbed.results.text.number_text import list_text
 
 _SPLIT_NAMES = {HELD_OUT: "held-out loss", TRAINING: "training loss, of which single iterations differ by chance"}
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ground.shown_text import shown
-from ground.strict_model import InputError
-from ground.units import format_duration, parse_duration_ns
-from results.text.number_text import seconds_text
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import format_duration, parse_duration_ns
+from wanbed.results.text.number_text import seconds_text
 
 MetricKind = Literal["iteration-time", "loss-at", "time-to"]
 METRICS = ("loss-at", "time-to")

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from results.metrics.iterations import NS_PER_S, Window
-from results.metrics.numbering import is_among
-from results.records.span_log import PREFILL
+from wanbed.results.metrics.iterations import NS_PER_S, Window
+from wanbed.results.metrics.numbering import is_among
+from wanbed.results.records.span_log import PREFILL
 
 
 class OwnClocks(NamedTuple):

@@ -7,8 +7,8 @@ which everything is synchronised once.
 import numpy as np
 import pandas as pd
 
-from results.metrics.numbering import is_among
-from results.records.span_log import ALL_REDUCE, COMPUTE_KINDS
+from wanbed.results.metrics.numbering import is_among
+from wanbed.results.records.span_log import ALL_REDUCE, COMPUTE_KINDS
 
 
 def whole_periods(windows: pd.DataFrame, first: int, sync_every: int) -> pd.DataFrame:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from results.reading.links.link_documents import directed_links
-from results.text.number_text import count_text, list_text
+from wanbed.results.reading.links.link_documents import directed_links
+from wanbed.results.text.number_text import count_text, list_text
 
 MAX_NAMED = 4
 """The most directions of links that a text names."""

@@ -6,12 +6,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from results.metrics.iterations import NS_PER_S, iteration_windows
-from results.metrics.losses.loss_curve import Iterations, Numbers, counted_until
-from results.reading.run import Run
-from results.reading.stored_trial import StoredTrial
-from results.reading.summaries.counted_windows import counted_windows
-from results.reading.trial_frames import rows_of_trial
+from wanbed.results.metrics.iterations import NS_PER_S, iteration_windows
+from wanbed.results.metrics.losses.loss_curve import Iterations, Numbers, counted_until
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.reading.summaries.counted_windows import counted_windows
+from wanbed.results.reading.trial_frames import rows_of_trial
 
 ClockKind = Literal["measured", "virtual", "simulated"]
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from results.reading.losses.loss_trials import LossTrial, loss_trials
-from results.reading.run import Run
-from results.records.losses.loss_columns import SPLITS
+from wanbed.results.reading.losses.loss_trials import LossTrial, loss_trials
+from wanbed.results.reading.run import Run
+from wanbed.results.records.losses.loss_columns import SPLITS
 
 COLUMNS = (
     "variant",

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from results.reading.run import Run
+from wanbed.results.reading.run import Run
 
 _OF_TRAINING = ("iterations", "precision")
 _OF_VARIANT = ("schedule", "options")

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from results import metrics
-from results.metrics.jobs.fairness import while_all_ran
-from results.reading.stored_trial import StoredTrial
+from wanbed.results import metrics
+from wanbed.results.metrics.jobs.fairness import while_all_ran
+from wanbed.results.reading.stored_trial import StoredTrial
 
 
 def counted_windows(trial: StoredTrial, lone: pd.DataFrame) -> pd.DataFrame:

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS, median_interval
-from results.metrics.iterations import over_bound
-from results.reading.known_misses import KnownMiss, known_misses_of
-from results.reading.links.changing_links import changing_links_at
-from results.reading.run import Run
-from results.reading.stored_trial import swept_values
-from results.reading.summaries.saturation import Saturation
-from results.reading.summaries.variant_differences import differences
-from results.text.number_text import count_text, percent_text, seconds_text
+from wanbed.results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS, median_interval
+from wanbed.results.metrics.iterations import over_bound
+from wanbed.results.reading.known_misses import KnownMiss, known_misses_of
+from wanbed.results.reading.links.changing_links import changing_links_at
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import swept_values
+from wanbed.results.reading.summaries.saturation import Saturation
+from wanbed.results.reading.summaries.variant_differences import differences
+from wanbed.results.text.number_text import count_text, percent_text, seconds_text
 
 LATENCY_PATH = "topology.wan.latency"
 RATE_PATH = "prefill.rate"
@@ -65,11 +65,11 @@ class HeadlineRow:
     what that consists of the most; ``makespan_s`` is what an iteration lasts by itself. ``repeat_times_s`` holds the
     iteration time of every repeat that has one, over ``iterations`` measured iterations of all repeats; ``disturbed``
     is None where nothing was configured to change or fail. ``interval_s`` is the 95 % interval of their median
-    (``results.metrics.bootstrap``); None if there are too few repeats or the figures are ``exact``: simulated, with
-    nothing drawn. ``not_modelled`` lists the configured settings that the simulation does not model, ``known_misses``
-    the kinds of simulations known to be off that it is of. ``differs`` names what it has otherwise than the run's first
-    variant, which ``speed_up`` is over. ``synchronizes_seldom`` marks replicas that train alone in between;
-    ``slowest_replica_s`` is the iteration time of the slowest of those that have step clocks of their own.
+    (``wanbed.results.metrics.bootstrap``); None if there are too few repeats or the figures are ``exact``: simulated,
+    with nothing drawn. ``not_modelled`` lists the configured settings that the simulation does not model,
+    ``known_misses`` the kinds of simulations known to be off that it is of. ``differs`` names what it has otherwise
+    than the run's first variant, which ``speed_up`` is over. ``synchronizes_seldom`` marks replicas that train alone in
+    between; ``slowest_replica_s`` is the iteration time of the slowest of those that have step clocks of their own.
     """
 
     run: str

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from results.text.number_text import percent_text
+from wanbed.results.text.number_text import percent_text
 
 WORRYING_SHARE = 0.1
 """Above this share of a trial's time with all cores busy, a trial is saturated. Starting the ranks alone takes some."""

@@ -5,17 +5,17 @@ from typing import Any
 
 import pandas as pd
 
-from results import metrics
-from results.reading.known_misses import known_misses_of
-from results.reading.not_modelled import of_links, of_variant, simulated_without
-from results.reading.stored_trial import StoredTrial
-from results.reading.summaries.counted_windows import clocks_of, counted_window, counted_windows
-from results.reading.summaries.saturation import MachineLoad
-from results.reading.summaries.swept_columns import swept_columns
-from results.reading.summaries.trial_faults import TrialFaults
-from results.reading.summaries.ways_around import WaysAround
-from results.reading.trial_rows import rows_by_trial
-from results.records.documents import SIMULATE
+from wanbed.results import metrics
+from wanbed.results.reading.known_misses import known_misses_of
+from wanbed.results.reading.not_modelled import of_links, of_variant, simulated_without
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.reading.summaries.counted_windows import clocks_of, counted_window, counted_windows
+from wanbed.results.reading.summaries.saturation import MachineLoad
+from wanbed.results.reading.summaries.swept_columns import swept_columns
+from wanbed.results.reading.summaries.trial_faults import TrialFaults
+from wanbed.results.reading.summaries.ways_around import WaysAround
+from wanbed.results.reading.trial_rows import rows_by_trial
+from wanbed.results.records.documents import SIMULATE
 
 FIELDS = (
     "sweep_point",

@@ -6,12 +6,12 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from ground.files.atomic_write import written_whole
-from results.reading.run import Run
-from results.reading.summaries.summary import FIELDS
-from results.records.run_store import SUMMARY_FILE
-from results.records.schema import SUMMARY, swept_column, with_columns
-from results.records.table_files import write_tables
+from wanbed.ground.files.atomic_write import written_whole
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.summary import FIELDS
+from wanbed.results.records.run_store import SUMMARY_FILE
+from wanbed.results.records.schema import SUMMARY, swept_column, with_columns
+from wanbed.results.records.table_files import write_tables
 
 
 def write_summary(run: Run) -> Path:

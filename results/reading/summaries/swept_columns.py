@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
-from results.reading.stored_trial import swept_values
+from wanbed.results.reading.stored_trial import swept_values
 
 
 def swept_columns(manifest: Mapping[str, Any], points: Sequence[int]) -> pd.DataFrame:

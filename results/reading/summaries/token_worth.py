@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from results.reading.summaries.headline import HeadlineRow
-from results.text.number_text import list_text
+from wanbed.results.reading.summaries.headline import HeadlineRow
+from wanbed.results.text.number_text import list_text
 
 
 def worth_note(rows: Sequence[HeadlineRow]) -> str:

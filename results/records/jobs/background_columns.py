@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from results.records.schema import trial_schema
+from wanbed.results.records.schema import trial_schema
 
 BACKGROUND = "background"
 """The scope of a node pair of the background among the counters of links."""

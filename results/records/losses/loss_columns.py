@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from results.records.schema import trial_schema
+from wanbed.results.records.schema import trial_schema
 
 TRAINING, HELD_OUT = SPLITS = ("training", "held_out")
 """What a loss is of: sequences that are learnt from, or others."""

@@ -8,16 +8,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from results.metrics import NS_PER_S
-from results.reading.links.changing_links import changing_links
-from results.reading.run import Run
-from results.reading.stored_trial import StoredTrial, swept_values
-from results.reading.summaries.headline import point_text
-from results.reading.trial_frames import rows_of_trial
-from results.report.charts.chart import Chart, Drawing, LegendEntry, series_legend
-from results.report.charts.drawing.canvas import Layout
-from results.report.charts.drawing.colours import BLACK, Style, Styles
-from results.report.charts.drawing.link_courses import (
+from wanbed.results.metrics import NS_PER_S
+from wanbed.results.reading.links.changing_links import changing_links
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.summaries.headline import point_text
+from wanbed.results.reading.trial_frames import rows_of_trial
+from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, series_legend
+from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.colours import BLACK, Style, Styles
+from wanbed.results.report.charts.drawing.link_courses import (
     ConfiguredCourse,
     Ends,
     Numbers,
@@ -25,10 +25,10 @@ from results.report.charts.drawing.link_courses import (
     configured_latencies_ms,
     longest,
 )
-from results.report.charts.drawing.link_rates import LinkRates, link_rates
-from results.report.charts.drawing.panels import panel_title, panel_width_pt
-from results.report.charts.drawing.representative import representative_point, typical_trial
-from results.text.number_text import list_text, milliseconds_text
+from wanbed.results.report.charts.drawing.link_rates import LinkRates, link_rates
+from wanbed.results.report.charts.drawing.panels import panel_title, panel_width_pt
+from wanbed.results.report.charts.drawing.representative import representative_point, typical_trial
+from wanbed.results.text.number_text import list_text, milliseconds_text
 
 MAX_DIRECTIONS = 4
 MAX_VARIANTS = 6

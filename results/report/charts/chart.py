@@ -7,8 +7,8 @@ from functools import cached_property
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from results.report.charts.drawing.canvas import NARROW_PX, WIDE_PX, Layout, svg
-from results.report.charts.drawing.colours import Style, Styles
+from wanbed.results.report.charts.drawing.canvas import NARROW_PX, WIDE_PX, Layout, svg
+from wanbed.results.report.charts.drawing.colours import Style, Styles
 
 Painter = Callable[[Figure, Layout], float]
 """``paint(figure, layout)`` draws into a figure of a given width and returns the height it needs, in layout pixels."""

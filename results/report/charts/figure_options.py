@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ground.shown_text import shortened, shown
-from ground.strict_model import InputError
+from wanbed.ground.shown_text import shortened, shown
+from wanbed.ground.strict_model import InputError
 
 FORMATS = ("pdf", "png", "svg")
 MIN_FONT_PT, MAX_FONT_PT = 4.0, 30.0

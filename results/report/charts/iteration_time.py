@@ -6,16 +6,16 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from results.reading.summaries.headline import LATENCY_PATH, HeadlineRow, point_text
-from results.reading.summaries.token_worth import worth_note
-from results.report.charts.chart import Chart, Drawing, points_legend, series_legend
-from results.report.charts.drawing.canvas import Layout
-from results.report.charts.drawing.colours import Style, Styles
-from results.report.charts.drawing.fitted_text import wrapped
-from results.report.charts.drawing.interval_bar import interval_bar
-from results.report.charts.drawing.panels import every_nth, panel_title, panel_width_pt, spaced
-from results.report.charts.drawing.swept_axis import SweptAxis
-from results.text.number_text import list_text, ratio_text, seconds_text
+from wanbed.results.reading.summaries.headline import LATENCY_PATH, HeadlineRow, point_text
+from wanbed.results.reading.summaries.token_worth import worth_note
+from wanbed.results.report.charts.chart import Chart, Drawing, points_legend, series_legend
+from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.colours import Style, Styles
+from wanbed.results.report.charts.drawing.fitted_text import wrapped
+from wanbed.results.report.charts.drawing.interval_bar import interval_bar
+from wanbed.results.report.charts.drawing.panels import every_nth, panel_title, panel_width_pt, spaced
+from wanbed.results.report.charts.drawing.swept_axis import SweptAxis
+from wanbed.results.text.number_text import list_text, ratio_text, seconds_text
 
 MAX_PANELS = 9
 MAX_SWEEP_POINTS = 24

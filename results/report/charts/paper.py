@@ -13,16 +13,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ground.files.atomic_write import written_whole
-from ground.shown_text import shortened
-from ground.strict_model import InputError
-from results.records.run_store import slug
-from results.report.charts.chart import Chart, Drawing, LegendEntry
-from results.report.charts.drawing.canvas import NARROW_FONT_PX, SETTINGS, WIDE_FONT_PX, Layout
-from results.report.charts.drawing.colours import Style
-from results.report.charts.drawing.fitted_text import line_count, text_width_pt, wrapped
-from results.report.charts.drawing.scales import set_scales
-from results.report.charts.figure_options import FigureOptions, Size
+from wanbed.ground.files.atomic_write import written_whole
+from wanbed.ground.shown_text import shortened
+from wanbed.ground.strict_model import InputError
+from wanbed.results.records.run_store import slug
+from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
+from wanbed.results.report.charts.drawing.canvas import NARROW_FONT_PX, SETTINGS, WIDE_FONT_PX, Layout
+from wanbed.results.report.charts.drawing.colours import Style
+from wanbed.results.report.charts.drawing.fitted_text import line_count, text_width_pt, wrapped
+from wanbed.results.report.charts.drawing.scales import set_scales
+from wanbed.results.report.charts.figure_options import FigureOptions, Size
 
 DPI = 300
 CAPTIONS = "captions.txt"

@@ -11,18 +11,18 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 
-from results import metrics
-from results.metrics import COMPUTE, OPTIMIZER, RankTime, Window
-from results.metrics.gpu_time import Gpus
-from results.reading.run import Run
-from results.reading.stored_trial import StoredTrial, swept_values
-from results.reading.summaries.headline import point_text
-from results.reading.trial_frames import rows_of_trial
-from results.reading.trial_rows import chosen_rows
-from results.records.span_log import ALL_REDUCE, ITERATION, JOINT_KINDS, PREFILL
-from results.report.charts.chart import Chart, Drawing, LegendEntry
-from results.report.charts.drawing.canvas import Layout
-from results.report.charts.drawing.colours import (
+from wanbed.results import metrics
+from wanbed.results.metrics import COMPUTE, OPTIMIZER, RankTime, Window
+from wanbed.results.metrics.gpu_time import Gpus
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.summaries.headline import point_text
+from wanbed.results.reading.trial_frames import rows_of_trial
+from wanbed.results.reading.trial_rows import chosen_rows
+from wanbed.results.records.span_log import ALL_REDUCE, ITERATION, JOINT_KINDS, PREFILL
+from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
+from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.colours import (
     COLLECTIVE_COLOURS,
     COMPUTE_COLOURS,
     GREY,
@@ -31,9 +31,9 @@ from results.report.charts.drawing.colours import (
     Style,
     Styles,
 )
-from results.report.charts.drawing.fitted_text import wrapped
-from results.report.charts.drawing.representative import closest_to_median, representative_point, typical_trial
-from results.report.charts.timeline_rows import (
+from wanbed.results.report.charts.drawing.fitted_text import wrapped
+from wanbed.results.report.charts.drawing.representative import closest_to_median, representative_point, typical_trial
+from wanbed.results.report.charts.timeline_rows import (
     HEADING_ROWS,
     LABEL_SHARE,
     MAX_GPUS,
@@ -42,8 +42,8 @@ from results.report.charts.timeline_rows import (
     rank_rows,
     row_labels,
 )
-from results.text.number_text import list_text, percent_text, seconds_text
-from results.text.span_text import kind_text
+from wanbed.results.text.number_text import list_text, percent_text, seconds_text
+from wanbed.results.text.span_text import kind_text
 
 MAX_SCALE_RATIO = 5
 MAX_POINTS_UNSAID = 9

@@ -4,9 +4,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from results.metrics.gpu_time import Gpus
-from results.report.charts.drawing.fitted_text import text_width_pt, wrapped
-from results.text.number_text import visible
+from wanbed.results.metrics.gpu_time import Gpus
+from wanbed.results.report.charts.drawing.fitted_text import text_width_pt, wrapped
+from wanbed.results.text.number_text import visible
 
 MAX_GPUS = 24
 LABEL_SHARE = 0.25

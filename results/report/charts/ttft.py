@@ -9,19 +9,19 @@ from matplotlib.axis import Axis as MatplotlibAxis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from results import metrics
-from results.comparison.pooled_repeats import Interval, percentile_intervals
-from results.metrics import NS_PER_S
-from results.metrics.bootstrap import FEWEST_REPEATS
-from results.metrics.intervals import Numbers
-from results.reading.summaries.headline import RATE_PATH, point_text
-from results.report.charts.chart import Chart, Drawing, series_legend
-from results.report.charts.drawing.canvas import Layout
-from results.report.charts.drawing.colours import BLACK, GREY, Style, Styles, lightened
-from results.report.charts.drawing.interval_bar import interval_bar
-from results.report.charts.drawing.panels import panel_title, panel_width_pt
-from results.report.prefill.prefill_service import PrefillRow
-from results.text.number_text import list_text, seconds_text
+from wanbed.results import metrics
+from wanbed.results.comparison.pooled_repeats import Interval, percentile_intervals
+from wanbed.results.metrics import NS_PER_S
+from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
+from wanbed.results.metrics.intervals import Numbers
+from wanbed.results.reading.summaries.headline import RATE_PATH, point_text
+from wanbed.results.report.charts.chart import Chart, Drawing, series_legend
+from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.colours import BLACK, GREY, Style, Styles, lightened
+from wanbed.results.report.charts.drawing.interval_bar import interval_bar
+from wanbed.results.report.charts.drawing.panels import panel_title, panel_width_pt
+from wanbed.results.report.prefill.prefill_service import PrefillRow
+from wanbed.results.text.number_text import list_text, seconds_text
 
 MAX_PANELS = 9
 MAX_STEPS = 300

@@ -6,16 +6,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from results.metrics.bootstrap import FEWEST_REPEATS
-from results.metrics.losses.loss_curve import Numbers
-from results.records.losses.loss_columns import HELD_OUT, TRAINING
-from results.report.charts.chart import Chart, Drawing, Painter, series_legend
-from results.report.charts.drawing.canvas import Layout
-from results.report.charts.drawing.colours import Styles, lightened
-from results.report.charts.drawing.fitted_text import wrapped
-from results.report.charts.drawing.panels import panel_title, panel_width_pt
-from results.report.losses.loss_series import AXES, LossSeries, PooledCurve
-from results.text.number_text import list_text, seconds_text
+from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
+from wanbed.results.metrics.losses.loss_curve import Numbers
+from wanbed.results.records.losses.loss_columns import HELD_OUT, TRAINING
+from wanbed.results.report.charts.chart import Chart, Drawing, Painter, series_legend
+from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.colours import Styles, lightened
+from wanbed.results.report.charts.drawing.fitted_text import wrapped
+from wanbed.results.report.charts.drawing.panels import panel_title, panel_width_pt
+from wanbed.results.report.losses.loss_series import AXES, LossSeries, PooledCurve
+from wanbed.results.text.number_text import list_text, seconds_text
 
 MAX_POINTS = 4
 """The most sweep points that are drawn, each as a picture of its own."""

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from results.report.charts.chart import Chart
-from results.report.losses.loss_series import LossSeries
-from results.report.losses.loss_table import loss_table
-from results.report.table import Table
+from wanbed.results.report.charts.chart import Chart
+from wanbed.results.report.losses.loss_series import LossSeries
+from wanbed.results.report.losses.loss_table import loss_table
+from wanbed.results.report.table import Table
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from results.metrics.losses.loss_curve import LossCurve, Numbers
-from results.records.losses.loss_columns import HELD_OUT, TRAINING
-from results.report.losses.loss_chart import SPLIT_NAMES, provenance_text
-from results.report.losses.loss_series import LossSeries
-from results.report.table import Column, Table
-from results.text.number_text import amount_text, count_text, seconds_text, size_text
+from wanbed.results.metrics.losses.loss_curve import LossCurve, Numbers
+from wanbed.results.records.losses.loss_columns import HELD_OUT, TRAINING
+from wanbed.results.report.losses.loss_chart import SPLIT_NAMES, provenance_text
+from wanbed.results.report.losses.loss_series import LossSeries
+from wanbed.results.report.table import Column, Table
+from wanbed.results.text.number_text import amount_text, count_text, seconds_text, size_text
 
 
 def loss_table(series: Sequence[LossSeries]) -> Table | None:

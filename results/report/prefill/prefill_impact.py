@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
-from results.comparison.repeatability import repeatable_within
-from results.metrics.bootstrap import CONFIDENCE, median_of_medians, ratio_interval
-from results.reading.run import Run
-from results.reading.stored_trial import swept_values
-from results.reading.summaries.headline import point_text
-from results.report.prefill.prefill_service import serves
+from wanbed.results.comparison.repeatability import repeatable_within
+from wanbed.results.metrics.bootstrap import CONFIDENCE, median_of_medians, ratio_interval
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import swept_values
+from wanbed.results.reading.summaries.headline import point_text
+from wanbed.results.report.prefill.prefill_service import serves
 
 MARGIN = 0.005
 """The ratio counts as no impact if it differs from 1 by at most this: 0.5 %."""
@@ -31,7 +31,7 @@ class Impact:
 
     ``ratio`` is the iteration time of ``variant`` divided by that of ``without``; each is the median over repeats of
     the repeats' medians, over the ``pairs`` repeats that both have. ``interval`` is the ratio's 95 % interval
-    (``results.metrics.bootstrap``), None if too few repeats were measured or the run was simulated.
+    (``wanbed.results.metrics.bootstrap``), None if too few repeats were measured or the run was simulated.
     ``repeatable_within`` is the largest relative error of the ratio if it is known without repeats, else None; it is 0
     for a simulation, which is deterministic.
     """

@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from results.comparison.repeatability import IN_VIRTUAL_TIME
-from results.metrics import IDLE_CAUSES
-from results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS
-from results.reading.run import Run
-from results.reading.summaries.headline import point_text
-from results.records.span_log import PREFILL
-from results.report.charts.gpu_time import PART_NAMES
-from results.report.gpu_time_shares import GpuTimeShares
-from results.report.prefill.prefill_impact import FEWEST_PAIRS, MARGIN, Impact, impacts
-from results.report.prefill.prefill_service import PrefillRow, prefill_rows
-from results.text.number_text import count_text, list_text, percent_text
+from wanbed.results.comparison.repeatability import IN_VIRTUAL_TIME
+from wanbed.results.metrics import IDLE_CAUSES
+from wanbed.results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.headline import point_text
+from wanbed.results.records.span_log import PREFILL
+from wanbed.results.report.charts.gpu_time import PART_NAMES
+from wanbed.results.report.gpu_time_shares import GpuTimeShares
+from wanbed.results.report.prefill.prefill_impact import FEWEST_PAIRS, MARGIN, Impact, impacts
+from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_rows
+from wanbed.results.text.number_text import count_text, list_text, percent_text
 
 MAX_CAUSES_READ = 3
 _MARGIN_TEXT = f"{100 * MARGIN:g} %"

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from results import metrics
-from results.metrics import NS_PER_S, POOL_UTILIZATION, TTFT_PERCENTILES, Window
-from results.metrics.intervals import Numbers
-from results.reading.run import Run
-from results.reading.stored_trial import StoredTrial, swept_values
-from results.reading.summaries.headline import point_text
-from results.reading.trial_frames import measured_window, rows_of_trial
+from wanbed.results import metrics
+from wanbed.results.metrics import NS_PER_S, POOL_UTILIZATION, TTFT_PERCENTILES, Window
+from wanbed.results.metrics.intervals import Numbers
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.summaries.headline import point_text
+from wanbed.results.reading.trial_frames import measured_window, rows_of_trial
 
 NO_POLICY = "none"
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from results.metrics import REJECTION_REASONS, TTFT_PERCENTILES
-from results.report.prefill.prefill_impact import Impact
-from results.report.prefill.prefill_service import PrefillRow
-from results.text.markdown_text import markdown_text, table_line
-from results.text.number_text import UNKNOWN, amount_text, seconds_text, three_digits
+from wanbed.results.metrics import REJECTION_REASONS, TTFT_PERCENTILES
+from wanbed.results.report.prefill.prefill_impact import Impact
+from wanbed.results.report.prefill.prefill_service import PrefillRow
+from wanbed.results.text.markdown_text import markdown_text, table_line
+from wanbed.results.text.number_text import UNKNOWN, amount_text, seconds_text, three_digits
 
 _COUNTS = (
     *("offered", "admitted", "off_loaded", "held", "rejected"),

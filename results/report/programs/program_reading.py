@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from results.metrics import COLLECTIVE, OTHER, OVERLAPPED, CollectiveTime
-from results.report.programs.program_trial import ProgramTrial
-from results.text.number_text import count_text, list_text, percent_text, seconds_text, size_text, three_digits
-from results.text.span_text import kind_text
+from wanbed.results.metrics import COLLECTIVE, OTHER, OVERLAPPED, CollectiveTime
+from wanbed.results.report.programs.program_trial import ProgramTrial
+from wanbed.results.text.number_text import count_text, list_text, percent_text, seconds_text, size_text, three_digits
+from wanbed.results.text.span_text import kind_text
 
 SLOWED = 1.05
 """Above this ratio to the median of the measured iterations, the reading says that profiled ones were longer."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from results.metrics import (
+from wanbed.results.metrics import (
     COLLECTIVE,
     COMPUTE,
     OPTIMIZER,
@@ -14,11 +14,11 @@ from results.metrics import (
     RankTime,
     group_size,
 )
-from results.reading.run import Run
-from results.report.programs.program_reading import reading_of
-from results.report.programs.program_trial import ProgramTrial, program_trials
-from results.text.number_text import UNKNOWN, percent_text, seconds_text, size_text, three_digits
-from results.text.span_text import kind_text
+from wanbed.results.reading.run import Run
+from wanbed.results.report.programs.program_reading import reading_of
+from wanbed.results.report.programs.program_trial import ProgramTrial, program_trials
+from wanbed.results.text.number_text import UNKNOWN, percent_text, seconds_text, size_text, three_digits
+from wanbed.results.text.span_text import kind_text
 
 MAX_RANKS = 24
 MAX_COLLECTIVES = 8

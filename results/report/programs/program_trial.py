@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from results import metrics
-from results.metrics import COMPUTE, CollectiveTime, RankTime, Window
-from results.reading.run import Run
-from results.reading.stored_trial import StoredTrial, swept_values
-from results.reading.summaries.headline import point_text
-from results.reading.trial_frames import rows_of_trial
-from results.report.charts.drawing.representative import typical_trial
+from wanbed.results import metrics
+from wanbed.results.metrics import COMPUTE, CollectiveTime, RankTime, Window
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.summaries.headline import point_text
+from wanbed.results.reading.trial_frames import rows_of_trial
+from wanbed.results.report.charts.drawing.representative import typical_trial
 
 
 @dataclass(frozen=True)

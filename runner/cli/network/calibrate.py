@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from ground.impairments import IMPAIRMENTS
-from ground.strict_model import prefixed
-from runner.cli.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
-from runner.cli.exit_status import one_line_errors
-from runner.cli.log_line import log
-from runner.runs.faults import OUTSIDE_TOLERANCE
+from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.ground.strict_model import prefixed
+from wanbed.runner.cli.arguments import AsJson, Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
+from wanbed.runner.cli.exit_status import one_line_errors
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.runs.faults import OUTSIDE_TOLERANCE
 
 if TYPE_CHECKING:
-    from runner.resolve.experiment import SweepPoint
-    from testbed.measurement.calibration import LinkMeasurement
+    from wanbed.runner.resolve.experiment import SweepPoint
+    from wanbed.testbed.measurement.calibration import LinkMeasurement
 
     Measured = list[tuple[SweepPoint, LinkMeasurement]]
 
@@ -35,20 +35,25 @@ def calibrate(
     a pause and with both directions busy within max(1 ms, 3 %), shares of node pairs that fill a trunk within 3 %.
     """
     with one_line_errors():
-        from runner.cli.user_namespace import enter_user_namespace_for
+        from wanbed.runner.cli.user_namespace import enter_user_namespace_for
 
         written = with_clock(overrides, clock)
         enter_user_namespace_for(file, written, substrate)
-        from results.reading.modelled_tcp import MODELLED_TCP
-        from runner.cli.network.calibration_table import calibration_table
-        from runner.cli.network.leftovers import report_leftovers
-        from runner.emulation.network_choice import emulated_points, network_up
-        from runner.emulation.run_dilation import check_link_rates, decide_dilation
-        from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time, status_of_inner, wants_guest
-        from testbed.measurement.calibration import calibrate as calibrate_links
-        from testbed.measurement.condition_choice import unmeasured_conditions
-        from testbed.substrate.offer import RELAY
-        from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+        from wanbed.results.reading.modelled_tcp import MODELLED_TCP
+        from wanbed.runner.cli.network.calibration_table import calibration_table
+        from wanbed.runner.cli.network.leftovers import report_leftovers
+        from wanbed.runner.emulation.network_choice import emulated_points, network_up
+        from wanbed.runner.emulation.run_dilation import check_link_rates, decide_dilation
+        from wanbed.runner.emulation.virtual.virtual_clock import (
+            COMMAND,
+            enter_virtual_time,
+            status_of_inner,
+            wants_guest,
+        )
+        from wanbed.testbed.measurement.calibration import calibrate as calibrate_links
+        from wanbed.testbed.measurement.condition_choice import unmeasured_conditions
+        from wanbed.testbed.substrate.offer import RELAY
+        from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
         points = emulated_points(file, written)
         if wants_guest(points[0].spec, substrate):
@@ -92,7 +97,7 @@ def _distinct(points: "tuple[SweepPoint, ...]") -> "list[SweepPoint]":
 
 
 def _document(measured: "Measured", dilation: float) -> dict[str, Any]:
-    from runner.cli.network.calibration_table import TRANSFERS
+    from wanbed.runner.cli.network.calibration_table import TRANSFERS
 
     return {
         "within_tolerance": all(link.within_tolerance for _, link in measured),

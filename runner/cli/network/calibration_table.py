@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from rich import box
 from rich.table import Table
 
-from ground.impairments import IMPAIRMENTS
-from testbed.measurement.calibration import LinkMeasurement
+from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.testbed.measurement.calibration import LinkMeasurement
 
 TRANSFERS: Mapping[str, tuple[str, float]] = {
     "short_ms": ("short\nms", 1.0),

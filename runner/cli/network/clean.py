@@ -3,13 +3,13 @@
 import json
 from dataclasses import asdict
 
-from runner.cli.arguments import AsJson
-from runner.cli.exit_status import fail, one_line_errors
-from runner.cli.log_line import log
-from runner.cli.rack_options import RackAddress
-from runner.runs.faults import NO_DATA
-from testbed.claims.cleaning import clean as clean_testbeds
-from testbed.claims.registry import claims
+from wanbed.runner.cli.arguments import AsJson
+from wanbed.runner.cli.exit_status import fail, one_line_errors
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.cli.rack_options import RackAddress
+from wanbed.runner.runs.faults import NO_DATA
+from wanbed.testbed.claims.cleaning import clean as clean_testbeds
+from wanbed.testbed.claims.registry import claims
 
 
 def clean(rack: RackAddress = None, as_json: AsJson = False) -> None:
@@ -38,7 +38,7 @@ def clean(rack: RackAddress = None, as_json: AsJson = False) -> None:
 
 def _clean_rack(address: str, as_json: bool) -> None:
     # It needs more modules than cleaning this machine does.
-    from runner.rack.cleaning import clean_rack
+    from wanbed.runner.rack.cleaning import clean_rack
 
     found = clean_rack(address, log)
     if as_json:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from ground.strict_model import InputError
-from runner.cli.arguments import AsJson, experiment_file
-from runner.cli.exit_status import one_line_errors
-from runner.cli.log_line import log
-from runner.cli.rack_options import HostsPerMachine, RackAddress
-from runner.runs.faults import MACHINE_LACKS
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.arguments import AsJson, experiment_file
+from wanbed.runner.cli.exit_status import one_line_errors
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.cli.rack_options import HostsPerMachine, RackAddress
+from wanbed.runner.runs.faults import MACHINE_LACKS
 
 if TYPE_CHECKING:
-    from testbed.doctor import Diagnosis
-    from testbed.gpus.gpus import Gpu
+    from wanbed.testbed.doctor import Diagnosis
+    from wanbed.testbed.gpus.gpus import Gpu
 
 
 def doctor(
@@ -45,7 +45,7 @@ def doctor(
         if file is not None or hosts_per_machine is not None:
             option = "FILE" if file is not None else "--hosts-per-machine"
             raise InputError(f"{option}: doctor takes it with --rack HOST:PORT only")
-        from testbed.doctor import diagnose
+        from wanbed.testbed.doctor import diagnose
 
         diagnosis = diagnose()
         if as_json:
@@ -58,9 +58,9 @@ def doctor(
 
 def _report_rack(address: str, file: Path | None, hosts_per_machine: int, as_json: bool) -> None:
     # A machine that only simulates lacks what these import.
-    from runner.cli.network.rack_report import print_rack
-    from runner.planner.experiment_file import load_experiment
-    from runner.rack.diagnosis.rack_diagnosis import diagnose_rack
+    from wanbed.runner.cli.network.rack_report import print_rack
+    from wanbed.runner.planner.experiment_file import load_experiment
+    from wanbed.runner.rack.diagnosis.rack_diagnosis import diagnose_rack
 
     with one_line_errors():
         points = () if file is None else load_experiment(file, ["engine=rack"]).points()
@@ -74,7 +74,7 @@ def _report_rack(address: str, file: Path | None, hosts_per_machine: int, as_jso
 
 
 def _print(diagnosis: "Diagnosis") -> None:
-    from testbed.doctor import WITHOUT_NETEM, WITHOUT_WAN
+    from wanbed.testbed.doctor import WITHOUT_NETEM, WITHOUT_WAN
 
     console = Console(highlight=False, soft_wrap=True)
     lacks = f" ({diagnosis.tier.lacks})" if diagnosis.tier.lacks else ""

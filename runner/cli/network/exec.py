@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ground.strict_model import InputError, prefixed
-from runner.cli.arguments import Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
-from runner.cli.exit_status import one_line_errors
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.runner.cli.arguments import Clock, ExperimentFile, Overrides, SubstrateName, as_options, with_clock
+from wanbed.runner.cli.exit_status import one_line_errors
 
 if TYPE_CHECKING:
-    from testbed.network.topology import Topology
+    from wanbed.testbed.network.topology import Topology
 
 _NO_WAN = (
     "wanbed: NO WAN: between these hosts nothing is delayed, lost or limited, whatever the file says; "
@@ -46,15 +46,15 @@ def exec_(
     before the program has ended, so does the command.
     """
     with one_line_errors():
-        from runner.cli.network.host_commands import HostCommand, check_command, run_commands
-        from runner.cli.network.leftovers import report_leftovers
-        from runner.cli.user_namespace import enter_user_namespace
-        from runner.emulation.gpu_provisioning import provision_gpus
-        from runner.emulation.network_choice import check_namespaces, first_point, network_up, source_of
-        from runner.emulation.virtual.virtual_clock import wants_guest
-        from testbed.hosts.host_programs import system_path
-        from testbed.hosts.joining import join_testbed
-        from testbed.rights.hosts_allowed import in_user_namespace
+        from wanbed.runner.cli.network.host_commands import HostCommand, check_command, run_commands
+        from wanbed.runner.cli.network.leftovers import report_leftovers
+        from wanbed.runner.cli.user_namespace import enter_user_namespace
+        from wanbed.runner.emulation.gpu_provisioning import provision_gpus
+        from wanbed.runner.emulation.network_choice import check_namespaces, first_point, network_up, source_of
+        from wanbed.runner.emulation.virtual.virtual_clock import wants_guest
+        from wanbed.testbed.hosts.host_programs import system_path
+        from wanbed.testbed.hosts.joining import join_testbed
+        from wanbed.testbed.rights.hosts_allowed import in_user_namespace
 
         written = with_clock(overrides, clock)
         point = first_point(file, written)
@@ -96,8 +96,8 @@ def _check_no_wan(clock: str, substrate: str) -> None:
 
 
 def _exec_inside(file: Path, host: str, command: list[str], overrides: list[str], also: list[str]) -> int:
-    from runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time
-    from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+    from wanbed.runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time
+    from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
     kernel = virtual_kernel()
     arguments = ["exec", str(file), *as_options(overrides)]

@@ -15,8 +15,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from ground.strict_model import InputError
-from runner.cli.exit_status import fail
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.exit_status import fail
 
 Spawn = Callable[..., "subprocess.Popen[Any]"]
 """A function that starts a program on a host, like ``Testbed.spawn``."""

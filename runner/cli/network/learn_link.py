@@ -10,16 +10,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ground.files.atomic_write import written_together
-from ground.strict_model import InputError, prefixed
-from ground.units import parse_duration_ns
-from results.text.number_text import percent_text, seconds_text
-from runner.cli.arguments import AsJson, path_of
-from runner.cli.exit_status import one_line_errors
-from runner.cli.log_line import log as log_line
+from wanbed.ground.files.atomic_write import written_together
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.ground.units import parse_duration_ns
+from wanbed.results.text.number_text import percent_text, seconds_text
+from wanbed.runner.cli.arguments import AsJson, path_of
+from wanbed.runner.cli.exit_status import one_line_errors
+from wanbed.runner.cli.log_line import log as log_line
 
 if TYPE_CHECKING:
-    from runner.learnt_links.held_out import LearntLink
+    from wanbed.runner.learnt_links.held_out import LearntLink
 
 TRACE_FILE, CROSS_FILE, PAGE_FILE, DOCUMENT_FILE = "trace.csv", "cross-traffic.csv", "link.html", "link.json"
 _WIDTH = 120
@@ -63,11 +63,11 @@ def learn_link(
     cell that keeps the FIFO queue, and their delays and losses compared.
     """
     # Imported here to keep other commands fast.
-    from runner.learnt_links.condition_trace import write_cross_traffic, write_trace
-    from runner.learnt_links.held_out import learn
-    from runner.learnt_links.logs.log_file import read_log
-    from runner.learnt_links.page.link_document import link_document, write_document
-    from runner.learnt_links.page.link_page import write_link_page
+    from wanbed.runner.learnt_links.condition_trace import write_cross_traffic, write_trace
+    from wanbed.runner.learnt_links.held_out import learn
+    from wanbed.runner.learnt_links.logs.log_file import read_log
+    from wanbed.runner.learnt_links.page.link_document import link_document, write_document
+    from wanbed.runner.learnt_links.page.link_page import write_link_page
 
     with one_line_errors():
         piece_ns = None if piece is None else _piece_ns(piece)
@@ -75,7 +75,7 @@ def learn_link(
         remarks = [] if no_cell or find_spec("torch") is not None else [_NO_TORCH]
         cell = None
         if not no_cell and not remarks:
-            from runner.learnt_links.recurrent_cell import replay_cell
+            from wanbed.runner.learnt_links.recurrent_cell import replay_cell
 
             cell = replay_cell
         with prefixed(f"{log}: "):
@@ -112,8 +112,8 @@ def _piece_ns(text: str) -> int:
 
 
 def _show(learnt: "LearntLink") -> None:
-    from runner.learnt_links.page.link_document import facts, rows
-    from runner.learnt_links.replay.outcome import QUANTILES
+    from wanbed.runner.learnt_links.page.link_document import facts, rows
+    from wanbed.runner.learnt_links.replay.outcome import QUANTILES
 
     console = Console(highlight=False)
     console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)

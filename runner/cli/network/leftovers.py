@@ -1,7 +1,7 @@
 """Report what killed runs left on this machine, before another network is built."""
 
-from runner.cli.log_line import log
-from testbed.claims.leftovers import leftovers_text
+from wanbed.runner.cli.log_line import log
+from wanbed.testbed.claims.leftovers import leftovers_text
 
 
 def report_leftovers() -> None:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ground.strict_model import InputError
-from runner.cli.arguments import AsJson, path_of
-from runner.cli.exit_status import one_line_errors
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.arguments import AsJson, path_of
+from wanbed.runner.cli.exit_status import one_line_errors
 
 _PORT = 9753
 
@@ -46,7 +46,7 @@ def probe(
         if receive == (host is not None):
             raise InputError("HOST: give the host to send to, or --receive on the other end, one of both")
         # Imported here to keep other commands fast.
-        from runner.learnt_links.probe import ProbePattern, receive_probe, send_probe
+        from wanbed.runner.learnt_links.probe import ProbePattern, receive_probe, send_probe
 
         if host is None:
             try:

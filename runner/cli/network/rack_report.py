@@ -5,10 +5,10 @@ from typing import Any
 
 from rich.console import Console
 
-from results.text.number_text import count_text, milliseconds_text, rate_text
-from runner.rack.diagnosis.carried_points import CarriedPoint
-from runner.rack.diagnosis.plain_paths import PlainPath
-from runner.rack.diagnosis.rack_diagnosis import MachineDiagnosis, RackDiagnosis
+from wanbed.results.text.number_text import count_text, milliseconds_text, rate_text
+from wanbed.runner.rack.diagnosis.carried_points import CarriedPoint
+from wanbed.runner.rack.diagnosis.plain_paths import PlainPath
+from wanbed.runner.rack.diagnosis.rack_diagnosis import MachineDiagnosis, RackDiagnosis
 
 _ABILITIES = {
     "root": "root",

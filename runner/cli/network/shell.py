@@ -2,9 +2,9 @@
 
 import sys
 
-from ground.strict_model import prefixed
-from runner.cli.arguments import ExperimentFile, Overrides, SubstrateName
-from runner.cli.exit_status import one_line_errors
+from wanbed.ground.strict_model import prefixed
+from wanbed.runner.cli.arguments import ExperimentFile, Overrides, SubstrateName
+from wanbed.runner.cli.exit_status import one_line_errors
 
 
 def shell(file: ExperimentFile, overrides: Overrides = None, substrate: SubstrateName = "auto") -> None:
@@ -14,17 +14,17 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
     when the prompt appears.
     """
     with one_line_errors():
-        from runner.cli.network.leftovers import report_leftovers
-        from runner.cli.user_namespace import enter_user_namespace_for
-        from runner.emulation.gpu_provisioning import provision_gpus
-        from runner.emulation.network_choice import check_namespaces, first_point, network_up
+        from wanbed.runner.cli.network.leftovers import report_leftovers
+        from wanbed.runner.cli.user_namespace import enter_user_namespace_for
+        from wanbed.runner.emulation.gpu_provisioning import provision_gpus
+        from wanbed.runner.emulation.network_choice import check_namespaces, first_point, network_up
 
         check_namespaces("shell", substrate)
     # A machine that only simulates has no Mininet.
     from mininet.cli import CLI
     from mininet.log import lg
 
-    from testbed.hosts.emulated_hosts import EmulatedNetwork
+    from wanbed.testbed.hosts.emulated_hosts import EmulatedNetwork
 
     class Prompt(CLI):  # type: ignore[misc]
         """Mininet's prompt, which also accepts host names with dashes and dots."""

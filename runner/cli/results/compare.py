@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ground.strict_model import InputError
-from runner.cli.arguments import STANDARD_OUTPUT, AsJson, RunsFolder
-from runner.cli.exit_status import fail, one_line_errors
-from runner.cli.log_line import log
-from runner.runs.faults import DONE, NO_DATA, NOT_COMPARABLE, REGRESSED
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.arguments import STANDARD_OUTPUT, AsJson, RunsFolder
+from wanbed.runner.cli.exit_status import fail, one_line_errors
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.runs.faults import DONE, NO_DATA, NOT_COMPARABLE, REGRESSED
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from results.comparison.comparison import Check, PairKey, Verdict
-    from results.reading.run import Run
+    from wanbed.results.comparison.comparison import Check, PairKey, Verdict
+    from wanbed.results.reading.run import Run
 
 _STATUS: "dict[Verdict, int]" = {
     "same": DONE,
@@ -82,13 +82,13 @@ def compare(
     1 regressed, 3 not comparable (the fields that differ are listed), 4 no data.
     """
     with one_line_errors():
-        from results.comparison.compared_runs import load_clocks, parse_margin
-        from results.comparison.comparison import compare as compare_runs
-        from results.comparison.losses.metric import ITERATION_TIME, parse_metric
-        from results.comparison.markdown import markdown
-        from results.metrics.bootstrap import FEWEST_REPEATS
-        from results.text.json_text import json_text
-        from runner.cli.results.comparison_tables import compare_console, show
+        from wanbed.results.comparison.compared_runs import load_clocks, parse_margin
+        from wanbed.results.comparison.comparison import compare as compare_runs
+        from wanbed.results.comparison.losses.metric import ITERATION_TIME, parse_metric
+        from wanbed.results.comparison.markdown import markdown
+        from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
+        from wanbed.results.text.json_text import json_text
+        from wanbed.runner.cli.results.comparison_tables import compare_console, show
 
         to_stdout = markdown_to == STANDARD_OUTPUT
         if to_stdout and as_json:
@@ -127,8 +127,8 @@ def compare(
 
 
 def _checked(a: Path, b: Path, pairs: list[str], allow: list[str]) -> "Check":
-    from results.comparison.compared_runs import load_both
-    from results.comparison.comparison import check
+    from wanbed.results.comparison.compared_runs import load_both
+    from wanbed.results.comparison.comparison import check
 
     baseline, judged = load_both(a, b)
     names = [_names(text, baseline, judged) for text in pairs]
@@ -146,10 +146,10 @@ def _names(text: str, a: "Run", b: "Run") -> tuple[str, str]:
 def _noise(
     checked: "Check", repeats: int, *, allow: list[str], runs: Path, seed: int, console: "Console"
 ) -> "dict[PairKey, float]":
-    from results.comparison.differences import is_below
-    from runner.cli.results.comparison_tables import differences_table
-    from runner.cli.user_namespace import enter_user_namespace
-    from runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors, run_again
+    from wanbed.results.comparison.differences import is_below
+    from wanbed.runner.cli.results.comparison_tables import differences_table
+    from wanbed.runner.cli.user_namespace import enter_user_namespace
+    from wanbed.runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors, run_again
 
     a = checked.a
     if a.simulated and any(a.drawn(pair.a.point) for pair in checked.pairs):

@@ -4,10 +4,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ground.shown_text import one_line
-from results.comparison.comparison import Comparison
-from results.comparison.differences import Difference
-from results.comparison.markdown import (
+from wanbed.ground.shown_text import one_line
+from wanbed.results.comparison.comparison import Comparison
+from wanbed.results.comparison.differences import Difference
+from wanbed.results.comparison.markdown import (
     BOUND_HEADINGS,
     bound_texts,
     difference_row,
@@ -15,7 +15,7 @@ from results.comparison.markdown import (
     pair_row,
     verdict_line,
 )
-from results.text.number_text import percent_text
+from wanbed.results.text.number_text import percent_text
 
 _WIDTH = 140
 """The width of tables that go to a file or a pipe."""

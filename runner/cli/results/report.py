@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from ground.files.atomic_write import PARTIAL, check_place, write_whole
-from ground.strict_model import InputError
-from runner.cli.arguments import STANDARD_OUTPUT, AsJson, path_of
-from runner.cli.exit_status import fail, one_line_errors
-from runner.runs.faults import NO_DATA
+from wanbed.ground.files.atomic_write import PARTIAL, check_place, write_whole
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.arguments import STANDARD_OUTPUT, AsJson, path_of
+from wanbed.runner.cli.exit_status import fail, one_line_errors
+from wanbed.runner.runs.faults import NO_DATA
 
 FIGURES = "Figures for a paper"
 """The heading of the options that concern figures, in the command's help."""
@@ -131,13 +131,13 @@ def report(
     Options about figures may be given several times, and change nothing in the report itself.
     """
     # The drawing libraries take a second to load, so other commands do not import them.
-    from results.comparison.compared_runs import load_clocks
-    from results.reading.run import load_run
-    from results.reading.selection import no_trials_text
-    from results.report.charts.figure_options import FigureOptions
-    from results.report.charts.paper import save_figures
-    from results.report.report import draw_report_figures, write_report
-    from results.report.tables import table_text
+    from wanbed.results.comparison.compared_runs import load_clocks
+    from wanbed.results.reading.run import load_run
+    from wanbed.results.reading.selection import no_trials_text
+    from wanbed.results.report.charts.figure_options import FigureOptions
+    from wanbed.results.report.charts.paper import save_figures
+    from wanbed.results.report.report import draw_report_figures, write_report
+    from wanbed.results.report.tables import table_text
 
     with one_line_errors():
         if form is ReportFormat.HTML and output == STANDARD_OUTPUT:

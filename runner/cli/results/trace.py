@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ground.strict_model import InputError
-from runner.cli.arguments import STANDARD_OUTPUT, AsJson, path_of
-from runner.cli.exit_status import fail, one_line_errors
-from runner.runs.faults import NO_DATA
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.arguments import STANDARD_OUTPUT, AsJson, path_of
+from wanbed.runner.cli.exit_status import fail, one_line_errors
+from wanbed.runner.runs.faults import NO_DATA
 
 TRACE_FILE = "trace.json.gz"
 CHAKRA_FOLDER = "chakra"
@@ -62,9 +62,9 @@ def trace(
 ) -> None:
     """Write a trace of the run, all trials one after the other unless chosen, for ui.perfetto.dev to open."""
     # Imported here to keep other commands fast.
-    from results.chakra.export import write_chakra_trace
-    from results.perfetto.trace_file import write_trace
-    from results.reading.selection import NoTrialsError, Selection
+    from wanbed.results.chakra.export import write_chakra_trace
+    from wanbed.results.perfetto.trace_file import write_trace
+    from wanbed.results.reading.selection import NoTrialsError, Selection
 
     write, name = (
         (write_trace, TRACE_FILE) if trace_format is TraceFormat.PERFETTO else (write_chakra_trace, CHAKRA_FOLDER)

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from ground.files.atomic_write import write_whole
-from ground.strict_model import InputError
-from runner.cli.arguments import AsJson, RunsFolder, path_of
-from runner.cli.exit_status import fail, one_line_errors
-from runner.runs.faults import NO_DATA, OUTSIDE_TOLERANCE
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.arguments import AsJson, RunsFolder, path_of
+from wanbed.runner.cli.exit_status import fail, one_line_errors
+from wanbed.runner.runs.faults import NO_DATA, OUTSIDE_TOLERANCE
 
 PICTURE = ".png"
 
@@ -76,14 +76,14 @@ def validate(
     kernel for virtual time.
     """
     with one_line_errors():
-        from results import load
-        from results.reading.selection import no_trials_text
-        from runner.cli.results.validate_random import RandomOptions, random_section
-        from runner.simulator.variant_simulation import simulate_variant
-        from runner.validation.agreement import read_agreement
-        from runner.validation.page import document, page
-        from runner.validation.picture import draw_picture
-        from runner.validation.validation import validate_simulator
+        from wanbed.results import load
+        from wanbed.results.reading.selection import no_trials_text
+        from wanbed.runner.cli.results.validate_random import RandomOptions, random_section
+        from wanbed.runner.simulator.variant_simulation import simulate_variant
+        from wanbed.runner.validation.agreement import read_agreement
+        from wanbed.runner.validation.page import document, page
+        from wanbed.runner.validation.picture import draw_picture
+        from wanbed.runner.validation.validation import validate_simulator
 
         options = RandomOptions(random, seed, resume, jobs, drawn, runs)
         if output is not None:

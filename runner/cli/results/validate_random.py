@@ -4,19 +4,24 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.shown_text import one_line
-from ground.strict_model import InputError
-from runner.cli.log_line import log
-from runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, check_runs_folder
-from runner.simulator.simulation import Simulate
-from runner.validation.agreement import VIRTUAL_POINT_LIMIT
-from runner.validation.random.explanations import read_explanations
-from runner.validation.random.random_agreement import read_random_agreement, write_random_agreement
-from runner.validation.random.random_execution import agreement_of, run_random
-from runner.validation.random.random_files import MOST_EXPERIMENTS, DrawnExperiment, copy_experiments, write_experiments
-from runner.validation.random.random_page import RandomSection
-from testbed.virtual_time.guest_boot import check_visible
-from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+from wanbed.ground.shown_text import one_line
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, check_runs_folder
+from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.validation.agreement import VIRTUAL_POINT_LIMIT
+from wanbed.runner.validation.random.explanations import read_explanations
+from wanbed.runner.validation.random.random_agreement import read_random_agreement, write_random_agreement
+from wanbed.runner.validation.random.random_execution import agreement_of, run_random
+from wanbed.runner.validation.random.random_files import (
+    MOST_EXPERIMENTS,
+    DrawnExperiment,
+    copy_experiments,
+    write_experiments,
+)
+from wanbed.runner.validation.random.random_page import RandomSection
+from wanbed.testbed.virtual_time.guest_boot import check_visible
+from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
 DEFAULT_SEED = 1
 MOST_SEED = 2**31 - 1

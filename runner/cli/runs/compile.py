@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from ground.compiled_core.core_build import build_core
-from ground.compiled_core.core_cache import PURE
-from runner.cli.arguments import AsJson
-from runner.cli.exit_status import one_line_errors
+from wanbed.ground.compiled_core.core_build import build_core
+from wanbed.ground.compiled_core.core_cache import PURE
+from wanbed.runner.cli.arguments import AsJson
+from wanbed.runner.cli.exit_status import one_line_errors
 
 
 def compile_(

@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runner.cli.arguments import STANDARD_OUTPUT, AsJson, path_of
-from runner.cli.exit_status import fail, one_line_errors
-from runner.experiments.shipped_experiments import (
+from wanbed.runner.cli.arguments import STANDARD_OUTPUT, AsJson, path_of
+from wanbed.runner.cli.exit_status import fail, one_line_errors
+from wanbed.runner.experiments.shipped_experiments import (
     ShippedExperiment,
     instead_of,
     shipped_experiment,
     shipped_experiments,
 )
-from runner.runs.faults import BAD_INPUT
+from wanbed.runner.runs.faults import BAD_INPUT
 
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""

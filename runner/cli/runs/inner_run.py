@@ -6,20 +6,20 @@ from pathlib import Path
 
 import typer
 
-from ground.strict_model import InputError
-from results.records.run_store import RunStore
-from runner.cli.exit_status import one_line_errors
-from runner.cli.log_line import log
-from runner.emulation.virtual.virtual_run import InnerRun
-from runner.planner.experiment_file import parse_experiment
-from runner.runs.recorded.machine_facts import kernel_facts
+from wanbed.ground.strict_model import InputError
+from wanbed.results.records.run_store import RunStore
+from wanbed.runner.cli.exit_status import one_line_errors
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.emulation.virtual.virtual_run import InnerRun
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.runs.recorded.machine_facts import kernel_facts
 
 
 def main(inner: InnerRun) -> None:
     """Run every trial that the run folder lacks, and mark the run as complete."""
     # Mininet comes with these.
-    from runner.emulation.one_machine import on_this_machine
-    from runner.emulation.trials import run_trials
+    from wanbed.runner.emulation.one_machine import on_this_machine
+    from wanbed.runner.emulation.trials import run_trials
 
     with one_line_errors():
         store = RunStore.open(Path(inner.store))

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ground.strict_model import InputError, parse_model, prefixed
-from results.text.number_text import list_text
-from runner.cli.arguments import AsJson, ExperimentFile, Overrides
-from runner.cli.exit_status import fail, one_line_errors
-from runner.cli.log_line import log
-from runner.cli.rack_options import RackAddress
-from runner.runs.faults import NO_DATA
+from wanbed.ground.strict_model import InputError, parse_model, prefixed
+from wanbed.results.text.number_text import list_text
+from wanbed.runner.cli.arguments import AsJson, ExperimentFile, Overrides
+from wanbed.runner.cli.exit_status import fail, one_line_errors
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.cli.rack_options import RackAddress
+from wanbed.runner.runs.faults import NO_DATA
 
 if TYPE_CHECKING:
-    from runner.cli.runs.plan_output import Planned, Unplanned
-    from runner.experiment.sweep_points import SweepPointSpec
-    from runner.planner.effort import Limits
-    from runner.planner.families.families_asked import FamiliesAsked
-    from runner.planner.planning import SearchName
-    from runner.planner.pricing import Spread
+    from wanbed.runner.cli.runs.plan_output import Planned, Unplanned
+    from wanbed.runner.experiment.sweep_points import SweepPointSpec
+    from wanbed.runner.planner.effort import Limits
+    from wanbed.runner.planner.families.families_asked import FamiliesAsked
+    from wanbed.runner.planner.planning import SearchName
+    from wanbed.runner.planner.pricing import Spread
 
 _RUNNERS_UP = 5
 _TIME_S, _FIRST_S = 60.0, 300.0
@@ -77,17 +77,17 @@ def plan_(
     Ctrl-C ends the search with the best so far. With --rack candidates are simulated on the CPUs of a Ray cluster.
     """
     with one_line_errors():
-        from runner.experiment.experiment_spec import ExperimentSpec
-        from runner.experiment.sweep_points import read_experiment, sweep_point_specs
+        from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+        from wanbed.runner.experiment.sweep_points import read_experiment, sweep_point_specs
 
         written, source = read_experiment(file, overrides or [])
         spec = parse_model(ExperimentSpec, written, source)
-        from runner.cli.runs.plan_output import Planned, document, print_plan
-        from runner.planner.effort import Limits, seconds_limit
-        from runner.planner.families.families_asked import FamiliesAsked
-        from runner.planner.planning_task import planned_points
-        from runner.rack.simulations.pools import plan_spread
-        from runner.runs.not_modelled import left_out_of_plan
+        from wanbed.runner.cli.runs.plan_output import Planned, document, print_plan
+        from wanbed.runner.planner.effort import Limits, seconds_limit
+        from wanbed.runner.planner.families.families_asked import FamiliesAsked
+        from wanbed.runner.planner.planning_task import planned_points
+        from wanbed.runner.rack.simulations.pools import plan_spread
+        from wanbed.runner.runs.not_modelled import left_out_of_plan
 
         chosen_search = next((name for name in _SEARCHES if name == search), None)
         if chosen_search is None:
@@ -124,8 +124,8 @@ def plan_(
 
 def _with_families(planned: "Planned", asked: "FamiliesAsked", file: Path) -> "Planned":
     """Return a plan with the prices of these families."""
-    from runner.planner.planning_task import position_to_plan
-    from runner.resolve.written_variant import WrittenVariant
+    from wanbed.runner.planner.planning_task import position_to_plan
+    from wanbed.runner.resolve.written_variant import WrittenVariant
 
     point = planned.point
     position = position_to_plan(point, planned.variant)
@@ -144,14 +144,14 @@ def _plan_point(
     spread: "Spread | None",
 ) -> "tuple[Planned | Unplanned, BaseException | None]":
     """Plan a sweep point. Also return the exception of a signal that has ended the search, None if there was none."""
-    from runner.cli.runs.plan_output import Planned, Unplanned
-    from runner.cli.runs.plan_progress import PlanProgress
-    from runner.planner.planning import most_promising, plan
-    from runner.planner.planning_task import planning_task, position_to_plan
-    from runner.planner.search import NothingPricedError
-    from runner.resolve.written_variant import WrittenVariant
-    from runner.runs.cut_connections import cut_line, cuts_of
-    from runner.runs.not_modelled import links_that_change, plan_without
+    from wanbed.runner.cli.runs.plan_output import Planned, Unplanned
+    from wanbed.runner.cli.runs.plan_progress import PlanProgress
+    from wanbed.runner.planner.planning import most_promising, plan
+    from wanbed.runner.planner.planning_task import planning_task, position_to_plan
+    from wanbed.runner.planner.search import NothingPricedError
+    from wanbed.runner.resolve.written_variant import WrittenVariant
+    from wanbed.runner.runs.cut_connections import cut_line, cuts_of
+    from wanbed.runner.runs.not_modelled import links_that_change, plan_without
 
     position = position_to_plan(point, variant)
     name = point.spec.variants[position].name

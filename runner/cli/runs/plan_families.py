@@ -6,10 +6,10 @@ from typing import Any
 
 from rich.table import Table
 
-from results.text.number_text import seconds_text, size_text, three_digits
-from runner.planner.families.families_asked import same_worth
-from runner.planner.families.family_pricing import FamilyPrice
-from runner.planner.planning import PlanningTask
+from wanbed.results.text.number_text import seconds_text, size_text, three_digits
+from wanbed.runner.planner.families.families_asked import same_worth
+from wanbed.runner.planner.families.family_pricing import FamilyPrice
+from wanbed.runner.planner.planning import PlanningTask
 
 
 def family_table(families: Sequence[FamilyPrice], task: PlanningTask) -> Table:

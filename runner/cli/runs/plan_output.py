@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from results.reading.not_modelled import NotModelled, not_modelled_text
-from results.text.number_text import (
+from wanbed.results.reading.not_modelled import NotModelled, not_modelled_text
+from wanbed.results.text.number_text import (
     count_text,
     list_text,
     percent_text,
@@ -18,15 +18,15 @@ from results.text.number_text import (
     size_text,
     three_digits,
 )
-from runner.cli.runs.plan_families import family_records, family_table
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.sweep_points import SweepPointSpec
-from runner.planner.candidate import Candidate, Priced, Runs
-from runner.planner.explanation.bottleneck import Bottleneck, LinkUse, PathShare
-from runner.planner.families.families_asked import family_notes
-from runner.planner.families.family_pricing import FamilyPrice
-from runner.planner.planning import Plan, PlanningTask
-from runner.runs.not_modelled import as_written
+from wanbed.runner.cli.runs.plan_families import family_records, family_table
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.planner.candidate import Candidate, Priced, Runs
+from wanbed.runner.planner.explanation.bottleneck import Bottleneck, LinkUse, PathShare
+from wanbed.runner.planner.families.families_asked import family_notes
+from wanbed.runner.planner.families.family_pricing import FamilyPrice
+from wanbed.runner.planner.planning import Plan, PlanningTask
+from wanbed.runner.runs.not_modelled import as_written
 
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""

@@ -9,9 +9,9 @@ from typing import Self, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from results.text.number_text import count_text, list_text, seconds_text
-from runner.planner.effort import Effort
-from runner.runs.progress import PLAIN_INTERVAL_S
+from wanbed.results.text.number_text import count_text, list_text, seconds_text
+from wanbed.runner.planner.effort import Effort
+from wanbed.runner.runs.progress import PLAIN_INTERVAL_S
 
 
 class PlanProgress:

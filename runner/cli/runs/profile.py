@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ground.files.atomic_write import write_whole
-from ground.strict_model import InputError
-from results.text.number_text import (
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.strict_model import InputError
+from wanbed.results.text.number_text import (
     clock_text,
     list_text,
     percent_text,
@@ -21,17 +21,17 @@ from results.text.number_text import (
     size_text,
     three_digits,
 )
-from runner.cli.arguments import AsJson, path_of
-from runner.cli.exit_status import one_line_errors
-from runner.cli.log_line import log
-from runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand, device_at_hand
-from runner.profiling.profile_text import Row, clocks_text, rows_of, unsteady
-from runner.profiling.task import PromptsTask, StagesTask, check_fits, profile_task
-from testbed.kernel.missing import MissingError
-from workloads.prefill.profile_files import MeasuredPrefill
-from workloads.profiles.compute_profile import MeasuredProfile
-from workloads.profiles.measured_conditions import UNSTEADY
-from workloads.profiling.repeats import LEAST_REPEATS, Pace
+from wanbed.runner.cli.arguments import AsJson, path_of
+from wanbed.runner.cli.exit_status import one_line_errors
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand, device_at_hand
+from wanbed.runner.profiling.profile_text import Row, clocks_text, rows_of, unsteady
+from wanbed.runner.profiling.task import PromptsTask, StagesTask, check_fits, profile_task
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.workloads.prefill.profile_files import MeasuredPrefill
+from wanbed.workloads.profiles.compute_profile import MeasuredProfile
+from wanbed.workloads.profiles.measured_conditions import UNSTEADY
+from wanbed.workloads.profiling.repeats import LEAST_REPEATS, Pace
 
 _WIDTH = 120
 """The width of tables that go to a file or a pipe."""
@@ -114,7 +114,7 @@ def profile_(
             raise MissingError("torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'")
         check_fits(task, at_hand.kind, at_hand.name, at_hand.free_bytes(), CpuAtHand().free_bytes())
         # Loading torch takes a second, so --dry-run and errors come first.
-        from runner.profiling.measuring import Measurement
+        from wanbed.runner.profiling.measuring import Measurement
 
         pace = Pace(repeats, warmup_ms * 10**6, repeat_ms * 10**6)
         measurement = Measurement(at_hand, pace, log, threads=threads, deterministic=deterministic)

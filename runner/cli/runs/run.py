@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ground.strict_model import prefixed
-from runner.cli.arguments import (
+from wanbed.ground.strict_model import prefixed
+from wanbed.runner.cli.arguments import (
     AsJson,
     Clock,
     DryRun,
@@ -17,10 +17,10 @@ from runner.cli.arguments import (
     RunsFolder,
     SubstrateName,
 )
-from runner.cli.exit_status import one_line_errors
-from runner.cli.log_line import log
-from runner.cli.rack_options import HostsPerMachine, OverlayName, Queue, RackAddress, with_engine
-from runner.runs.faults import OUTSIDE_TOLERANCE
+from wanbed.runner.cli.exit_status import one_line_errors
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.cli.rack_options import HostsPerMachine, OverlayName, Queue, RackAddress, with_engine
+from wanbed.runner.runs.faults import OUTSIDE_TOLERANCE
 
 
 def run(
@@ -58,13 +58,13 @@ def run(
         given = {"--hosts-per-machine": hosts_per_machine, "--overlay": overlay, "--queue": queue or None}
         others = [option for option, value in given.items() if value is not None]
         written = with_engine(file, [*(overrides or []), *shortcuts], rack, others=others, dry_run=dry_run)
-        from runner.cli.outcome import check_trials, list_trials, show_outcome
-        from runner.cli.user_namespace import enter_user_namespace_for
-        from runner.emulation.network_choice import source_of
-        from runner.emulation.virtual.virtual_run import InsideError
-        from runner.execution import execute
-        from runner.planner.experiment_file import load_experiment
-        from runner.runs.run_request import RackRequest, RunRequest
+        from wanbed.runner.cli.outcome import check_trials, list_trials, show_outcome
+        from wanbed.runner.cli.user_namespace import enter_user_namespace_for
+        from wanbed.runner.emulation.network_choice import source_of
+        from wanbed.runner.emulation.virtual.virtual_run import InsideError
+        from wanbed.runner.execution import execute
+        from wanbed.runner.planner.experiment_file import load_experiment
+        from wanbed.runner.runs.run_request import RackRequest, RunRequest
 
         if not dry_run and rack is None:
             enter_user_namespace_for(file, written, substrate)
@@ -84,9 +84,9 @@ def run(
         )
         request.check()
         if not request.simulates:
-            from runner.emulation.relay_limits import check_relay
-            from runner.emulation.run_dilation import check_link_rates
-            from runner.emulation.virtual.virtual_clock import wants_guest
+            from wanbed.runner.emulation.relay_limits import check_relay
+            from wanbed.runner.emulation.run_dilation import check_link_rates
+            from wanbed.runner.emulation.virtual.virtual_clock import wants_guest
 
             wants_guest(experiment.spec, substrate)
             with prefixed(f"{file}: "):

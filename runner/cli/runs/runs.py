@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ground.shown_text import one_line, shortened
-from ground.strict_model import InputError
-from results.text.number_text import count_text, interval_text, size_text
-from runner.cli.arguments import AsJson, path_of
-from runner.cli.exit_status import one_line_errors
-from runner.cli.log_line import log
+from wanbed.ground.shown_text import one_line, shortened
+from wanbed.ground.strict_model import InputError
+from wanbed.results.text.number_text import count_text, interval_text, size_text
+from wanbed.runner.cli.arguments import AsJson, path_of
+from wanbed.runner.cli.exit_status import one_line_errors
+from wanbed.runner.cli.log_line import log
 
 if TYPE_CHECKING:
-    from runner.runs.stored_runs import StoredRun
+    from wanbed.runner.runs.stored_runs import StoredRun
 
 _RUNS = "runs"
 _BEYOND_DATES = "beyond the dates that a computer counts: give a shorter age, or a day nearer to today"
@@ -60,7 +60,7 @@ def runs(
     removed; if one of several cannot be, none is.
     """
     with one_line_errors():
-        from runner.runs.stored_runs import run_at, stored_run, stored_runs
+        from wanbed.runner.runs.stored_runs import run_at, stored_run, stored_runs
 
         begun = None if since is None else _begun(since)
         if remove:
@@ -84,7 +84,7 @@ def runs(
 
 
 def _names(folder: Path) -> list[str]:
-    from runner.runs.stored_runs import is_run
+    from wanbed.runner.runs.stored_runs import is_run
 
     return [path.name for path in folder.iterdir() if is_run(path)]
 
@@ -108,7 +108,7 @@ def _begun(text: str) -> datetime:
 
 
 def _remove(paths: list[Path], *, yes: bool, as_json: bool) -> None:
-    from runner.runs.stored_runs import check_removable, remove_run, stored_run
+    from wanbed.runner.runs.stored_runs import check_removable, remove_run, stored_run
 
     for path in paths:
         check_removable(path)

@@ -1,6 +1,6 @@
 """``wanbed schema``: print the JSON schema of the experiment file."""
 
-from runner.cli.exit_status import one_line_errors
+from wanbed.runner.cli.exit_status import one_line_errors
 
 
 def schema() -> None:
@@ -10,7 +10,7 @@ def schema() -> None:
     "# yaml-language-server: $schema=experiment.schema.json". It offers the names of what is installed here.
     """
     # The schema needs every section of the file and takes a while to load, which no other command has to wait for.
-    from runner.experiment_reference.json_schema import schema_text
+    from wanbed.runner.experiment_reference.json_schema import schema_text
 
     with one_line_errors():
         print(schema_text(), end="")

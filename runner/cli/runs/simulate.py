@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from ground.strict_model import InputError
-from runner.cli.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides, Resume, RunsFolder, path_of
-from runner.cli.exit_status import one_line_errors
-from runner.cli.log_line import log
-from runner.cli.rack_options import RackAddress
-from runner.rack.simulations.pools import check_jobs
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.arguments import AsJson, DryRun, ExperimentFile, Jobs, Overrides, Resume, RunsFolder, path_of
+from wanbed.runner.cli.exit_status import one_line_errors
+from wanbed.runner.cli.log_line import log
+from wanbed.runner.cli.rack_options import RackAddress
+from wanbed.runner.rack.simulations.pools import check_jobs
 
 
 def simulate(
@@ -51,16 +51,16 @@ def simulate(
             raise InputError("--resample: it draws from the times of a run: give --from RUN, or leave --resample out")
         shortcuts = [] if from_run is None else [f"compute.from={json.dumps(str(from_run.resolve()))}"]
         shortcuts += ["compute.resample=true"] if resample else []
-        from runner.planner.experiment_file import load_experiment
+        from wanbed.runner.planner.experiment_file import load_experiment
 
         experiment = load_experiment(file, [*(overrides or []), *shortcuts], engine="simulate")
-        from runner.cli.outcome import list_trials, show_outcome
+        from wanbed.runner.cli.outcome import list_trials, show_outcome
 
         if dry_run:
             list_trials(experiment, as_json)
             return
-        from runner.execution import execute
-        from runner.runs.run_request import RackRequest, RunRequest
+        from wanbed.runner.execution import execute
+        from wanbed.runner.runs.run_request import RackRequest, RunRequest
 
         over = None if rack is None else RackRequest(rack)
         request = RunRequest(experiment, str(file), file.parent, runs, log, rack=over, jobs=jobs, resume=resume)

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents
-from runner.emulation.faults.injection import InjectedFault
-from runner.emulation.ranks.rank_processes import RankEnd
-from runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents
+from wanbed.runner.emulation.faults.injection import InjectedFault
+from wanbed.runner.emulation.ranks.rank_processes import RankEnd
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 
 @dataclass(frozen=True)

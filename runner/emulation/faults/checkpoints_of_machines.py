@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from testbed.rack.machine_handle import MachineLostError
-from testbed.running_testbed import RunningTestbed
-from workloads.checkpoints import last_restart, stage_file
+from wanbed.testbed.rack.machine_handle import MachineLostError
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.workloads.checkpoints import last_restart, stage_file
 
 _ALL = "after-*/stage-*"
 

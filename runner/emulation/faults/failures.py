@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from testbed.hosts.interface_failure import HostEnd, connect_again, cut_off
-from testbed.rack.failures.rack_failures import RackFailures
-from testbed.running_testbed import RunningTestbed
-from testbed.substrate.offer import GUEST
+from wanbed.testbed.hosts.interface_failure import HostEnd, connect_again, cut_off
+from wanbed.testbed.rack.failures.rack_failures import RackFailures
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.testbed.substrate.offer import GUEST
 
 
 class Killable(Protocol):

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from results.reading.summaries.trial_faults import FAILED, RECOVERED, SURVIVED, UNDISTURBED
-from runner.emulation.faults.attempt import Attempt, covered_ns, iteration_windows_ns, kept
-from runner.emulation.faults.injection import InjectedFault
-from runner.emulation.ranks.rank_configs import SharedConfig
-from runner.resolve.faults.fault_resolution import FaultPlan
+from wanbed.results.reading.summaries.trial_faults import FAILED, RECOVERED, SURVIVED, UNDISTURBED
+from wanbed.runner.emulation.faults.attempt import Attempt, covered_ns, iteration_windows_ns, kept
+from wanbed.runner.emulation.faults.injection import InjectedFault
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.resolve.faults.fault_resolution import FaultPlan
 
 
 def fault_facts(

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-from runner.emulation.faults.attempt import Attempt
-from runner.emulation.faults.fault_facts import fault_facts
-from runner.emulation.faults.injection import InjectedFault
-from runner.emulation.ranks.rank_configs import SharedConfig
-from runner.emulation.time_line import moved_log
-from runner.resolve.faults.fault_resolution import FaultPlan
-from testbed.rack.driver.time_line import TimeLine
+from wanbed.runner.emulation.faults.attempt import Attempt
+from wanbed.runner.emulation.faults.fault_facts import fault_facts
+from wanbed.runner.emulation.faults.injection import InjectedFault
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.time_line import moved_log
+from wanbed.runner.resolve.faults.fault_resolution import FaultPlan
+from wanbed.testbed.rack.driver.time_line import TimeLine
 
 
 @dataclass(frozen=True)

@@ -5,21 +5,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from results.records.span_log import SpanLogContents, SpanLogHeader, read_span_log
-from results.records.trial_id import TrialId
-from runner.emulation.faults.attempt import Attempt, each_iteration_once, kept
-from runner.emulation.faults.checkpoints_of_machines import bring_together, without_left_checkpoints
-from runner.emulation.faults.fault_history import FaultHistory
-from runner.emulation.faults.injection import FaultInjector, injecting
-from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks, rejoining
-from runner.emulation.ranks.rank_processes import RANK, RankEnd, RanksFailedError, run_ranks
-from runner.emulation.ranks.start_gate import start_gate
-from runner.resolve.connection_count import count_connections
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.running_testbed import RunningTestbed
-from workloads.checkpoints import CheckpointConfig, checkpoint_files, last_restart
-from workloads.rank_config import RankConfig
+from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader, read_span_log
+from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.emulation.faults.attempt import Attempt, each_iteration_once, kept
+from wanbed.runner.emulation.faults.checkpoints_of_machines import bring_together, without_left_checkpoints
+from wanbed.runner.emulation.faults.fault_history import FaultHistory
+from wanbed.runner.emulation.faults.injection import FaultInjector, injecting
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks, rejoining
+from wanbed.runner.emulation.ranks.rank_processes import RANK, RankEnd, RanksFailedError, run_ranks
+from wanbed.runner.emulation.ranks.start_gate import start_gate
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.workloads.checkpoints import CheckpointConfig, checkpoint_files, last_restart
+from wanbed.workloads.rank_config import RankConfig
 
 
 @dataclass(frozen=True)

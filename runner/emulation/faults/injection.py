@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from runner.emulation.faults.failures import Failures, Killable, failures_of
-from runner.resolve.dilation import dilated_ns
-from runner.resolve.faults.planned_fault import PlannedFault
-from testbed.running_testbed import RunningTestbed
+from wanbed.runner.emulation.faults.failures import Failures, Killable, failures_of
+from wanbed.runner.resolve.dilation import dilated_ns
+from wanbed.runner.resolve.faults.planned_fault import PlannedFault
+from wanbed.testbed.running_testbed import RunningTestbed
 
 
 class Restartable(Killable, Protocol):

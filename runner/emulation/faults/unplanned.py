@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from results.reading.summaries.trial_faults import FAILED
-from results.records.run_store import TrialRecord
+from wanbed.results.reading.summaries.trial_faults import FAILED
+from wanbed.results.records.run_store import TrialRecord
 
 if TYPE_CHECKING:
-    from runner.emulation.trial import TrialSpec
+    from wanbed.runner.emulation.trial import TrialSpec
 
 
 def ended_unplanned(facts: Mapping[str, Any]) -> bool:

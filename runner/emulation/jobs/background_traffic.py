@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from results.records.jobs.background_columns import BackgroundSample
-from runner.emulation.ranks.rank_configs import SharedConfig
-from runner.emulation.ranks.rank_processes import check_machines
-from runner.emulation.ranks.start_gate import Gate, start_gate
-from runner.resolve.dilation import dilated_ns, undilated_ns
-from runner.resolve.jobs.background_flow import BackgroundFlow
-from runner.runs.faults import TrialError
-from testbed.hosts.process_group import ProcessGroup
-from testbed.network.goodput import TCP_OVERHEAD_BYTES
-from testbed.network.shared_rate import ETHERNET_HEADER_BYTES
-from testbed.running_testbed import RunningTestbed
-from workloads.background.flow_configs import FlowEnd, ReceiverConfig, SenderConfig
+from wanbed.results.records.jobs.background_columns import BackgroundSample
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.ranks.rank_processes import check_machines
+from wanbed.runner.emulation.ranks.start_gate import Gate, start_gate
+from wanbed.runner.resolve.dilation import dilated_ns, undilated_ns
+from wanbed.runner.resolve.jobs.background_flow import BackgroundFlow
+from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.hosts.process_group import ProcessGroup
+from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES
+from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.workloads.background.flow_configs import FlowEnd, ReceiverConfig, SenderConfig
 
-SENDER, RECEIVER = (f"workloads.background.{end}_process" for end in ("sender", "receiver"))
+SENDER, RECEIVER = (f"wanbed.workloads.background.{end}_process" for end in ("sender", "receiver"))
 PORT = 9_000
 """Below the kernel's ephemeral ports, and those of ranks and of prefill."""
 UDP_OVERHEAD_BYTES = 28

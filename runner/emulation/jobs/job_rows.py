@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from results.records.jobs.background_columns import BACKGROUND
-from results.records.run_store import Rows
-from results.records.schema import LinkSample, TcpSample
-from results.records.trial_columns import TrialCounters
-from results.records.trial_tables import LINK_TABLE, TCP_TABLE, TrialTable
-from testbed.network.topology import Topology
+from wanbed.results.records.jobs.background_columns import BACKGROUND
+from wanbed.results.records.run_store import Rows
+from wanbed.results.records.schema import LinkSample, TcpSample
+from wanbed.results.records.trial_columns import TrialCounters
+from wanbed.results.records.trial_tables import LINK_TABLE, TCP_TABLE, TrialTable
+from wanbed.testbed.network.topology import Topology
 
 
 def rows_of_job(

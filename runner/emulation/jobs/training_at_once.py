@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from results.records.span_log import SpanLogContents
-from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
-from runner.emulation.ranks.rank_processes import RANK, run_ranks
-from runner.emulation.ranks.start_gate import start_gate
-from runner.resolve.connection_count import count_connections
-from runner.resolve.dilation import undilated_ns
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.running_testbed import RunningTestbed
-from workloads.rank_config import RankConfig
+from wanbed.results.records.span_log import SpanLogContents
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
+from wanbed.runner.emulation.ranks.rank_processes import RANK, run_ranks
+from wanbed.runner.emulation.ranks.start_gate import start_gate
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.dilation import undilated_ns
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.workloads.rank_config import RankConfig
 
 
 @dataclass(frozen=True)

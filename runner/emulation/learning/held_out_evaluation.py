@@ -3,18 +3,18 @@
 from functools import partial
 from pathlib import Path
 
-from runner.emulation.ranks.rank_configs import SharedConfig
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.learning.learnt_text import held_out
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_costs import model_config
-from runner.runs.faults import TrialError
-from testbed.hosts.process_group import ProcessGroup
-from testbed.running_testbed import RunningTestbed
-from workloads.evaluation.evaluation import read_losses
-from workloads.evaluation.evaluation_config import EvaluationConfig, ReplicaLoss
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.learning.learnt_text import held_out
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_costs import model_config
+from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.hosts.process_group import ProcessGroup
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.workloads.evaluation.evaluation import read_losses
+from wanbed.workloads.evaluation.evaluation_config import EvaluationConfig, ReplicaLoss
 
-PROGRAM = "workloads.evaluation.evaluation"
+PROGRAM = "wanbed.workloads.evaluation.evaluation"
 _PATIENCE_S = 3600.0
 """The most time that an evaluation may take: longer than any that somebody waits for."""
 

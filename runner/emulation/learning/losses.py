@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from results.records.losses.loss_columns import HELD_OUT, TRAINING, ReplicaLossRow
-from results.records.span_log import SpanLogContents
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.learning.learnt_text import learning_seed
-from runner.resolve.resolved_variant import ResolvedVariant
-from workloads.evaluation.evaluation_config import ReplicaLoss
-from workloads.model.corpora import CORPORA, digest
+from wanbed.results.records.losses.loss_columns import HELD_OUT, TRAINING, ReplicaLossRow
+from wanbed.results.records.span_log import SpanLogContents
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.learning.learnt_text import learning_seed
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.workloads.evaluation.evaluation_config import ReplicaLoss
+from wanbed.workloads.model.corpora import CORPORA, digest
 
 
 def loss_rows(logs: Iterable[SpanLogContents], held_out: Iterable[ReplicaLoss]) -> list[ReplicaLossRow]:

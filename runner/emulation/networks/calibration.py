@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.measurement.calibration import LinkMeasurement
+from wanbed.testbed.measurement.calibration import LinkMeasurement
 
 MAX_AGE_S = 600.0
 """Links that were measured longer ago are measured again: what else a machine does changes with time."""

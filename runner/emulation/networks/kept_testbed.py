@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol
 
-from runner.resolve.experiment import SweepPoint
-from testbed.running_testbed import RunningTestbed
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.testbed.running_testbed import RunningTestbed
 
 
 class Network(Protocol):

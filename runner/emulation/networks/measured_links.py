@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from results.records.run_store import RunStore
-from results.records.schema import CalibrationRow
-from runner.emulation.networks.calibration import Calibration
-from runner.emulation.networks.network_facts import by_point
-from runner.emulation.networks.small_transfers import bursts_of, path_text, small_transfers
-from runner.resolve.experiment import SweepPoint
-from runner.runs.run_folder import Log
-from testbed.measurement.calibration import LinkMeasurement, calibrate
-from testbed.measurement.condition_choice import unmeasured_conditions
-from testbed.running_testbed import RunningTestbed
+from wanbed.results.records.run_store import RunStore
+from wanbed.results.records.schema import CalibrationRow
+from wanbed.runner.emulation.networks.calibration import Calibration
+from wanbed.runner.emulation.networks.network_facts import by_point
+from wanbed.runner.emulation.networks.small_transfers import bursts_of, path_text, small_transfers
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.runs.run_folder import Log
+from wanbed.testbed.measurement.calibration import LinkMeasurement, calibrate
+from wanbed.testbed.measurement.condition_choice import unmeasured_conditions
+from wanbed.testbed.running_testbed import RunningTestbed
 
 
 def calibrated(

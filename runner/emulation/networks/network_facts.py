@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from results.reading.modelled_tcp import MODELLED
-from results.records.run_store import RunStore
-from runner.resolve.experiment import SweepPoint
-from runner.runs.recorded.manifest import without_repetition
-from testbed.network.tcp_settings import TcpSettings
-from testbed.rights.hosts_allowed import in_user_namespace
-from testbed.running_testbed import RunningTestbed
+from wanbed.results.reading.modelled_tcp import MODELLED
+from wanbed.results.records.run_store import RunStore
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.runs.recorded.manifest import without_repetition
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.rights.hosts_allowed import in_user_namespace
+from wanbed.testbed.running_testbed import RunningTestbed
 
 
 def read_network(testbed: RunningTestbed) -> dict[str, Any]:

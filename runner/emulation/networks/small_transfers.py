@@ -7,14 +7,14 @@ transfer smaller than ``TIMES`` the burst finishes more than a tenth of its time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from results.text.number_text import size_text
-from results.text.span_text import kind_text
-from runner.resolve.placement import Pair
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_rings import ring_pairs
-from testbed.measurement.calibration import LinkMeasurement
-from testbed.network.gateway_plan import GatewayPlan
-from workloads.trace.replayed_trace import ReplayedTrace, WorkKind
+from wanbed.results.text.number_text import size_text
+from wanbed.results.text.span_text import kind_text
+from wanbed.runner.resolve.placement import Pair
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_rings import ring_pairs
+from wanbed.testbed.measurement.calibration import LinkMeasurement
+from wanbed.testbed.network.gateway_plan import GatewayPlan
+from wanbed.workloads.trace.replayed_trace import ReplayedTrace, WorkKind
 
 TIMES = 10
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from results.records.span_log import ITERATION
+from wanbed.results.records.span_log import ITERATION
 
 _PIECE_BYTES = 2**20
 

@@ -4,10 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from results.records.span_log import ITERATION, PROFILED_KINDS, Span, SpanLogContents, message_ranks, read_span_log
-from results.text.number_text import count_text
-from runner.resolve.program.resolved_program import ResolvedProgram
-from runner.runs.faults import TrialError
+from wanbed.results.records.span_log import (
+    ITERATION,
+    PROFILED_KINDS,
+    Span,
+    SpanLogContents,
+    message_ranks,
+    read_span_log,
+)
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.runner.runs.faults import TrialError
 
 
 def read_ranks(logs: Mapping[int, Path], program: ResolvedProgram, variant: str) -> list[SpanLogContents]:

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runner.emulation.programs.program_home import ProgramHome
-from runner.experiment.program.placeholders import filled, placeholders_in
-from runner.resolve.placement import Placement, StagePlace
-from runner.resolve.program.resolved_program import ResolvedProgram
-from testbed.network.address_book import AddressBook
-from testbed.network.host_interface import HOST_INTERFACE
-from testbed.network.topology import Host
-from workloads.collective.collective_config import gloo_environment, nccl_environment
-from workloads.collective.ways_around import ucx_environment
+from wanbed.runner.emulation.programs.program_home import ProgramHome
+from wanbed.runner.experiment.program.placeholders import filled, placeholders_in
+from wanbed.runner.resolve.placement import Placement, StagePlace
+from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.network.topology import Host
+from wanbed.workloads.collective.collective_config import gloo_environment, nccl_environment
+from wanbed.workloads.collective.ways_around import ucx_environment
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from results.records.span_log import SpanLogHeader
-from runner.emulation.programs.placeholder_values import ProgramPlaces
-from runner.emulation.programs.torchrun_command import torchrun_command
-from runner.resolve.placement import StagePlace
-from testbed.network.topology import Host
-from workloads.programs.program_config import RANK, ProgramConfig
+from wanbed.results.records.span_log import SpanLogHeader
+from wanbed.runner.emulation.programs.placeholder_values import ProgramPlaces
+from wanbed.runner.emulation.programs.torchrun_command import torchrun_command
+from wanbed.runner.resolve.placement import StagePlace
+from wanbed.testbed.network.topology import Host
+from wanbed.workloads.programs.program_config import RANK, ProgramConfig
 
-PROGRAM_PROCESS = "workloads.programs.program_process"
+PROGRAM_PROCESS = "wanbed.workloads.programs.program_process"
 GRACE_S = 5.0
 """How long a program may still run after SIGTERM."""
 

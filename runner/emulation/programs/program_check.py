@@ -5,12 +5,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from ground.shown_text import shown
-from ground.strict_model import InputError
-from runner.experiment.program.placeholders import filled, placeholders_in
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.program.resolved_program import ResolvedProgram
-from testbed.hosts.search_path import search_path
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.program.placeholders import filled, placeholders_in
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.testbed.hosts.search_path import search_path
 
 
 def check_programs(point: SweepPoint) -> None:

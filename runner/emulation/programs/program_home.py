@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.resolve.program.resolved_program import ResolvedProgram
-from testbed.hosts.search_path import search_path
-from testbed.running_testbed import RunningTestbed
-from wanbed.own_modules import RUN_MODULE
+from wanbed.module_process import RUN_MODULE
+from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.testbed.hosts.search_path import search_path
+from wanbed.testbed.running_testbed import RunningTestbed
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,21 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-from results.records.span_log import SpanLogContents
-from runner.emulation.programs.outcome import measured_ns, profiled_iterations, read_ranks, unmarked
-from runner.emulation.programs.placeholder_values import ProgramPlaces
-from runner.emulation.programs.process_configs import ProgramSetting
-from runner.emulation.programs.program_home import home_on
-from runner.emulation.programs.running import ProgramRun
-from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
-from runner.experiment.program.placeholders import filled, placeholders_in
-from runner.resolve.program.resolved_program import ResolvedProgram
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.runs.faults import TrialError
-from testbed.gpus.gpu_assignment import VISIBLE_DEVICES
-from testbed.rack.driver.files.written_files import Written
-from testbed.rack.machine_handle import MachineLostError
-from testbed.running_testbed import RunningTestbed
+from wanbed.results.records.span_log import SpanLogContents
+from wanbed.runner.emulation.programs.outcome import measured_ns, profiled_iterations, read_ranks, unmarked
+from wanbed.runner.emulation.programs.placeholder_values import ProgramPlaces
+from wanbed.runner.emulation.programs.process_configs import ProgramSetting
+from wanbed.runner.emulation.programs.program_home import home_on
+from wanbed.runner.emulation.programs.running import ProgramRun
+from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
+from wanbed.runner.experiment.program.placeholders import filled, placeholders_in
+from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.gpus.gpu_assignment import VISIBLE_DEVICES
+from wanbed.testbed.rack.driver.files.written_files import Written
+from wanbed.testbed.rack.machine_handle import MachineLostError
+from wanbed.testbed.running_testbed import RunningTestbed
 
 _STREAMS = ("stdout", "stderr")
 _WRITTEN = "written"

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from results.text.number_text import count_text
-from runner.emulation.programs.first_cause import first_cause
-from runner.emulation.programs.iteration_watch import IterationWatch
-from runner.emulation.programs.process_configs import (
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.emulation.programs.first_cause import first_cause
+from wanbed.runner.emulation.programs.iteration_watch import IterationWatch
+from wanbed.runner.emulation.programs.process_configs import (
     GRACE_S,
     PROGRAM_PROCESS,
     ProcessLaunch,
@@ -16,11 +16,11 @@ from runner.emulation.programs.process_configs import (
     rank_launches,
     setup_launches,
 )
-from runner.emulation.ranks.rank_processes import check_machines
-from runner.runs.faults import TrialError
-from testbed.hosts.process_group import ProcessGroup
-from testbed.running_testbed import RunningTestbed
-from workloads.programs.stderr_tail import telling_line_of
+from wanbed.runner.emulation.ranks.rank_processes import check_machines
+from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.hosts.process_group import ProcessGroup
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.workloads.programs.stderr_tail import telling_line_of
 
 _LOOK_S = 0.1
 _STRAGGLER_S = 10.0

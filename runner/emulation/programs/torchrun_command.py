@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from runner.emulation.programs.placeholder_values import ProgramPlaces
-from testbed.network.topology import Host
+from wanbed.runner.emulation.programs.placeholder_values import ProgramPlaces
+from wanbed.testbed.network.topology import Host
 
 _MODULE = "torch.distributed.run"
 

@@ -1,11 +1,11 @@
 """Make the configuration of each rank of a variant that is a baseline of torch's."""
 
-from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.learning.learnt_text import held_out, learning_seed
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_costs import model_config
-from workloads.baselines.baseline_config import DEFAULT_SILENCE_NS, BaselineConfig
+from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.learning.learnt_text import held_out, learning_seed
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_costs import model_config
+from wanbed.workloads.baselines.baseline_config import DEFAULT_SILENCE_NS, BaselineConfig
 
 INTERFACE = "eth0"
 

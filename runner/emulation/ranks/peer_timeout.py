@@ -2,9 +2,9 @@
 
 from math import ceil
 
-from testbed.network.links.longest_outage import longest_outage_ns
-from testbed.network.topology import Topology
-from workloads.transport.socket_options import PEER_TIMEOUT_S
+from wanbed.testbed.network.links.longest_outage import longest_outage_ns
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S
 
 _TIMES = 2
 """TCP doubles its timer from one retransmission to the next: the first one after an outage may come an outage later."""

@@ -4,27 +4,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.resolve.checks.all_reduce_check import NCCL_SHARED
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.learning.learnt_text import held_out, learning_seed
-from runner.resolve.packets.held_bytes import held_bytes
-from runner.resolve.placement import Pair, StagePlace
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_costs import model_config
-from runner.resolve.stage_rings import Ring, most_connections, ring_pairs
-from testbed.network.address_book import AddressBook
-from testbed.network.host_interface import HOST_INTERFACE
-from workloads.chunk_transport import ChunkMessages
-from workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
-from workloads.compute.backends.backend import ComputeConfig
-from workloads.evaluation.snapshots import SnapshotConfig
-from workloads.rank_config import RankConfig
-from workloads.serving.serving_configs import GpuServingConfig
-from workloads.swapping.swap_settings import SwapSettings
-from workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig, RingConfig
-from workloads.transport.peer import Peer
-from workloads.transport.socket_options import PEER_TIMEOUT_S
-from workloads.transport.star.star_config import StarConfig
+from wanbed.runner.resolve.checks.all_reduce_check import NCCL_SHARED
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.learning.learnt_text import held_out, learning_seed
+from wanbed.runner.resolve.packets.held_bytes import held_bytes
+from wanbed.runner.resolve.placement import Pair, StagePlace
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_costs import model_config
+from wanbed.runner.resolve.stage_rings import Ring, most_connections, ring_pairs
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.workloads.chunk_transport import ChunkMessages
+from wanbed.workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
+from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.evaluation.snapshots import SnapshotConfig
+from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.serving.serving_configs import GpuServingConfig
+from wanbed.workloads.swapping.swap_settings import SwapSettings
+from wanbed.workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S
+from wanbed.workloads.transport.star.star_config import StarConfig
 
 FIRST_PORT = 20_000
 """Rank r listens on FIRST_PORT + r; the stores of stages follow. All are below the kernel's ephemeral ports."""

@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from runner.emulation.faults.injection import FaultInjector
-from runner.emulation.ranks.peer_timeout import peer_timeout_s
-from runner.emulation.ranks.start_gate import Gate
-from runner.runs.faults import TrialError
-from testbed.hosts.process_group import ProcessGroup
-from testbed.kernel.inside import in_virtual_time
-from testbed.running_testbed import RunningTestbed
+from wanbed.runner.emulation.faults.injection import FaultInjector
+from wanbed.runner.emulation.ranks.peer_timeout import peer_timeout_s
+from wanbed.runner.emulation.ranks.start_gate import Gate
+from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.hosts.process_group import ProcessGroup
+from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.running_testbed import RunningTestbed
 
-RANK = "workloads.rank"
+RANK = "wanbed.workloads.rank"
 """The module that every rank of ours runs."""
 
 _LOOK_S, _LOOK_VIRTUAL_S = 0.05, 1.0

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from testbed.running_testbed import RunningTestbed
-from workloads.start_gate import BEGIN, MET
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.workloads.start_gate import BEGIN, MET
 
 
 class Gate(Protocol):

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, peer_of
-from runner.resolve.dilation import dilated_ns
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.placement import Pair, StagePlace
-from runner.resolve.resolved_variant import ResolvedVariant
-from workloads.trace.replayed_trace import ReplayedTrace, WorkKind
-from workloads.trace_replay.trace_rank_config import TraceRankConfig
-from workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
+from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, peer_of
+from wanbed.runner.resolve.dilation import dilated_ns
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.placement import Pair, StagePlace
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.workloads.trace.replayed_trace import ReplayedTrace, WorkKind
+from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig
+from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
 
 
 def configure_trace(

@@ -4,15 +4,15 @@ import json
 from functools import partial
 from pathlib import Path
 
-from runner.runs.faults import TrialError
-from testbed.hosts.process_group import ProcessGroup
-from testbed.running_testbed import RunningTestbed
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.profile_fit import TimedChunk, fit_chunks
-from workloads.prefill.service_config import ServiceConfig
-from workloads.serving.layer_measurement import MeasurementConfig
+from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.hosts.process_group import ProcessGroup
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.profile_fit import TimedChunk, fit_chunks
+from wanbed.workloads.prefill.service_config import ServiceConfig
+from wanbed.workloads.serving.layer_measurement import MeasurementConfig
 
-PROGRAM = "workloads.serving.layer_measurement"
+PROGRAM = "wanbed.workloads.serving.layer_measurement"
 _PATIENCE_S = 300.0
 """Seconds for torch to load, for the weights of some layers to be made, and for prompts of a few chunks."""
 

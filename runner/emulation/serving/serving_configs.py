@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from runner.emulation.ranks.rank_configs import SharedConfig
-from runner.resolve.dilation import dilated_ns
-from workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
-from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
-from workloads.prefill.prefill_profile import UNMEASURED
-from workloads.prefill.prefill_settings import FillPolicy
-from workloads.prefill.service_config import DatacenterService, ServiceConfig
-from workloads.serving.controller_config import ControllerConfig
-from workloads.serving.serving_configs import (
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.resolve.dilation import dilated_ns
+from wanbed.workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
+from wanbed.workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
+from wanbed.workloads.prefill.prefill_profile import UNMEASURED
+from wanbed.workloads.prefill.prefill_settings import FillPolicy
+from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig
+from wanbed.workloads.serving.controller_config import ControllerConfig
+from wanbed.workloads.serving.serving_configs import (
     RENDEZVOUS_TIMEOUT_NS,
     DecodeConfig,
     Endpoint,
@@ -26,7 +26,7 @@ DECODE_PORT = 10_001
 FIRST_GPU_PORT = 11_000
 """GPU g receives chunks on FIRST_GPU_PORT + g. These ports are below the kernel's ephemeral ports and the ranks'."""
 
-CONTROLLER, DECODE, POOL = (f"workloads.serving.{name}_process" for name in ("controller", "decode", "pool"))
+CONTROLLER, DECODE, POOL = (f"wanbed.workloads.serving.{name}_process" for name in ("controller", "decode", "pool"))
 
 
 class WritableConfig(Protocol):

@@ -6,15 +6,15 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from results.records.schema import PrefillRequest
-from results.records.span_log import SpanLogContents, read_span_log
-from runner.emulation.serving.serving_configs import ServingConfigs
-from runner.emulation.time_line import moved_log
-from runner.resolve.dilation import undilated_ns
-from runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
-from testbed.rack.driver.time_line import TimeLine
-from workloads.prefill.control.outcome import Outcome, Reason, RequestRecord
-from workloads.prefill.service_config import ServiceConfig
+from wanbed.results.records.schema import PrefillRequest
+from wanbed.results.records.span_log import SpanLogContents, read_span_log
+from wanbed.runner.emulation.serving.serving_configs import ServingConfigs
+from wanbed.runner.emulation.time_line import moved_log
+from wanbed.runner.resolve.dilation import undilated_ns
+from wanbed.runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
+from wanbed.testbed.rack.driver.time_line import TimeLine
+from wanbed.workloads.prefill.control.outcome import Outcome, Reason, RequestRecord
+from wanbed.workloads.prefill.service_config import ServiceConfig
 
 _TIMES = [field.name for field in fields(RequestRecord) if field.name.endswith("_ns")]
 

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from runner.emulation.serving.serving_configs import ServingConfigs
-from testbed.hosts.process_group import ProcessGroup
-from testbed.running_testbed import RunningTestbed
+from wanbed.runner.emulation.serving.serving_configs import ServingConfigs
+from wanbed.testbed.hosts.process_group import ProcessGroup
+from wanbed.testbed.running_testbed import RunningTestbed
 
 _GRACE_S = 15.0
 """Seconds for a process to write its records and to unload torch on few cores. After that it is killed."""

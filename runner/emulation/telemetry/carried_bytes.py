@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from results.records.schema import LinkSample
-from results.records.span_log import ALL_REDUCE, Span, SpanLogContents
+from wanbed.results.records.schema import LinkSample
+from wanbed.results.records.span_log import ALL_REDUCE, Span, SpanLogContents
 
 SHORTFALL = 0.95
 """Of what was sent, a link carries at least this share. The last bytes may still be on their way."""

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Protocol, Self
 
-from results.records.schema import GpuSample
-from results.records.trial_tables import GPU_TABLE, TrialTable
-from runner.emulation.telemetry.sampling import Sampler
-from testbed.gpus.gpu_reader import GpuReader, GpuReadings
-from testbed.gpus.nvml import NvmlReading
-from testbed.running_testbed import RunningTestbed
+from wanbed.results.records.schema import GpuSample
+from wanbed.results.records.trial_tables import GPU_TABLE, TrialTable
+from wanbed.runner.emulation.telemetry.sampling import Sampler
+from wanbed.testbed.gpus.gpu_reader import GpuReader, GpuReadings
+from wanbed.testbed.gpus.nvml import NvmlReading
+from wanbed.testbed.running_testbed import RunningTestbed
 
 
 class ReadsGpus(Protocol):

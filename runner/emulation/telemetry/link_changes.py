@@ -5,13 +5,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
-from ground.wanbed_error import WanbedError
-from results.records.schema import LinkChange
-from runner.resolve.dilation import undilated_ns
-from testbed.kernel.changes.course_run import CourseRecord
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.topology import Topology
-from testbed.running_testbed import RunningTestbed
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.results.records.schema import LinkChange
+from wanbed.runner.resolve.dilation import undilated_ns
+from wanbed.testbed.kernel.changes.course_run import CourseRecord
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.running_testbed import RunningTestbed
 
 
 class LinkChanges:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Self
 
-from results.records.schema import LinkSample
-from results.records.trial_tables import LINK_TABLE, TrialTable
-from runner.emulation.telemetry.sampling import Sampler
-from testbed.kernel.link_counters import Counters, PortCounters
-from testbed.running_testbed import RunningTestbed
+from wanbed.results.records.schema import LinkSample
+from wanbed.results.records.trial_tables import LINK_TABLE, TrialTable
+from wanbed.runner.emulation.telemetry.sampling import Sampler
+from wanbed.testbed.kernel.link_counters import Counters, PortCounters
+from wanbed.testbed.running_testbed import RunningTestbed
 
 Ports = list[PortCounters]
 

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Self
 
-from runner.emulation.telemetry.sampling import Sampler
-from testbed.kernel.inside import in_virtual_time
-from testbed.kernel.machine_load import CpuTimes, read_cpu_times
-from testbed.running_testbed import RunningTestbed
+from wanbed.runner.emulation.telemetry.sampling import Sampler
+from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.kernel.machine_load import CpuTimes, read_cpu_times
+from wanbed.testbed.running_testbed import RunningTestbed
 
 SATURATED = 0.95
 """From this load on, packets and ranks wait for cores."""

@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any, Self
 
-from runner.emulation.telemetry.load_sampler import LoadReading, machine_load
-from runner.emulation.telemetry.sampling import Sampler
-from testbed.kernel.machine_load import CpuTimes
-from testbed.running_testbed import RunningTestbed
+from wanbed.runner.emulation.telemetry.load_sampler import LoadReading, machine_load
+from wanbed.runner.emulation.telemetry.sampling import Sampler
+from wanbed.testbed.kernel.machine_load import CpuTimes
+from wanbed.testbed.running_testbed import RunningTestbed
 
 Loads = Mapping[str, LoadReading]
 

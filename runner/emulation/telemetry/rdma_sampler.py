@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Self
 
-from runner.emulation.telemetry.sampling import Sampler
-from testbed.kernel.inside import in_virtual_time
-from testbed.rack.survey.rdma_devices import rdma_sent_bytes
-from testbed.running_testbed import RunningTestbed
+from wanbed.runner.emulation.telemetry.sampling import Sampler
+from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.rack.survey.rdma_devices import rdma_sent_bytes
+from wanbed.testbed.running_testbed import RunningTestbed
 
 RDMA_FACT = "rdma_sent_bytes"
 

@@ -9,10 +9,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
-from results.records.run_store import Rows
-from results.records.trial_tables import TrialTable
-from runner.resolve.dilation import undilated_ns
-from testbed.running_testbed import RunningTestbed
+from wanbed.results.records.run_store import Rows
+from wanbed.results.records.trial_tables import TrialTable
+from wanbed.runner.resolve.dilation import undilated_ns
+from wanbed.testbed.running_testbed import RunningTestbed
 
 Reading = TypeVar("Reading")
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Self
 
-from results.records.schema import TcpSample
-from results.records.trial_tables import TCP_TABLE, TrialTable
-from runner.emulation.telemetry.sampling import Sampler
-from runner.resolve.dilation import undilated_ns
-from testbed.kernel.tcp_state import TcpState, TcpStates, tcp_states
-from testbed.running_testbed import RunningTestbed
+from wanbed.results.records.schema import TcpSample
+from wanbed.results.records.trial_tables import TCP_TABLE, TrialTable
+from wanbed.runner.emulation.telemetry.sampling import Sampler
+from wanbed.runner.resolve.dilation import undilated_ns
+from wanbed.testbed.kernel.tcp_state import TcpState, TcpStates, tcp_states
+from wanbed.testbed.running_testbed import RunningTestbed
 
 Round = list[memoryview]
 """One kernel message for each end of each connection."""

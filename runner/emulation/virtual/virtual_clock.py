@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from ground.strict_model import InputError
-from runner.experiment.experiment_spec import ExperimentSpec
-from testbed.kernel.inside import in_virtual_time
-from testbed.substrate.offer import GUEST, RELAY
-from testbed.virtual_time.guest import GuestError, run_inside
-from testbed.virtual_time.guest_boot import check_visible
-from testbed.virtual_time.guest_place import GuestPlace, allow_open_files, choose_place, raise_map_count
-from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
-from testbed.virtual_time.watchdog import PATIENT, Patience
-from wanbed.own_modules import module_command
+from wanbed.ground.strict_model import InputError
+from wanbed.module_process import module_command
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.substrate.offer import GUEST, RELAY
+from wanbed.testbed.virtual_time.guest import GuestError, run_inside
+from wanbed.testbed.virtual_time.guest_boot import check_visible
+from wanbed.testbed.virtual_time.guest_place import GuestPlace, allow_open_files, choose_place, raise_map_count
+from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel
+from wanbed.testbed.virtual_time.watchdog import PATIENT, Patience
 
 COMMAND = "wanbed"
 _BY_SIGNAL = 128

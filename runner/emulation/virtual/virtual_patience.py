@@ -6,10 +6,10 @@ loose: a stuck run reaches any bound soon, because nothing slows down its clock.
 
 from math import sqrt
 
-from runner.resolve.connection_count import window_bps
-from runner.resolve.experiment import Experiment, SweepPoint
-from runner.resolve.resolved_variant import ResolvedVariant
-from workloads.trace.replayed_trace import WorkKind
+from wanbed.runner.resolve.connection_count import window_bps
+from wanbed.runner.resolve.experiment import Experiment, SweepPoint
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.workloads.trace.replayed_trace import WorkKind
 
 BESIDE_TRIALS_S = 3600.0
 """Virtual time for bring-up, calibration and everything else outside trials."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from results.records.run_store import RunStore
-from results.records.trial_id import TrialId
-from runner.resolve.experiment import Experiment
-from runner.runs.progress import Progress
+from wanbed.results.records.run_store import RunStore
+from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.progress import Progress
 
 
 class VirtualProgress:

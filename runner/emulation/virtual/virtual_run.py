@@ -4,18 +4,18 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ground.strict_model import InputError
-from runner.emulation.virtual.virtual_clock import enter_virtual_time, status_of_inner
-from runner.emulation.virtual.virtual_patience import quiet_patience_s
-from runner.emulation.virtual.virtual_progress import VirtualProgress
-from runner.runs.resuming import kept_trials, resumed
-from runner.runs.run_folder import begin_run, check_runs_folder, exclusively
-from runner.runs.run_request import RunRequest
-from testbed.virtual_time.guest_boot import check_visible
-from testbed.virtual_time.kernel.kernel_cache import virtual_kernel
-from testbed.virtual_time.watchdog import Patience
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.emulation.virtual.virtual_clock import enter_virtual_time, status_of_inner
+from wanbed.runner.emulation.virtual.virtual_patience import quiet_patience_s
+from wanbed.runner.emulation.virtual.virtual_progress import VirtualProgress
+from wanbed.runner.runs.resuming import kept_trials, resumed
+from wanbed.runner.runs.run_folder import begin_run, check_runs_folder, exclusively
+from wanbed.runner.runs.run_request import RunRequest
+from wanbed.testbed.virtual_time.guest_boot import check_visible
+from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
+from wanbed.testbed.virtual_time.watchdog import Patience
 
-INNER_RUN = "runner.cli.runs.inner_run"
+INNER_RUN = "wanbed.runner.cli.runs.inner_run"
 """The program that runs inside the guest; its argument is an ``InnerRun``."""
 
 

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from ground.strict_model import StrictModel
-from ground.units import DurationNs
-from runner.experiment.quantities import MAX_PIPELINES, NameOrPath, whole_number
-from runner.experiment.training_spec import MAX_STAGES
+from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.units import DurationNs
+from wanbed.runner.experiment.quantities import MAX_PIPELINES, NameOrPath, whole_number
+from wanbed.runner.experiment.training_spec import MAX_STAGES
 
 MAX_FAULTS = 100
 MAX_CHECKPOINT_EVERY = 10_000

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ground.shown_text import shown
-from ground.strict_model import StrictModel
-from ground.units import DurationNs, RateBps
-from runner.experiment.quantities import (
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.units import DurationNs, RateBps
+from wanbed.runner.experiment.quantities import (
     MAX_CONNECTIONS,
     CongestionControl,
     NameOrPath,
@@ -16,8 +16,8 @@ from runner.experiment.quantities import (
     WindowBytes,
     whole_number,
 )
-from testbed.network.links.over_time.course_spec import FilePath, Loop
-from testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
+from wanbed.testbed.network.links.over_time.course_spec import FilePath, Loop
+from wanbed.testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
 
 MAX_FLOWS = 20
 MIN_MEAN_NS = 10_000_000

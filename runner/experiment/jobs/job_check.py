@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from ground.nearest_name import did_you_mean
-from ground.shown_text import shown
-from runner.experiment.compute_spec import TRACE_SCHEDULE
-from runner.experiment.jobs.job_spec import JobSpec
-from runner.experiment.variant_spec import VariantSpec
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.shown_text import shown
+from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
+from wanbed.runner.experiment.jobs.job_spec import JobSpec
+from wanbed.runner.experiment.variant_spec import VariantSpec
 
 
 def check_jobs(jobs: Sequence[JobSpec], variants: Sequence[VariantSpec], *, prefills: bool, fails: bool) -> None:

@@ -5,10 +5,10 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from ground.strict_model import StrictModel
-from results.records.span_log import MAX_ITERATIONS
-from runner.experiment.quantities import PrintableName, whole_number
-from testbed.network.topology_spec import MAX_HOSTS_PER_DATACENTER
+from wanbed.ground.strict_model import StrictModel
+from wanbed.results.records.span_log import MAX_ITERATIONS
+from wanbed.runner.experiment.quantities import PrintableName, whole_number
+from wanbed.testbed.network.topology_spec import MAX_HOSTS_PER_DATACENTER
 
 HostCount = Annotated[int, whole_number(0, MAX_HOSTS_PER_DATACENTER)]
 

@@ -7,7 +7,7 @@ as in JSON or a Python program, stay as they are.
 import re
 from collections.abc import Mapping
 
-from ground.nearest_name import did_you_mean
+from wanbed.ground.nearest_name import did_you_mean
 
 OF_A_RANK = ("rank", "local_rank")
 """Placeholders that are known only where wanbed itself starts each process."""

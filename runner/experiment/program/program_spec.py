@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, model_validator
 
-from ground.shown_text import shown
-from ground.strict_model import StrictModel
-from ground.units import DurationNs, SizeBytes
-from results.records.span_log import MAX_ITERATIONS
-from runner.experiment.program.placeholders import OF_A_RANK, check_placeholders, placeholders_in
-from runner.experiment.quantities import PrintableName, Truth, whole_number
-from workloads.collective.ways_around import opened_way
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.units import DurationNs, SizeBytes
+from wanbed.results.records.span_log import MAX_ITERATIONS
+from wanbed.runner.experiment.program.placeholders import OF_A_RANK, check_placeholders, placeholders_in
+from wanbed.runner.experiment.quantities import PrintableName, Truth, whole_number
+from wanbed.workloads.collective.ways_around import opened_way
 
 MAX_PROCESSES_PER_HOST = 256
 MAX_WORDS, MAX_WORD_LENGTH = 1000, 100_000

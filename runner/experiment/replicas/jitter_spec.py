@@ -2,9 +2,9 @@
 
 from pydantic import Field, model_validator
 
-from ground.strict_model import StrictModel
-from ground.units import Fraction, format_fraction
-from workloads.compute.varied_durations import MAX_SPREADS, Distribution, Jitter
+from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.units import Fraction, format_fraction
+from wanbed.workloads.compute.varied_durations import MAX_SPREADS, Distribution, Jitter
 
 
 class JitterSpec(StrictModel):

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, model_validator
 
-from ground.shown_text import shown
-from ground.strict_model import StrictModel
-from runner.experiment.quantities import MAX_PIPELINES, PrintableName, whole_number
-from runner.experiment.training_spec import MAX_STAGES
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import StrictModel
+from wanbed.runner.experiment.quantities import MAX_PIPELINES, PrintableName, whole_number
+from wanbed.runner.experiment.training_spec import MAX_STAGES
 
 MIN_FACTOR, MAX_FACTOR = 0.001, 1000.0
 _CHOICES = ("datacenter", "host", "pipeline", "stage")

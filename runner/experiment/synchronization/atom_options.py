@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
-from ground.shown_text import shown
-from ground.strict_model import InputError, parse_model
-from ground.units import SizeBytes, format_size, parse_size_bytes
-from runner.experiment.synchronization.diloco_options import SynchronizationOptions
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.units import SizeBytes, format_size, parse_size_bytes
+from wanbed.runner.experiment.synchronization.diloco_options import SynchronizationOptions
 
 _PER_SECOND = "/s"
 

@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
-from ground.strict_model import InputError, StrictModel, parse_model
-from results.records.span_log import MAX_ITERATIONS
-from runner.experiment.quantities import MAX_PIPELINES, PrintableName
+from wanbed.ground.strict_model import InputError, StrictModel, parse_model
+from wanbed.results.records.span_log import MAX_ITERATIONS
+from wanbed.runner.experiment.quantities import MAX_PIPELINES, PrintableName
 
 
 class OuterSpec(StrictModel):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from runner.learnt_links.fit.bottleneck_rate import Bottleneck
-from runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.runner.learnt_links.fit.bottleneck_rate import Bottleneck
+from wanbed.runner.learnt_links.logs.packet_log import PacketLog
 
 Floats = npt.NDArray[np.float64]
 

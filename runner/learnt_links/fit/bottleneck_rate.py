@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ground.strict_model import InputError
-from runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.learnt_links.logs.packet_log import PacketLog
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,13 +7,13 @@ fill in an instant and keep at exactly its height, so it has to be refused here.
 import numpy as np
 import numpy.typing as npt
 
-from ground.strict_model import InputError
-from ground.units import format_duration
-from results.text.number_text import seconds_text
-from runner.learnt_links.fit.bottleneck_rate import Bottleneck
-from runner.learnt_links.logs.packet_log import PacketLog
-from testbed.network.links.figures_spec import MAX_DELAY_NS
-from testbed.network.links.over_time.condition_trace import MAX_TRACE_NS
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import format_duration
+from wanbed.results.text.number_text import seconds_text
+from wanbed.runner.learnt_links.fit.bottleneck_rate import Bottleneck
+from wanbed.runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.testbed.network.links.figures_spec import MAX_DELAY_NS
+from wanbed.testbed.network.links.over_time.condition_trace import MAX_TRACE_NS
 
 Floats = npt.NDArray[np.float64]
 

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from ground.strict_model import InputError
-from ground.units import format_duration
-from results.text.number_text import seconds_text
-from runner.learnt_links.fit.backlog import Backlogs, backlogs
-from runner.learnt_links.fit.bottleneck_rate import Bottleneck, base_delay_ns, fit_bottleneck
-from runner.learnt_links.fit.buffer import BufferFit, fit_buffer
-from runner.learnt_links.fit.consistent_times import check_times
-from runner.learnt_links.fit.cross_traffic import MOST_PIECES, CrossTraffic, chosen_piece_ns, fit_cross_traffic
-from runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import format_duration
+from wanbed.results.text.number_text import seconds_text
+from wanbed.runner.learnt_links.fit.backlog import Backlogs, backlogs
+from wanbed.runner.learnt_links.fit.bottleneck_rate import Bottleneck, base_delay_ns, fit_bottleneck
+from wanbed.runner.learnt_links.fit.buffer import BufferFit, fit_buffer
+from wanbed.runner.learnt_links.fit.consistent_times import check_times
+from wanbed.runner.learnt_links.fit.cross_traffic import MOST_PIECES, CrossTraffic, chosen_piece_ns, fit_cross_traffic
+from wanbed.runner.learnt_links.logs.packet_log import PacketLog
 
 LEAST_PACKETS = 100
 """The fewest packets of a log that a link is fitted to."""

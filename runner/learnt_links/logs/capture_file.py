@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ground.files.atomic_write import naming
-from ground.files.regular_file import regular_file
-from ground.strict_model import InputError
+from wanbed.ground.files.atomic_write import naming
+from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.strict_model import InputError
 
 _PCAP = {
     b"\xd4\xc3\xb2\xa1": ("<", 1000),

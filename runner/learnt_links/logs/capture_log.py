@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ground.strict_model import InputError
-from runner.learnt_links.logs.capture_file import LATEST_NS, CapturedPacket, captured_packets
-from runner.learnt_links.logs.captured_flow import LINK_TYPES, MTU_BYTES, Flow, flow_packet, wire_bytes
-from runner.learnt_links.logs.packet_log import LOST_NS, PacketFaultError, PacketLog, from_first
-from runner.learnt_links.logs.probe_packet import PROBE_BYTES, unpack_probe
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.learnt_links.logs.capture_file import LATEST_NS, CapturedPacket, captured_packets
+from wanbed.runner.learnt_links.logs.captured_flow import LINK_TYPES, MTU_BYTES, Flow, flow_packet, wire_bytes
+from wanbed.runner.learnt_links.logs.packet_log import LOST_NS, PacketFaultError, PacketLog, from_first
+from wanbed.runner.learnt_links.logs.probe_packet import PROBE_BYTES, unpack_probe
 
 _IP_PROTOCOLS = {6: "TCP", 17: "UDP"}
 _MOST_NUMBERS_A_PACKET = 20

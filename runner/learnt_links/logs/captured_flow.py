@@ -4,7 +4,7 @@ import math
 import struct
 from dataclasses import dataclass
 
-from runner.learnt_links.logs.capture_file import CapturedPacket
+from wanbed.runner.learnt_links.logs.capture_file import CapturedPacket
 
 _ETHERNET, _NULL, _LOOP, _COOKED, _COOKED_2 = 1, 0, 108, 113, 276
 _RAW, _RAW_IPV4, _RAW_IPV6, _OLD_RAW, _OLD_BSD_RAW = 101, 228, 229, 12, 14

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from ground.files.regular_file import regular_file
-from ground.shown_text import shown
-from ground.strict_model import InputError
-from runner.learnt_links.logs.packet_log import LOST_NS, Integers, PacketFaultError, PacketLog, from_first
+from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.learnt_links.logs.packet_log import LOST_NS, Integers, PacketFaultError, PacketLog, from_first
 
 SEND, SIZE, ARRIVAL = "send_s", "size_bytes", "arrival_s"
 COLUMNS = (SEND, SIZE, ARRIVAL)

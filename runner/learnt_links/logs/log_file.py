@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from ground.files.atomic_write import naming
-from ground.files.regular_file import regular_file
-from ground.strict_model import InputError
-from runner.learnt_links.logs.capture_file import is_capture
-from runner.learnt_links.logs.capture_log import read_both_captures, read_probe_capture
-from runner.learnt_links.logs.csv_log import read_csv_log
-from runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.ground.files.atomic_write import naming
+from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.learnt_links.logs.capture_file import is_capture
+from wanbed.runner.learnt_links.logs.capture_log import read_both_captures, read_probe_capture
+from wanbed.runner.learnt_links.logs.csv_log import read_csv_log
+from wanbed.runner.learnt_links.logs.packet_log import PacketLog
 
 
 def read_log(path: Path, receiver: Path | None = None) -> PacketLog:

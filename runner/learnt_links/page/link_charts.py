@@ -3,12 +3,12 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from results.report.charts.chart import Chart, Drawing, LegendEntry
-from results.report.charts.drawing.canvas import Layout
-from results.report.charts.drawing.colours import BLACK, BLUE, BLUISH_GREEN, GREY, ORANGE, VERMILLION, Style
-from results.text.number_text import count_text, list_text, percent_text, rate_text, seconds_text
-from runner.learnt_links.held_out import CELL, CONSTANT, LEARNT, TRACE, LearntLink
-from runner.learnt_links.replay.outcome import QUANTILES
+from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
+from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.colours import BLACK, BLUE, BLUISH_GREEN, GREY, ORANGE, VERMILLION, Style
+from wanbed.results.text.number_text import count_text, list_text, percent_text, rate_text, seconds_text
+from wanbed.runner.learnt_links.held_out import CELL, CONSTANT, LEARNT, TRACE, LearntLink
+from wanbed.runner.learnt_links.replay.outcome import QUANTILES
 
 MAX_DOTS = 3000
 """The most packets that are drawn, evenly chosen."""

@@ -5,11 +5,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ground.files.atomic_write import write_whole
-from results.text.number_text import count_text, percent_text, rate_text, seconds_text, size_text
-from runner.learnt_links.held_out import TRACE, LearntLink
-from runner.learnt_links.page.link_charts import LOG
-from runner.learnt_links.replay.outcome import QUANTILES, Outcome
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.results.text.number_text import count_text, percent_text, rate_text, seconds_text, size_text
+from wanbed.runner.learnt_links.held_out import TRACE, LearntLink
+from wanbed.runner.learnt_links.page.link_charts import LOG
+from wanbed.runner.learnt_links.replay.outcome import QUANTILES, Outcome
 
 
 def cautions(learnt: LearntLink) -> list[str]:

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from ground.files.atomic_write import write_whole
-from results.report.page_templates import page_environment
-from results.text import number_text
-from results.text.text_direction import isolated
-from runner.learnt_links.held_out import LearntLink
-from runner.learnt_links.page.link_charts import STYLES, link_charts
-from runner.learnt_links.page.link_document import facts, rows
-from runner.learnt_links.replay.outcome import QUANTILES
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.results.report.page_templates import page_environment
+from wanbed.results.text import number_text
+from wanbed.results.text.text_direction import isolated
+from wanbed.runner.learnt_links.held_out import LearntLink
+from wanbed.runner.learnt_links.page.link_charts import STYLES, link_charts
+from wanbed.runner.learnt_links.page.link_document import facts, rows
+from wanbed.runner.learnt_links.replay.outcome import QUANTILES
 
 _TEMPLATE = "learnt_link.html.j2"
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from runner.learnt_links.fit.fitted_link import FittedLink
-from runner.learnt_links.logs.packet_log import PacketLog
-from runner.learnt_links.replay.fifo import ServiceRate, serve
-from runner.learnt_links.replay.outcome import Outcome, outcome
+from wanbed.runner.learnt_links.fit.fitted_link import FittedLink
+from wanbed.runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.runner.learnt_links.replay.fifo import ServiceRate, serve
+from wanbed.runner.learnt_links.replay.outcome import Outcome, outcome
 
 Floats = npt.NDArray[np.float64]
 

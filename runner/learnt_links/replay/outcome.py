@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.runner.learnt_links.logs.packet_log import PacketLog
 
 QUANTILES = (0.5, 0.9, 0.99)
 

@@ -7,10 +7,10 @@ comes nearest to what the log says.
 
 from dataclasses import replace
 
-from runner.learnt_links.fit.fitted_link import FittedLink
-from runner.learnt_links.logs.packet_log import PacketLog
-from runner.learnt_links.replay.link_models import LinkModel, with_cross_traffic
-from runner.learnt_links.replay.outcome import outcome_of
+from wanbed.runner.learnt_links.fit.fitted_link import FittedLink
+from wanbed.runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.runner.learnt_links.replay.link_models import LinkModel, with_cross_traffic
+from wanbed.runner.learnt_links.replay.outcome import outcome_of
 
 SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.25, 0.0)
 

@@ -16,14 +16,14 @@ from typing import Literal
 
 import numpy as np
 
-from results.records.span_columns import SpanColumns
-from results.records.span_log import COMPUTE_KINDS
-from runner.planner.explanation.critical_path import Part, critical_path_ns
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.tcp.effects import effects_of
-from testbed.network.flow_model.line import Line
-from testbed.network.topology import Topology
+from wanbed.results.records.span_columns import SpanColumns
+from wanbed.results.records.span_log import COMPUTE_KINDS
+from wanbed.runner.planner.explanation.critical_path import Part, critical_path_ns
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.tcp.effects import effects_of
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.topology import Topology
 
 Capacity = Literal["trunk", "node_pair", "windows"]
 

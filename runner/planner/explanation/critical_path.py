@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from results.records.span_log import COMPUTE_KINDS
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.results.records.span_log import COMPUTE_KINDS
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 
 _FORWARD, _ALL_REDUCE = KIND_CODES["forward"], KIND_CODES["all_reduce"]
 _OPTIMIZER, _SEND, _RECEIVE = KIND_CODES["optimizer"], KIND_CODES["send"], KIND_CODES["receive"]

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ground.strict_model import InputError
-from runner.experiment.synchronization.atom_options import parse_swap_rate
-from runner.planner.families.family_layout import Family
-from runner.planner.families.family_pricing import FamilyPrice, planned_family, priced_family
-from runner.planner.planning import Plan, PlanningTask
-from runner.resolve.written_variant import WrittenVariant
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.synchronization.atom_options import parse_swap_rate
+from wanbed.runner.planner.families.family_layout import Family
+from wanbed.runner.planner.families.family_pricing import FamilyPrice, planned_family, priced_family
+from wanbed.runner.planner.planning import Plan, PlanningTask
+from wanbed.runner.resolve.written_variant import WrittenVariant
 
 SYNC_EVERY: Final = 100
 """The iterations between synchronisations of replicas, where nothing else was asked for."""

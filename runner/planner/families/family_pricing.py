@@ -3,20 +3,20 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ground.strict_model import InputError
-from results.text.number_text import count_text
-from runner.experiment.training_spec import VariantTrainingSpec
-from runner.planner.families.family_layout import Family, FamilyLayout, family_layouts
-from runner.planner.families.merged_stages import merged_stages
-from runner.planner.planning import Plan, PlanningTask
-from runner.planner.pricing import wan_bytes_per_iteration
-from runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
-from runner.resolve.variant_resolution import resolve_variant
-from runner.resolve.written_variant import WrittenVariant
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import effects_of
-from testbed.network.course_extremes import as_begun
-from workloads.synchronization.synchronization import ATOM, DILOCO
+from wanbed.ground.strict_model import InputError
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.experiment.training_spec import VariantTrainingSpec
+from wanbed.runner.planner.families.family_layout import Family, FamilyLayout, family_layouts
+from wanbed.runner.planner.families.merged_stages import merged_stages
+from wanbed.runner.planner.planning import Plan, PlanningTask
+from wanbed.runner.planner.pricing import wan_bytes_per_iteration
+from wanbed.runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
+from wanbed.runner.resolve.variant_resolution import resolve_variant
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import effects_of
+from wanbed.testbed.network.course_extremes import as_begun
+from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
 _WARMUP = 1
 """The simulated iterations that do not count. Of what follows there is one period: later ones repeat it."""

@@ -1,6 +1,6 @@
 """Give replicas of fewer stages the costs of the stages that they merge, where the file writes costs stage by stage."""
 
-from runner.experiment.compute_spec import ComputeSpec
+from wanbed.runner.experiment.compute_spec import ComputeSpec
 
 _ADD_UP = ("forward", "backward", "backward_weight", "recompute", "optimizer", "gradient")
 

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ground.strict_model import InputError
-from ground.units import format_rate
-from ground.wanbed_error import WanbedError
-from results.text.number_text import milliseconds_text, rate_text
-from runner.rack.diagnosis.plain_paths import PlainPath
-from runner.rack.host_placement import Node, unknown_labels
-from runner.rack.point_placement import carrying_machines, place_point
-from runner.resolve.experiment import SweepPoint
-from testbed.network.topology import Topology
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import format_rate
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.results.text.number_text import milliseconds_text, rate_text
+from wanbed.runner.rack.diagnosis.plain_paths import PlainPath
+from wanbed.runner.rack.host_placement import Node, unknown_labels
+from wanbed.runner.rack.point_placement import carrying_machines, place_point
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.testbed.network.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.rack.host_placement import Node
-from runner.rack.ray_handle import answer_of
-from testbed.rack.machine_handle import MachineLostError
+from wanbed.runner.rack.host_placement import Node
+from wanbed.runner.rack.ray_handle import answer_of
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
 _PATIENCE_S = 60.0
 

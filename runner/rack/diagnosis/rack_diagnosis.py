@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.rack import on_machine
-from runner.rack.agents import actor_on_node, held_by
-from runner.rack.diagnosis.carried_points import CarriedPoint, carried_point
-from runner.rack.diagnosis.plain_paths import PlainPath, measure_paths
-from runner.rack.diagnosis.wanted_of_machines import WantedOfMachines
-from runner.rack.host_placement import Node
-from runner.rack.ray_handle import answer_of
-from runner.rack.same_sources import Rack, rack_at
-from runner.resolve.experiment import SweepPoint
-from runner.runs.run_folder import Log
-from testbed.rack.machine_handle import MachineLostError
+from wanbed.runner.rack import on_machine
+from wanbed.runner.rack.agents import actor_on_node, held_by
+from wanbed.runner.rack.diagnosis.carried_points import CarriedPoint, carried_point
+from wanbed.runner.rack.diagnosis.plain_paths import PlainPath, measure_paths
+from wanbed.runner.rack.diagnosis.wanted_of_machines import WantedOfMachines
+from wanbed.runner.rack.host_placement import Node
+from wanbed.runner.rack.ray_handle import answer_of
+from wanbed.runner.rack.same_sources import Rack, rack_at
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.runs.run_folder import Log
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
 _PATIENCE_S = 120.0
 _CLOCK_READINGS = 5
@@ -27,8 +27,8 @@ _CLOCK_READINGS = 5
 class MachineDiagnosis:
     """What is known of a machine.
 
-    ``in_use_by`` is the run that uses it. ``survey`` is that of ``testbed.rack.survey``, None for a machine that only
-    drives or does not answer. ``clock_ahead_ms`` is by how much its wall clock is ahead of this machine's,
+    ``in_use_by`` is the run that uses it. ``survey`` is that of ``wanbed.testbed.rack.survey``, None for a machine that
+    only drives or does not answer. ``clock_ahead_ms`` is by how much its wall clock is ahead of this machine's,
     ``clock_uncertainty_ms`` how exactly that is known.
     """
 

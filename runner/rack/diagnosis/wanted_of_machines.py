@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.rack.shipped.program_files import packed_programs, programs_of
-from runner.rack.shipped.program_needs import ProgramNeeds, program_needs
-from runner.rack.shipped.user_modules import UserModules, user_modules
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.runner.rack.shipped.program_files import packed_programs, programs_of
+from wanbed.runner.rack.shipped.program_needs import ProgramNeeds, program_needs
+from wanbed.runner.rack.shipped.user_modules import UserModules, user_modules
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
 
 Ask = Callable[[str, str, tuple[Any, ...]], str | None]
-"""Calls a method of ``runner.rack.on_machine.Wanted`` on the machine of that name: what it lacks, None if nothing."""
+"""Calls a method of ``wanbed.runner.rack.on_machine.Wanted`` on the named machine: what it lacks, None if nothing."""
 
 
 class WantedOfMachines:

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from runner.resolve.demand import NetworkDemand, NodePairDemand
-from testbed.network.topology import Topology
+from wanbed.runner.resolve.demand import NetworkDemand, NodePairDemand
+from wanbed.testbed.network.topology import Topology
 
 Trunks = Mapping[tuple[str, str], int]
 """Rates in bit/s by the sending and the receiving datacenter."""

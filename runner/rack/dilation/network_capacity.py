@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from runner.rack.dilation.machine_traffic import Carriers
-from runner.resolve.demand import NetworkDemand, NodePairDemand
-from testbed.measurement.capacity import (
+from wanbed.runner.rack.dilation.machine_traffic import Carriers
+from wanbed.runner.resolve.demand import NetworkDemand, NodePairDemand
+from wanbed.testbed.measurement.capacity import (
     ACKNOWLEDGED_SHARE,
     CONNECTIONS,
     HEADROOM,
@@ -16,12 +16,12 @@ from testbed.measurement.capacity import (
     SETTLING_ROUND_S,
     capacity_settings,
 )
-from testbed.measurement.measurement import Flow, measure_goodput
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.wan_link import link_of
-from testbed.network.topology import Topology
-from testbed.rack.rack_testbed import RackTestbed
+from wanbed.testbed.measurement.measurement import Flow, measure_goodput
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import link_of
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.rack.rack_testbed import RackTestbed
 
 _SECONDS = 5
 """Flows over many machines do not begin at one instant, so that this is longer than on one machine."""

@@ -10,17 +10,17 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from results.text.number_text import count_text, rate_text
-from runner.experiment.quantities import AUTO
-from runner.rack.dilation.machine_traffic import Carriers
-from runner.rack.dilation.network_capacity import measure_capacities_bps
-from runner.rack.point_placement import PointPlacement
-from runner.resolve.demand import NetworkDemand
-from runner.resolve.dilation import choose_dilation, settled_dilation
-from runner.runs.run_folder import Log
-from testbed.network.topology import Topology
-from testbed.rack.machine_handle import MachineHandle
-from testbed.rack.rack_testbed import RackTestbed
+from wanbed.results.text.number_text import count_text, rate_text
+from wanbed.runner.experiment.quantities import AUTO
+from wanbed.runner.rack.dilation.machine_traffic import Carriers
+from wanbed.runner.rack.dilation.network_capacity import measure_capacities_bps
+from wanbed.runner.rack.point_placement import PointPlacement
+from wanbed.runner.resolve.demand import NetworkDemand
+from wanbed.runner.resolve.dilation import choose_dilation, settled_dilation
+from wanbed.runner.runs.run_folder import Log
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.rack.machine_handle import MachineHandle
+from wanbed.testbed.rack.rack_testbed import RackTestbed
 
 
 class UpOverRack(Protocol):

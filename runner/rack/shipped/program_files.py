@@ -10,12 +10,12 @@ import tarfile
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from ground.strict_model import InputError
-from ground.units import format_size
-from runner.experiment.program.placeholders import placeholders_in
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.program.resolved_program import ResolvedProgram
-from testbed.rack.sent_files import SentFiles
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import format_size
+from wanbed.runner.experiment.program.placeholders import placeholders_in
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.testbed.rack.sent_files import SentFiles
 
 MOST_BYTES = 128 * 2**20
 """The most that all files may have: more than that is more than a program."""

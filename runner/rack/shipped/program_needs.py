@@ -7,13 +7,13 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import NamedTuple
 
-from ground.shown_text import one_line, shown
-from ground.strict_model import InputError
-from runner.emulation.programs.program_check import program_fault, wanted_programs
-from runner.experiment.program.placeholders import filled, placeholders_in
-from runner.resolve.program.resolved_program import ResolvedProgram
-from testbed.hosts.search_path import search_path
-from testbed.rack.sent_files import SentFiles
+from wanbed.ground.shown_text import one_line, shown
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.emulation.programs.program_check import program_fault, wanted_programs
+from wanbed.runner.experiment.program.placeholders import filled, placeholders_in
+from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.testbed.hosts.search_path import search_path
+from wanbed.testbed.rack.sent_files import SentFiles
 
 _KNOWN = {"python", "folder"}
 """Placeholders that the machine that drives can fill in."""

@@ -15,13 +15,13 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
-from ground.class_path import load_subclass
-from ground.strict_model import InputError
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.own_modules import OWN_PACKAGES
-from workloads.compute.backends.backend import ComputeBackend
-from workloads.schedules.schedule import Schedule
+from wanbed.ground.class_path import load_subclass
+from wanbed.ground.strict_model import InputError
+from wanbed.module_process import PACKAGE
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.workloads.compute.backends.backend import ComputeBackend
+from wanbed.workloads.schedules.schedule import Schedule
 
 MOST_BYTES = 4 * 2**20
 """The largest size of a module's files: more than that is more than code."""
@@ -110,9 +110,9 @@ def schedules_of(variants: Iterable[ResolvedVariant]) -> tuple[str, ...]:
 
 
 def _users(class_paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the paths that lead out of wanbed's packages, each once. The name of a baseline of torch has no colon."""
+    """Return the paths that lead out of wanbed, each once. The name of a baseline of torch has no colon."""
     found = dict.fromkeys(class_paths)
-    return tuple(path for path in found if ":" in path and path.partition(":")[0].partition(".")[0] not in OWN_PACKAGES)
+    return tuple(path for path in found if ":" in path and path.partition(":")[0].partition(".")[0] != PACKAGE)
 
 
 def _with_those_beside(module: str) -> Iterator[str]:
@@ -123,7 +123,7 @@ def _with_those_beside(module: str) -> Iterator[str]:
         return
     for name, loaded in [*sys.modules.items()]:
         file = getattr(loaded, "__file__", None)
-        if "." in name or name in {module, "__main__", *OWN_PACKAGES} or file is None:
+        if "." in name or name in {module, "__main__", PACKAGE} or file is None:
             continue
         if (Path(file).parent if Path(file).name == "__init__.py" else Path(file)).parent == folder:
             yield name

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from results.records.run_store import read_trial_files
-from runner.simulated_runs.simulated_trial import TrialSpec, simulate_into
-from runner.simulator.simulation import Simulate
+from wanbed.results.records.run_store import read_trial_files
+from wanbed.runner.simulated_runs.simulated_trial import TrialSpec, simulate_into
+from wanbed.runner.simulator.simulation import Simulate
 
 
 @dataclass(frozen=True)

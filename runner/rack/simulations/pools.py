@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ground.strict_model import InputError
+from wanbed.ground.strict_model import InputError
 
 if TYPE_CHECKING:
-    from runner.planner.pricing import Spread
-    from runner.runs.run_folder import Log
-    from runner.simulated_runs.simulated_sweep import Pool
+    from wanbed.runner.planner.pricing import Spread
+    from wanbed.runner.runs.run_folder import Log
+    from wanbed.runner.simulated_runs.simulated_sweep import Pool
 
 
 def check_jobs(jobs: int | None, rack: str | None) -> None:
@@ -22,11 +22,11 @@ def check_jobs(jobs: int | None, rack: str | None) -> None:
 def simulation_pool(jobs: int | None, rack: str | None, log: "Log") -> Iterator["Pool"]:
     """Yield the rack at that address, or ``jobs`` processes of this machine without one."""
     if rack is None:
-        from runner.simulated_runs.process_pool import ProcessPool  # noqa: PLC0415 - spared by --dry-run and a refused file
+        from wanbed.runner.simulated_runs.process_pool import ProcessPool  # noqa: PLC0415 - spared by --dry-run and a refused file
 
         yield ProcessPool(jobs)
         return
-    from runner.rack.simulations.rack_pool import rack_pool  # noqa: PLC0415 - Ray is an extra
+    from wanbed.runner.rack.simulations.rack_pool import rack_pool  # noqa: PLC0415 - Ray is an extra
 
     with rack_pool(rack, log) as pool:
         yield pool
@@ -38,7 +38,7 @@ def plan_spread(rack: str | None, log: "Log") -> Iterator["Spread | None"]:
     if rack is None:
         yield None
         return
-    from runner.rack.simulations.rack_pricing import rack_spread  # noqa: PLC0415 - Ray is an extra
+    from wanbed.runner.rack.simulations.rack_pricing import rack_spread  # noqa: PLC0415 - Ray is an extra
 
     with rack_spread(rack, log) as spread:
         yield spread

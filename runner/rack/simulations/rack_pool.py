@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from results.records.run_store import remove_partial_trials, write_trial_files
-from runner.rack.same_sources import rack_at
-from runner.rack.shipped.user_modules import schedules_of
-from runner.rack.simulations.node_work import SimulatedTrials, simulate_trials
-from runner.rack.simulations.spread_tasks import SpreadTasks, Tasks
-from runner.runs.progress import Progress
-from runner.runs.run_folder import Log
-from runner.simulated_runs.simulated_trial import TrialSpec
-from runner.simulator.simulation import Simulate
+from wanbed.results.records.run_store import remove_partial_trials, write_trial_files
+from wanbed.runner.rack.same_sources import rack_at
+from wanbed.runner.rack.shipped.user_modules import schedules_of
+from wanbed.runner.rack.simulations.node_work import SimulatedTrials, simulate_trials
+from wanbed.runner.rack.simulations.spread_tasks import SpreadTasks, Tasks
+from wanbed.runner.runs.progress import Progress
+from wanbed.runner.runs.run_folder import Log
+from wanbed.runner.simulated_runs.simulated_trial import TrialSpec
+from wanbed.runner.simulator.simulation import Simulate
 
 _REFRESH_S = 0.5
 _BATCH_S = 0.25
@@ -25,7 +25,7 @@ _WAITING = 2
 
 
 class RackPool:
-    """The CPUs of a rack, see ``runner.simulated_runs.simulated_sweep.Pool``."""
+    """The CPUs of a rack, see ``wanbed.runner.simulated_runs.simulated_sweep.Pool``."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks

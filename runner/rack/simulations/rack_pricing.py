@@ -5,21 +5,21 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ground.wanbed_error import WanbedError
-from runner.planner.candidate import Candidate, Price
-from runner.planner.effort import Effort
-from runner.planner.pricing import Pricer, Spread
-from runner.rack.same_sources import rack_at
-from runner.rack.shipped.user_modules import schedules_of
-from runner.rack.simulations.spread_tasks import SpreadTasks, Tasks
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.runs.run_folder import Log
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.runner.planner.candidate import Candidate, Price
+from wanbed.runner.planner.effort import Effort
+from wanbed.runner.planner.pricing import Pricer, Spread
+from wanbed.runner.rack.same_sources import rack_at
+from wanbed.runner.rack.shipped.user_modules import schedules_of
+from wanbed.runner.rack.simulations.spread_tasks import SpreadTasks, Tasks
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.runs.run_folder import Log
 
 _LOOK_S = 0.1
 
 
 class RackPricing:
-    """The CPUs of a rack as the pricing of one search, see ``runner.planner.pricing.AheadPricing``.
+    """The CPUs of a rack as the pricing of one search, see ``wanbed.runner.planner.pricing.AheadPricing``.
 
     Candidates are converted to variants here, because what that reads may be only on this machine.
     """

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from runner.rack import on_machine
-from runner.rack.same_sources import Rack
-from runner.rack.shipped.user_modules import packed_modules
-from runner.rack.simulations import node_task
-from runner.runs.faults import TrialError
-from testbed.kernel.missing import MissingError
-from testbed.rack.machine_facts import sources_hash
+from wanbed.runner.rack import on_machine
+from wanbed.runner.rack.same_sources import Rack
+from wanbed.runner.rack.shipped.user_modules import packed_modules
+from wanbed.runner.rack.simulations import node_task
+from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.rack.machine_facts import sources_hash
 
 _STARTED_ANEW = 3
 _NONE_LEFT_S = 30.0

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from ground.strict_model import InputError
-from results.text.number_text import list_text
-from runner.resolve.placement import Placement
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_rings import by_datacenter
-from runner.resolve.written_variant import WrittenVariant
-from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.kernel.missing import MissingError
+from wanbed.ground.strict_model import InputError
+from wanbed.results.text.number_text import list_text
+from wanbed.runner.resolve.placement import Placement
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_rings import by_datacenter
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
+from wanbed.testbed.kernel.missing import MissingError
 
 NCCL, NCCL_SHARED = "nccl", "nccl-shared"
 

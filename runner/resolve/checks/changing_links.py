@@ -1,8 +1,8 @@
 """Check, while the file is read, that training goes on over links that change."""
 
-from ground.strict_model import InputError
-from ground.units import format_duration
-from testbed.network.topology import Topology
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import format_duration
+from wanbed.testbed.network.topology import Topology
 
 
 def check_changing_links_train(topology: Topology) -> None:

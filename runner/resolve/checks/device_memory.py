@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 
-from ground.strict_model import InputError
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_costs import model_config
-from workloads.baselines.baseline_config import TORCH_1F1B, TORCH_DDP, TORCH_GPIPE
-from workloads.prefill.prefill_settings import FillPolicy
-from workloads.profiling.memory_need import TrainingMemory, swapped_memory, together, training_memory
-from workloads.schedules.action import ActionKind
-from workloads.schedules.fixed_order import FixedOrder
-from workloads.schedules.schedule import create_schedule
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_costs import model_config
+from wanbed.workloads.baselines.baseline_config import TORCH_1F1B, TORCH_DDP, TORCH_GPIPE
+from wanbed.workloads.prefill.prefill_settings import FillPolicy
+from wanbed.workloads.profiling.memory_need import TrainingMemory, swapped_memory, together, training_memory
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.fixed_order import FixedOrder
+from wanbed.workloads.schedules.schedule import create_schedule
 
 CONTEXT_BYTES = round(0.6 * 2**30)
 """What a process takes of a GPU before its first tensor: its CUDA context, and the code of cuBLAS's kernels."""

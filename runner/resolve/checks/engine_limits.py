@@ -1,18 +1,18 @@
 """Check, while the file is read, that the experiment's engine can run it.
 
-What a simulation accepts but does not model is in ``runner.runs.not_modelled``.
+What a simulation accepts but does not model is in ``wanbed.runner.runs.not_modelled``.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 
-from ground.strict_model import InputError
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.resolve.prefill.computed_prefill import check_computed_prefill
-from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.network.topology import Topology, check_can_be_emulated
-from testbed.network.topology_spec import TopologySpec
-from workloads.trace.replayed_trace import ReplayedTrace
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.resolve.prefill.computed_prefill import check_computed_prefill
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.network.topology import Topology, check_can_be_emulated
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.workloads.trace.replayed_trace import ReplayedTrace
 
 _OF_KNOWN_TIMES = {"slower": "slower", "jitter": "jitter", "from_run": "from"}
 """Fields of ``compute`` that only known times go with, and what they are called in the file."""

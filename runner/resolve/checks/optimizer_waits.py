@@ -1,10 +1,10 @@
 """Find out whether the optimizer steps of a variant wait for all stages, and refuse it where they cannot."""
 
-from ground.strict_model import InputError
-from runner.experiment.compute_spec import TRACE_SCHEDULE
-from runner.resolve.written_variant import WrittenVariant
-from workloads.baselines.baseline_config import BASELINE_SCHEDULES
-from workloads.synchronization.synchronization import ATOM, DILOCO
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
+from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
 
 def waits_for_all(written: WrittenVariant) -> bool:

@@ -9,14 +9,14 @@ import time
 from collections.abc import Mapping
 from functools import lru_cache
 
-from ground.own_code import OWN_FAULTS, EndlessCallError, check_options, described, time_limit
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.fixed_order import FixedOrder
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import CellCosts, CellPlan
-from workloads.schedules.planning.plan_run import comes_to_an_end
-from workloads.schedules.planning.planned_schedule import PlannedSchedule
-from workloads.schedules.schedule import Schedule, ScheduleError, create_schedule, load_schedule
+from wanbed.ground.own_code import OWN_FAULTS, EndlessCallError, check_options, described, time_limit
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.fixed_order import FixedOrder
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan
+from wanbed.workloads.schedules.planning.plan_run import comes_to_an_end
+from wanbed.workloads.schedules.planning.planned_schedule import PlannedSchedule
+from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, create_schedule, load_schedule
 
 CALL_LIMIT_S = 5.0
 """How long one call of a schedule may take. Shipped ones take microseconds, and a rank calls during an iteration."""
@@ -54,7 +54,7 @@ def planned(kind: type[PlannedSchedule], costs: CellCosts, options: Mapping[str,
 
 
 def _shipped(module: str) -> bool:
-    return module.startswith("workloads.schedules.")
+    return module.startswith("wanbed.workloads.schedules.")
 
 
 @lru_cache(maxsize=1024)

@@ -9,22 +9,22 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ground.strict_model import InputError
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.transport_spec import TransportSpec
-from runner.resolve.connection_count import count_connections
-from runner.resolve.packets.packet_draws import is_impaired
-from runner.resolve.placement import Pair, Placement, StagePlace
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_costs import StageCosts
-from runner.resolve.stage_rings import StageRings, ring_pairs
-from runner.resolve.written_variant import WrittenVariant
-from testbed.network.flow_model.line import PAYLOAD_BYTES
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.topology import Topology
-from workloads.schedules.virtual.virtual_stages import VirtualStages
-from workloads.trace.replayed_trace import WorkKind
-from workloads.transport.ring.buckets import bucket_count
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.packets.packet_draws import is_impaired
+from wanbed.runner.resolve.placement import Pair, Placement, StagePlace
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.runner.resolve.stage_rings import StageRings, ring_pairs
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.workloads.trace.replayed_trace import WorkKind
+from wanbed.workloads.transport.ring.buckets import bucket_count
 
 MAX_TRIAL_NS = 100 * 365 * 86_400 * 10**9
 """A hundred years, a third of the range of 64 bits."""

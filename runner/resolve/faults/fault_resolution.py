@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ground.nearest_name import did_you_mean
-from ground.strict_model import InputError
-from results.text.number_text import list_text
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.faults.fault_spec import FaultSpec, Recovery
-from runner.experiment.jobs.background_spec import BackgroundSpec
-from runner.experiment.sweep_points import SweepPointSpec
-from runner.resolve.faults.planned_fault import PlannedFault
-from runner.resolve.faults.return_check import check_returns
-from runner.resolve.faults.simulated_check import check_simulated
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.variant_resolution import Choose, resolve_variant
-from runner.resolve.written_variant import WrittenVariant
-from testbed.network.topology import Topology
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.strict_model import InputError
+from wanbed.results.text.number_text import list_text
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.faults.fault_spec import FaultSpec, Recovery
+from wanbed.runner.experiment.jobs.background_spec import BackgroundSpec
+from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.resolve.faults.planned_fault import PlannedFault
+from wanbed.runner.resolve.faults.return_check import check_returns
+from wanbed.runner.resolve.faults.simulated_check import check_simulated
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.variant_resolution import Choose, resolve_variant
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.testbed.network.topology import Topology
 
 _MOST_NAMED = 20
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from runner.experiment.faults.fault_spec import FaultSpec, Faulty
-from testbed.network.topology import Topology
+from wanbed.runner.experiment.faults.fault_spec import FaultSpec, Faulty
+from wanbed.testbed.network.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from itertools import combinations
 
-from ground.strict_model import InputError
-from runner.resolve.faults.planned_fault import PlannedFault
-from runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.resolve.faults.planned_fault import PlannedFault
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 
 def check_returns(faults: Sequence[PlannedFault], variant: ResolvedVariant) -> None:

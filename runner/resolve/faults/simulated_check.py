@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from ground.strict_model import InputError
-from runner.experiment.faults.fault_spec import FaultSpec
-from runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.faults.fault_spec import FaultSpec
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 _REMEDY = "leave fail out, or give engine: emulate (clock: virtual)"
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from runner.experiment.jobs.background_spec import FlowKind
-from runner.experiment.transport_spec import TransportSpec
-from runner.resolve.placement import Pair
-from testbed.network.tcp_settings import TcpSettings
-from workloads.background.offered_rate import OfferedRate
+from wanbed.runner.experiment.jobs.background_spec import FlowKind
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.resolve.placement import Pair
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.workloads.background.offered_rate import OfferedRate
 
 
 @dataclass(frozen=True)

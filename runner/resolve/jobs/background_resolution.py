@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from ground.strict_model import InputError
-from runner.experiment.jobs.background_spec import BackgroundSpec
-from runner.experiment.sweep_points import SweepPointSpec
-from runner.experiment.transport_spec import TransportSpec
-from runner.resolve.connection_count import tcp_settings
-from runner.resolve.jobs.background_flow import BackgroundFlow
-from runner.resolve.placement import StagePlace
-from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.network.links.over_time.condition_trace import ConditionTrace
-from testbed.network.topology import Topology, flow_host
-from workloads.background.offered_rate import OfferedRate, OnOffTimes
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.jobs.background_spec import BackgroundSpec
+from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.resolve.connection_count import tcp_settings
+from wanbed.runner.resolve.jobs.background_flow import BackgroundFlow
+from wanbed.runner.resolve.placement import StagePlace
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
+from wanbed.testbed.network.topology import Topology, flow_host
+from wanbed.workloads.background.offered_rate import OfferedRate, OnOffTimes
 
 
 def resolve_background(point: SweepPointSpec, variants: Sequence[ResolvedVariant]) -> tuple[BackgroundFlow, ...]:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ground.nearest_name import did_you_mean
-from ground.strict_model import InputError
-from runner.experiment.jobs.job_spec import JobSpec
-from testbed.network.topology import Topology
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.jobs.job_spec import JobSpec
+from wanbed.testbed.network.topology import Topology
 
 
 def job_topologies(jobs: Sequence[JobSpec], topology: Topology) -> tuple[Topology, ...]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from ground.strict_model import InputError
-from results.text.number_text import list_text
-from runner.experiment.jobs.job_spec import JobSpec
-from runner.experiment.quantities import MAX_NAME_LENGTH
-from runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.ground.strict_model import InputError
+from wanbed.results.text.number_text import list_text
+from wanbed.runner.experiment.jobs.job_spec import JobSpec
+from wanbed.runner.experiment.quantities import MAX_NAME_LENGTH
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 MAX_COMBINATIONS = 100
 

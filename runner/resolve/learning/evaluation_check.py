@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from ground.strict_model import InputError
-from ground.units import format_size
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.training_spec import TrainingSpec
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_costs import model_config
-from workloads.evaluation.snapshots import MAX_SNAPSHOT_BYTES, evaluated_after
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import format_size
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.training_spec import TrainingSpec
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_costs import model_config
+from wanbed.workloads.evaluation.snapshots import MAX_SNAPSHOT_BYTES, evaluated_after
 
 _OF_AN_EVALUATION = ("held_out", "held_out_sequences")
 

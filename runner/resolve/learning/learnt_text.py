@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from ground.shown_text import one_line
-from ground.strict_model import InputError
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.training_spec import TrainingSpec
-from runner.resolve.stage_costs import model_config
-from workloads.model.corpora import CORPORA, text_bytes
-from workloads.model.held_out import HeldOut
+from wanbed.ground.shown_text import one_line
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.training_spec import TrainingSpec
+from wanbed.runner.resolve.stage_costs import model_config
+from wanbed.workloads.model.corpora import CORPORA, text_bytes
+from wanbed.workloads.model.held_out import HeldOut
 
 
 def learning_seed(spec: ExperimentSpec, repeat: int) -> int:

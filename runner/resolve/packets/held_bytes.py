@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from runner.resolve.placement import Pair
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology
-from workloads.transport.frames.frame import CHUNK_BYTES
-from workloads.transport.peer import UNSENT_BYTES
+from wanbed.runner.resolve.placement import Pair
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.transport.frames.frame import CHUNK_BYTES
+from wanbed.workloads.transport.peer import UNSENT_BYTES
 
 _UNSENT_PART: Final = 8
 _UNSENT_PART_ALONE: Final = 2

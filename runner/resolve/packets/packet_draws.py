@@ -1,9 +1,9 @@
 """Say where a simulation follows single packets, and where it draws what happens to them."""
 
-from ground.impairments import UNIMPAIRED
-from runner.experiment.transport_spec import TransportSpec
-from testbed.network.flow_model.line import FRAME_BYTES
-from testbed.network.topology import Topology
+from wanbed.ground.impairments import UNIMPAIRED
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES
+from wanbed.testbed.network.topology import Topology
 
 ACKNOWLEDGEMENT_BYTES, ACKNOWLEDGED_SEGMENTS = 66, 2
 """The wire bytes of an acknowledgement, and how many segments one is sent for."""
@@ -14,7 +14,8 @@ _NOTICED_PART = 10
 def is_impaired(topology: Topology, one: str, other: str) -> bool:
     """Return whether the link between two datacenters impairs packets in either direction, and never changes.
 
-    Packets of a link that changes are not simulated one by one: ``runner.runs.not_modelled`` says what that leaves out.
+    Packets of a link that changes are not simulated one by one: ``wanbed.runner.runs.not_modelled`` says what that
+    leaves out.
     """
     ways = ((one, other), (other, one))
     if one == other or any(topology.course(*way) is not None for way in ways):

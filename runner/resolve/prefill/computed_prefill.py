@@ -3,13 +3,13 @@
 import os
 from collections.abc import Iterable
 
-from ground.strict_model import InputError
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.resolve.resolved_variant import ResolvedVariant
-from workloads.inference.inference_model import InferenceModel
-from workloads.inference.inference_work import InferenceWork
-from workloads.prefill.prefill_settings import FillPolicy
-from workloads.prefill.service_config import ServiceConfig
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.prefill.prefill_settings import FillPolicy
+from wanbed.workloads.prefill.service_config import ServiceConfig
 
 
 def inference_work(spec: ExperimentSpec, model: InferenceModel) -> InferenceWork | None:

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from runner.resolve.cell_costs import cell_costs
-from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.network.topology import Topology
-from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
-from workloads.prefill.bubbles.planned_iterations import planned_iterations
+from wanbed.runner.resolve.cell_costs import cell_costs
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
+from wanbed.workloads.prefill.bubbles.planned_iterations import planned_iterations
 
 OPTIMIZER = ("optimizer", -1)
 """The key of the optimizer in a forecast. The other keys are those of the microbatches' actions."""

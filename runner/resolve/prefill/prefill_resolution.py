@@ -6,28 +6,28 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from ground.nearest_name import did_you_mean
-from ground.shown_text import one_line
-from ground.strict_model import InputError, prefixed
-from runner.experiment.prefill_spec import DRAWN, MEASURED, PrefillSpec, TokensSpec
-from runner.experiment.transport_spec import TransportSpec
-from runner.resolve.placement import StagePlace
-from runner.resolve.prefill.computed_prefill import inference_work
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.written_variant import WrittenVariant
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.topology import Datacenter, Topology
-from workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
-from workloads.prefill.control.memory_ledger import GpuMemory
-from workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup
-from workloads.prefill.control.prompt_chunks import ChunkTimes
-from workloads.prefill.prefill_profile import UNMEASURED, PrefillProfile
-from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
-from workloads.prefill.profile_files import load_prefill_profile
-from workloads.prefill.request_source import RequestSource, SourceKind, TokenCount
-from workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
-from workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
-from workloads.prefill.sources.trace import Trace, scaled
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.shown_text import one_line
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.runner.experiment.prefill_spec import DRAWN, MEASURED, PrefillSpec, TokensSpec
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.resolve.placement import StagePlace
+from wanbed.runner.resolve.prefill.computed_prefill import inference_work
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.topology import Datacenter, Topology
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
+from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup
+from wanbed.workloads.prefill.control.prompt_chunks import ChunkTimes
+from wanbed.workloads.prefill.prefill_profile import UNMEASURED, PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
+from wanbed.workloads.prefill.profile_files import load_prefill_profile
+from wanbed.workloads.prefill.request_source import RequestSource, SourceKind, TokenCount
+from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
+from wanbed.workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
+from wanbed.workloads.prefill.sources.trace import Trace, scaled
 
 UNLIMITED_BPS = 10**15
 """Replaces an unlimited rate where a duration must be computed."""
@@ -256,7 +256,7 @@ def _request_source(prefill: PrefillSpec, seed: int, directory: Path) -> Request
 def _read(path: Path, _modified_ns: int, skip_bad_lines: bool, columns: TraceColumns | None) -> tuple[Trace, str]:
     """Return a trace and the SHA-256 of its file. A trace that several sweep points and variants use is read once."""
     # numpy comes with it, and few experiments read a trace of requests.
-    from workloads.prefill.sources.trace_file import read_trace  # noqa: PLC0415
+    from wanbed.workloads.prefill.sources.trace_file import read_trace  # noqa: PLC0415
 
     trace = read_trace(path, columns=columns, skip_bad_lines=skip_bad_lines)
     return trace, sha256(path.read_bytes()).hexdigest()

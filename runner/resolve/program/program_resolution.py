@@ -1,13 +1,13 @@
 """Resolve a variant that runs a program of the user's: its processes, in order of the hosts, are the ranks."""
 
-from ground.strict_model import InputError
-from runner.experiment.program.program_spec import ProgramSpec
-from runner.experiment.variant_spec import VariantSpec
-from runner.resolve.placement import Placement, StagePlace
-from runner.resolve.program.resolved_program import ResolvedProgram
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_costs import StageCosts
-from runner.resolve.written_variant import WrittenVariant
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.program.program_spec import ProgramSpec
+from wanbed.runner.experiment.variant_spec import VariantSpec
+from wanbed.runner.resolve.placement import Placement, StagePlace
+from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.runner.resolve.written_variant import WrittenVariant
 
 _OF_SCHEDULES = ("options", "placement", "training", "prefill", "pool")
 _OF_OUR_TRANSPORT = (

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from runner.experiment.program.program_spec import ProgramSpec
+from wanbed.runner.experiment.program.program_spec import ProgramSpec
 
 
 @dataclass(frozen=True)

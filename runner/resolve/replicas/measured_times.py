@@ -8,16 +8,16 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ground.shown_text import one_line, shown
-from ground.strict_model import InputError
-from results.records.span_log import COMPUTE_KINDS
-from results.records.trial_id import TrialId
-from results.text.number_text import list_text
+from wanbed.ground.shown_text import one_line, shown
+from wanbed.ground.strict_model import InputError
+from wanbed.results.records.span_log import COMPUTE_KINDS
+from wanbed.results.records.trial_id import TrialId
+from wanbed.results.text.number_text import list_text
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from results.reading.stored_trial import StoredTrial
+    from wanbed.results.reading.stored_trial import StoredTrial
 
 FIELD = "compute.from"
 
@@ -74,8 +74,8 @@ def measured_times(path: Path, variant: str, values: Mapping[str, str]) -> Measu
     taken together. Raise InputError, one line, if there is no run, or nothing in it that fits.
     """
     # Spared by every experiment that takes no times of a run.
-    from results.reading.run_documents import read_manifest, read_trials  # noqa: PLC0415
-    from results.records.run_store import RunError  # noqa: PLC0415
+    from wanbed.results.reading.run_documents import read_manifest, read_trials  # noqa: PLC0415
+    from wanbed.results.records.run_store import RunError  # noqa: PLC0415
 
     try:
         manifest = read_manifest(path)
@@ -137,8 +137,8 @@ def _read(trials: tuple[tuple[Path, TrialId, int], ...]) -> tuple[Ranks, str]:
     """Return the compute durations in the spans of finished trials, each read after its warm-up, and their hash."""
     import numpy as np  # noqa: PLC0415
 
-    from results.records.trial_files import read_trial_table  # noqa: PLC0415
-    from results.records.trial_tables import SPANS_FILE  # noqa: PLC0415
+    from wanbed.results.records.trial_files import read_trial_table  # noqa: PLC0415
+    from wanbed.results.records.trial_tables import SPANS_FILE  # noqa: PLC0415
 
     digest, found = sha256(), []
     for folder, identity, warmup in trials:

@@ -5,18 +5,18 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ground.nearest_name import did_you_mean
-from ground.strict_model import InputError
-from results.text.number_text import list_text
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.replicas.slower_spec import SlowerSpec
-from runner.resolve.placement import Placement, StagePlace
-from runner.resolve.replicas.measured_times import FIELD, MeasuredTimes, median_ns
-from runner.resolve.replicas.replica_times import ReplicaTimes
-from runner.resolve.stage_costs import StageCosts
-from runner.resolve.written_variant import WrittenVariant
-from testbed.network.topology import Topology
-from workloads.compute.replay import ReplayDurations
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.strict_model import InputError
+from wanbed.results.text.number_text import list_text
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.replicas.slower_spec import SlowerSpec
+from wanbed.runner.resolve.placement import Placement, StagePlace
+from wanbed.runner.resolve.replicas.measured_times import FIELD, MeasuredTimes, median_ns
+from wanbed.runner.resolve.replicas.replica_times import ReplicaTimes
+from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.compute.replay import ReplayDurations
 
 _KINDS = {
     "optimizer_ns": "optimizer",

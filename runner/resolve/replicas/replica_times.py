@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from runner.resolve.dilation import dilated_ns
-from runner.resolve.replicas.measured_times import MeasuredSource
-from runner.resolve.stage_costs import StageCosts
-from workloads.compute.replay import ReplayDurations
-from workloads.compute.varied_durations import Jitter, Variation
+from wanbed.runner.resolve.dilation import dilated_ns
+from wanbed.runner.resolve.replicas.measured_times import MeasuredSource
+from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.workloads.compute.replay import ReplayDurations
+from wanbed.workloads.compute.varied_durations import Jitter, Variation
 
 
 @dataclass(frozen=True)

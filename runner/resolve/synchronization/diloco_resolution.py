@@ -2,24 +2,24 @@
 
 from dataclasses import dataclass, replace
 
-from ground.strict_model import InputError
-from runner.experiment.quantities import AUTO
-from runner.experiment.synchronization.atom_options import parse_atom_options
-from runner.experiment.synchronization.diloco_options import (
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.quantities import AUTO
+from wanbed.runner.experiment.synchronization.atom_options import parse_atom_options
+from wanbed.runner.experiment.synchronization.diloco_options import (
     DilocoOptions,
     SynchronizationOptions,
     parse_diloco_options,
 )
-from runner.experiment.transport_spec import OVERLAPS_ALL_REDUCE
-from runner.experiment.variant_spec import VariantSpec
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.synchronization.swapped_costs import Swapping
-from runner.resolve.synchronization.swapping_check import WHOLE_MODEL_SCHEDULE, check_swapping
-from runner.resolve.written_variant import WrittenVariant
-from workloads.model.gpt_config import bytes_per_element
-from workloads.schedules.registry import schedule_class_path
-from workloads.synchronization.synchronization import ATOM, DILOCO, Synchronization, Topology
-from workloads.synchronization.wire.wire_format import WireFormat
+from wanbed.runner.experiment.transport_spec import OVERLAPS_ALL_REDUCE
+from wanbed.runner.experiment.variant_spec import VariantSpec
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.synchronization.swapped_costs import Swapping
+from wanbed.runner.resolve.synchronization.swapping_check import WHOLE_MODEL_SCHEDULE, check_swapping
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.workloads.model.gpt_config import bytes_per_element
+from wanbed.workloads.schedules.registry import schedule_class_path
+from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO, Synchronization, Topology
+from wanbed.workloads.synchronization.wire.wire_format import WireFormat
 
 
 @dataclass(frozen=True)

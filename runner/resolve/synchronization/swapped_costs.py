@@ -8,13 +8,13 @@ even share of ``compute.gradient``.
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ground.strict_model import InputError
-from ground.units import format_size
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.resolve.stage_costs import StageCosts, model_config, stage_costs
-from runner.resolve.written_variant import WrittenVariant
-from workloads.swapping.best_grouping import best_grouping
-from workloads.swapping.grouping import Grouping, SwappedLayer, SwappedModel
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import format_size
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.resolve.stage_costs import StageCosts, model_config, stage_costs
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.workloads.swapping.best_grouping import best_grouping
+from wanbed.workloads.swapping.grouping import Grouping, SwappedLayer, SwappedModel
 
 
 @dataclass(frozen=True)

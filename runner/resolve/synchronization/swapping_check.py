@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ground.strict_model import InputError
-from runner.resolve.written_variant import WrittenVariant
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.resolve.written_variant import WrittenVariant
 
 WHOLE_MODEL_SCHEDULE: Final = "gpipe"
 """The schedule of a replica that swaps: all forwards, then all backwards, so that each pass loads a layer once."""

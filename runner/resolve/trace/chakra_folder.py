@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from ground.files.regular_file import regular_file
-from ground.shown_text import one_line, shown
-from ground.strict_model import InputError
-from results.chakra.node import ChakraNode
+from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.shown_text import one_line, shown
+from wanbed.ground.strict_model import InputError
+from wanbed.results.chakra.node import ChakraNode
 
 MAX_RANKS = 65_536
 MAX_BYTES = 2**30
@@ -90,7 +90,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _nodes(path: Path, content: bytes) -> tuple[ChakraNode, ...]:
     # protobuf comes with it, and few experiments replay a trace.
-    from results.chakra.rank_file import ChakraFileError, read_rank  # noqa: PLC0415
+    from wanbed.results.chakra.rank_file import ChakraFileError, read_rank  # noqa: PLC0415
 
     try:
         version, nodes = read_rank(content)

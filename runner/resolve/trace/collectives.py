@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 
-from ground.shown_text import shown
-from results.text.span_text import kind_text
-from runner.resolve.trace.chakra_folder import RankFile
-from runner.resolve.trace.group_ranks import Group, GroupRanks
-from runner.resolve.trace.trace_nodes import CheckedNode
-from workloads.trace.replayed_trace import WorkKind
+from wanbed.ground.shown_text import shown
+from wanbed.results.text.span_text import kind_text
+from wanbed.runner.resolve.trace.chakra_folder import RankFile
+from wanbed.runner.resolve.trace.group_ranks import Group, GroupRanks
+from wanbed.runner.resolve.trace.trace_nodes import CheckedNode
+from wanbed.workloads.trace.replayed_trace import WorkKind
 
 _Members = dict[int, list[CheckedNode]]
 """The collectives of a group at each of its ranks."""

@@ -8,7 +8,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from runner.resolve.trace.chakra_folder import RankFile
+from wanbed.runner.resolve.trace.chakra_folder import RankFile
 
 _LISTED = re.compile(r"\[?\s*\d{1,6}(\s*,\s*\d{1,6})+\s*\]?")
 _GROUPS_NODE = "process_group:init"

@@ -3,9 +3,9 @@
 from collections import Counter
 from typing import Any
 
-from runner.resolve.trace.chakra_folder import RankFile
-from runner.resolve.trace.trace_nodes import CheckedNode
-from workloads.trace.replayed_trace import WorkKind
+from wanbed.runner.resolve.trace.chakra_folder import RankFile
+from wanbed.runner.resolve.trace.trace_nodes import CheckedNode
+from wanbed.workloads.trace.replayed_trace import WorkKind
 
 
 def match_messages(files: tuple[RankFile, ...], ranks: list[list[CheckedNode]]) -> None:

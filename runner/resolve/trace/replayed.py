@@ -4,13 +4,13 @@ from collections import defaultdict
 from functools import lru_cache
 from pathlib import Path
 
-from ground.strict_model import InputError
-from runner.resolve.trace.chakra_folder import FolderContents, RankFile, read_folder
-from runner.resolve.trace.collectives import match_collectives
-from runner.resolve.trace.messages import match_messages
-from runner.resolve.trace.trace_nodes import CheckedNode, checked_nodes
-from workloads.trace.rank_progress import RankGraph, RankProgress
-from workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.resolve.trace.chakra_folder import FolderContents, RankFile, read_folder
+from wanbed.runner.resolve.trace.collectives import match_collectives
+from wanbed.runner.resolve.trace.messages import match_messages
+from wanbed.runner.resolve.trace.trace_nodes import CheckedNode, checked_nodes
+from wanbed.workloads.trace.rank_progress import RankGraph, RankProgress
+from wanbed.workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
 
 _KEPT = 4
 """Traces that are kept, so that the sweep points and variants of an experiment share one."""

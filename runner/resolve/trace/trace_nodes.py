@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from ground.shown_text import shown
-from ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
-from results.chakra.node import (
+from wanbed.ground.shown_text import shown
+from wanbed.ground.units import MAX_DURATION_NS, MAX_SIZE_BYTES, format_duration, format_size
+from wanbed.results.chakra.node import (
     DURATION_NS,
     INVOLVED_DIMENSIONS,
     KIND,
@@ -15,10 +15,10 @@ from results.chakra.node import (
     CollectiveType,
     NodeType,
 )
-from results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, NO_MICROBATCH
-from runner.resolve.trace.chakra_folder import RankFile
-from workloads.trace.replayed_trace import WorkKind
-from workloads.trace.ring_collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+from wanbed.results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, NO_MICROBATCH
+from wanbed.runner.resolve.trace.chakra_folder import RankFile
+from wanbed.workloads.trace.replayed_trace import WorkKind
+from wanbed.workloads.trace.ring_collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
 _KINDS = {
     NodeType.METADATA_NODE: WorkKind.NOTHING,

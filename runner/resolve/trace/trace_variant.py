@@ -1,19 +1,19 @@
 """Resolve a variant that replays a trace: its ranks placed on GPUs, and what it cannot be combined with refused."""
 
-from ground.shown_text import shown
-from ground.strict_model import InputError, prefixed
-from runner.experiment.compute_spec import TRACE_SCHEDULE
-from runner.experiment.quantities import AUTO
-from runner.experiment.training_spec import TrainingSpec
-from runner.experiment.transport_spec import TransportSpec
-from runner.resolve.checks.all_reduce_check import check_all_reduce
-from runner.resolve.checks.trial_extent import check_trace_extent
-from runner.resolve.placement import ConfiguredPlacement, Placement, place_ranks, place_stages
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.stage_costs import StageCosts
-from runner.resolve.trace.replayed import replayed_trace
-from runner.resolve.written_variant import WrittenVariant
-from workloads.trace.replayed_trace import ReplayedTrace
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
+from wanbed.runner.experiment.quantities import AUTO
+from wanbed.runner.experiment.training_spec import TrainingSpec
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.resolve.checks.all_reduce_check import check_all_reduce
+from wanbed.runner.resolve.checks.trial_extent import check_trace_extent
+from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_ranks, place_stages
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.runner.resolve.trace.replayed import replayed_trace
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.workloads.trace.replayed_trace import ReplayedTrace
 
 
 def resolve_trace(written: WrittenVariant) -> ResolvedVariant:

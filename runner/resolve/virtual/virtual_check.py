@@ -1,11 +1,11 @@
 """Refuse virtual stages with what has none, or does not know them."""
 
-from ground.strict_model import InputError
-from runner.experiment.quantities import AUTO
-from runner.resolve.replicas.replica_times import ReplicaTimes
-from runner.resolve.written_variant import WrittenVariant
-from workloads.schedules.schedule import Schedule
-from workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.quantities import AUTO
+from wanbed.runner.resolve.replicas.replica_times import ReplicaTimes
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.workloads.schedules.schedule import Schedule
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
 
 
 def virtual_stages(

@@ -5,10 +5,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from ground.strict_model import InputError
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.resolve.stage_costs import StageCosts, activation_bytes, gradient_bytes, model_config, stage_costs
-from workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.resolve.stage_costs import StageCosts, activation_bytes, gradient_bytes, model_config, stage_costs
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
 
 
 def virtual_stage_costs(spec: ExperimentSpec, virtual: VirtualStages, pipelines: int, directory: Path) -> StageCosts:

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from testbed.gpus.gpus import machine_gpus
-from testbed.kernel.namespace import read_sysctl
+from wanbed.testbed.gpus.gpus import machine_gpus
+from wanbed.testbed.kernel.namespace import read_sysctl
 
 PROGRAM_TIMEOUT_S = 10.0
 

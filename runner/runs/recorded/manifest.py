@@ -5,18 +5,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from results.records.schema import SCHEMA_VERSION
-from results.records.schema_upgrade import SCHEMA_VERSION_KEY
-from runner.known_misses.classification import misses_by_variant
-from runner.resolve.experiment import Experiment, SweepPoint
-from runner.runs.not_modelled import as_written, planned_for_begin, planned_without, simulated_without
-from runner.runs.recorded.machine_facts import machine_facts
-from runner.runs.recorded.placement_searches import search_facts
-from runner.runs.recorded.profile_record import profile_facts
-from runner.runs.recorded.software_versions import foreign_compute, foreign_schedules, git_state, library_versions
-from runner.runs.recorded.trial_facts import background_facts
+from wanbed.results.records.schema import SCHEMA_VERSION
+from wanbed.results.records.schema_upgrade import SCHEMA_VERSION_KEY
+from wanbed.runner.known_misses.classification import misses_by_variant
+from wanbed.runner.resolve.experiment import Experiment, SweepPoint
+from wanbed.runner.runs.not_modelled import as_written, planned_for_begin, planned_without, simulated_without
+from wanbed.runner.runs.recorded.machine_facts import machine_facts
+from wanbed.runner.runs.recorded.placement_searches import search_facts
+from wanbed.runner.runs.recorded.profile_record import profile_facts
+from wanbed.runner.runs.recorded.software_versions import (
+    foreign_compute,
+    foreign_schedules,
+    git_state,
+    library_versions,
+)
+from wanbed.runner.runs.recorded.trial_facts import background_facts
 
-_CHECKOUT = Path(__file__).resolve().parents[3]
+_CHECKOUT = Path(__file__).parents[4]
 
 
 def gather_manifest(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.experiment import SweepPoint
 
 
 def search_facts(point: SweepPoint) -> dict[str, Any]:

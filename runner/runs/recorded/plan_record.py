@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.resolve.cell_costs import cell_costs
-from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.network.topology import Topology
-from workloads.schedules.action import Action
-from workloads.schedules.planning.cell_plan import CellCosts
-from workloads.schedules.planning.plan_run import PlanRun, priced
+from wanbed.runner.resolve.cell_costs import cell_costs
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.schedules.action import Action
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts
+from wanbed.workloads.schedules.planning.plan_run import PlanRun, priced
 
 
 def plan_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:

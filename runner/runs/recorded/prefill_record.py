@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median_low
 from typing import Any
 
-from results.records.schema import PrefillRequest
-from workloads.prefill.control.outcome import RequestRecord, count_outcomes
-from workloads.prefill.service_config import ServiceConfig
+from wanbed.results.records.schema import PrefillRequest
+from wanbed.workloads.prefill.control.outcome import RequestRecord, count_outcomes
+from wanbed.workloads.prefill.service_config import ServiceConfig
 
 NO_GROUP = -1
 

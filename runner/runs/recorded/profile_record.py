@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.experiment import SweepPoint
 
 
 def profile_facts(point: SweepPoint) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from wanbed.own_modules import OWN_PACKAGES
-from workloads.compute.backends.registry import ENTRY_POINT_GROUP as COMPUTE
-from workloads.schedules.registry import ENTRY_POINT_GROUP as SCHEDULES
+from wanbed.module_process import PACKAGE
+from wanbed.workloads.compute.backends.registry import ENTRY_POINT_GROUP as COMPUTE
+from wanbed.workloads.schedules.registry import ENTRY_POINT_GROUP as SCHEDULES
 
 DISTRIBUTION = "wanbed"
 GIT_TIMEOUT_S = 10.0
@@ -51,7 +51,7 @@ def foreign_schedules(names: Iterable[str]) -> list[dict[str, Any]]:
     Of a module that no distribution has installed, the latter two are None.
     """
     names = set(names)
-    paths = sorted({name for name in names if ":" in name and name.partition(".")[0] not in OWN_PACKAGES})
+    paths = sorted({name for name in names if ":" in name and name.partition(".")[0] != PACKAGE})
     distributions = metadata.packages_distributions() if paths else {}
     by_class = []
     for path in paths:

@@ -4,13 +4,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from results.records.documents import TIMES_DRAWN
-from runner.bound.lower_bound import lower_bounds
-from runner.resolve.jobs.background_flow import BackgroundFlow
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.runs.cut_connections import cut_facts
-from runner.runs.recorded.plan_record import plan_facts
-from testbed.network.topology import Topology
+from wanbed.results.records.documents import TIMES_DRAWN
+from wanbed.runner.bound.lower_bound import lower_bounds
+from wanbed.runner.resolve.jobs.background_flow import BackgroundFlow
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.runs.cut_connections import cut_facts
+from wanbed.runner.runs.recorded.plan_record import plan_facts
+from wanbed.testbed.network.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.stream import Stream
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.stream import Stream
 
 _NO_LIMIT_BPS = 1 << 62
 

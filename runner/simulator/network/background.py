@@ -7,15 +7,15 @@ from typing import Final
 
 import numpy as np
 
-from results.records.span_columns import Column
-from runner.resolve.jobs.background_flow import BackgroundFlow
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.network import Ends, Network
-from runner.simulator.simulation import FlowTraffic, WanTraffic
-from runner.tcp.channel import Channel
-from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
-from workloads.background.offered_rate import UNSENT_BYTES, Handout
+from wanbed.results.records.span_columns import Column
+from wanbed.runner.resolve.jobs.background_flow import BackgroundFlow
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.network import Ends, Network
+from wanbed.runner.simulator.simulation import FlowTraffic, WanTraffic
+from wanbed.runner.tcp.channel import Channel
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
+from wanbed.workloads.background.offered_rate import UNSENT_BYTES, Handout
 
 _PIECE_NS: Final = 10_000_000
 """What a flow without a rate hands over at once: as much as its line carries in that time. Two pieces wait at most."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from results.records.span_columns import Column
-from runner.simulator.network.stream import BITS_NS, VARIED_NUMBERS, Stream
+from wanbed.results.records.span_columns import Column
+from wanbed.runner.simulator.network.stream import BITS_NS, VARIED_NUMBERS, Stream
 
 Rows = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]

@@ -4,29 +4,29 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from runner.resolve.packets.held_bytes import held_bytes
-from runner.resolve.packets.packet_draws import has_narrow_way, is_impaired
-from runner.resolve.placement import StagePlace
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.changing.changing_channel import ChangingChannel
-from runner.simulator.network.changing.changing_links import (
+from wanbed.runner.resolve.packets.held_bytes import held_bytes
+from wanbed.runner.resolve.packets.packet_draws import has_narrow_way, is_impaired
+from wanbed.runner.resolve.placement import StagePlace
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.changing.changing_channel import ChangingChannel
+from wanbed.runner.simulator.network.changing.changing_links import (
     changing_path,
     follow,
     pair_range_bps,
     trunk_range_bps,
 )
-from runner.simulator.network.changing.changing_path import ChangingPath, pair_bps, trunk_bps
-from runner.simulator.network.changing.retransmission import Retransmission
-from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.network.shared_channel import SharedChannel
-from runner.simulator.segments.segment_links import SegmentLinks, Way
-from runner.tcp.channel import Channel, PrivateChannel
-from runner.tcp.effects import TcpEffects
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.window import LEAST_TIMEOUT_NS, TcpWindow, opened
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.topology import Topology
+from wanbed.runner.simulator.network.changing.changing_path import ChangingPath, pair_bps, trunk_bps
+from wanbed.runner.simulator.network.changing.retransmission import Retransmission
+from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.network.shared_channel import SharedChannel
+from wanbed.runner.simulator.segments.segment_links import SegmentLinks, Way
+from wanbed.runner.tcp.channel import Channel, PrivateChannel
+from wanbed.runner.tcp.effects import TcpEffects
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.window import LEAST_TIMEOUT_NS, TcpWindow, opened
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.topology import Topology
 
 Ends = tuple[StagePlace, StagePlace]
 """The sending place and the receiving place."""

@@ -9,10 +9,10 @@ at any time (``SharedCapacity.change``).
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.alike import Group, Groups, Hub, Path, Port, StreamKey, part_bps, share_fairly
-from runner.simulator.network.changing.capacity_course import CapacityCourse
-from runner.simulator.network.stream import Sender, Stream
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.alike import Group, Groups, Hub, Path, Port, StreamKey, part_bps, share_fairly
+from wanbed.runner.simulator.network.changing.capacity_course import CapacityCourse
+from wanbed.runner.simulator.network.stream import Sender, Stream
 
 
 class NodePairFlow:

@@ -3,12 +3,12 @@
 from collections import deque
 from typing import Final, NamedTuple
 
-from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.network.stream import Sender
-from runner.tcp.channel import Accepted, Left
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.striping import Striping
-from testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow
+from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.network.stream import Sender
+from wanbed.runner.tcp.channel import Accepted, Left
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow
 
 _MOST_STEPS: Final = 1000
 """The most windows of a transfer that are followed one by one only because the opposite direction may delay them."""

@@ -10,8 +10,8 @@ from array import array
 from heapq import heappop, heappush
 from typing import Final
 
-from runner.simulator.event_queue import EventQueue
-from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
 BITS_NS: Final = 8 * 10**9
 _NEVER: Final = -1

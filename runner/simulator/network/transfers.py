@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from runner.simulator.event_queue import EventQueue
-from runner.tcp.channel import Channel, Left
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.striping import Striping
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.tcp.channel import Channel, Left
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.striping import Striping
 
 Arrived = Callable[[int, int, int, int], None]
 """Called once all times of a transfer are known, which may be in the future.

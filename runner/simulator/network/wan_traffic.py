@@ -6,15 +6,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from results.records.span_columns import Column
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.network.history import History, Rows, ServedStreams
-from runner.simulator.network.network import Ends
-from runner.simulator.network.shared_capacity import SharedCapacity
-from runner.simulator.network.shared_channel import SharedChannel
-from runner.simulator.simulation import WanTraffic
-from runner.tcp.channel import Channel
-from testbed.network.flow_model.line import Line
+from wanbed.results.records.span_columns import Column
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.network.history import History, Rows, ServedStreams
+from wanbed.runner.simulator.network.network import Ends
+from wanbed.runner.simulator.network.shared_capacity import SharedCapacity
+from wanbed.runner.simulator.network.shared_channel import SharedChannel
+from wanbed.runner.simulator.simulation import WanTraffic
+from wanbed.runner.tcp.channel import Channel
+from wanbed.testbed.network.flow_model.line import Line
 
 Crossing = tuple[Ends, Channel]
 """The two places that a channel joins, and the channel."""

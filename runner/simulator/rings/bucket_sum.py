@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.rings.shared_ring import Done
-from workloads.transport.ring.buckets import complete_ns
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.rings.shared_ring import Done
+from wanbed.workloads.transport.ring.buckets import complete_ns
 
 JoinBucket = Callable[[int, int, Done], None]
 """Lets the replica join the all-reduce of a bucket, at a time."""

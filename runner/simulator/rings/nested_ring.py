@@ -1,15 +1,15 @@
 """Simulate a hierarchical all-reduce: reduce-scatter inside each datacenter, all-reduce across, all-gather inside.
 
-``workloads.transport.ring.ring_passes`` describes the algorithm. A replica begins a pass when it has ended the one
-before; nobody waits for replicas that are not in the same ring.
+``wanbed.workloads.transport.ring.ring_passes`` describes the algorithm. A replica begins a pass when it has ended the
+one before; nobody waits for replicas that are not in the same ring.
 """
 
 from collections.abc import Sequence
 from functools import partial
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.rings.ring import Ring
-from runner.simulator.rings.shared_ring import Done
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.rings.ring import Ring
+from wanbed.runner.simulator.rings.shared_ring import Done
 
 
 class NestedRing:

@@ -2,14 +2,14 @@
 
 from collections.abc import Collection, Mapping
 
-from runner.resolve.stage_rings import ring_pairs
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.network import Ends, Network
-from runner.simulator.network.wan_traffic import Crossing
-from runner.simulator.rings.shared_ring import Done
-from runner.simulator.rings.sparse_ring import SparseRing
-from runner.tcp.channel import Channel
-from workloads.transport.links_config import NORM_BYTES
+from wanbed.runner.resolve.stage_rings import ring_pairs
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.network import Ends, Network
+from wanbed.runner.simulator.network.wan_traffic import Crossing
+from wanbed.runner.simulator.rings.shared_ring import Done
+from wanbed.runner.simulator.rings.sparse_ring import SparseRing
+from wanbed.runner.tcp.channel import Channel
+from wanbed.workloads.transport.links_config import NORM_BYTES
 
 
 class NormRing:

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from runner.simulator.rings.shared_ring import Done
+from wanbed.runner.simulator.rings.shared_ring import Done
 
 
 class Ring(Protocol):

@@ -1,18 +1,18 @@
 """Compute when each replica of a stage has the result of a ring all-reduce over private channels.
 
-The algorithm is that of ``workloads.transport.ring.ring``. With P replicas the gradients are cut into P segments, and
-in each of 2(P-1) steps every replica sends one segment to the next replica. Segments are sent in chunks. A replica
-begins a step once the first chunk of the step's segment and the whole segment of the step before have arrived from the
-previous replica, and ends it no earlier than the step's segment has arrived. For A bytes on equal lines of rate R
-without latency this takes ``2 (P-1)/P x A / R``.
+The algorithm is that of ``wanbed.workloads.transport.ring.ring``. With P replicas the gradients are cut into P
+segments, and in each of 2(P-1) steps every replica sends one segment to the next replica. Segments are sent in chunks.
+A replica begins a step once the first chunk of the step's segment and the whole segment of the step before have arrived
+from the previous replica, and ends it no earlier than the step's segment has arrived. For A bytes on equal lines of
+rate R without latency this takes ``2 (P-1)/P x A / R``.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.tcp.channel import PrivateChannel
-from testbed.network.flow_model.striping import Striping
-from workloads.transport.ring.ring_round import ring_chunk_bytes, ring_window_chunks
+from wanbed.runner.tcp.channel import PrivateChannel
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.workloads.transport.ring.ring_round import ring_chunk_bytes, ring_window_chunks
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RingCut:
 
     @staticmethod
     def of(size_bytes: int, replicas: int, connections: int = 1, *, halved: bool = False) -> "RingCut":
-        """Cut as ``workloads.transport.ring.ring_round`` does; ``connections`` is the most between two replicas."""
+        """Cut as ``wanbed.workloads.transport.ring.ring_round`` does; ``connections`` is the most of two replicas."""
         chunk_bytes = ring_chunk_bytes(size_bytes, 1, replicas, connections)
         return RingCut(replicas, -(-size_bytes // replicas), chunk_bytes, halved)
 

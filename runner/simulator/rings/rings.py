@@ -2,16 +2,16 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from runner.resolve.stage_rings import most_connections, ring_pairs
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.network import Ends, Network
-from runner.simulator.network.wan_traffic import Crossing
-from runner.simulator.rings.nested_ring import NestedRing
-from runner.simulator.rings.ring import Ring
-from runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
-from runner.simulator.rings.shared_ring import Done, SharedRing
-from runner.simulator.rings.sparse_ring import SparseRing
-from runner.tcp.channel import Channel, PrivateChannel
+from wanbed.runner.resolve.stage_rings import most_connections, ring_pairs
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.network import Ends, Network
+from wanbed.runner.simulator.network.wan_traffic import Crossing
+from wanbed.runner.simulator.rings.nested_ring import NestedRing
+from wanbed.runner.simulator.rings.ring import Ring
+from wanbed.runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
+from wanbed.runner.simulator.rings.shared_ring import Done, SharedRing
+from wanbed.runner.simulator.rings.sparse_ring import SparseRing
+from wanbed.runner.tcp.channel import Channel, PrivateChannel
 
 Hops = tuple[Ends, ...]
 """The two places of each hop of a ring, from each replica to the next."""

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
-from runner.simulator.network.network import Ends, Network
-from runner.simulator.rings.rings import Rings, ring_cut, ring_ends
-from runner.simulator.rings.shared_ring import awaits_room
-from runner.tcp.channel import Channel
+from wanbed.runner.simulator.network.network import Ends, Network
+from wanbed.runner.simulator.rings.rings import Rings, ring_cut, ring_ends
+from wanbed.runner.simulator.rings.shared_ring import awaits_room
+from wanbed.runner.tcp.channel import Channel
 
 _LEAST_REPLICAS = 3
 """With fewer, the ring's own bytes meet acknowledgements of what the other replica sends."""

@@ -1,16 +1,16 @@
 """Simulate a ring all-reduce whose channels share resources with other traffic, event by event.
 
-The rules are those of ``runner.simulator.rings.ring_all_reduce``. Here each replica begins when it is ready, and the
-duration of a step is known only when it has left.
+The rules are those of ``wanbed.runner.simulator.rings.ring_all_reduce``. Here each replica begins when it is ready, and
+the duration of a step is known only when it has left.
 """
 
 from collections.abc import Callable, Sequence
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.changing.changing_channel import ChangingChannel
-from runner.simulator.rings.ring_all_reduce import RingCut
-from runner.tcp.channel import Channel
-from testbed.network.flow_model.line import Line
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.changing.changing_channel import ChangingChannel
+from wanbed.runner.simulator.rings.ring_all_reduce import RingCut
+from wanbed.runner.tcp.channel import Channel
+from wanbed.testbed.network.flow_model.line import Line
 
 Done = Callable[[int, int], None]
 """Called with the time at which a replica became ready and the time, possibly future, at which it has the result."""

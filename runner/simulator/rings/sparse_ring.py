@@ -1,18 +1,18 @@
 """Simulate a ring all-reduce, or half of one, of fewer elements than replicas. Empty segments are not sent.
 
-As ``workloads.transport.ring.ring_round`` cuts the data, a segment has one element or none. A replica passes a segment
-on as soon as it has arrived. It has the result when it has received all its segments and all that it sends is on its
-way. At most as many segments as are not empty may be on their way to a replica or wait there. A further one waits until
-the replica has reported free room to the previous one, in this iteration or the last.
+As ``wanbed.workloads.transport.ring.ring_round`` cuts the data, a segment has one element or none. A replica passes a
+segment on as soon as it has arrived. It has the result when it has received all its segments and all that it sends is
+on its way. At most as many segments as are not empty may be on their way to a replica or wait there. A further one
+waits until the replica has reported free room to the previous one, in this iteration or the last.
 """
 
 from collections import deque
 from collections.abc import Sequence
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.rings.shared_ring import Done
-from runner.tcp.channel import Channel
-from workloads.transport.ring.ring_round import cut_segments
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.rings.shared_ring import Done
+from wanbed.runner.tcp.channel import Channel
+from wanbed.workloads.transport.ring.ring_round import cut_segments
 
 
 class SparseRing:

@@ -10,7 +10,7 @@ from enum import IntEnum
 from random import Random
 from typing import Final
 
-from runner.simulator.segments.segment import INITIAL_SEGMENTS, UNLIMITED, Segment, Stamp
+from wanbed.runner.simulator.segments.segment import INITIAL_SEGMENTS, UNLIMITED, Segment, Stamp
 
 _HIGH_GAIN: Final = 2.885
 _DRAIN_GAIN: Final = 1 / 2.885

@@ -6,7 +6,7 @@ window grows as ``C (t - K)^3 + W_max`` after a loss, but no slower than Reno's 
 
 from typing import Final
 
-from runner.simulator.segments.segment import INITIAL_SEGMENTS, UNLIMITED
+from wanbed.runner.simulator.segments.segment import INITIAL_SEGMENTS, UNLIMITED
 
 _BETA: Final = 717 / 1024
 _C: Final = 0.4

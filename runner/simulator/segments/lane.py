@@ -3,7 +3,7 @@
 from random import Random
 from typing import Final
 
-from runner.simulator.segments.shared_rates import SharedRates
+from wanbed.runner.simulator.segments.shared_rates import SharedRates
 
 BITS_NS: Final = 8 * 10**9
 

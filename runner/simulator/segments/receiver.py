@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from runner.resolve.packets.packet_draws import ACKNOWLEDGED_SEGMENTS, ACKNOWLEDGEMENT_BYTES
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.segments.lane import Lane
-from runner.simulator.segments.segment import Segment
+from wanbed.runner.resolve.packets.packet_draws import ACKNOWLEDGED_SEGMENTS, ACKNOWLEDGEMENT_BYTES
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.segments.lane import Lane
+from wanbed.runner.simulator.segments.segment import Segment
 
 _DELAY_NS: Final = 40_000_000
 _FORGOTTEN: Final = 4096

@@ -3,11 +3,11 @@
 from array import array
 from collections import deque
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.segments.sender import Sender
-from runner.tcp.channel import Accepted, Left
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.striping import Striping
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.segments.sender import Sender
+from wanbed.runner.tcp.channel import Accepted, Left
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.striping import Striping
 
 
 class _Transfer:

@@ -4,18 +4,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ground.impairments import Impairments
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.segments.bbr import Bbr
-from runner.simulator.segments.cubic import Cubic
-from runner.simulator.segments.lane import Lane
-from runner.simulator.segments.receiver import Receiver
-from runner.simulator.segments.segment_channel import SegmentChannel
-from runner.simulator.segments.sender import Sender
-from runner.simulator.segments.shared_rates import SharedRate, SharedRates
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.window import let_out_bytes
-from testbed.network.tcp_settings import TcpSettings
+from wanbed.ground.impairments import Impairments
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.segments.bbr import Bbr
+from wanbed.runner.simulator.segments.cubic import Cubic
+from wanbed.runner.simulator.segments.lane import Lane
+from wanbed.runner.simulator.segments.receiver import Receiver
+from wanbed.runner.simulator.segments.segment_channel import SegmentChannel
+from wanbed.runner.simulator.segments.sender import Sender
+from wanbed.runner.simulator.segments.shared_rates import SharedRate, SharedRates
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.window import let_out_bytes
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 _OWN: Final = "node_pair"
 

@@ -8,14 +8,14 @@ from collections import deque
 from enum import IntEnum
 from typing import Final, Protocol
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.segments.bbr import Bbr
-from runner.simulator.segments.cubic import Cubic
-from runner.simulator.segments.lane import Lane
-from runner.simulator.segments.receiver import Receiver
-from runner.simulator.segments.round_trips import TICK_NS, RoundTrips, goes_off_ns, late_segment_ns
-from runner.simulator.segments.segment import INITIAL_SEGMENTS, Segment
-from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.segments.bbr import Bbr
+from wanbed.runner.simulator.segments.cubic import Cubic
+from wanbed.runner.simulator.segments.lane import Lane
+from wanbed.runner.simulator.segments.receiver import Receiver
+from wanbed.runner.simulator.segments.round_trips import TICK_NS, RoundTrips, goes_off_ns, late_segment_ns
+from wanbed.runner.simulator.segments.segment import INITIAL_SEGMENTS, Segment
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
 _DUPLICATES: Final = 3
 _HEADER_BYTES: Final = FRAME_BYTES - PAYLOAD_BYTES

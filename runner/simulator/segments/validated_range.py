@@ -6,9 +6,9 @@ A simulation outside of it runs, and is marked.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ground.impairments import IMPAIRMENTS, Impairment
-from ground.units import format_duration, format_fraction
-from testbed.network.links.link_conditions import LinkConditions
+from wanbed.ground.impairments import IMPAIRMENTS, Impairment
+from wanbed.ground.units import format_duration, format_fraction
+from wanbed.testbed.network.links.link_conditions import LinkConditions
 
 MOST: Final[dict[str, float]] = {"loss": 0.01, "jitter_ns": 5_000_000}
 """The most of each impairment, by its field."""

@@ -1,21 +1,21 @@
 """Simulate the star over which the replicas of one stage sum, with or without a quorum.
 
-The rules are those of ``workloads.transport.star``: every replica sends its part to the one that gathers, which sends
-the sum to all others as soon as it is complete. Adding takes no time. A replica gives no part before its network has
-taken the one before, and goes on when the whole sum has arrived: at once where it is late. With parts of A bytes, all
-ready at once, on lines of their own of rate R and latency l that takes ``2 (A / R + l)``.
+The rules are those of ``wanbed.workloads.transport.star``: every replica sends its part to the one that gathers, which
+sends the sum to all others as soon as it is complete. Adding takes no time. A replica gives no part before its network
+has taken the one before, and goes on when the whole sum has arrived: at once where it is late. With parts of A bytes,
+all ready at once, on lines of their own of rate R and latency l that takes ``2 (A / R + l)``.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.simulator.event_queue import EventQueue, Handler
-from runner.simulator.rings.shared_ring import Done
-from runner.tcp.channel import Channel
-from testbed.network.flow_model.striping import Striping
-from workloads.transport.frames.cutting import Cutting
-from workloads.transport.frames.frame import HEADER_BYTES
-from workloads.transport.star.quorum_rounds import Part, QuorumRounds, StarSum
+from wanbed.runner.simulator.event_queue import EventQueue, Handler
+from wanbed.runner.simulator.rings.shared_ring import Done
+from wanbed.runner.tcp.channel import Channel
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.workloads.transport.frames.cutting import Cutting
+from wanbed.workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.workloads.transport.star.quorum_rounds import Part, QuorumRounds, StarSum
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class PartCut:
 
     @staticmethod
     def of(size_bytes: int, connections: int, *, headers: bool) -> "PartCut":
-        """Cut as ``workloads.transport.star`` does; ``connections`` is the most between two of the ranks."""
+        """Cut as ``wanbed.workloads.transport.star`` does; ``connections`` is the most between two of the ranks."""
         cutting = Cutting(size_bytes, 1, connections)
         framed_bytes = size_bytes + cutting.chunks * HEADER_BYTES if headers else size_bytes
         return PartCut(framed_bytes, cutting.chunks, cutting.largest_bytes)

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.network import Ends, Network
-from runner.simulator.network.wan_traffic import Crossing
-from runner.simulator.rings.shared_ring import Done
-from runner.simulator.star.star import PartCut, Star
-from runner.tcp.channel import Channel
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.network import Ends, Network
+from wanbed.runner.simulator.network.wan_traffic import Crossing
+from wanbed.runner.simulator.rings.shared_ring import Done
+from wanbed.runner.simulator.star.star import PartCut, Star
+from wanbed.runner.tcp.channel import Channel
 
 
 def star_ends(network: Network) -> dict[int, list[Ends]]:

@@ -2,20 +2,20 @@
 
 from collections import Counter
 
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.network import Ends, Network
-from runner.simulator.network.transfers import Arrived, OwnTransfers
-from runner.simulator.network.wan_traffic import Crossing
-from runner.simulator.rings.ring import Ring
-from runner.simulator.rings.ring_all_reduce import RingCut
-from runner.simulator.rings.rings import PrivateRing, create_ring
-from runner.simulator.rings.shared_ring import Done
-from testbed.network.flow_model.striping import Striping
-from workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
-from workloads.trace.ring_collective import RingCollective
-from workloads.transport.frames.cutting import Cutting
-from workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.network import Ends, Network
+from wanbed.runner.simulator.network.transfers import Arrived, OwnTransfers
+from wanbed.runner.simulator.network.wan_traffic import Crossing
+from wanbed.runner.simulator.rings.ring import Ring
+from wanbed.runner.simulator.rings.ring_all_reduce import RingCut
+from wanbed.runner.simulator.rings.rings import PrivateRing, create_ring
+from wanbed.runner.simulator.rings.shared_ring import Done
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
+from wanbed.workloads.trace.ring_collective import RingCollective
+from wanbed.workloads.transport.frames.cutting import Cutting
+from wanbed.workloads.transport.frames.frame import HEADER_BYTES
 
 
 class TraceNetwork:

@@ -1,25 +1,25 @@
 """Simulate the replay of a trace as discrete events: every rank, iteration after iteration.
 
-Each rank behaves like ``workloads.trace.trace_rank``. Its GPU runs one computation at a time, its CPU another one, of
-those that are ready the first in the trace's order. A message leaves as soon as it is ready. The next iteration begins
-without a barrier, when all nodes of the rank have ended.
+Each rank behaves like ``wanbed.workloads.trace.trace_rank``. Its GPU runs one computation at a time, its CPU another
+one, of those that are ready the first in the trace's order. A message leaves as soon as it is ready. The next iteration
+begins without a barrier, when all nodes of the rank have ended.
 
-Times are integer nanoseconds. As in ``runner.simulator.training.training``, all events of one instant are handled
-first. Then all affected ranks begin work, in order of rank.
+Times are integer nanoseconds. As in ``wanbed.runner.simulator.training.training``, all events of one instant are
+handled first. Then all affected ranks begin work, in order of rank.
 """
 
 from array import array
 from dataclasses import dataclass
 from itertools import count
 
-from results.records.span_log import ACTIVATION, GRADIENT, NO_MICROBATCH
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.simulation import KIND_CODES, NO_PEER
-from runner.simulator.traces.trace_network import TraceNetwork
-from runner.simulator.training.training import PULSE_INSTANTS, Pulse
-from workloads.trace.rank_progress import RankGraph, RankProgress
-from workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
+from wanbed.results.records.span_log import ACTIVATION, GRADIENT, NO_MICROBATCH
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
+from wanbed.runner.simulator.traces.trace_network import TraceNetwork
+from wanbed.runner.simulator.training.training import PULSE_INSTANTS, Pulse
+from wanbed.workloads.trace.rank_progress import RankGraph, RankProgress
+from wanbed.workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
 
 _TENSORS = ("", ACTIVATION, GRADIENT)
 _SEND, _RECEIVE = (KIND_CODES[kind] for kind in ("send", "receive"))

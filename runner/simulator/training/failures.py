@@ -1,24 +1,24 @@
 """Simulate replicas of a star that are killed, and those of them that come back and join the training under way.
 
-The rules are those of ``workloads.transport.star``. The rank that gathers knows of a killed one after one latency. One
-that comes back has called after three: there and back for its connection, and its hello. Before the next iteration in
-which no synchronisation is under way, the one that gathers sends it what it begins with. A process starts in no time,
-and the connections are as warm as they were.
+The rules are those of ``wanbed.workloads.transport.star``. The rank that gathers knows of a killed one after one
+latency. One that comes back has called after three: there and back for its connection, and its hello. Before the next
+iteration in which no synchronisation is under way, the one that gathers sends it what it begins with. A process starts
+in no time, and the connections are as warm as they were.
 """
 
 from array import array
 
 import numpy as np
 
-from results.records.span_log import COMPUTE_KINDS
-from runner.resolve.faults.planned_fault import PlannedFault
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.simulation import KIND_CODES, SimulatedFailure
-from runner.simulator.span_rows import NUMBERS
-from runner.simulator.star.star import PartCut, Star
-from runner.simulator.training.rank_state import RankState
-from runner.simulator.training.training import Training
+from wanbed.results.records.span_log import COMPUTE_KINDS
+from wanbed.runner.resolve.faults.planned_fault import PlannedFault
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.simulation import KIND_CODES, SimulatedFailure
+from wanbed.runner.simulator.span_rows import NUMBERS
+from wanbed.runner.simulator.star.star import PartCut, Star
+from wanbed.runner.simulator.training.rank_state import RankState
+from wanbed.runner.simulator.training.training import Training
 
 
 class Failures:

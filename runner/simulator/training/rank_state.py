@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.training.surroundings import AllReduce
-from runner.simulator.work_numbers import WorkNumbers
-from workloads.compute.varied_durations import DurationDraws
-from workloads.schedules.action import ActionKind
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.training.surroundings import AllReduce
+from wanbed.runner.simulator.work_numbers import WorkNumbers
+from wanbed.workloads.compute.varied_durations import DurationDraws
+from wanbed.workloads.schedules.action import ActionKind
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from runner.simulator.network.transfers import Arrived, Released
+from wanbed.runner.simulator.network.transfers import Arrived, Released
 
 
 class Transfers(Protocol):

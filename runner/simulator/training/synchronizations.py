@@ -1,19 +1,20 @@
 """Simulate the synchronisations of replicas that train alone, beside their iterations.
 
-A rank behaves like ``workloads.replica_synchronization``: after an iteration it joins the all-reduce of a fragment, and
-after the iteration that is ``delay`` later it waits for the end of it. Encoding and the outer step take no time.
+A rank behaves like ``wanbed.workloads.replica_synchronization``: after an iteration it joins the all-reduce of a
+fragment, and after the iteration that is ``delay`` later it waits for the end of it. Encoding and the outer step take
+no time.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.simulation import KIND_CODES, NO_PEER
-from runner.simulator.span_rows import SpanRows
-from runner.simulator.training.rank_state import RankState
-from runner.simulator.training.surroundings import AllReduce
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
+from wanbed.runner.simulator.span_rows import SpanRows
+from wanbed.runner.simulator.training.rank_state import RankState
+from wanbed.runner.simulator.training.surroundings import AllReduce
 
 GoOn = Callable[[int, RankState], None]
 """Is called once a rank's iteration is over, at that time."""

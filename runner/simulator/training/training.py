@@ -1,10 +1,10 @@
 """Simulate training as discrete events: every rank of some pipelines, iteration after iteration.
 
-Each rank behaves like ``workloads.rank``. It asks its schedule for an action whenever its GPU becomes idle or a message
-arrives, computes, and sends the result. At the end of an iteration it all-reduces its gradients with the other replicas
-of its stage, waits until everything that it sent has left, runs the optimizer, and begins the next iteration without a
-barrier. Where optimizer steps wait for all stages, it takes part in the all-reduce of the gradient norm before that.
-Where sends block, it also waits after each of them.
+Each rank behaves like ``wanbed.workloads.rank``. It asks its schedule for an action whenever its GPU becomes idle or a
+message arrives, computes, and sends the result. At the end of an iteration it all-reduces its gradients with the other
+replicas of its stage, waits until everything that it sent has left, runs the optimizer, and begins the next iteration
+without a barrier. Where optimizer steps wait for all stages, it takes part in the all-reduce of the gradient norm
+before that. Where sends block, it also waits after each of them.
 
 Times are integer nanoseconds. All events of one instant are handled first, in the order in which they were added. Then
 the schedules of all affected ranks are asked, in order of rank. So the same input gives the same spans.
@@ -16,23 +16,23 @@ from functools import partial
 from operator import index
 from typing import Any, Final
 
-from ground.own_code import OWN_FAULTS, described
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.deadlock import SimulationError, deadlock, event_text
-from runner.simulator.event_queue import EventQueue, Handler
-from runner.simulator.gpu_sharing import GpuSharing
-from runner.simulator.network.transfers import Released
-from runner.simulator.rings.bucket_sum import BucketSum
-from runner.simulator.simulation import KIND_CODES, NO_PEER
-from runner.simulator.span_rows import NUMBERS, SpanRows
-from runner.simulator.training.rank_state import RankState, culprit_of, simulated_ranks
-from runner.simulator.training.surroundings import AllReduce, Norm, Transfers
-from runner.simulator.training.synchronizations import Synchronizations
-from runner.simulator.work_numbers import WorkNumbers
-from workloads.message import Message, MessageKind
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.schedule import Schedule, ScheduleError, load_schedule
-from workloads.transport.links_config import NORM_BYTES
+from wanbed.ground.own_code import OWN_FAULTS, described
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.deadlock import SimulationError, deadlock, event_text
+from wanbed.runner.simulator.event_queue import EventQueue, Handler
+from wanbed.runner.simulator.gpu_sharing import GpuSharing
+from wanbed.runner.simulator.network.transfers import Released
+from wanbed.runner.simulator.rings.bucket_sum import BucketSum
+from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
+from wanbed.runner.simulator.span_rows import NUMBERS, SpanRows
+from wanbed.runner.simulator.training.rank_state import RankState, culprit_of, simulated_ranks
+from wanbed.runner.simulator.training.surroundings import AllReduce, Norm, Transfers
+from wanbed.runner.simulator.training.synchronizations import Synchronizations
+from wanbed.runner.simulator.work_numbers import WorkNumbers
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, load_schedule
+from wanbed.workloads.transport.links_config import NORM_BYTES
 
 PULSE_INSTANTS: Final = 1000
 """A pulse follows so many simulated instants, which is about ten times a second."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from runner.simulator.signals import let_signals_in
-from runner.simulator.training.training import PULSE_INSTANTS, Training
+from wanbed.runner.simulator.signals import let_signals_in
+from wanbed.runner.simulator.training.training import PULSE_INSTANTS, Training
 
 
 def run_trainings(first: Training, beside: Sequence[Training] = ()) -> None:

@@ -1,12 +1,12 @@
-"""Check sends that block in small cases with a closed form, as ``runner.validation.closed_forms`` does.
+"""Check sends that block in small cases with a closed form, as ``wanbed.runner.validation.closed_forms`` does.
 
 A transfer keeps its sender for x = A / W, so each forward of a stage that sends takes f + x of its time, and each
 backward b + x.
 """
 
-from runner.simulator.simulation import Simulate
-from runner.validation.case import chain, iteration_ns, simulated
-from runner.validation.check import Check
+from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.validation.case import chain, iteration_ns, simulated
+from wanbed.runner.validation.check import Check
 
 MS = 1_000_000
 

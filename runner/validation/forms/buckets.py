@@ -1,8 +1,8 @@
 """Check all-reduces in buckets beside the last backward, in small cases with a closed form."""
 
-from runner.simulator.simulation import Simulate
-from runner.validation.case import iteration_ns, simulated
-from runner.validation.check import Check
+from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.validation.case import iteration_ns, simulated
+from wanbed.runner.validation.check import Check
 
 _MS = 1_000_000
 _REPLICAS = ("north", "east", "south", "west")

@@ -1,14 +1,14 @@
-"""Check links that change within a transfer in small cases, as ``runner.validation.closed_forms`` does.
+"""Check links that change within a transfer in small cases, as ``wanbed.runner.validation.closed_forms`` does.
 
 The only forward ends at f. From then on A bytes leave at the rate W, and arrive one latency c after they have left.
 """
 
 from typing import Any
 
-from runner.simulator.simulation import Simulate
-from runner.tcp.effects import IDEAL, TcpEffects
-from runner.validation.case import Changes, arrival_ns, chain, side_by_side, simulated
-from runner.validation.check import Check
+from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.tcp.effects import IDEAL, TcpEffects
+from wanbed.runner.validation.case import Changes, arrival_ns, chain, side_by_side, simulated
+from wanbed.runner.validation.check import Check
 
 MS = 1_000_000
 

@@ -1,12 +1,12 @@
 """Closed forms for GPUs whose compute times differ or vary: an iteration waits for the slowest.
 
-As in ``runner.validation.closed_forms``, all cases are ideal and all times whole nanoseconds.
+As in ``wanbed.runner.validation.closed_forms``, all cases are ideal and all times whole nanoseconds.
 """
 
-from runner.simulator.simulation import Simulate
-from runner.validation.case import chain, iteration_ns, simulated
-from runner.validation.check import Check
-from workloads.compute.varied_durations import Distribution, DurationDraws, Jitter, Variation
+from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.validation.case import chain, iteration_ns, simulated
+from wanbed.runner.validation.check import Check
+from wanbed.workloads.compute.varied_durations import Distribution, DurationDraws, Jitter, Variation
 
 MS = 1_000_000
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from runner.simulator.simulation import Simulate, Simulation
-from runner.validation.case import all_reduce_ns, iteration_ns, simulated
-from runner.validation.check import Check
+from wanbed.runner.simulator.simulation import Simulate, Simulation
+from wanbed.runner.validation.case import all_reduce_ns, iteration_ns, simulated
+from wanbed.runner.validation.check import Check
 
 _MS = 1_000_000
 _DATACENTERS = ("north", "east", "south")

@@ -4,9 +4,9 @@ A stage begins the next iteration once its own part of this one has ended. So th
 of any stage, where a makespan lasts from the first start to the last end. No transfer and no latency takes time here.
 """
 
-from runner.simulator.simulation import Simulate, Simulation
-from runner.validation.case import chain, simulated
-from runner.validation.check import Check
+from wanbed.runner.simulator.simulation import Simulate, Simulation
+from wanbed.runner.validation.case import chain, simulated
+from wanbed.runner.validation.check import Check
 
 MS = 1_000_000
 

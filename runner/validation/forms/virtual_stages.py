@@ -1,8 +1,8 @@
 """Check the simulator with closed forms of schedules whose stages hold several virtual stages."""
 
-from runner.simulator.simulation import Simulate
-from runner.validation.case import chain, iteration_ns, simulated
-from runner.validation.check import Check
+from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.validation.case import chain, iteration_ns, simulated
+from wanbed.runner.validation.check import Check
 
 MS = 1_000_000
 

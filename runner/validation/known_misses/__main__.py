@@ -1,13 +1,13 @@
 """Check that the page of known misses has the kinds as they are.
 
-``python -m runner.validation.known_misses docs/known-misses.md --write`` writes them after one has changed.
+``python -m wanbed.runner.validation.known_misses docs/known-misses.md --write`` writes them after one has changed.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-from runner.validation.known_misses.page import with_kinds
+from wanbed.runner.validation.known_misses.page import with_kinds
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from results.reading.known_misses import ITERATIONS, KnownMiss
-from runner.known_misses.classification import misses_of
-from runner.planner.experiment_file import load_experiment, parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.validation.agreement import read_agreement
-from runner.validation.random.random_agreement import read_random_agreement
-from runner.validation.random.random_experiments import draw_experiment
+from wanbed.results.reading.known_misses import ITERATIONS, KnownMiss
+from wanbed.runner.known_misses.classification import misses_of
+from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.validation.agreement import read_agreement
+from wanbed.runner.validation.random.random_agreement import read_random_agreement
+from wanbed.runner.validation.random.random_experiments import draw_experiment
 
 DRAWN = ("random", "held-out")
 """The folders with random experiments: those that the simulator was looked at with, and others."""

@@ -5,13 +5,13 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ground.strict_model import InputError
-from results.reading.known_misses import ALL_ITERATIONS, GOODPUT, ITERATIONS
-from results.reading.run import Run
-from results.reading.summaries.headline import headline
-from results.report.jobs.background_table import background_rows
-from runner.validation.known_misses.measured_cells import COLUMNS
-from testbed.network.topology import Topology
+from wanbed.ground.strict_model import InputError
+from wanbed.results.reading.known_misses import ALL_ITERATIONS, GOODPUT, ITERATIONS
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.headline import headline
+from wanbed.results.report.jobs.background_table import background_rows
+from wanbed.runner.validation.known_misses.measured_cells import COLUMNS
+from wanbed.testbed.network.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """Write the kinds of known misses as a table with a reason for each, for the page on them."""
 
-from ground.files.marked_text import with_marked_text
-from results.text.number_text import count_text
-from runner.known_misses.miss_classes import MISS_CLASSES
-from runner.validation.page_text import table
+from wanbed.ground.files.marked_text import with_marked_text
+from wanbed.results.text.number_text import count_text
+from wanbed.runner.known_misses.miss_classes import MISS_CLASSES
+from wanbed.runner.validation.page_text import table
 
 BEGIN = (
     "<!-- kinds of runner/known_misses/miss_classes.py: "
-    "python -m runner.validation.known_misses docs/known-misses.md --write -->\n"
+    "python -m wanbed.runner.validation.known_misses docs/known-misses.md --write -->\n"
 )
 END = "<!-- end of kinds -->\n"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from ground.shown_text import one_line
-from ground.strict_model import InputError, StrictModel, parse_model
-from ground.yaml_document import read_document
+from wanbed.ground.shown_text import one_line
+from wanbed.ground.strict_model import InputError, StrictModel, parse_model
+from wanbed.ground.yaml_document import read_document
 
 EXPLANATIONS_FILE = "explanations.yaml"
 

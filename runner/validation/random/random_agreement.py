@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ground.files.atomic_write import write_whole
-from ground.shown_text import one_line
-from ground.strict_model import InputError
-from results.records.run_store import read_json
-from runner.validation.agreement import AGREEMENT_FILE, VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.shown_text import one_line
+from wanbed.ground.strict_model import InputError
+from wanbed.results.records.run_store import read_json
+from wanbed.runner.validation.agreement import AGREEMENT_FILE, VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT
 
 SHARE_WITHIN = 0.95
 """The fraction of the experiments that must be within ``VIRTUAL_POINT_LIMIT``."""

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ground.files.atomic_write import write_whole
-from ground.shown_text import one_line
-from results.records.run_store import RunStore
-from runner.planner.experiment_file import load_experiment
-from runner.runs.faults import status_of
-from runner.runs.recorded.machine_facts import kernel_facts
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.shown_text import one_line
+from wanbed.results.records.run_store import RunStore
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.runs.faults import status_of
+from wanbed.runner.runs.recorded.machine_facts import kernel_facts
 
-MODULE = "runner.validation.random.random_batch"
+MODULE = "wanbed.runner.validation.random.random_batch"
 FAILURE = "failure.txt"
 """The file in a run's folder with the reason why the run did not finish."""
 
@@ -39,8 +39,8 @@ class Batch:
 def run_batch(batch: Batch) -> None:
     """Run each experiment in turn. A failed one leaves its reason in its folder, and the others still run."""
     # Mininet comes with these.
-    from runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
-    from runner.emulation.trials import run_trials  # noqa: PLC0415
+    from wanbed.runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
+    from wanbed.runner.emulation.trials import run_trials  # noqa: PLC0415
 
     def quiet(_: str) -> None:
         """Drop a line."""

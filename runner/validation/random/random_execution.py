@@ -10,27 +10,27 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ground.files.atomic_write import write_whole
-from ground.shown_text import one_line
-from ground.strict_model import InputError
-from results import load
-from results.records.run_store import RunStore
-from runner.emulation.virtual.virtual_clock import enter_virtual_time
-from runner.emulation.virtual.virtual_patience import quiet_patience_s
-from runner.runs.continuable import check_continuable
-from runner.runs.progress import Progress
-from runner.runs.run_folder import begin_run, latest_run
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.simulation import Simulate
-from runner.validation.comparison import compare
-from runner.validation.experiment_traits import traits
-from runner.validation.random.random_agreement import DrawnResult, RandomAgreement
-from runner.validation.random.random_batch import FAILURE, MODULE, Batch
-from runner.validation.random.random_files import DrawnExperiment
-from testbed.virtual_time.guest import GuestError
-from testbed.virtual_time.guest_place import choose_place
-from testbed.virtual_time.kernel.kernel_cache import VirtualKernel
-from testbed.virtual_time.watchdog import Patience
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.ground.shown_text import one_line
+from wanbed.ground.strict_model import InputError
+from wanbed.results import load
+from wanbed.results.records.run_store import RunStore
+from wanbed.runner.emulation.virtual.virtual_clock import enter_virtual_time
+from wanbed.runner.emulation.virtual.virtual_patience import quiet_patience_s
+from wanbed.runner.runs.continuable import check_continuable
+from wanbed.runner.runs.progress import Progress
+from wanbed.runner.runs.run_folder import begin_run, latest_run
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.validation.comparison import compare
+from wanbed.runner.validation.experiment_traits import traits
+from wanbed.runner.validation.random.random_agreement import DrawnResult, RandomAgreement
+from wanbed.runner.validation.random.random_batch import FAILURE, MODULE, Batch
+from wanbed.runner.validation.random.random_files import DrawnExperiment
+from wanbed.testbed.virtual_time.guest import GuestError
+from wanbed.testbed.virtual_time.guest_place import choose_place
+from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel
+from wanbed.testbed.virtual_time.watchdog import Patience
 
 BATCH = 5
 """The experiments per guest: enough that booting costs little, few enough that the cores finish together."""

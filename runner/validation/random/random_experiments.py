@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ground.units import format_duration, format_size
-from runner.validation.random.dice import Dice
-from runner.validation.random.random_layout import Layout, draw_layout
-from runner.validation.random.random_network import Network, draw_network
-from testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
+from wanbed.ground.units import format_duration, format_size
+from wanbed.runner.validation.random.dice import Dice
+from wanbed.runner.validation.random.random_layout import Layout, draw_layout
+from wanbed.runner.validation.random.random_network import Network, draw_network
+from wanbed.testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
 
 KIB, MIB = 2**10, 2**20
 MS = 1_000_000

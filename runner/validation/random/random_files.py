@@ -6,11 +6,11 @@ from pathlib import Path
 
 import yaml
 
-from ground.files.atomic_write import write_whole, written_whole
-from ground.strict_model import InputError
-from runner.planner.experiment_file import load_experiment
-from runner.resolve.experiment import Experiment
-from runner.validation.random.random_experiments import draw_experiment
+from wanbed.ground.files.atomic_write import write_whole, written_whole
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.validation.random.random_experiments import draw_experiment
 
 MOST_EXPERIMENTS = 1000
 """The most experiments of a run, because their numbers have three digits."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runner.validation.random.dice import Dice
+from wanbed.runner.validation.random.dice import Dice
 
 MOST_HOSTS, MOST_STAGES, MOST_PIPELINES = 12, 6, 4
 MOST_REPLICAS = 6

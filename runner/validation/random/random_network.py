@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ground.units import format_duration, format_rate
-from runner.validation.random.dice import Dice
+from wanbed.ground.units import format_duration, format_rate
+from wanbed.runner.validation.random.dice import Dice
 
 LATENCIES_NS = tuple(ms * 1_000_000 for ms in (1, 2, 5, 10, 20, 40, 80))
 RATES_BPS = tuple(mbit * 1_000_000 for mbit in (10, 20, 50, 100, 200, 500, 1000, 2500, 5000, 10_000))

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from results.text.number_text import count_text, list_text
-from runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT
-from runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
-from runner.validation.random.explanations import Explanations
-from runner.validation.random.random_agreement import EXPLAINED_LIMIT, SHARE_WITHIN, DrawnResult, RandomAgreement
+from wanbed.results.text.number_text import count_text, list_text
+from wanbed.runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT
+from wanbed.runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
+from wanbed.runner.validation.random.explanations import Explanations
+from wanbed.runner.validation.random.random_agreement import EXPLAINED_LIMIT, SHARE_WITHIN, DrawnResult, RandomAgreement
 
 UNEXPLAINED = "not explained"
 

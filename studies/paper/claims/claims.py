@@ -6,11 +6,11 @@ Expectations of this project come from an early event sketch, which models nothi
 
 from collections.abc import Sequence
 
-from results.text.number_text import percent_text, rate_text, ratio_text, seconds_text
 from studies.paper.claims.claim import Claim, Source
 from studies.paper.claims.speed_up import ATLAS, FARTHEST, TUNED_ATLAS, SpeedUp, speed_ups
 from studies.paper.outcome import Outcomes
-from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
+from wanbed.results.text.number_text import percent_text, rate_text, ratio_text, seconds_text
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
 MBPS = 1e6
 RECALLED_SINGLE_BPS = {"10ms": 1220 * MBPS, "20ms": 600 * MBPS, "30ms": 396 * MBPS, "40ms": 293 * MBPS}

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from results.text.markdown_text import markdown_text, table_line
-from results.text.number_text import UNKNOWN, ratio_text, seconds_text
 from studies.paper.claims.claim import Claim
 from studies.paper.claims.speed_up import FARTHEST, SpeedUp
+from wanbed.results.text.markdown_text import markdown_text, table_line
+from wanbed.results.text.number_text import UNKNOWN, ratio_text, seconds_text
 
 NOT_RUN = "not run"
 EXPLANATION = (

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from statistics import median
 
-from results.text.markdown_text import table_line
-from results.text.number_text import count_text, list_text, seconds_text
 from studies.which_training.virtual_check.checking import Checked
+from wanbed.results.text.markdown_text import table_line
+from wanbed.results.text.number_text import count_text, list_text, seconds_text
 
 _AGREES = 0.05
 """What the simulator is held to where no miss is known."""

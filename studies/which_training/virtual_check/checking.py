@@ -9,20 +9,20 @@ from typing import Any
 
 import yaml
 
-from ground.files.atomic_write import write_whole
-from results import load
-from results.metrics import iteration_windows
-from results.reading.known_misses import known_misses_of
-from results.reading.run import Run
-from runner.cli.exit_status import fail
-from runner.planner.experiment_file import load_experiment
-from runner.runs.faults import NO_DATA
-from runner.runs.run_folder import latest_run
 from studies.which_training.candidates import Candidate, candidates
 from studies.which_training.grid import Grid
 from studies.which_training.setting import Method, Wan
 from studies.which_training.virtual_check.shrunk import Check, checks, shrunk_profile
-from wanbed.own_modules import module_command
+from wanbed.ground.files.atomic_write import write_whole
+from wanbed.module_process import module_command
+from wanbed.results import load
+from wanbed.results.metrics import iteration_windows
+from wanbed.results.reading.known_misses import known_misses_of
+from wanbed.results.reading.run import Run
+from wanbed.runner.cli.exit_status import fail
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.runs.faults import NO_DATA
+from wanbed.runner.runs.run_folder import latest_run
 
 CHECKED = (Wan(10, 1_000_000_000),)
 """The WANs whose chosen settings are checked."""

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ground.units import parse_rate_bps, parse_size_bytes
-from runner.experiment.synchronization.atom_options import parse_swap_rate
 from studies.which_training.candidates import Candidate
 from studies.which_training.setting import MODEL, Wan, topology
-from workloads.profiles.catalogue import load_profile
+from wanbed.ground.units import parse_rate_bps, parse_size_bytes
+from wanbed.runner.experiment.synchronization.atom_options import parse_swap_rate
+from wanbed.workloads.profiles.catalogue import load_profile
 
 EIGHTH = 8
 SHRINK = EIGHTH**2

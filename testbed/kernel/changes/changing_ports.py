@@ -4,13 +4,13 @@ import socket
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 
-from testbed.kernel.changes.netlink_batch import EncodedRequests, NetlinkBatch
-from testbed.kernel.changes.port_change import HeldPort, change_requests
-from testbed.kernel.netlink_dump import NetlinkDump
-from testbed.kernel.qdiscs.port_shape import PortShape, wan_port_shape
-from testbed.kernel.qdiscs.read_back_error import ReadBackError
-from testbed.kernel.qdiscs.statistics import RTM_GETQDISC, RTM_GETTCLASS, request_body
-from testbed.network.gateway_plan import Gateway, GatewayPlan, PortCourse, PortState, WanPort
+from wanbed.testbed.kernel.changes.netlink_batch import EncodedRequests, NetlinkBatch
+from wanbed.testbed.kernel.changes.port_change import HeldPort, change_requests
+from wanbed.testbed.kernel.netlink_dump import NetlinkDump
+from wanbed.testbed.kernel.qdiscs.port_shape import PortShape, wan_port_shape
+from wanbed.testbed.kernel.qdiscs.read_back_error import ReadBackError
+from wanbed.testbed.kernel.qdiscs.statistics import RTM_GETQDISC, RTM_GETTCLASS, request_body
+from wanbed.testbed.network.gateway_plan import Gateway, GatewayPlan, PortCourse, PortState, WanPort
 
 _PREPARED = 256
 """States whose requests are kept encoded."""

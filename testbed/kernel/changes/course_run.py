@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from testbed.kernel.changes.changing_ports import ChangingPort, ChangingPorts
-from testbed.kernel.changes.punctual_thread import punctual, wait_until
-from testbed.network.gateway_plan import PortState
+from wanbed.testbed.kernel.changes.changing_ports import ChangingPort, ChangingPorts
+from wanbed.testbed.kernel.changes.punctual_thread import punctual, wait_until
+from wanbed.testbed.network.gateway_plan import PortState
 
 _PREPARED_NS = 50_000_000
 """Changes that follow each other within this time are all prepared before the first of them is made."""

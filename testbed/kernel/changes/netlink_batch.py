@@ -6,8 +6,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from testbed.kernel.namespace import inside
-from testbed.kernel.netlink_dump import split_messages
+from wanbed.testbed.kernel.namespace import inside
+from wanbed.testbed.kernel.netlink_dump import split_messages
 
 _HEADER = struct.Struct("=IHHII")
 _ERROR = struct.Struct("=i")

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from pyroute2.netlink.rtnl import RTM_NEWQDISC, RTM_NEWTCLASS
 from pyroute2.netlink.rtnl.tcmsg import sched_htb, tcmsg
 
-from testbed.kernel.netlink_dump import split_attributes
-from testbed.kernel.qdiscs import netem
-from testbed.kernel.qdiscs.apply import ceiling, class_parameters, trunk_parameters, trunk_rate
-from testbed.kernel.qdiscs.node_pair_classifier import HTB_MAJOR
-from testbed.kernel.qdiscs.port_shape import TRUNK_CLASS, PortShape
-from testbed.network.gateway_plan import NetemPlan, SharedRate
+from wanbed.testbed.kernel.netlink_dump import split_attributes
+from wanbed.testbed.kernel.qdiscs import netem
+from wanbed.testbed.kernel.qdiscs.apply import ceiling, class_parameters, trunk_parameters, trunk_rate
+from wanbed.testbed.kernel.qdiscs.node_pair_classifier import HTB_MAJOR
+from wanbed.testbed.kernel.qdiscs.port_shape import TRUNK_CLASS, PortShape
+from wanbed.testbed.network.gateway_plan import NetemPlan, SharedRate
 
 _TCMSG = struct.Struct("=BxxxiIII")
 _ATTRIBUTE = struct.Struct("=HH")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.kernel.inside import in_virtual_time
 
 _PR_SET_TIMERSLACK, _SLACK_NS = 29, 1
 _SWITCH_S = 0.0005

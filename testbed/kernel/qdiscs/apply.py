@@ -4,10 +4,10 @@ from typing import Any
 
 from pyroute2.netlink.rtnl.tcmsg.common import time2tick
 
-from testbed.kernel.qdiscs import netem, node_pair_classifier
-from testbed.kernel.qdiscs.node_pair_classifier import HTB_MAJOR
-from testbed.kernel.qdiscs.port_shape import DEFAULT_CLASS, TRUNK_CLASS, PortShape, ShapedClass
-from testbed.network.gateway_plan import SharedRate
+from wanbed.testbed.kernel.qdiscs import netem, node_pair_classifier
+from wanbed.testbed.kernel.qdiscs.node_pair_classifier import HTB_MAJOR
+from wanbed.testbed.kernel.qdiscs.port_shape import DEFAULT_CLASS, TRUNK_CLASS, PortShape, ShapedClass
+from wanbed.testbed.network.gateway_plan import SharedRate
 
 _MAJOR = HTB_MAJOR << 16
 

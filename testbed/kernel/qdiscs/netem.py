@@ -11,8 +11,8 @@ from typing import Any
 from pyroute2.netlink.rtnl import TC_H_ROOT, tcmsg
 from pyroute2.netlink.rtnl.tcmsg import sched_netem
 
-from ground.impairments import FRACTION_DIGITS, Impairments
-from testbed.network.gateway_plan import NetemPlan
+from wanbed.ground.impairments import FRACTION_DIGITS, Impairments
+from wanbed.testbed.network.gateway_plan import NetemPlan
 
 ORDER_KEEPING_RATE_BYTES_PER_S = 10**15
 """Above any configurable rate, so that it limits nothing. netem keeps packets in order only if a rate is set."""

@@ -14,8 +14,8 @@ from typing import Any
 from pyroute2.netlink import nla
 from pyroute2.netlink.rtnl import TC_H_ROOT, tcmsg
 
-from testbed.network.addressing import FIRST_HOST_OCTET
-from testbed.network.gateway_plan import FIRST_PAIR_CLASS
+from wanbed.testbed.network.addressing import FIRST_HOST_OCTET
+from wanbed.testbed.network.gateway_plan import FIRST_PAIR_CLASS
 
 _NETWORK_HEADER = 0xFFF00000
 """SKF_NET_OFF: offsets are relative to the IP header."""

@@ -10,14 +10,22 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from testbed.kernel.qdiscs.node_pair_classifier import (
+from wanbed.testbed.kernel.qdiscs.node_pair_classifier import (
     INTRA_CLASS,
     node_pair_program,
     same_datacenter_program,
     source_host_program,
 )
-from testbed.network.gateway_plan import Gateway, HostPort, NetemPlan, SharedRate, WanPort, pair_class, source_class
-from testbed.network.shared_rate import FRAME_BYTES, MIN_BYTES_PER_S
+from wanbed.testbed.network.gateway_plan import (
+    Gateway,
+    HostPort,
+    NetemPlan,
+    SharedRate,
+    WanPort,
+    pair_class,
+    source_class,
+)
+from wanbed.testbed.network.shared_rate import FRAME_BYTES, MIN_BYTES_PER_S
 
 TRUNK_CLASS, DEFAULT_CLASS = 1, 2
 

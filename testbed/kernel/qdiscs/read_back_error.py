@@ -1,6 +1,6 @@
 """Say that the kernel does not hold what it was told to."""
 
-from ground.wanbed_error import WanbedError
+from wanbed.ground.wanbed_error import WanbedError
 
 
 class ReadBackError(WanbedError):

@@ -4,7 +4,7 @@ import socket
 import struct
 from typing import NamedTuple
 
-from testbed.kernel.netlink_dump import NetlinkDump, split_attributes
+from wanbed.testbed.kernel.netlink_dump import NetlinkDump, split_attributes
 
 RTM_GETQDISC, RTM_GETTCLASS = 38, 42
 _TCA_KIND, _TCA_STATS2 = 1, 7

@@ -15,9 +15,9 @@ import struct
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ground.files.user_cache import user_cache
-from testbed.kernel.missing import MissingError
-from testbed.kernel.user_mode_linux.register_state import register_state_bytes
+from wanbed.ground.files.user_cache import user_cache
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.user_mode_linux.register_state import register_state_bytes
 
 COMPILED_FOR_BYTES = 2696
 _SIZE = struct.Struct("<I")

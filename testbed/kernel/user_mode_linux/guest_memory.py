@@ -7,7 +7,7 @@ import os
 import resource
 from pathlib import Path
 
-from testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.missing import MissingError
 
 _MIB = 2**20
 _BESIDE_BYTES = 256 * _MIB

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from testbed.network.goodput import TCP_OVERHEAD_BYTES
-from testbed.network.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
+from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES
+from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES, MTU_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ Bytes = TypeVar("Bytes", int, "npt.NDArray[np.int64]")
 class Line:
     """A path from one host to another. ``rate_bps`` counts whole frames and is None if unlimited.
 
-    With ``headers``, a byte of payload takes 1514/1448 bytes on the wire (see ``testbed.network.goodput``).
+    With ``headers``, a byte of payload takes 1514/1448 bytes on the wire (see ``wanbed.testbed.network.goodput``).
     ``back_ns`` is the latency of the other direction, over which acknowledgements return; None if the same.
     """
 

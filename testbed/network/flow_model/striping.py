@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from testbed.network.flow_model.congestion_window import halvings
+from wanbed.testbed.network.flow_model.congestion_window import halvings
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Limit what a group of TCP connections between two hosts may send, and when: window law, slow start and restarts.
 
 The n connections of a group are modelled together, with n times the window of one. This ignores that each connection
-carries whole chunks, which ``testbed.network.flow_model.striping`` models.
+carries whole chunks, which ``wanbed.testbed.network.flow_model.striping`` models.
 
 - At most ``window`` bytes are in flight, in whole pairs of segments (``let_out_bytes``). So the rate is at most
   ``window / RTT`` (Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997, for a
@@ -12,10 +12,10 @@ carries whole chunks, which ``testbed.network.flow_model.striping`` models.
   leave after that data, all at once (Zhang, Shenker and Clark, "Observations on the dynamics of a congestion control
   algorithm: the effects of two-way traffic", 1991). Two directions that are full at the same time wait for each other,
   and neither fills the line.
-- The congestion window opens as in ``testbed.network.flow_model.congestion_window``. After an idle time of more than
-  one retransmission timeout it restarts, unless ``slow_start_after_idle`` is off or the congestion control does not
-  restart, like BBR. A timeout is RTT + 200 ms, the least that Linux adds. For a new connection it is three RTT if that
-  is more, and decreases with every round (``tcp_rtt_estimator``).
+- The congestion window opens as in ``wanbed.testbed.network.flow_model.congestion_window``. After an idle time of more
+  than one retransmission timeout it restarts, unless ``slow_start_after_idle`` is off or the congestion control does
+  not restart, like BBR. A timeout is RTT + 200 ms, the least that Linux adds. For a new connection it is three RTT if
+  that is more, and decreases with every round (``tcp_rtt_estimator``).
 
 There is no loss but in outages: queues hold all bytes that windows let out. If latencies change, what has left before
 is acknowledged when it was to be (``TcpWindow.path_changes``).
@@ -25,11 +25,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from ground.compiled_core.own_subclasses import mypyc_attr
-from testbed.network.flow_model.congestion_window import INITIAL_SEGMENTS, CongestionWindow, halvings
-from testbed.network.flow_model.line import PAYLOAD_BYTES, Line
-from testbed.network.flow_model.striping import Connections, Striping
-from testbed.network.tcp_settings import TcpSettings
+from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
+from wanbed.testbed.network.flow_model.congestion_window import INITIAL_SEGMENTS, CongestionWindow, halvings
+from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES, Line
+from wanbed.testbed.network.flow_model.striping import Connections, Striping
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 SEGMENT_BYTES = PAYLOAD_BYTES
 LEAST_TIMEOUT_NS: Final = 200_000_000

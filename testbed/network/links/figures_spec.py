@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, create_model
 
-from ground.impairments import IMPAIRMENTS, UNIMPAIRED
-from ground.strict_model import Model, StrictModel
-from ground.units import DurationNs, Fraction, RateBps, format_duration
+from wanbed.ground.impairments import IMPAIRMENTS, UNIMPAIRED
+from wanbed.ground.strict_model import Model, StrictModel
+from wanbed.ground.units import DurationNs, Fraction, RateBps, format_duration
 
 MAX_DELAY_NS = 60 * 10**9
 

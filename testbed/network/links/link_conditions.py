@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ground.impairments import IMPAIRMENTS, UNIMPAIRED, Impairments
-from testbed.network.links.figures_spec import FIGURES, FiguresSpec
+from wanbed.ground.impairments import IMPAIRMENTS, UNIMPAIRED, Impairments
+from wanbed.testbed.network.links.figures_spec import FIGURES, FiguresSpec
 
 Values = Mapping[str, Any]
 """Some conditions of a link: values by the name of the field in an experiment file, or ``up``."""

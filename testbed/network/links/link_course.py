@@ -9,7 +9,7 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
-from testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_conditions import LinkConditions
 
 MAX_CHANGES = 100_000
 """The most changes of one course."""

@@ -5,15 +5,15 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
-from ground.strict_model import InputError
-from ground.units import MAX_RATE_BPS, format_duration, format_rate
-from testbed.network.links.figures_spec import MAX_DELAY_NS
-from testbed.network.links.link_conditions import LinkConditions, conditions_of
-from testbed.network.links.link_course import LinkCourse
-from testbed.network.links.over_time.condition_trace import ConditionTrace
-from testbed.network.links.over_time.course_resolution import Courses, Level
-from testbed.network.links.wan_link import WanLink, link_of
-from testbed.network.topology_spec import LinkSpec, ScaleSpec, TopologySpec, WanSpec
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import MAX_RATE_BPS, format_duration, format_rate
+from wanbed.testbed.network.links.figures_spec import MAX_DELAY_NS
+from wanbed.testbed.network.links.link_conditions import LinkConditions, conditions_of
+from wanbed.testbed.network.links.link_course import LinkCourse
+from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
+from wanbed.testbed.network.links.over_time.course_resolution import Courses, Level
+from wanbed.testbed.network.links.wan_link import WanLink, link_of
+from wanbed.testbed.network.topology_spec import LinkSpec, ScaleSpec, TopologySpec, WanSpec
 
 _Ends = frozenset[str] | tuple[str, str]
 """Both directions of a pair of datacenters, or the direction from the first to the second."""

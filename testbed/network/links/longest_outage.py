@@ -1,7 +1,7 @@
 """Say for how long a link lets nothing through in one go, by its conditions over time."""
 
-from testbed.network.links.link_course import LinkCourse
-from testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.links.link_course import LinkCourse
+from wanbed.testbed.network.links.wan_link import WanLink
 
 
 def longest_outage_ns(link: WanLink) -> int:

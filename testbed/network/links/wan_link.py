@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import LinkCourse
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import LinkCourse
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ Neither bound assumes anything about the network.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from testbed.rack.clocks.clock_band import STEADY, Bound, band_between
+from wanbed.testbed.rack.clocks.clock_band import STEADY, Bound, band_between
 
 _WORST_RTT = 2
 """An exchange under load counts if its round trip is at most this many times that of the worse end of the trial."""

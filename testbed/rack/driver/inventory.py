@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from ground.wanbed_error import WanbedError
-from testbed.kernel.missing import MissingError
-from testbed.network.addressing import MAX_SLOTS
-from testbed.network.shared_rate import Timers
-from testbed.rack.machine_facts import MachineFacts, sources_hash
-from testbed.rack.machine_handle import CalledMachine, MachineHandle
-from testbed.rack.machine_plan import WIREGUARD, Underlay
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.network.addressing import MAX_SLOTS
+from wanbed.testbed.network.shared_rate import Timers
+from wanbed.testbed.rack.machine_facts import MachineFacts, sources_hash
+from wanbed.testbed.rack.machine_handle import CalledMachine, MachineHandle
+from wanbed.testbed.rack.machine_plan import WIREGUARD, Underlay
 
 Log = Callable[[str], None]
 

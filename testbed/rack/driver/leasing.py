@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 
-from testbed.rack.driver.inventory import naming
-from testbed.rack.driver.rack_machine import RackMachine
-from testbed.rack.machine_handle import MachineHandle, MachineLostError
-from testbed.rack.orders import MachineOrder
+from wanbed.testbed.rack.driver.inventory import naming
+from wanbed.testbed.rack.driver.rack_machine import RackMachine
+from wanbed.testbed.rack.machine_handle import MachineHandle, MachineLostError
+from wanbed.testbed.rack.orders import MachineOrder
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from testbed.rack.clocks.clock_line import ClockLine, Exchange, fit_line, quickest
+from wanbed.testbed.rack.clocks.clock_line import ClockLine, Exchange, fit_line, quickest
 
 _AT_ENDS, _MEANWHILE = 24, 4
 """Exchanges in the bursts before and after a trial, and in one during it, which must cost little."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
-from testbed.kernel.link_counters import Counters, PortCounters
+from wanbed.testbed.kernel.link_counters import Counters, PortCounters
 
 _NONE = Counters(0, 0, 0, 0)
 

@@ -6,8 +6,8 @@ the kernel, within 12 s. While the kernel answers, the machine is there, and its
 Questions are counted, not seconds, so that a driver that was stopped itself gives nobody up.
 """
 
-from testbed.rack.clocks.clock_port import ClockPlace, ClockQuestions
-from testbed.rack.machine_handle import MachineHandle, MachineLostError, Pending
+from wanbed.testbed.rack.clocks.clock_port import ClockPlace, ClockQuestions
+from wanbed.testbed.rack.machine_handle import MachineHandle, MachineLostError, Pending
 
 BEAT_S = 1.0
 """The time between two questions, and for how long each is waited for."""

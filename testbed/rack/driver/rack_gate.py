@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Self
 
-from ground.wanbed_error import WanbedError
-from testbed.rack.driver.beginning.common_start import CommonStart
-from testbed.rack.driver.rack_machine import RackMachine
-from testbed.rack.machine_handle import Pending
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.testbed.rack.driver.beginning.common_start import CommonStart
+from wanbed.testbed.rack.driver.rack_machine import RackMachine
+from wanbed.testbed.rack.machine_handle import Pending
 
 _WAIT_S = 0.25
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from testbed.gpus.gpu_reader import GpuReadings
-from testbed.rack.machine_handle import CalledMachine
+from wanbed.testbed.gpus.gpu_reader import GpuReadings
+from wanbed.testbed.rack.machine_handle import CalledMachine
 
 
 class RackGpus:

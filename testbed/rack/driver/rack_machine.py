@@ -7,13 +7,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ground.wanbed_error import WanbedError
-from testbed.rack.clocks.clock_port import ClockQuestions
-from testbed.rack.driver.machine_clock import MachineClock
-from testbed.rack.driver.pulse import BEAT_S, Pulse
-from testbed.rack.driver.remote_process import Ending, RemoteProcess
-from testbed.rack.machine_handle import MachineHandle, MachineLostError, Pending
-from testbed.rack.orders import LeaseFacts, Program
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.testbed.rack.clocks.clock_port import ClockQuestions
+from wanbed.testbed.rack.driver.machine_clock import MachineClock
+from wanbed.testbed.rack.driver.pulse import BEAT_S, Pulse
+from wanbed.testbed.rack.driver.remote_process import Ending, RemoteProcess
+from wanbed.testbed.rack.machine_handle import MachineHandle, MachineLostError, Pending
+from wanbed.testbed.rack.orders import LeaseFacts, Program
 
 _CLOCK_INTERVAL_S = 1.0
 _WAIT_S = 0.25
@@ -185,7 +185,7 @@ class _Followed:
         self._pending = pending
 
     def result(self, timeout_s: float | None = None) -> Any:
-        """Return the result; see ``testbed.rack.machine_handle.Pending``."""
+        """Return the result; see ``wanbed.testbed.rack.machine_handle.Pending``."""
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left_s = _LOOK_S if until_s is None else min(_LOOK_S, max(0.0, until_s - time.monotonic()))

@@ -4,9 +4,9 @@ import socket
 from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
-from testbed.hosts.ping import PingResult, Spawn, ping
-from testbed.kernel.tcp_state import TcpStates
-from testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.hosts.ping import PingResult, Spawn, ping
+from wanbed.testbed.kernel.tcp_state import TcpStates
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 CallAll = Callable[..., list[Any]]
 """Calls a method of every machine at the same time and returns what each returned."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Protocol, Self
 
-from ground.wanbed_error import WanbedError
+from wanbed.ground.wanbed_error import WanbedError
 
 _LOOK_S = 0.02
 """The time between two looks at what a program has printed."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.rack.clocks.clock_line import ClockLine
-from testbed.rack.driver.machine_clock import MachineClock
+from wanbed.testbed.rack.clocks.clock_line import ClockLine
+from wanbed.testbed.rack.driver.machine_clock import MachineClock
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 
-from testbed.hosts.host import NetworkHost
-from testbed.hosts.interface_failure import HostEnd, connect_again, cut_off
-from testbed.rack.lease.processes import LeaseProcesses
-from testbed.rack.machine_plan import MachinePlan
+from wanbed.testbed.hosts.host import NetworkHost
+from wanbed.testbed.hosts.interface_failure import HostEnd, connect_again, cut_off
+from wanbed.testbed.rack.lease.processes import LeaseProcesses
+from wanbed.testbed.rack.machine_plan import MachinePlan
 
 
 class MachineFailures:

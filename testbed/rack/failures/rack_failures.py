@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from testbed.rack.driver.rack_machine import RackMachine
-from testbed.rack.machine_handle import MachineLostError
+from wanbed.testbed.rack.driver.rack_machine import RackMachine
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
 LEAD_NS = 50_000_000
 """How long before its moment a failure is sent to its machines, so that it has reached all of them by then."""

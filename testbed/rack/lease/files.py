@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from ground.strict_model import InputError
-from testbed.rack.orders import FilePiece
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.rack.orders import FilePiece
 
 
 class LeaseFiles:

@@ -11,34 +11,34 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from ground.strict_model import InputError
-from testbed.claims.cleaning import end_processes
-from testbed.claims.registry import Claim, claim, claims
-from testbed.claims.supervisor import Supervisor
-from testbed.gpus.gpu_reader import GpuReader, GpuReadings
-from testbed.host_kinds import host_network
-from testbed.hosts.host import HostNetwork, NetworkHost
-from testbed.hosts.host_attachment import attach_host
-from testbed.hosts.host_files import write_host_files
-from testbed.hosts.search_path import search_path
-from testbed.hosts.tcp_stacks import apply_tcp, offloads_of, sysctls_of
-from testbed.kernel.changes.course_run import CourseRecord
-from testbed.kernel.congestion_control import allow_congestion_control
-from testbed.kernel.link_counters import PortCounters
-from testbed.kernel.missing import MissingError
-from testbed.kernel.prompt_wakeups import prompt_wakeups
-from testbed.kernel.tcp_state import TcpStateReader
-from testbed.network.tcp_settings import TcpSettings
-from testbed.rack.clocks.clock_port import ClockPort
-from testbed.rack.failures.machine_failures import MachineFailures
-from testbed.rack.lease.files import LeaseFiles
-from testbed.rack.lease.gates import MachineGate
-from testbed.rack.lease.processes import LeaseProcesses
-from testbed.rack.lease.written_files import WrittenFiles
-from testbed.rack.machine_network import MachineNetwork
-from testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
-from testbed.rack.sent_files import unpack
-from wanbed.own_modules import RUN_MODULE
+from wanbed.ground.strict_model import InputError
+from wanbed.module_process import RUN_MODULE
+from wanbed.testbed.claims.cleaning import end_processes
+from wanbed.testbed.claims.registry import Claim, claim, claims
+from wanbed.testbed.claims.supervisor import Supervisor
+from wanbed.testbed.gpus.gpu_reader import GpuReader, GpuReadings
+from wanbed.testbed.host_kinds import host_network
+from wanbed.testbed.hosts.host import HostNetwork, NetworkHost
+from wanbed.testbed.hosts.host_attachment import attach_host
+from wanbed.testbed.hosts.host_files import write_host_files
+from wanbed.testbed.hosts.search_path import search_path
+from wanbed.testbed.hosts.tcp_stacks import apply_tcp, offloads_of, sysctls_of
+from wanbed.testbed.kernel.changes.course_run import CourseRecord
+from wanbed.testbed.kernel.congestion_control import allow_congestion_control
+from wanbed.testbed.kernel.link_counters import PortCounters
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.prompt_wakeups import prompt_wakeups
+from wanbed.testbed.kernel.tcp_state import TcpStateReader
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.rack.clocks.clock_port import ClockPort
+from wanbed.testbed.rack.failures.machine_failures import MachineFailures
+from wanbed.testbed.rack.lease.files import LeaseFiles
+from wanbed.testbed.rack.lease.gates import MachineGate
+from wanbed.testbed.rack.lease.processes import LeaseProcesses
+from wanbed.testbed.rack.lease.written_files import WrittenFiles
+from wanbed.testbed.rack.machine_network import MachineNetwork
+from wanbed.testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
+from wanbed.testbed.rack.sent_files import unpack
 
 _RECORD = "lease.json"
 _MODULES = "modules.zip"

@@ -4,9 +4,9 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from testbed.hosts.host_programs import system_path
-from testbed.kernel.missing import MissingError
-from testbed.substrate.guest_device import TAP_DEVICE
+from wanbed.testbed.hosts.host_programs import system_path
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.substrate.guest_device import TAP_DEVICE
 
 TUNNEL_PROGRAMS = {"wireguard-go": "wireguard-go", "wg": "wireguard-tools"}
 """The programs that a machine needs for an encrypted overlay, and the Debian package of each."""

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from testbed.claims.processes import MARKER
-from testbed.hosts.host_programs import system_path
-from testbed.kernel.gateway_programming import link_index
-from testbed.kernel.namespace import open_netlink
-from testbed.rack.machine_plan import TUNNEL_INTERFACE, WIREGUARD_HEADER_BYTES, MachinePlan
-from testbed.substrate.substrate import SubstrateError
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.hosts.host_programs import system_path
+from wanbed.testbed.kernel.gateway_programming import link_index
+from wanbed.testbed.kernel.namespace import open_netlink
+from wanbed.testbed.rack.machine_plan import TUNNEL_INTERFACE, WIREGUARD_HEADER_BYTES, MachinePlan
+from wanbed.testbed.substrate.substrate import SubstrateError
 
 TUNNEL_PORT = 14790
 """The UDP port of a machine's card at which encrypted packets arrive."""

@@ -1,16 +1,16 @@
 """Carry one direction of a connection: let bytes out as TCP's windows allow, and deliver them a latency later.
 
-The windows are those of the simulator (``testbed.network.flow_model.window``), for one connection. The sending program
-sees them as on a real connection: what they do not let out stays in its socket.
+The windows are those of the simulator (``wanbed.testbed.network.flow_model.window``), for one connection. The sending
+program sees them as on a real connection: what they do not let out stays in its socket.
 """
 
 from collections import deque
 from collections.abc import Callable
 
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow
-from testbed.relay.model.lanes import Lane
-from testbed.relay.model.timeline import Timeline
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow
+from wanbed.testbed.relay.model.lanes import Lane
+from wanbed.testbed.relay.model.timeline import Timeline
 
 _PENDING_NS = 1 << 61
 """The delay of an acknowledgement of which it is not known yet when it will be sent."""

@@ -1,16 +1,16 @@
 """Serialise what the connections of one node pair send, first come, first served.
 
 Both kinds of lane report once when a piece's first and last byte leave. A lane whose rate nobody else uses knows it at
-once. The rate of a shared lane depends on other node pairs (``testbed.relay.model.shared_rates``), so that it reports
-when the piece has left.
+once. The rate of a shared lane depends on other node pairs (``wanbed.testbed.relay.model.shared_rates``), so that it
+reports when the piece has left.
 """
 
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from testbed.network.flow_model.line import Line
-from testbed.relay.model.timeline import Timeline
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.relay.model.timeline import Timeline
 
 Left = Callable[[int, int], None]
 """Called once with the times (ns) at which a piece's first and last byte leave, which may be in the future."""

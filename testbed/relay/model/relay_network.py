@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from testbed.network.flow_model.line import Line
-from testbed.network.shared_rate import can_bind
-from testbed.network.topology import Host, Topology
-from testbed.relay.model.lanes import Lane, OwnLane, SharedLane
-from testbed.relay.model.shared_rates import SharedRates
-from testbed.relay.model.timeline import Timeline
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.shared_rate import can_bind
+from wanbed.testbed.network.topology import Host, Topology
+from wanbed.testbed.relay.model.lanes import Lane, OwnLane, SharedLane
+from wanbed.testbed.relay.model.shared_rates import SharedRates
+from wanbed.testbed.relay.model.timeline import Timeline
 
 Resource = tuple[str, ...]
 """A trunk by its two datacenters, or a host's port by the host."""

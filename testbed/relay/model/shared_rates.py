@@ -5,8 +5,8 @@ That is the rule of the simulator (``runner/simulator/network``), and what the g
 
 from collections.abc import Mapping
 
-from testbed.network.flow_model.fair_share import fair_rates_bps
-from testbed.relay.model.lanes import SharedLane
+from wanbed.testbed.network.flow_model.fair_share import fair_rates_bps
+from wanbed.testbed.relay.model.lanes import SharedLane
 
 
 class SharedRates:

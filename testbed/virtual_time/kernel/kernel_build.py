@@ -15,9 +15,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from testbed.kernel.missing import MissingError
-from testbed.virtual_time.kernel.kernel_cache import PROGRAM, KernelRecord, cache_folder, kernel_folder, write_record
-from testbed.virtual_time.kernel.kernel_options import COMPILER_OPTIONS, WANTED, configuration, configuration_hash
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.virtual_time.kernel.kernel_cache import (
+    PROGRAM,
+    KernelRecord,
+    cache_folder,
+    kernel_folder,
+    write_record,
+)
+from wanbed.testbed.virtual_time.kernel.kernel_options import (
+    COMPILER_OPTIONS,
+    WANTED,
+    configuration,
+    configuration_hash,
+)
 
 SOURCES = Path("/usr/src")
 SOURCE_PATTERN = "linux-source-*.tar.xz"

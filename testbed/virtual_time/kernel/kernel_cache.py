@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from ground.files.trusted_path import sudo_caller, trusted
-from ground.files.user_cache import searched_caches, user_cache
-from testbed.kernel.missing import MissingError
-from testbed.virtual_time.kernel.kernel_options import configuration_hash
+from wanbed.ground.files.trusted_path import sudo_caller, trusted
+from wanbed.ground.files.user_cache import searched_caches, user_cache
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.virtual_time.kernel.kernel_options import configuration_hash
 
 PROGRAM, RECORD = "linux", "kernel.json"
 REMEDY = "make virtual"

@@ -1,4 +1,4 @@
-"""Fork Python programs on hosts: ``python -m testbed.virtual_time.processes.fork_server SOCKET``.
+"""Fork Python programs on hosts: ``python -m wanbed.testbed.virtual_time.processes.fork_server SOCKET``.
 
 In virtual time every system call is slow in wall time. Starting Python and loading a program takes a second; forking a
 process that has loaded it takes hundredths of a second. The process that starts the server holds the other end of the
@@ -22,8 +22,8 @@ import traceback
 from contextlib import suppress
 from typing import NoReturn
 
-from testbed.kernel.inside import in_virtual_time
-from testbed.virtual_time.repeatability import run_in_order_of_waking
+from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.virtual_time.repeatability import run_in_order_of_waking
 
 NAMESPACE_FLAGS = {"net": 0x40000000, "mnt": 0x00020000, "uts": 0x04000000}
 """The kinds of namespace that make up a host, as /proc names them, and their flags for ``setns``."""

@@ -8,11 +8,11 @@ import socket
 import subprocess
 from collections.abc import Mapping
 
-from ground.wanbed_error import WanbedError
-from testbed.claims.processes import MARKER
-from testbed.virtual_time.processes.fork_server import MAX_REQUEST_BYTES, REQUEST_DESCRIPTORS
-from testbed.virtual_time.repeatability import unseeded
-from wanbed.own_modules import module_command
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.module_process import module_command
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.virtual_time.processes.fork_server import MAX_REQUEST_BYTES, REQUEST_DESCRIPTORS
+from wanbed.testbed.virtual_time.repeatability import unseeded
 
 _PID_BYTES = 32
 
@@ -75,7 +75,7 @@ class ForkServer:
     def __init__(self, marker: str) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            argv = module_command("testbed.virtual_time.processes.fork_server", str(theirs.fileno()))
+            argv = module_command("wanbed.testbed.virtual_time.processes.fork_server", str(theirs.fileno()))
             environment = unseeded({**os.environ, MARKER: marker})
             self._process = subprocess.Popen(
                 argv, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL

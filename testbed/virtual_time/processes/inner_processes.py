@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from wanbed.own_modules import RUN_MODULE
+from wanbed.module_process import RUN_MODULE
 
 _WAIT_BY_NATURE = ("sh", "dash", "bash", "sleep")
 """Programs that normally wait, for a child, for a person or for a timer."""

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from testbed.claims.processes import MARKER
-from testbed.hosts.host import SpawnOptions
-from testbed.hosts.host_files import covered
-from testbed.hosts.host_process import HostProcess
-from testbed.virtual_time.processes.fork_server import NAMESPACE_FLAGS
-from testbed.virtual_time.processes.forked_process import ForkServer
-from testbed.virtual_time.repeatability import use_the_same_addresses
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.hosts.host import SpawnOptions
+from wanbed.testbed.hosts.host_files import covered
+from wanbed.testbed.hosts.host_process import HostProcess
+from wanbed.testbed.virtual_time.processes.fork_server import NAMESPACE_FLAGS
+from wanbed.testbed.virtual_time.processes.forked_process import ForkServer
+from wanbed.testbed.virtual_time.repeatability import use_the_same_addresses
 
 _CLONE_FS = 0x200
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000

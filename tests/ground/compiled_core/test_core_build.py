@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ground.compiled_core import core_build
-from ground.compiled_core.core_build import CompileError, CompilerError, build_core
-from ground.compiled_core.core_cache import RECORD
-from ground.compiled_core.core_modules import core_key, core_sources
-from runner.runs.faults import MACHINE_LACKS, NO_DATA, status_of
+from wanbed.ground.compiled_core import core_build
+from wanbed.ground.compiled_core.core_build import CompileError, CompilerError, build_core
+from wanbed.ground.compiled_core.core_cache import RECORD
+from wanbed.ground.compiled_core.core_modules import core_key, core_sources
+from wanbed.runner.runs.faults import MACHINE_LACKS, NO_DATA, status_of
 
 
 def refusal(root: Path) -> str:

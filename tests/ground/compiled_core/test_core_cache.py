@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ground.compiled_core.core_cache import RECORD, core_files, find_core
-from ground.compiled_core.core_modules import CORE_MODULES, ROOT, core_key, core_sources, source_path
 from tests.support.sudo import hand_over, play_sudo
+from wanbed.ground.compiled_core.core_cache import RECORD, core_files, find_core
+from wanbed.ground.compiled_core.core_modules import CORE_MODULES, ROOT, core_key, core_sources, source_path
 
 KEY = "0123456789abcdef"
 
@@ -71,7 +71,7 @@ def test_the_extensions_stand_in_folders_like_the_sources(tmp_path: Path) -> Non
     files = core_files(tmp_path)
     assert set(files) == {*CORE_MODULES, "0f__mypyc"}
     assert files["0f__mypyc"] == shared
-    assert files["runner.tcp.channel"] == tmp_path / "runner" / "tcp" / f"channel{suffix}"
+    assert files["wanbed.runner.tcp.channel"] == tmp_path / "runner" / "tcp" / f"channel{suffix}"
 
 
 def test_every_compiled_module_is_in_a_package_that_looks_for_the_core() -> None:
@@ -84,7 +84,7 @@ def test_every_compiled_module_is_in_a_package_that_looks_for_the_core() -> None
 
 def test_looking_for_the_core_costs_next_to_nothing() -> None:
     program = (
-        "import sys; from ground.compiled_core.core_finder import use_compiled_core; before = set(sys.modules); "
+        "import sys; from wanbed.ground.compiled_core.core_finder import use_compiled_core; before = set(sys.modules); "
         "use_compiled_core(); print(len(set(sys.modules) - before), 'mypyc' in sys.modules, 'mypy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)

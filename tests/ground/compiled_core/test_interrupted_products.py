@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ground.compiled_core import mypyc_setup
-from ground.compiled_core.core_modules import ROOT
+from wanbed.ground.compiled_core import mypyc_setup
+from wanbed.ground.compiled_core.core_modules import ROOT
 
 COMPILED = '''"""Multiply as the simulator does: integers of more than 62 bits."""
 

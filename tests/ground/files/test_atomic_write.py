@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ground.files.atomic_write import PARTIAL, write_whole, written_together, written_whole
-from ground.files.regular_file import NotRegularFileError
+from wanbed.ground.files.atomic_write import PARTIAL, write_whole, written_together, written_whole
+from wanbed.ground.files.regular_file import NotRegularFileError
 
 
 def test_a_file_is_replaced_when_the_block_has_ended(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ground.files.marked_text import with_marked_text
+from wanbed.ground.files.marked_text import with_marked_text
 
 BEGIN, END = "<!-- begin -->\n", "<!-- end -->\n"
 

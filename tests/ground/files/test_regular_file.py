@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ground.files.regular_file import NotRegularFileError, regular_file
+from wanbed.ground.files.regular_file import NotRegularFileError, regular_file
 
 
 def test_a_file_is_returned_also_behind_a_link(tmp_path: Path) -> None:

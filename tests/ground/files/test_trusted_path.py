@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ground.files import trusted_path as module
-from ground.files.trusted_path import distrust_of, sudo_caller, trusted
 from tests.support.sudo import hand_over, play_sudo
+from wanbed.ground.files import trusted_path as module
+from wanbed.ground.files.trusted_path import distrust_of, sudo_caller, trusted
 
 ROOTS = Path("/usr/bin/env")
 

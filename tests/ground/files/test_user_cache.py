@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ground.files.user_cache import searched_caches, user_cache
 from tests.support.sudo import hand_over, play_sudo
+from wanbed.ground.files.user_cache import searched_caches, user_cache
 
 
 def test_the_cache_is_where_the_specification_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from netem_profiles.traces.mahimahi_trace import PACKET_BITS, mahimahi_trace
+from wanbed.ground.strict_model import InputError
+from wanbed.netem_profiles.traces.mahimahi_trace import PACKET_BITS, mahimahi_trace
 
 MS = 10**6
 WINDOW_NS = 100 * MS

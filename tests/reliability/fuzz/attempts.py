@@ -8,11 +8,11 @@ from random import Random
 from tempfile import TemporaryDirectory
 from time import process_time
 
-from runner.runs.faults import DONE, OUTSIDE_TOLERANCE
 from tests.reliability.fuzz.calls import called, called_part
 from tests.reliability.fuzz.guard import MOST_BYTES, MOST_SECONDS, Memory, TooLongError, bounded
 from tests.reliability.fuzz.judgement import Ended, Outcome, faults_of
 from tests.reliability.fuzz.kind import FILE, INPUT, Command, Kind, Read
+from wanbed.runner.runs.faults import DONE, OUTSIDE_TOLERANCE
 
 _SIGNALLED = 128
 """The exit status of a command that a signal has ended is this and the signal's number."""

@@ -7,10 +7,10 @@ from contextlib import redirect_stderr
 import typer
 from typer.testing import CliRunner
 
-from runner.cli.command_line import app
-from runner.cli.exit_status import one_line_errors
-from runner.runs.faults import DONE
 from tests.reliability.fuzz.judgement import Ended
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.cli.exit_status import one_line_errors
+from wanbed.runner.runs.faults import DONE
 
 
 def called(arguments: Sequence[str]) -> Ended:

@@ -12,17 +12,17 @@ from typing import Any
 import yaml
 
 import wanbed
-from results.chakra.node import NodeType
-from results.records.span_log import Span, SpanLog, SpanLogHeader
-from runner.experiments.shipped_experiments import shipped_experiment
-from runner.learnt_links.logs.csv_log import HEADER
-from runner.learnt_links.logs.packet_log import LOST_NS, PacketLog
 from tests.support.results.runs import flat, write_run
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
 from tests.support.runner.known_captures import both_ends, in_frames, pcap, pcapng, probe_arrivals
 from tests.support.runner.known_links import KnownLink, known_log
-from workloads.serving.frame_channel import FrameChannel
-from workloads.transport.frames.frame import FrameHeader, FrameKind, Hello, credit
+from wanbed.results.chakra.node import NodeType
+from wanbed.results.records.span_log import Span, SpanLog, SpanLogHeader
+from wanbed.runner.experiments.shipped_experiments import shipped_experiment
+from wanbed.runner.learnt_links.logs.csv_log import HEADER
+from wanbed.runner.learnt_links.logs.packet_log import LOST_NS, PacketLog
+from wanbed.workloads.serving.frame_channel import FrameChannel
+from wanbed.workloads.transport.frames.frame import FrameHeader, FrameKind, Hello, credit
 
 EXPERIMENT = "experiment.yaml"
 _SHIPPED = ("first", "atlas-vs-baselines", "background", "bubbletea", "diloco", "latency-step", "outage", "two-jobs")
@@ -155,7 +155,7 @@ def chakra_traces(folder: Path) -> None:
 
 def compute_profiles(folder: Path) -> None:
     """Write an experiment whose sweep takes an estimated and a measured compute profile."""
-    shipped = Path(str(files("workloads.profiles")))
+    shipped = Path(str(files("wanbed.workloads.profiles")))
     for name in ("a100", "h200"):
         (folder / f"{name}.json").write_bytes((shipped / f"{name}.json").read_bytes())
     _write(
@@ -171,7 +171,7 @@ def compute_profiles(folder: Path) -> None:
 
 def prefill_profiles(folder: Path) -> None:
     """Write an experiment whose requests are timed by a profile of its own."""
-    shipped = Path(str(files("workloads.prefill"))) / "profiles" / "a100.json"
+    shipped = Path(str(files("wanbed.workloads.prefill"))) / "profiles" / "a100.json"
     (folder / "profile.json").write_bytes(shipped.read_bytes())
     _write(
         folder / EXPERIMENT,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from runner.runs.faults import BAD_INPUT, DONE, NO_DATA, NOT_COMPARABLE, OUTSIDE_TOLERANCE
+from wanbed.runner.runs.faults import BAD_INPUT, DONE, NO_DATA, NOT_COMPARABLE, OUTSIDE_TOLERANCE
 
 LONGEST_LINE = 1000
 _STATUSES = (DONE, OUTSIDE_TOLERANCE, BAD_INPUT, NOT_COMPARABLE, NO_DATA)

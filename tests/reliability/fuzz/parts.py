@@ -6,19 +6,19 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from ground.strict_model import InputError
-from results.records.run_store import RunStore, TrialRecord
-from results.records.span_log import read_span_log
-from results.records.trial_id import TrialId
-from runner.rack.host_placement import gateway_machines, place_hosts, unknown_labels
-from runner.rack.inventory import nodes_of
-from runner.runs.faults import DONE, TrialError
 from tests.reliability.fuzz.calls import called
 from tests.reliability.fuzz.judgement import Ended
 from tests.support.results.runs import flat, write_run
 from tests.support.runner.small_experiment import parsed, small
-from workloads.serving.frame_channel import FrameChannel
-from workloads.transport.frames.frame import HEADER_BYTES, HELLO_BYTES, FrameError, decode_header, decode_hello
+from wanbed.ground.strict_model import InputError
+from wanbed.results.records.run_store import RunStore, TrialRecord
+from wanbed.results.records.span_log import read_span_log
+from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.rack.host_placement import gateway_machines, place_hosts, unknown_labels
+from wanbed.runner.rack.inventory import nodes_of
+from wanbed.runner.runs.faults import DONE, TrialError
+from wanbed.workloads.serving.frame_channel import FrameChannel
+from wanbed.workloads.transport.frames.frame import HEADER_BYTES, HELLO_BYTES, FrameError, decode_header, decode_hello
 
 _MOST_SENT_BYTES = 1 << 17
 """The bytes that a socket takes before anybody reads."""

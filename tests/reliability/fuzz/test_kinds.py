@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from runner.runs.faults import DONE, REGRESSED
 from tests.reliability.fuzz.attempts import attempts, unchanged
 from tests.reliability.fuzz.judgement import Outcome
 from tests.reliability.fuzz.kind import Kind
 from tests.reliability.fuzz.kinds import KINDS
+from wanbed.runner.runs.faults import DONE, REGRESSED
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ground.wanbed_error import WanbedError
-from runner.runs.faults import BAD_INPUT, DONE, MACHINE_LACKS, NO_DATA, OUTSIDE_TOLERANCE
 from tests.reliability.kills.called import Called, Undisturbed
 from tests.reliability.kills.disturbances import (
     FEW_DESCRIPTORS,
@@ -21,6 +19,8 @@ from tests.reliability.kills.disturbing import disturbed
 from tests.reliability.kills.outcomes import DISK, runs_of, same
 from tests.reliability.kills.room import Room, mounted, remount
 from tests.reliability.kills.scenes import Scene
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.runner.runs.faults import BAD_INPUT, DONE, MACHINE_LACKS, NO_DATA, OUTSIDE_TOLERANCE
 
 _KILLED, _STOPPED = "KILL", "STOP"
 _ROOMY = "size=64m"

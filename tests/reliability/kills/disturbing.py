@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.claims.processes import process_start_ticks
 from tests.reliability.kills.called import Called
 from tests.reliability.kills.disturbances import (
     FEW_DESCRIPTORS,
@@ -25,6 +24,7 @@ from tests.reliability.kills.outcomes import DISK, OUT
 from tests.reliability.kills.room import remount
 from tests.reliability.kills.scenes import Scene
 from tests.support.testbed.process_tree import descendants
+from wanbed.testbed.claims.processes import process_start_ticks
 
 _STOPPED_S = 1.0
 _LOOK_S = 0.005

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from math import isclose
 from pathlib import Path
 
-from results import load
-from results.reading.run import Run
-from results.reading.summaries.summary import summary_rows
-from results.records.run_store import MANIFEST
+from wanbed.results import load
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.summary import summary_rows
+from wanbed.results.records.run_store import MANIFEST
 
 DISK = "disk"
 """A file system of its own in a scene's folder."""

@@ -16,11 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from testbed.claims.processes import process_start_ticks
-from testbed.claims.registry import STATE_ROOT
 from tests.support.testbed.command_line import command_line
 from tests.support.testbed.process_tree import children, descendants
-from workloads.programs.descendants import adopt_descendants
+from wanbed.testbed.claims.processes import process_start_ticks
+from wanbed.testbed.claims.registry import STATE_ROOT
+from wanbed.workloads.programs.descendants import adopt_descendants
 
 INSIDE = "--inside"
 _SHARED_MEMORY = Path("/dev/shm")

@@ -1,7 +1,7 @@
 """The message classes are those of the published definition."""
 
-from results.chakra.definition import definition_text, file_descriptor, message_class
-from results.chakra.node import CollectiveType, NodeType
+from wanbed.results.chakra.definition import definition_text, file_descriptor, message_class
+from wanbed.results.chakra.node import CollectiveType, NodeType
 
 
 def test_every_message_and_enumeration_of_the_definition_is_read() -> None:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.chakra.node import DURATION_NS, KIND, MICROBATCH, ChakraNode, NodeType
-from results.chakra.rank_file import ChakraFileError, rank_bytes, read_rank
 from tests.results.chakra.wire_format import rank_file
+from wanbed.results.chakra.node import DURATION_NS, KIND, MICROBATCH, ChakraNode, NodeType
+from wanbed.results.chakra.rank_file import ChakraFileError, rank_bytes, read_rank
 
 IDS = st.integers(0, 2**64 - 1)
 INT64, INT32, UINT64 = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1), IDS

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from results.chakra.node import ChakraNode, NodeType
-from results.chakra.trial_nodes import trial_nodes
-from results.chakra.trial_spans import TrialIteration, TrialSpan
-from results.reading.stored_trial import StoredTrial
-from results.records.trial_id import TrialId
+from wanbed.ground.strict_model import InputError
+from wanbed.results.chakra.node import ChakraNode, NodeType
+from wanbed.results.chakra.trial_nodes import trial_nodes
+from wanbed.results.chakra.trial_spans import TrialIteration, TrialSpan
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.records.trial_id import TrialId
 
 
 def span(kind: str, start_ns: int, end_ns: int, rank: int = 1, **others: Any) -> TrialSpan:

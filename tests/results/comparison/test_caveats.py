@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from results.comparison.caveats import caveats
-from results.comparison.pairing import Pair, Side, pair_runs
-from results.reading.run import Run
 from tests.support.results.runs import flat, made
+from wanbed.results.comparison.caveats import caveats
+from wanbed.results.comparison.pairing import Pair, Side, pair_runs
+from wanbed.results.reading.run import Run
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from results.comparison.compared_runs import load_both, load_clocks, parse_margin
-from results.comparison.comparison import Comparison, UnknownFieldError, check, compare
-from results.comparison.markdown import pair_row
-from results.reading.run import Run, load_run
 from tests.support.results.runs import Times, flat, made
+from wanbed.ground.strict_model import InputError
+from wanbed.results.comparison.compared_runs import load_both, load_clocks, parse_margin
+from wanbed.results.comparison.comparison import Comparison, UnknownFieldError, check, compare
+from wanbed.results.comparison.markdown import pair_row
+from wanbed.results.reading.run import Run, load_run
 
 
 def against(tmp_path: Path, a: Times, b: Times, *, allow: tuple[str, ...] = (), **options: Any) -> Comparison:

@@ -5,10 +5,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from results.comparison.differences import Difference, differences, differing, is_below, under_test, value_text
-from results.comparison.pairing import pair_runs
-from results.reading.run import Run
 from tests.support.results.runs import EXPERIMENT, WAN, flat, made
+from wanbed.results.comparison.differences import Difference, differences, differing, is_below, under_test, value_text
+from wanbed.results.comparison.pairing import pair_runs
+from wanbed.results.reading.run import Run
 
 TIMES = {(latency, "atlas"): flat(1.0, repeats=1) for latency in ("10ms", "40ms")}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.comparison.judgement import (
+from wanbed.results.comparison.judgement import (
     PairVerdict,
     change_text,
     few_repeats_text,
@@ -15,8 +15,8 @@ from results.comparison.judgement import (
     noise_floor,
     repeats_to_settle,
 )
-from results.comparison.losses.metric import parse_metric
-from results.comparison.pairing import Pair, Side
+from wanbed.results.comparison.losses.metric import parse_metric
+from wanbed.results.comparison.pairing import Pair, Side
 
 Times = Sequence[Sequence[float]]
 

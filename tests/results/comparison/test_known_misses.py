@@ -3,15 +3,15 @@
 import json
 from pathlib import Path
 
-from results.comparison.caveats import caveats
-from results.comparison.pairing import pair_runs
-from results.comparison.run_description import warnings
-from results.reading.known_misses import KnownMiss
-from results.reading.run import Run, load_run
-from results.reading.summaries.headline import headline
-from results.report.report import write_report
-from results.report.tables import table_text
 from tests.support.results.runs import flat, write_run
+from wanbed.results.comparison.caveats import caveats
+from wanbed.results.comparison.pairing import pair_runs
+from wanbed.results.comparison.run_description import warnings
+from wanbed.results.reading.known_misses import KnownMiss
+from wanbed.results.reading.run import Run, load_run
+from wanbed.results.reading.summaries.headline import headline
+from wanbed.results.report.report import write_report
+from wanbed.results.report.tables import table_text
 
 MISS = KnownMiss("full-trunk", "node pairs together fill a trunk", -0.18, 0.25, 88)
 TEXT = (

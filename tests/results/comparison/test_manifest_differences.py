@@ -2,8 +2,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import results
-from results.comparison.manifest_differences import ABSENT, ManifestDifference, incomparable, manifest_differences
+from wanbed import results
+from wanbed.results.comparison.manifest_differences import (
+    ABSENT,
+    ManifestDifference,
+    incomparable,
+    manifest_differences,
+)
 
 BuildRun = Callable[..., Path]
 

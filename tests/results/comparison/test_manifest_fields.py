@@ -2,7 +2,7 @@ from hashlib import sha256
 
 import pytest
 
-from results.comparison.manifest_fields import command_text, course_text, flattened, is_command, trace_text
+from wanbed.results.comparison.manifest_fields import command_text, course_text, flattened, is_command, trace_text
 
 DOCUMENT = {
     "a": {"b": 1},

@@ -4,11 +4,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.comparison.comparison import Comparison, check, compare
-from results.comparison.judgement import judge
-from results.comparison.markdown import MAX_TEXT, escaped, markdown, pair_row, shortened, verdict_line
-from results.comparison.pairing import Pair, Side
 from tests.support.results.runs import Times, flat, made
+from wanbed.results.comparison.comparison import Comparison, check, compare
+from wanbed.results.comparison.judgement import judge
+from wanbed.results.comparison.markdown import MAX_TEXT, escaped, markdown, pair_row, shortened, verdict_line
+from wanbed.results.comparison.pairing import Pair, Side
 
 HOSTILE = 'a|b`c`<img src=x onerror="alert(1)">\n| x | [l](http://evil) **bold** \u202e'
 

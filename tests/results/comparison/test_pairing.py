@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from results import load
-from results.comparison.pairing import PairingError, pair_runs
 from tests.support.results.runs import flat, made
+from wanbed.results import load
+from wanbed.results.comparison.pairing import PairingError, pair_runs
 
 
 def test_sweep_points_are_paired_by_their_swept_values_whatever_their_number(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.comparison.pooled_repeats import moment_intervals, percentile_intervals
-from results.metrics import nearest_rank
-from results.metrics.intervals import Numbers
+from wanbed.results.comparison.pooled_repeats import moment_intervals, percentile_intervals
+from wanbed.results.metrics import nearest_rank
+from wanbed.results.metrics.intervals import Numbers
 
 repeats = st.lists(st.lists(st.integers(1, 10**9), min_size=1, max_size=30), min_size=3, max_size=6)
 

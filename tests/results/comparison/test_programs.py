@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import results
-from results.comparison.comparison import Comparison, check, compare
-from results.comparison.run_description import facts, what_was_run
-from results.reading.run import Run
 from tests.support.results.programs import MS, ProgramOnPaper, add_program, program_run
 from tests.support.results.runs import flat, write_run
+from wanbed import results
+from wanbed.results.comparison.comparison import Comparison, check, compare
+from wanbed.results.comparison.run_description import facts, what_was_run
+from wanbed.results.reading.run import Run
 
 
 @dataclass

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import results
-from results.comparison.run_description import expected_trials, facts, warnings, what_was_run
-from results.reading.modelled_tcp import MODELLED_TCP
-from results.reading.run import Run
-from results.records.run_store import RunStore
 from tests.support.results.runs import EXPERIMENT, flat, made
+from wanbed import results
+from wanbed.results.comparison.run_description import expected_trials, facts, warnings, what_was_run
+from wanbed.results.reading.modelled_tcp import MODELLED_TCP
+from wanbed.results.reading.run import Run
+from wanbed.results.records.run_store import RunStore
 
 BuildRun = Callable[..., Path]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from results.records.schema import SPANS
+from wanbed.results.records.schema import SPANS
 
 MakeSpans = Callable[..., pd.DataFrame]
 

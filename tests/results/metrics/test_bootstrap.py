@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.metrics.bootstrap import (
+from wanbed.results.metrics.bootstrap import (
     ENOUGH_REPEATS,
     FEWEST_REPEATS,
     RESAMPLES,
@@ -91,7 +91,7 @@ def test_a_resample_may_be_of_another_size_than_the_measurements() -> None:
 
 
 def test_many_iterations_are_drawn_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("results.metrics.bootstrap._DRAWN_AT_ONCE", 1000)
+    monkeypatch.setattr("wanbed.results.metrics.bootstrap._DRAWN_AT_ONCE", 1000)
     resampled = resampled_medians([[1.0, 2.0, 3.0] * 30] * 2, np.random.default_rng(0))
     assert len(resampled) == RESAMPLES
     assert set(resampled) <= set(np.arange(1, 3.1, 0.25))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.metrics.collectives import UNMATCHED, group_size, last_to_begin
+from wanbed.results.metrics.collectives import UNMATCHED, group_size, last_to_begin
 
 
 def last(*spans: tuple[int, int], size: int = 0, **more: Any) -> list[int]:

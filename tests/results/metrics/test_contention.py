@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.metrics import Window
-from results.metrics.contention import contended_ns, contention_of_spans, device_contention, devices_of_seats
+from wanbed.results.metrics import Window
+from wanbed.results.metrics.contention import contended_ns, contention_of_spans, device_contention, devices_of_seats
 
 Computation = tuple[int, int, int, int]
 """(device, seat, start, end); seats of different devices differ."""

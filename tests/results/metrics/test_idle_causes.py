@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import results
-from results import metrics
-from results.metrics import IDLE_CAUSES, Window
+from wanbed import results
+from wanbed.results import metrics
+from wanbed.results.metrics import IDLE_CAUSES, Window
 
 MakeSpans = Callable[..., pd.DataFrame]
 WEST = {"host": "west-0", "stage": 1}

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.metrics.intervals import CoveredTime, GroupedIntervals
+from wanbed.results.metrics.intervals import CoveredTime, GroupedIntervals
 
 TIMES = st.integers(0, 60)
 STRETCHES = st.tuples(TIMES, TIMES).map(lambda pair: (min(pair), max(pair)))

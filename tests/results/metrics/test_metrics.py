@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results import metrics
-from results.metrics import Window
-from results.records.schema import LINK_SAMPLES, SPANS
+from wanbed.results import metrics
+from wanbed.results.metrics import Window
+from wanbed.results.records.schema import LINK_SAMPLES, SPANS
 
 Intervals = list[tuple[int, int]]
 intervals = st.lists(st.tuples(st.integers(0, 120), st.integers(0, 40)).map(lambda pair: (pair[0], sum(pair))))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.metrics.numbering import MOST_KEYS, is_among, numbered, text_codes
+from wanbed.results.metrics.numbering import MOST_KEYS, is_among, numbered, text_codes
 
 TEXTS = st.lists(st.sampled_from(["b", "a", "é", "", "aa"]))
 

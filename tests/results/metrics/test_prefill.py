@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results import metrics
-from results.metrics import Window
-from results.records.schema import PREFILL_REQUESTS
+from wanbed.results import metrics
+from wanbed.results.metrics import Window
+from wanbed.results.records.schema import PREFILL_REQUESTS
 
 BASE: dict[str, Any] = {
     "prompt_tokens": 100,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.metrics.collective_times import collective_times
-from results.metrics.program_time import (
+from wanbed.results.metrics.collective_times import collective_times
+from wanbed.results.metrics.program_time import (
     PROGRAM_PARTS,
     profiled_iterations,
     program_busy,

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from results.metrics import Window, wan_bytes_within
+from wanbed.results.metrics import Window, wan_bytes_within
 
 
 def read(*rows: tuple[int, int], source: str = "east") -> pd.DataFrame:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from results.perfetto.trial_tables import Spans, Texts
+from wanbed.results.perfetto.trial_tables import Spans, Texts
 
 FIELDS: dict[str, Any] = {
     "rank": 0,

@@ -1,5 +1,5 @@
-from results.perfetto.contention import contention_of
 from tests.results.perfetto.spans_on_paper import send, spans
+from wanbed.results.perfetto.contention import contention_of
 
 FACTS = {"devices": [{"host": host, "gpu": 0, "device": "GPU-1"} for host in ("e0", "w0")]}
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.perfetto import counters
-from results.perfetto.counters import (
+from tests.results.perfetto.spans_on_paper import texts
+from wanbed.results.perfetto import counters
+from wanbed.results.perfetto.counters import (
     BACKLOG,
     GPU,
     RETRANSMISSIONS,
@@ -19,9 +20,8 @@ from results.perfetto.counters import (
     link_steps,
     tcp_steps,
 )
-from results.perfetto.trial_tables import LinkCounters, TcpStates
-from results.records.schema import GpuSample
-from tests.results.perfetto.spans_on_paper import texts
+from wanbed.results.perfetto.trial_tables import LinkCounters, TcpStates
+from wanbed.results.records.schema import GpuSample
 
 MS = 1_000_000
 HOSTS_OF_FLOW = {"source": "east-background-0", "destination": "west-background-0"}

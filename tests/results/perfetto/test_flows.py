@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from results.perfetto.flows import Flows, carried_text, match_transfers
 from tests.results.perfetto.spans_on_paper import receive, send, spans
+from wanbed.results.perfetto.flows import Flows, carried_text, match_transfers
 
 GRADIENT = {"tensor": "gradient"}
 

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.perfetto.lanes import assign_lanes
+from wanbed.results.perfetto.lanes import assign_lanes
 
 SPANS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 12)), max_size=40)
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from results.perfetto.link_changes import change_events, change_steps
+from wanbed.results.perfetto.link_changes import change_events, change_steps
 
 MS = 1_000_000
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from results.perfetto.trace_file import TraceCounts, write_trace
-from results.reading.run import load_run
-from results.reading.selection import Selection
-from results.records.run_store import RunStore, TrialRecord
-from results.records.schema import LinkSample
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from results.records.trial_id import TrialId
-from results.records.trial_tables import LINK_TABLE
 from tests.support.results.perfetto_engine import Engine, EngineError
 from tests.support.results.programs import ProgramOnPaper, program_run
 from tests.support.results.trace_rules import load_trace, nanoseconds, problems
+from wanbed.results.perfetto.trace_file import TraceCounts, write_trace
+from wanbed.results.reading.run import load_run
+from wanbed.results.reading.selection import Selection
+from wanbed.results.records.run_store import RunStore, TrialRecord
+from wanbed.results.records.schema import LinkSample
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.trial_tables import LINK_TABLE
 
 HOSTILE = ('<script>alert("1")</script>', "\u202eright to left", "é☃𝄞")
 HOW_MANY = "select (select count(*) from slice) s, (select count(*) from flow) f, (select count(*) from counter) c"

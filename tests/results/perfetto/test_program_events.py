@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from results.perfetto.trace_file import write_trace
-from results.reading.selection import Selection
 from tests.support.results.programs import ProgramOnPaper, add_program, program_run
 from tests.support.results.trace_rules import Slice, load_trace, names_of, problems, slices_of
+from wanbed.results.perfetto.trace_file import write_trace
+from wanbed.results.reading.selection import Selection
 
 Trace = dict[str, Any]
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from results.perfetto.request_events import Requests, request_events, requests_of
-from results.perfetto.tracks import Tracks
-from results.reading.stored_trial import StoredTrial
-from results.records.run_store import RunError
-from results.records.trial_id import TrialId
+from wanbed.results.perfetto.request_events import Requests, request_events, requests_of
+from wanbed.results.perfetto.tracks import Tracks
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.records.run_store import RunError
+from wanbed.results.records.trial_id import TrialId
 
 ROW: dict[str, Any] = {
     "request": 0,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.perfetto.counters import BACKLOG, LINK, Steps
-from results.perfetto.flows import match_transfers
-from results.perfetto.trace_events import counter_events, flow_events, slice_events, thousandths_text
 from tests.results.perfetto.spans_on_paper import receive, send, spans
+from wanbed.results.perfetto.counters import BACKLOG, LINK, Steps
+from wanbed.results.perfetto.flows import match_transfers
+from wanbed.results.perfetto.trace_events import counter_events, flow_events, slice_events, thousandths_text
 
 HOSTILE = ['"quoted" \\', "<script>alert(1)</script>", "\u202eright to left", "\x00\x1f\n", "é☃𝄞", "{}", ""]
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from results.perfetto import trace_file
-from results.perfetto.trace_file import GAP_SHARE, TraceCounts, write_trace
-from results.reading.run import load_run
-from results.reading.selection import NoSuchTrialError, Selection
-from results.records.run_store import RunError, RunStore, TrialRecord
-from results.records.schema import SCHEMA_VERSION, TcpSample
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from results.records.trial_id import TrialId
-from results.records.trial_tables import LINK_SAMPLES_FILE, SPANS_FILE, TCP_TABLE
 from tests.results.records.test_schema_upgrade import as_version
 from tests.support.results.trace_rules import Slice, load_trace, names_of, nanoseconds, problems, slices_of
+from wanbed.results.perfetto import trace_file
+from wanbed.results.perfetto.trace_file import GAP_SHARE, TraceCounts, write_trace
+from wanbed.results.reading.run import load_run
+from wanbed.results.reading.selection import NoSuchTrialError, Selection
+from wanbed.results.records.run_store import RunError, RunStore, TrialRecord
+from wanbed.results.records.schema import SCHEMA_VERSION, TcpSample
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.trial_tables import LINK_SAMPLES_FILE, SPANS_FILE, TCP_TABLE
 
 BuildRun = Callable[..., Path]
 HOSTILE = ('<script>alert("1")</script>', "\u202eright to left", "a\tb\x07\n{}", "é☃𝄞 " + "long " * 60)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from results.perfetto.trace_file import write_trace
-from results.reading.selection import Selection
 from tests.support.results.trace_rules import load_trace, problems
+from wanbed.results.perfetto.trace_file import write_trace
+from wanbed.results.reading.selection import Selection
 
 Trace = dict[str, Any]
 

@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
-from results.perfetto import tracks as tracks_module
-from results.perfetto.counters import BACKLOG, LINK, NODE_PAIR, THROUGHPUT
-from results.perfetto.tracks import Tracks
-from results.perfetto.trial_tables import Spans
-from results.records.run_store import RunError
 from tests.results.perfetto.spans_on_paper import spans
+from wanbed.results.perfetto import tracks as tracks_module
+from wanbed.results.perfetto.counters import BACKLOG, LINK, NODE_PAIR, THROUGHPUT
+from wanbed.results.perfetto.tracks import Tracks
+from wanbed.results.perfetto.trial_tables import Spans
+from wanbed.results.records.run_store import RunError
 
 
 def host(datacenter: str, name: str, stage: int, **more: Any) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from results.reading.known_misses import MAX_NAMED, KnownMiss, known_misses_of, known_misses_text
-from results.records.documents import TrialFacts
+from wanbed.results.reading.known_misses import MAX_NAMED, KnownMiss, known_misses_of, known_misses_text
+from wanbed.results.records.documents import TrialFacts
 
 TRUNK = KnownMiss("full-trunk", "node pairs together fill a trunk", -0.17, 0.07, 55)
 BACKGROUND = KnownMiss("background", "flows share the WAN", -0.22, 0.0, 9, "goodput of a flow")

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from results.comparison.run_description import warnings
-from results.reading.manifest_check import check_manifest
-from results.reading.not_modelled import (
+from tests.support.results.runs import flat, made
+from wanbed.results.comparison.run_description import warnings
+from wanbed.results.reading.manifest_check import check_manifest
+from wanbed.results.reading.not_modelled import (
     MAX_NAMED,
     MAX_SETTINGS,
     NotModelled,
@@ -15,8 +16,7 @@ from results.reading.not_modelled import (
     planned_without,
     simulated_without,
 )
-from results.records.run_store import RunError
-from tests.support.results.runs import flat, made
+from wanbed.results.records.run_store import RunError
 
 EAST_WEST, EAST_MID = ("east", "west"), ("east", "mid")
 LOSS = NotModelled("topology.wan.loss", "1%", (EAST_WEST,))

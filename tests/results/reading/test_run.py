@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import results
-from results.reading.run import load_run
-from results.reading.summaries.summary import FIELDS, summary_rows
-from results.records.run_store import RunError
-from results.records.schema import CALIBRATION, LINK_SAMPLES, SPANS
-from results.report.report import write_report
+from wanbed import results
+from wanbed.results.reading.run import load_run
+from wanbed.results.reading.summaries.summary import FIELDS, summary_rows
+from wanbed.results.records.run_store import RunError
+from wanbed.results.records.schema import CALIBRATION, LINK_SAMPLES, SPANS
+from wanbed.results.report.report import write_report
 
 BuildRun = Callable[..., Path]
 
@@ -150,7 +150,8 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 
 def test_a_rank_can_write_its_spans_without_the_libraries_that_read_them() -> None:
     check = (
-        "import sys, results.records.span_log; print(*{'pandas', 'pyarrow', 'numpy', 'matplotlib'} & set(sys.modules))"
+        "import sys, wanbed.results.records.span_log; "
+        "print(*{'pandas', 'pyarrow', 'numpy', 'matplotlib'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

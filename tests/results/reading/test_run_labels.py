@@ -3,8 +3,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from results.reading.run import Run
-from results.reading.run_labels import run_labels
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.run_labels import run_labels
 
 
 def run(name: str, folder: str = "", engine: str = "emulate") -> Run:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from results.reading.run import load_run
-from results.reading.selection import (
+from wanbed.results.reading.run import load_run
+from wanbed.results.reading.selection import (
     MAX_CHOICES_LISTED,
     NoSuchTrialError,
     NoTrialsError,
@@ -14,9 +14,9 @@ from results.reading.selection import (
     choices,
     finished_trials,
 )
-from results.reading.stored_trial import StoredTrial
-from results.records.run_store import RunError
-from results.records.trial_id import TrialId
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.records.run_store import RunError
+from wanbed.results.records.trial_id import TrialId
 
 LATENCY, CAP = "topology.wan.latency", "topology.wan.node_pair_rate"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.reading.trial_rows import chosen_rows, rows_by_trial
-from results.records.trial_id import TrialId
+from wanbed.results.reading.trial_rows import chosen_rows, rows_by_trial
+from wanbed.results.records.trial_id import TrialId
 
 KEYS = st.tuples(st.integers(0, 1), st.sampled_from(["atlas", "gpipe"]), st.integers(0, 1))
 

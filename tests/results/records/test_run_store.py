@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.records.run_store import RunError, RunStore, TrialRecord, slug
-from results.records.schema import CalibrationRow, LinkSample
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from results.records.trial_id import TrialId
-from results.records.trial_tables import LINK_TABLE
+from wanbed.results.records.run_store import RunError, RunStore, TrialRecord, slug
+from wanbed.results.records.schema import CalibrationRow, LinkSample
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.trial_tables import LINK_TABLE
 
 HEADER = SpanLogHeader(rank=0, host="east-0", datacenter="east", gpu=0, pipeline=0, stage=0)
 LOG = SpanLogContents(HEADER, (Span("forward", 0, 0, 5, 9),), complete=True)

@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from results.records.schema import (
+from wanbed.results.records.schema import (
     CALIBRATION,
     IMPAIRMENT_COLUMNS,
     LINK_SAMPLES,
@@ -12,7 +12,7 @@ from results.records.schema import (
     LinkSample,
     TcpSample,
 )
-from results.records.span_log import Span
+from wanbed.results.records.span_log import Span
 
 
 @pytest.mark.parametrize("schema", [SPANS, LINK_SAMPLES, TCP_SAMPLES, CALIBRATION])

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from results.records.schema import SCHEMA_VERSION, TCP_SAMPLES
-from results.records.schema_page import BEGIN, END, main, unit_of, with_tables
-from runner.planner.experiment_file import parse_experiment
-from runner.runs.recorded.manifest import gather_manifest
-from runner.simulated_runs.simulated_trial import TrialSpec, simulated_record
 from tests.support.simulator.simulation_on_paper import simulate_on_paper
+from wanbed.results.records.schema import SCHEMA_VERSION, TCP_SAMPLES
+from wanbed.results.records.schema_page import BEGIN, END, main, unit_of, with_tables
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.runs.recorded.manifest import gather_manifest
+from wanbed.runner.simulated_runs.simulated_trial import TrialSpec, simulated_record
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "results.md"
 BuildRun = Callable[..., Path]
@@ -27,7 +27,7 @@ def keys_below(heading: str) -> set[str]:
 
 def test_the_page_and_the_schema_agree() -> None:
     assert main([str(PAGE)]) == 0, (
-        "bring the page up to date: python -m results.records.schema_page --write docs/results.md"
+        "bring the page up to date: python -m wanbed.results.records.schema_page --write docs/results.md"
     )
     assert f"The schema's version is {SCHEMA_VERSION}." in PAGE.read_text(encoding="utf-8")
 

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import results
-from results.reading.run import load_run
-from results.reading.run_documents import read_manifest, read_trials
-from results.records.run_store import RunError, RunStore, TrialRecord
-from results.records.schema import LINK_SAMPLES, SPANS
-from results.records.schema_upgrade import upgraded, upgraded_document
-from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TCP_SAMPLES_FILE
+from wanbed import results
+from wanbed.results.reading.run import load_run
+from wanbed.results.reading.run_documents import read_manifest, read_trials
+from wanbed.results.records.run_store import RunError, RunStore, TrialRecord
+from wanbed.results.records.schema import LINK_SAMPLES, SPANS
+from wanbed.results.records.schema_upgrade import upgraded, upgraded_document
+from wanbed.results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE, TCP_SAMPLES_FILE
 
 NEW_IN_VERSION_2 = ("tensor", "request")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from results.records.span_log import (
+from wanbed.results.records.span_log import (
     DeviceRecord,
     Span,
     SpanLog,

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from results.records.schema import (
+from wanbed.results.records.schema import (
     CALIBRATION,
     LATER_COLUMNS,
     LINK_SAMPLES,
@@ -13,7 +13,7 @@ from results.records.schema import (
     SPANS_OF_VIRTUAL_STAGES,
     CalibrationRow,
 )
-from results.records.table_files import read_tables, write_table
+from wanbed.results.records.table_files import read_tables, write_table
 
 SAMPLE = ("link", "east", "west", 1500, 1, 0, 0)
 

@@ -9,14 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import results
-from results.perfetto.trace_file import write_trace
-from results.reading.run import load_run
-from results.reading.selection import Selection
-from results.records.run_store import RunError
-from results.records.schema import GPU_SAMPLES, GpuSample
-from results.records.table_files import write_table
-from results.records.trial_tables import (
+from tests.results.records.test_schema_upgrade import as_version
+from wanbed import results
+from wanbed.results.perfetto.trace_file import write_trace
+from wanbed.results.reading.run import load_run
+from wanbed.results.reading.selection import Selection
+from wanbed.results.records.run_store import RunError
+from wanbed.results.records.schema import GPU_SAMPLES, GpuSample
+from wanbed.results.records.table_files import write_table
+from wanbed.results.records.trial_tables import (
     GPU_SAMPLES_FILE,
     LINK_SAMPLES_FILE,
     PREFILL_REQUESTS_FILE,
@@ -24,7 +25,6 @@ from results.records.trial_tables import (
     TCP_SAMPLES_FILE,
     TRIAL_TABLES,
 )
-from tests.results.records.test_schema_upgrade import as_version
 
 BuildRun = Callable[..., Path]
 

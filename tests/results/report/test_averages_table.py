@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from results.reading.run import load_run
-from results.records.run_store import TRIAL_FACTS, read_json
-from results.report.averages_table import averages_table
-from results.report.report import write_report
-from runner.runs.recorded.trial_facts import averages_facts
 from tests.support.results.runs import flat, write_run
+from wanbed.results.reading.run import load_run
+from wanbed.results.records.run_store import TRIAL_FACTS, read_json
+from wanbed.results.report.averages_table import averages_table
+from wanbed.results.report.report import write_report
+from wanbed.runner.runs.recorded.trial_facts import averages_facts
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

@@ -2,10 +2,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import results
-from results.records.run_store import RunStore
-from results.records.schema import CalibrationRow
-from results.report.calibration_table import MAX_ROWS, CalibrationTable, calibration_table
+from wanbed import results
+from wanbed.results.records.run_store import RunStore
+from wanbed.results.records.schema import CalibrationRow
+from wanbed.results.report.calibration_table import MAX_ROWS, CalibrationTable, calibration_table
 
 BuildRun = Callable[..., Path]
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-import results
-from results.perfetto.trace_file import write_trace
-from results.reading.run import Run
-from results.reading.selection import Selection
-from results.reading.trial_frames import measured_window
-from results.records.run_store import TRIAL_FACTS, read_json
-from results.records.schema import GPU_SAMPLES, GpuSample
-from results.records.table_files import write_table
-from results.records.trial_tables import GPU_SAMPLES_FILE
-from results.report.device_table import device_rows, device_table
-from results.report.report import write_report
 from tests.support.results.trace_rules import load_trace, names_of, problems
+from wanbed import results
+from wanbed.results.perfetto.trace_file import write_trace
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.selection import Selection
+from wanbed.results.reading.trial_frames import measured_window
+from wanbed.results.records.run_store import TRIAL_FACTS, read_json
+from wanbed.results.records.schema import GPU_SAMPLES, GpuSample
+from wanbed.results.records.table_files import write_table
+from wanbed.results.records.trial_tables import GPU_SAMPLES_FILE
+from wanbed.results.report.device_table import device_rows, device_table
+from wanbed.results.report.report import write_report
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

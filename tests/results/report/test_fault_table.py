@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from results.comparison.caveats import caveats
-from results.comparison.pairing import pair_runs
-from results.reading.run import Run, load_run
-from results.records.run_store import TRIAL_FACTS, read_json
-from results.report.fault_table import fault_table, fault_warnings
-from results.report.report import write_report
 from tests.support.results.runs import flat, write_run
+from wanbed.results.comparison.caveats import caveats
+from wanbed.results.comparison.pairing import pair_runs
+from wanbed.results.reading.run import Run, load_run
+from wanbed.results.records.run_store import TRIAL_FACTS, read_json
+from wanbed.results.report.fault_table import fault_table, fault_warnings
+from wanbed.results.report.report import write_report
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

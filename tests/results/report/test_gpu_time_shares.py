@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import results
-from results.reading.run import Run
-from results.report.charts.gpu_time import gpu_time_chart
-from results.report.gpu_time_shares import PARTS, PARTS_OF_PROGRAM, gpu_time_shares
-from results.report.tables import table_text
 from tests.support.results.programs import ProgramOnPaper, add_program
+from wanbed import results
+from wanbed.results.reading.run import Run
+from wanbed.results.report.charts.gpu_time import gpu_time_chart
+from wanbed.results.report.gpu_time_shares import PARTS, PARTS_OF_PROGRAM, gpu_time_shares
+from wanbed.results.report.tables import table_text
 
 HOSTS = tuple((f"{datacenter}-{host}", datacenter) for datacenter in ("east", "central", "west") for host in (0, 1))
 

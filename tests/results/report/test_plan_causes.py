@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from results.report.plan_causes import plan_causes
+from wanbed.results.report.plan_causes import plan_causes
 
 MS = 1_000_000
 NOTHING = ("no cause shows in the spans",)

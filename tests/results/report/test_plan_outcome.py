@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import results
-from results.records.run_store import TRIAL_FACTS, read_json
-from results.report.plan_outcome import PlanOutcome, plan_outcomes, plan_table, plan_warnings
-from results.report.report import write_report
+from wanbed import results
+from wanbed.results.records.run_store import TRIAL_FACTS, read_json
+from wanbed.results.report.plan_outcome import PlanOutcome, plan_outcomes, plan_table, plan_warnings
+from wanbed.results.report.report import write_report
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

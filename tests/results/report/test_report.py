@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-import results
-from results.records.run_store import RunError
-from results.report.charts.drawing.colours import variant_styles
-from results.report.report import write_report
+from wanbed import results
+from wanbed.results.records.run_store import RunError
+from wanbed.results.report.charts.drawing.colours import variant_styles
+from wanbed.results.report.report import write_report
 
 BuildRun = Callable[..., Path]
 HOSTILE = (
@@ -275,7 +275,7 @@ def test_a_run_without_a_finished_trial_has_a_report_too(build_run: BuildRun, tm
 def test_the_table_of_very_many_sweep_points_is_folded(build_run: BuildRun, tmp_path: Path, monkeypatch: Any) -> None:
     path = build_run()
     assert report(tmp_path, path).source.count("<summary>") == 1
-    monkeypatch.setattr("results.report.report.MAX_OPEN_POINTS", 1)
+    monkeypatch.setattr("wanbed.results.report.report.MAX_OPEN_POINTS", 1)
     assert "<details><summary>The table of all 2 sweep points</summary>" in report(tmp_path, path).source
 
 

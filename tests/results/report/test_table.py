@@ -1,6 +1,6 @@
 """A table is declared by its columns, and shows what its rows have."""
 
-from results.report.table import Column, Table
+from wanbed.results.report.table import Column, Table
 
 COLUMNS = (
     Column[tuple[str, str]]("sweep point", lambda row: row[0]),

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import results
-from results.reading.run import Run
-from results.report.tables import table_text
-from results.text.markdown_text import markdown_text
+from wanbed import results
+from wanbed.results.reading.run import Run
+from wanbed.results.report.tables import table_text
+from wanbed.results.text.markdown_text import markdown_text
 
 BuildRun = Callable[..., Path]
 

@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.text.json_text import json_text
+from wanbed.results.text.json_text import json_text
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))

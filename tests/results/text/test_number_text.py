@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.text import number_text
+from wanbed.results.text import number_text
 
 
 @pytest.mark.parametrize(

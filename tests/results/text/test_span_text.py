@@ -1,7 +1,7 @@
 import pytest
 
-from results.records.span_log import COLLECTIVE_KINDS
-from results.text.span_text import kind_text
+from wanbed.results.records.span_log import COLLECTIVE_KINDS
+from wanbed.results.text.span_text import kind_text
 
 
 @pytest.mark.parametrize("kind", COLLECTIVE_KINDS)

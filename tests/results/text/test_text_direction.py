@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.text.text_direction import isolated
+from wanbed.results.text.text_direction import isolated
 
 
 def test_only_right_to_left_phrases_are_isolated() -> None:

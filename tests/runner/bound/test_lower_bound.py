@@ -6,12 +6,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from runner.bound.lower_bound import LowerBound, LowerBounds, lower_bounds
-from runner.simulator.simulation import Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import effects_of
-from runner.validation.random.random_experiments import draw_experiment
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.bound.lower_bound import LowerBound, LowerBounds, lower_bounds
+from wanbed.runner.simulator.simulation import Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import effects_of
+from wanbed.runner.validation.random.random_experiments import draw_experiment
 
 MS = 1_000_000
 

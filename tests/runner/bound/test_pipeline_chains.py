@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.bound.pipeline_chains import Chain, Hop, Part, PipelineChains, StageTimes, Way
 from tests.support.workloads.optimal_cell import OptimalCell
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
+from wanbed.runner.bound.pipeline_chains import Chain, Hop, Part, PipelineChains, StageTimes, Way
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 
 SIZES = [(1, 4), (2, 3), (2, 4), (3, 3), (4, 2)]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from runner.bound.resources import Resource, Resources
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.bound.resources import Resource, Resources
 
 MS = 1_000_000
 

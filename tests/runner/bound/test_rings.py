@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from runner.bound.resources import Resources
-from runner.bound.rings import RingTimes, ring_times
-from runner.resolve.connection_count import count_connections
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.bound.resources import Resources
+from wanbed.runner.bound.rings import RingTimes, ring_times
+from wanbed.runner.resolve.connection_count import count_connections
 
 MS = 1_000_000
 

@@ -5,8 +5,8 @@ import resource
 
 import pytest
 
-from runner.cli.address_space import fit_address_space
-from testbed.kernel.missing import MissingError
+from wanbed.runner.cli.address_space import fit_address_space
+from wanbed.testbed.kernel.missing import MissingError
 
 NAMES = ("ARROW_DEFAULT_MEMORY_POOL", "OPENBLAS_NUM_THREADS")
 

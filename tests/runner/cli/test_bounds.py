@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from runner.cli.command_line import app
+from wanbed.runner.cli.command_line import app
 
 FIRST: dict[str, Any] = {
     "topology": {

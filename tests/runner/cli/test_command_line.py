@@ -10,14 +10,14 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from results.records.run_store import RunStore, TrialRecord
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from results.records.trial_id import TrialId
-from runner.cli.command_line import app
-from runner.planner.experiment_file import load_experiment
-from runner.runs.run_folder import begin_run
-from testbed.substrate import probe
-from testbed.substrate.offer import GUEST, KERNEL, Offer
+from wanbed.results.records.run_store import RunStore, TrialRecord
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.runs.run_folder import begin_run
+from wanbed.testbed.substrate import probe
+from wanbed.testbed.substrate.offer import GUEST, KERNEL, Offer
 
 SMALL: dict[str, Any] = {
     "topology": {
@@ -47,8 +47,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(probe, "probe_kernel", lambda: NO_NETEM)
     monkeypatch.setattr(probe, "probe_guest", lambda: NO_GUEST)
-    monkeypatch.setattr("testbed.hosts.joining.join_testbed", lambda *_: None)
-    monkeypatch.setattr("testbed.testbed.claim", lambda *_: pytest.fail("a testbed was claimed"))
+    monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: None)
+    monkeypatch.setattr("wanbed.testbed.testbed.claim", lambda *_: pytest.fail("a testbed was claimed"))
     return tmp_path
 
 
@@ -249,7 +249,7 @@ def test_a_program_that_the_machine_lacks_is_status_5_too(command: str, monkeypa
 
 @pytest.mark.usefixtures("able")
 def test_a_run_that_the_machine_cannot_carry_is_status_5(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.emulation.run_dilation.measure_capacity_bps", lambda *_: 10_000_000)
+    monkeypatch.setattr("wanbed.runner.emulation.run_dilation.measure_capacity_bps", lambda *_: 10_000_000)
     assert refusal(5, "run", written(SMALL)).startswith("dilation: the links in use ask for 2Gbit at once")
 
 
@@ -389,6 +389,6 @@ def test_gradients_of_replayed_compute_are_refused() -> None:
 
 @pytest.mark.usefixtures("able")
 def test_training_in_torch_where_there_is_none_is_status_5(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workloads.compute.backends.torch_backend.find_spec", lambda _: None)
+    monkeypatch.setattr("wanbed.workloads.compute.backends.torch_backend.find_spec", lambda _: None)
     text = refusal(5, "run", written(small(model="gpt-tiny", compute={"kind": "torch"}, dilation=1)))
     assert text == "torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'"

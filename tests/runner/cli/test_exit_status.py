@@ -6,12 +6,12 @@ from importlib import import_module
 import pytest
 import typer
 
-from ground.strict_model import InputError
-from results.records.run_store import RunError
-from runner.cli.exit_status import fail, one_line_errors
-from runner.resolve.dilation import CapacityError
-from runner.runs import faults
-from runner.runs.faults import (
+from wanbed.ground.strict_model import InputError
+from wanbed.results.records.run_store import RunError
+from wanbed.runner.cli.exit_status import fail, one_line_errors
+from wanbed.runner.resolve.dilation import CapacityError
+from wanbed.runner.runs import faults
+from wanbed.runner.runs.faults import (
     BAD_INPUT,
     DONE,
     MACHINE_LACKS,
@@ -21,13 +21,13 @@ from runner.runs.faults import (
     REGRESSED,
     TrialError,
 )
-from testbed.claims.cleaning import CleaningError
-from testbed.hosts.ping import MeasurementError
-from testbed.kernel.missing import MissingError
-from testbed.kernel.qdiscs.read_back_error import ReadBackError
-from testbed.substrate.substrate import SubstrateError
-from testbed.virtual_time.guest import GuestError
-from testbed.virtual_time.processes.forked_process import ServerEndedError
+from wanbed.testbed.claims.cleaning import CleaningError
+from wanbed.testbed.hosts.ping import MeasurementError
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.qdiscs.read_back_error import ReadBackError
+from wanbed.testbed.substrate.substrate import SubstrateError
+from wanbed.testbed.virtual_time.guest import GuestError
+from wanbed.testbed.virtual_time.processes.forked_process import ServerEndedError
 
 STATUS = [
     (InputError, 2),

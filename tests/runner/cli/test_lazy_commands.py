@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from runner.cli.command_line import COMMANDS, app
+from wanbed.runner.cli.command_line import COMMANDS, app
 
 HEAVY = {
     "jinja2",
@@ -43,11 +43,15 @@ def loaded_by(folder: Path, *arguments: str) -> set[str]:
     return HEAVY & set(json.loads(done.stderr.splitlines()[-1]))
 
 
-OURS = {"results.reading", "runner.planner", "runner.resolve", "runner.simulator"}
+OURS = {"wanbed.results.reading", "wanbed.runner.planner", "wanbed.runner.resolve", "wanbed.runner.simulator"}
 """Packages of ours that a command works with, and no help."""
 
 HELP_SPARES = HEAVY - {"pydantic", "rich"} | OURS | {"google"}
-MISSING_FILE_SPARES = HEAVY - {"pydantic", "rich", "yaml"} | {"google", "runner.planner.planning", "runner.simulator"}
+MISSING_FILE_SPARES = HEAVY - {"pydantic", "rich", "yaml"} | {
+    "google",
+    "wanbed.runner.planner.planning",
+    "wanbed.runner.simulator",
+}
 COMMANDS_OF_FILES = ("calibrate", "exec", "plan", "run", "simulate")
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runner.cli.link_listing import MAX_ROWS, link_documents, print_links
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Experiment
+from wanbed.runner.cli.link_listing import MAX_ROWS, link_documents, print_links
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import Experiment
 
 
 def experiment(sweep: dict[str, Any], names: tuple[str, ...] = ("east", "west"), **topology: Any) -> Experiment:

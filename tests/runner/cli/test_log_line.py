@@ -1,6 +1,6 @@
 import pytest
 
-from runner.cli.log_line import log
+from wanbed.runner.cli.log_line import log
 
 
 def test_a_name_in_a_line_does_not_reach_the_terminal_raw(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from results import load
-from runner.cli.command_line import app
+from wanbed.results import load
+from wanbed.runner.cli.command_line import app
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

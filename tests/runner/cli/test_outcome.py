@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from results.reading.known_misses import KnownMiss
-from runner.cli.outcome import show_outcome
 from tests.support.results.runs import write_run
 from tests.support.runner.called_wanbed import simulate_here
+from wanbed.results.reading.known_misses import KnownMiss
+from wanbed.runner.cli.outcome import show_outcome
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

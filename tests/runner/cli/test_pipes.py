@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from runner.cli.command_line import app
+from wanbed.runner.cli.command_line import app
 
 EXPERIMENT = """
 topology:

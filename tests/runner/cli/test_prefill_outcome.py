@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from results.report.prefill.prefill_service import PrefillRow
-from runner.cli.prefill_outcome import prefill_table, prefill_warnings
+from wanbed.results.report.prefill.prefill_service import PrefillRow
+from wanbed.runner.cli.prefill_outcome import prefill_table, prefill_warnings
 
 COUNTS = {"offered": 200, "admitted": 90, "off_loaded": 10, "unfinished": 5}
 

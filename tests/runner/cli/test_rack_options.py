@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.cli.rack_options import with_engine
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.rack_options import with_engine
 
 TOPOLOGY = "topology: {datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}]}\n"
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.cli import user_namespace as module
-from runner.cli.user_namespace import enter_user_namespace, enter_user_namespace_for, entering_command
-from testbed.rights.hosts_allowed import HostsAllowed
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli import user_namespace as module
+from wanbed.runner.cli.user_namespace import enter_user_namespace, enter_user_namespace_for, entering_command
+from wanbed.testbed.rights.hosts_allowed import HostsAllowed
 
 REFUSED = "unshare: Operation not permitted"
 ONLY_INSIDE = HostsAllowed(REFUSED, None, 1000)

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.emulation import gpu_provisioning
-from runner.emulation.gpu_provisioning import check_gpus, provision_gpus, resolved_device
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Experiment
-from testbed.gpus import gpu_reader
-from testbed.gpus.gpus import Gpu
-from testbed.gpus.nvml import NvmlError
-from testbed.kernel.missing import MissingError
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.emulation import gpu_provisioning
+from wanbed.runner.emulation.gpu_provisioning import check_gpus, provision_gpus, resolved_device
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.testbed.gpus import gpu_reader
+from wanbed.testbed.gpus.gpus import Gpu
+from wanbed.testbed.gpus.nvml import NvmlError
+from wanbed.testbed.kernel.missing import MissingError
 
 TORCH = {"kind": "torch", "device": "cuda"}
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from results.comparison.comparison import check
-from results.reading.run import Run
-from runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors
-from runner.planner.experiment_file import load_experiment
-from runner.runs.recorded.manifest import gather_manifest
 from tests.support.results.runs import flat, made
+from wanbed.ground.strict_model import InputError
+from wanbed.results.comparison.comparison import check
+from wanbed.results.reading.run import Run
+from wanbed.runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.runs.recorded.manifest import gather_manifest
 
 EXPERIMENT = """
 topology:

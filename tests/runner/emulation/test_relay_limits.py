@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.emulation.relay_limits import check_relay
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.emulation.relay_limits import check_relay
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
 
 
 def points(variant: dict[str, Any], *, fail: tuple[Any, ...] = (), **wan: str) -> tuple[SweepPoint, ...]:

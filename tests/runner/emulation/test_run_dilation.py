@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.emulation import run_dilation
-from runner.emulation.run_dilation import RunDilation, check_link_rates, decide_dilation
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.dilation import CapacityError
-from runner.resolve.experiment import SweepPoint
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.emulation import run_dilation
+from wanbed.runner.emulation.run_dilation import RunDilation, check_link_rates, decide_dilation
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.dilation import CapacityError
+from wanbed.runner.resolve.experiment import SweepPoint
 
 
 def points(**changes: Any) -> tuple[SweepPoint, ...]:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from results.records.span_log import JoinedTraining, LostReplica, Span, SpanLogContents, SpanLogHeader
-from runner.emulation.time_line import check_order, on_one_time_line
-from runner.runs.faults import TrialError
+from wanbed.results.records.span_log import JoinedTraining, LostReplica, Span, SpanLogContents, SpanLogHeader
+from wanbed.runner.emulation.time_line import check_order, on_one_time_line
+from wanbed.runner.runs.faults import TrialError
 
 MS = 1_000_000
 

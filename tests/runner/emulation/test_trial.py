@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from results.records.span_log import DeviceRecord, SpanLogContents, SpanLogHeader, SwappedGroup, SwappingRecord
-from runner.emulation.trial import device_facts, swapping_facts
+from wanbed.results.records.span_log import DeviceRecord, SpanLogContents, SpanLogHeader, SwappedGroup, SwappingRecord
+from wanbed.runner.emulation.trial import device_facts, swapping_facts
 
 
 def log(rank: int, *losses: tuple[int, float]) -> SpanLogContents:

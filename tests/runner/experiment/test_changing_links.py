@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from ground.strict_model import InputError
-from results.comparison.manifest_fields import flattened
-from runner.planner.experiment_file import load_experiment, parse_experiment
-from runner.resolve.experiment import Experiment
+from wanbed.ground.strict_model import InputError
+from wanbed.results.comparison.manifest_fields import flattened
+from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
+from wanbed.runner.resolve.experiment import Experiment
 
 TRACE = "t_s,rate\n0,100Mbit\n5,50Mbit\n"
 

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from runner.experiment.compute_spec import ComputeSpec
 from tests.support.runner.taken_values import takes_from_to, words_of_refusal
+from wanbed.runner.experiment.compute_spec import ComputeSpec
 
 TORCH = {"kind": "torch", "device": "cuda"}
 

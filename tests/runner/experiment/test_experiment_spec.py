@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError, parse_model
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.model_spec import NAMED_MODELS
-from runner.experiment.transport_spec import TransportSpec
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
-from workloads.model.gpt_config import GptConfig
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.model_spec import NAMED_MODELS
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.workloads.model.gpt_config import GptConfig
 
 TOPOLOGY: dict[str, Any] = {"datacenters": [{"name": "east", "hosts": 2}]}
 

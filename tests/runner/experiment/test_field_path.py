@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from runner.experiment.field_path import located, override_source, parse_path, with_override, with_value
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.field_path import located, override_source, parse_path, with_override, with_value
 
 DOCUMENT: dict[str, Any] = {
     "topology": {

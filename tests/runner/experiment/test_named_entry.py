@@ -1,9 +1,9 @@
 import pytest
 
-from ground.strict_model import InputError
-from runner.experiment.named_entry import can_be_named, entry_step, is_entry_step, new_link, position_of, refusal
-from runner.experiment.variant_spec import VariantSpec
-from testbed.network.topology_spec import DatacenterSpec, LinkSpec, WanSpec
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.named_entry import can_be_named, entry_step, is_entry_step, new_link, position_of, refusal
+from wanbed.runner.experiment.variant_spec import VariantSpec
+from wanbed.testbed.network.topology_spec import DatacenterSpec, LinkSpec, WanSpec
 
 LINKS = [
     {"between": ["east", "west"]},

@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError, parse_model
-from runner.experiment.prefill_spec import PrefillSpec, TokensSpec
-from runner.planner.experiment_file import parse_experiment
 from tests.support.runner.prefill_documents import experiment, with_prefill
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.runner.experiment.prefill_spec import PrefillSpec, TokensSpec
+from wanbed.runner.planner.experiment_file import parse_experiment
 
 
 @pytest.mark.parametrize(

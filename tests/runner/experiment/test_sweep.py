@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from runner.experiment.sweep import MAX_SWEEP_POINTS, combinations, swept_paths, value_text
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.sweep import MAX_SWEEP_POINTS, combinations, swept_paths, value_text
 
 PATHS = ("training.microbatches", "topology.wan.latency", "compute.forward", "variants.0.schedule", "model")
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
-from ground.strict_model import InputError, parse_model
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.sweep_points import SweepPointSpec, read_experiment, sweep_point_specs
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.sweep_points import SweepPointSpec, read_experiment, sweep_point_specs
 
 TWO: dict[str, Any] = {
     "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],

@@ -1,5 +1,5 @@
-from runner.experiment.training_spec import TrainingSpec, VariantTrainingSpec
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
+from wanbed.runner.experiment.training_spec import TrainingSpec, VariantTrainingSpec
 
 
 def test_counts_are_taken_from_end_to_end_of_their_range() -> None:

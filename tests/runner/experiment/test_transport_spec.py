@@ -1,7 +1,7 @@
 import pytest
 
-from runner.experiment.transport_spec import TransportSpec
 from tests.support.runner.taken_values import taken, words_of_refusal
+from wanbed.runner.experiment.transport_spec import TransportSpec
 
 
 def test_what_is_left_out_is_one_connection_of_cubic_as_a_stock_debian_has_it() -> None:

@@ -1,5 +1,5 @@
-from runner.experiment.variant_spec import VariantSpec
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
+from wanbed.runner.experiment.variant_spec import VariantSpec
 
 
 def test_what_is_left_out_is_a_schedule_over_one_connection_that_prefills_nothing() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-import runner
-from ground.strict_model import InputError
-from ground.units import parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.prefill_spec import PrefillSpec, TokensSpec
-from runner.experiment.sweep import swept_paths
-from runner.experiment_reference.json_schema import DEFINITIONS, experiment_schema
-from testbed.network.topology_spec import LinkSpec, TopologySpec, WanSpec
+from wanbed import runner
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.prefill_spec import PrefillSpec, TokensSpec
+from wanbed.runner.experiment.sweep import swept_paths
+from wanbed.runner.experiment_reference.json_schema import DEFINITIONS, experiment_schema
+from wanbed.testbed.network.topology_spec import LinkSpec, TopologySpec, WanSpec
 
 ROOT = Path(runner.__file__).parent.parent
 SHIPPED = sorted((ROOT / "runner" / "experiments").rglob("*.yaml"))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ground.units import UNLIMITED, parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
-from runner.experiment_reference import __main__ as reference
-from runner.experiment_reference.field_tables import BEGIN, END, field_tables, with_fields
-from runner.planner.experiment_file import load_experiment
 from tests.docs.pages import DOCS, blocks
+from wanbed.ground.units import UNLIMITED, parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
+from wanbed.runner.experiment_reference import __main__ as reference
+from wanbed.runner.experiment_reference.field_tables import BEGIN, END, field_tables, with_fields
+from wanbed.runner.planner.experiment_file import load_experiment
 
 PAGE = DOCS / "experiment-file.md"
 DEMO = DOCS.parent / "runner" / "experiments" / "demo.yaml"
@@ -24,7 +24,7 @@ OVERRIDES = [
 
 
 def test_page_and_schema_are_those_of_the_fields() -> None:
-    assert reference.main([]) == 0, "bring them up to date: python -m runner.experiment_reference --write"
+    assert reference.main([]) == 0, "bring them up to date: python -m wanbed.runner.experiment_reference --write"
 
 
 def test_a_file_that_has_fallen_behind_is_reported_and_brought_up_to_date(

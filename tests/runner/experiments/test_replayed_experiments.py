@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.experiments.shipped_experiments import shipped_experiments
-from runner.simulator.variant_simulation import simulate_variant
 from tests.runner.simulator.variants import sweep_point
 from tests.support.runner.chakra_traces import nodes_of, replay_document, write_trace
+from wanbed.runner.experiments.shipped_experiments import shipped_experiments
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 ITERATIONS, EXPORTED = 4, 2
 PATHS = {each.name: each.path for each in shipped_experiments()}

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from results.reading.known_misses import known_misses_of
-from runner.known_misses.classification import known_miss_facts, known_misses, misses_by_variant, misses_of
-from runner.known_misses.miss_classes import MISS_CLASSES
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
+from wanbed.results.reading.known_misses import known_misses_of
+from wanbed.runner.known_misses.classification import known_miss_facts, known_misses, misses_by_variant, misses_of
+from wanbed.runner.known_misses.miss_classes import MISS_CLASSES
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
 
 LARGE, SMALL, NEAR = "4MiB", "48KiB", "530000B"
 """Windows of far more than 500,000 bytes, of far less, and of about as much."""

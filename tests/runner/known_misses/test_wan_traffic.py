@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from runner.known_misses.wan_traffic import WanTraffic
-from runner.planner.experiment_file import parse_experiment
+from wanbed.runner.known_misses.wan_traffic import WanTraffic
+from wanbed.runner.planner.experiment_file import parse_experiment
 
 WAN = {"latency": "20ms", "node_pair_rate": "100Mbit"}
 

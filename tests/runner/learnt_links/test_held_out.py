@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ground.units import parse_duration_ns, parse_fraction, parse_rate_bps
-from runner.learnt_links.condition_trace import write_trace
-from runner.learnt_links.held_out import CONSTANT, LEARNT, learn
 from tests.support.runner.known_links import KnownLink, known_log
+from wanbed.ground.units import parse_duration_ns, parse_fraction, parse_rate_bps
+from wanbed.runner.learnt_links.condition_trace import write_trace
+from wanbed.runner.learnt_links.held_out import CONSTANT, LEARNT, learn
 
 SHARED = {
     "bursts": KnownLink(),

@@ -13,17 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from netem_profiles.traces.csv_trace import csv_trace
-from netem_profiles.traces.offered_trace import offered_trace
-from results.text.number_text import UNKNOWN, rate_text, seconds_text
-from runner.learnt_links.condition_trace import write_cross_traffic
-from runner.learnt_links.held_out import LEARNT, LearntLink, learn
-from runner.learnt_links.logs.log_file import read_log
-from runner.learnt_links.logs.packet_log import LOST_NS, PacketFaultError, PacketLog
-from runner.learnt_links.page.link_charts import link_charts
-from runner.learnt_links.page.link_document import cautions, link_document, rows
-from runner.learnt_links.replay.outcome import outcome
 from tests.support.examples import examples
 from tests.support.runner.known_captures import (
     LINK_HEADERS,
@@ -37,6 +26,17 @@ from tests.support.runner.known_captures import (
     udp_packet,
 )
 from tests.support.runner.known_links import KnownLink, known_log
+from wanbed.ground.strict_model import InputError
+from wanbed.netem_profiles.traces.csv_trace import csv_trace
+from wanbed.netem_profiles.traces.offered_trace import offered_trace
+from wanbed.results.text.number_text import UNKNOWN, rate_text, seconds_text
+from wanbed.runner.learnt_links.condition_trace import write_cross_traffic
+from wanbed.runner.learnt_links.held_out import LEARNT, LearntLink, learn
+from wanbed.runner.learnt_links.logs.log_file import read_log
+from wanbed.runner.learnt_links.logs.packet_log import LOST_NS, PacketFaultError, PacketLog
+from wanbed.runner.learnt_links.page.link_charts import link_charts
+from wanbed.runner.learnt_links.page.link_document import cautions, link_document, rows
+from wanbed.runner.learnt_links.replay.outcome import outcome
 
 SECONDS = 8
 PACKET_BYTES = 1200

@@ -6,9 +6,9 @@ from threading import Thread
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.learnt_links.logs.csv_log import read_csv_log
-from runner.learnt_links.probe import ProbePattern, receive_probe, send_probe
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.learnt_links.logs.csv_log import read_csv_log
+from wanbed.runner.learnt_links.probe import ProbePattern, receive_probe, send_probe
 
 
 def free_port() -> int:

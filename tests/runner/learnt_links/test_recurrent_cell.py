@@ -2,15 +2,15 @@
 
 import pytest
 
-from runner.learnt_links.fit.fitted_link import fit_link
-from runner.learnt_links.held_out import CELL, CONSTANT, learn
 from tests.support.runner.known_links import KnownLink, known_log
+from wanbed.runner.learnt_links.fit.fitted_link import fit_link
+from wanbed.runner.learnt_links.held_out import CELL, CONSTANT, learn
 
 pytest.importorskip("torch", reason="torch is an optional dependency")
 
 
 def test_alone_on_the_link_its_delays_are_those_of_the_queue() -> None:
-    from runner.learnt_links.recurrent_cell import learn_cell
+    from wanbed.runner.learnt_links.recurrent_cell import learn_cell
 
     log = known_log(KnownLink(cross_bps=0.0), seconds=10)
     learnt = learn_cell(fit_link(log), log, windows=10, seed=1)
@@ -19,7 +19,7 @@ def test_alone_on_the_link_its_delays_are_those_of_the_queue() -> None:
 
 
 def test_training_brings_its_delays_nearer_and_its_replay_beats_the_constant_link() -> None:
-    from runner.learnt_links.recurrent_cell import learn_cell, replay_cell
+    from wanbed.runner.learnt_links.recurrent_cell import learn_cell, replay_cell
 
     learnt = learn(known_log(KnownLink(), seconds=40), split=0.5, seed=1, cell=replay_cell)
     trained = learn_cell(learnt.link, learnt.fitted_log, windows=10, seed=1)

@@ -1,7 +1,7 @@
-from runner.planner.algorithm1 import greedy_candidates
-from runner.planner.candidate import Candidate
-from runner.planner.planning import search_space
 from tests.support.runner.planner_instances import document, task_of
+from wanbed.runner.planner.algorithm1 import greedy_candidates
+from wanbed.runner.planner.candidate import Candidate
+from wanbed.runner.planner.planning import search_space
 
 NO_SHARING = [{"name": "v", "schedule": "varuna"}]
 

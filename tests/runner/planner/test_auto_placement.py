@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.planner.planning import planned_placement
-from runner.resolve.experiment import Experiment
 from tests.support.runner.planner_instances import ATLAS, document, planned_pricing
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.planner.planning import planned_placement
+from wanbed.runner.resolve.experiment import Experiment
 
 AUTO = {**ATLAS, "placement": "auto"}
 SLOW = [{"between": ["a", "b"], "node_pair_rate": "100Mbit", "latency": "80ms"}]
@@ -18,7 +18,7 @@ SLOW = [{"between": ["a", "b"], "node_pair_rate": "100Mbit", "latency": "80ms"}]
 @pytest.fixture(autouse=True)
 def _prices_by_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     planned_placement.cache_clear()
-    monkeypatch.setattr("runner.planner.planning.simulated_pricing", planned_pricing)
+    monkeypatch.setattr("wanbed.runner.planner.planning.simulated_pricing", planned_pricing)
 
 
 def parsed(document: dict[str, Any]) -> Experiment:

@@ -6,12 +6,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.planner.candidate import Candidate
-from runner.planner.exhaustive import every_candidate
-from runner.planner.planning import ceiling, search_space
-from runner.planner.pricing import simulated_pricing
-from runner.tcp.effects import IDEAL, TcpEffects
 from tests.support.runner.planner_instances import document, random_task, task_of
+from wanbed.runner.planner.candidate import Candidate
+from wanbed.runner.planner.exhaustive import every_candidate
+from wanbed.runner.planner.planning import ceiling, search_space
+from wanbed.runner.planner.pricing import simulated_pricing
+from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 
 GPIPE = [{"name": "v", "schedule": "gpipe", "transport": {"connections": "auto"}}]
 

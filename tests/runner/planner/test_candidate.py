@@ -1,6 +1,6 @@
 import pytest
 
-from runner.planner.candidate import Candidate, Price, Priced
+from wanbed.runner.planner.candidate import Candidate, Price, Priced
 
 
 def priced(tokens_per_s: float, runs: tuple[tuple[str, int], ...], cells: int = 1) -> Priced:

@@ -2,9 +2,9 @@ from math import comb, perm
 
 import pytest
 
-from runner.planner.exhaustive import TooManyCandidatesError, every_candidate, few_candidates
-from runner.planner.planning import search_space
 from tests.support.runner.planner_instances import document, task_of
+from wanbed.runner.planner.exhaustive import TooManyCandidatesError, every_candidate, few_candidates
+from wanbed.runner.planner.planning import search_space
 
 
 def test_there_is_every_order_of_datacenters_and_every_cut_between_them() -> None:

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.candidate import Candidate, Price
-from runner.planner.effort import Effort, Limits
-from runner.planner.exhaustive import every_candidate
-from runner.planner.planning import plan, planned_placement, search_space
-from runner.planner.pricing import Pricer
-from runner.planner.search import NothingPricedError
-from runner.resolve.boundary_costs import pipelines_to_share
-from runner.resolve.placement import place_stages
-from runner.resolve.resolved_variant import ResolvedVariant
 from tests.support.runner.planner_instances import document, planned_pricing, pricing_of, random_task, task_of
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.candidate import Candidate, Price
+from wanbed.runner.planner.effort import Effort, Limits
+from wanbed.runner.planner.exhaustive import every_candidate
+from wanbed.runner.planner.planning import plan, planned_placement, search_space
+from wanbed.runner.planner.pricing import Pricer
+from wanbed.runner.planner.search import NothingPricedError
+from wanbed.runner.resolve.boundary_costs import pipelines_to_share
+from wanbed.runner.resolve.placement import place_stages
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 FAR = {"latency": "80ms", "node_pair_rate": "100Mbit", "rate": "100Gbit"}
 
@@ -112,7 +112,7 @@ def test_equal_tasks_are_planned_once_in_a_process(monkeypatch: pytest.MonkeyPat
         asked.append(resolve)
         return planned_pricing(topology, resolve, context)
 
-    monkeypatch.setattr("runner.planner.planning.simulated_pricing", priced_by_plan)
+    monkeypatch.setattr("wanbed.runner.planner.planning.simulated_pricing", priced_by_plan)
     planned_placement.cache_clear()
     placements = [planned_placement(task_of(document({"a": 4, "b": 5}, 3), pipelines=1)).datacenters for _ in range(2)]
     planned_placement.cache_clear()

@@ -3,13 +3,13 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from results.records.span_columns import SpanColumns
-from runner.planner.candidate import Candidate
-from runner.planner.explanation.bottleneck import bottleneck_of
-from runner.planner.pricing import PricedIterations, price_of
-from runner.simulator.simulation import KIND_CODES, Simulation, WanTraffic
-from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.planner_instances import document, task_of
+from wanbed.results.records.span_columns import SpanColumns
+from wanbed.runner.planner.candidate import Candidate
+from wanbed.runner.planner.explanation.bottleneck import bottleneck_of
+from wanbed.runner.planner.pricing import PricedIterations, price_of
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation, WanTraffic
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 SHARED = {"transport": {"sharing": "temporal", "connections": "auto"}}
 

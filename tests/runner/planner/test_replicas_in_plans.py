@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.planner.exhaustive import every_candidate
-from runner.planner.planning import ceiling, plan, search_space
-from runner.planner.pricing import simulated_pricing
-from runner.tcp.effects import TcpEffects
 from tests.support.runner.planner_instances import document, task_of
+from wanbed.runner.planner.exhaustive import every_candidate
+from wanbed.runner.planner.planning import ceiling, plan, search_space
+from wanbed.runner.planner.pricing import simulated_pricing
+from wanbed.runner.tcp.effects import TcpEffects
 
 
 def two(slower: list[dict[str, Any]], schedule: str = "gpipe", **compute: Any) -> dict[str, Any]:

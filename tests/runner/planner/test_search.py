@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.planner.candidate import Candidate, Price, Pricing, Runs
-from runner.planner.effort import Effort, Limits, Prices
-from runner.planner.planning import ceiling, search_space
-from runner.planner.search import (
+from tests.support.examples import examples
+from tests.support.runner.planner_instances import document, pricing_of, random_task, task_of
+from wanbed.runner.planner.candidate import Candidate, Price, Pricing, Runs
+from wanbed.runner.planner.effort import Effort, Limits, Prices
+from wanbed.runner.planner.planning import ceiling, search_space
+from wanbed.runner.planner.search import (
     Found,
     NothingPricedError,
     promising_walks,
@@ -18,9 +20,7 @@ from runner.planner.search import (
     search_exhaustively,
     search_greedily,
 )
-from runner.planner.search_space import SearchSpace
-from tests.support.examples import examples
-from tests.support.runner.planner_instances import document, pricing_of, random_task, task_of
+from wanbed.runner.planner.search_space import SearchSpace
 
 GPIPE = [{"name": "v", "schedule": "gpipe"}]
 
@@ -252,7 +252,7 @@ def test_what_promises_the_most_is_chosen_from_what_the_time_allows() -> None:
 def test_a_search_ends_after_so_many_partial_placements(monkeypatch: pytest.MonkeyPatch) -> None:
     task = task_of(document({"a": 3, "b": 5, "c": 4}, 4, variants=GPIPE))
     assert search_better(search_space(task), Prices(at_random(1)), nothing_known).cut_off is None
-    monkeypatch.setattr("runner.planner.search.MOST_PARTIAL_PLACEMENTS", 3)
+    monkeypatch.setattr("wanbed.runner.planner.search.MOST_PARTIAL_PLACEMENTS", 3)
     limits = Effort()
     cut = search_better(search_space(task), Prices(at_random(1), limits), nothing_known)
     assert cut.cut_off == "after examining 3 partial placements"

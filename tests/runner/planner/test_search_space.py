@@ -3,14 +3,14 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import parse_model
-from runner.experiment.replicas.slower_spec import SlowerSpec
-from runner.planner.exhaustive import every_candidate
-from runner.planner.planning import search_space
-from runner.planner.search_space import alike_before, free_gpus, most_pipelines
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
 from tests.support.runner.planner_instances import document, random_task, task_of
+from wanbed.ground.strict_model import parse_model
+from wanbed.runner.experiment.replicas.slower_spec import SlowerSpec
+from wanbed.runner.planner.exhaustive import every_candidate
+from wanbed.runner.planner.planning import search_space
+from wanbed.runner.planner.search_space import alike_before, free_gpus, most_pipelines
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 
 def network(hosts: dict[str, int], links: Sequence[Mapping[str, object]] = ()) -> Topology:

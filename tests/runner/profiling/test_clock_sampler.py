@@ -2,9 +2,9 @@ import time
 
 import pytest
 
-from runner.profiling.clock_sampler import ClockSampler
-from testbed.gpus.nvml import NvmlError
-from workloads.profiles.measured_conditions import DeviceState, clocks_of
+from wanbed.runner.profiling.clock_sampler import ClockSampler
+from wanbed.testbed.gpus.nvml import NvmlError
+from wanbed.workloads.profiles.measured_conditions import DeviceState, clocks_of
 
 LONG_S = 3600.0
 

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.profiling import device_at_hand as module
-from runner.profiling.device_at_hand import CpuAtHand, available_bytes, device_at_hand, group_left_bytes
-from testbed.gpus.gpus import Gpu
-from testbed.kernel.missing import MissingError
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.profiling import device_at_hand as module
+from wanbed.runner.profiling.device_at_hand import CpuAtHand, available_bytes, device_at_hand, group_left_bytes
+from wanbed.testbed.gpus.gpus import Gpu
+from wanbed.testbed.kernel.missing import MissingError
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, *gpus: FakeGpu) -> None:

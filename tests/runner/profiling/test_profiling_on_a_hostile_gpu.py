@@ -5,21 +5,21 @@ from dataclasses import replace
 import pytest
 import torch
 
-from runner.profiling.device_at_hand import CpuAtHand
-from runner.profiling.measuring import Measurement
-from runner.profiling.task import PromptsTask, profile_task
 from tests.runner.profiling.test_measuring import PACE, stages_task
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import EACH_ORDER, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
 from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_llama import SEED, TINY
-from workloads.compute.device import device_measurement
-from workloads.compute.device.torch_device import CpuDevice, GpuDevice, TorchDevice, create_device
-from workloads.compute.span_timer import EventTimer
-from workloads.inference.decode import greedy_token
-from workloads.inference.inference_stage import InferenceStage
-from workloads.inference.prompt_tokens import prompt_tokens
-from workloads.profiling.matrix_product import _multiplication
+from wanbed.runner.profiling.device_at_hand import CpuAtHand
+from wanbed.runner.profiling.measuring import Measurement
+from wanbed.runner.profiling.task import PromptsTask, profile_task
+from wanbed.workloads.compute.device import device_measurement
+from wanbed.workloads.compute.device.torch_device import CpuDevice, GpuDevice, TorchDevice, create_device
+from wanbed.workloads.compute.span_timer import EventTimer
+from wanbed.workloads.inference.decode import greedy_token
+from wanbed.workloads.inference.inference_stage import InferenceStage
+from wanbed.workloads.inference.prompt_tokens import prompt_tokens
+from wanbed.workloads.profiling.matrix_product import _multiplication
 
 _one_thread = pytest.fixture(autouse=True)(one_thread)
 

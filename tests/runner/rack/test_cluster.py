@@ -2,9 +2,9 @@ import importlib.util
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.rack.cluster import WITHOUT_AUTH, connected
-from testbed.kernel.missing import MissingError
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.rack.cluster import WITHOUT_AUTH, connected
+from wanbed.testbed.kernel.missing import MissingError
 
 
 def refused(address: str, kind: type[Exception] = MissingError) -> str:
@@ -26,7 +26,7 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 
 def test_without_ray_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
-    monkeypatch.setattr("runner.rack.cluster.find_spec", lambda name: None if name == "ray" else found(name))
+    monkeypatch.setattr("wanbed.runner.rack.cluster.find_spec", lambda name: None if name == "ray" else found(name))
     assert refused("127.0.0.1:1") == "Ray is not installed: pip install 'wanbed[rack]'"
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from runner.rack.host_placement import (
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.rack.host_placement import (
     DATACENTER_LABEL,
     GATEWAY_LABEL,
     Node,
@@ -16,8 +16,8 @@ from runner.rack.host_placement import (
     place_hosts,
     unknown_labels,
 )
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 
 def network(gpus_per_host: int = 1, **hosts: int) -> Topology:

@@ -1,6 +1,6 @@
 from typing import Any
 
-from runner.rack.inventory import nodes_of
+from wanbed.runner.rack.inventory import nodes_of
 
 
 def entry(hostname: str, address: str, **more: Any) -> dict[str, Any]:

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from runner.planner.experiment_file import parse_experiment
-from runner.rack.host_placement import Node
-from runner.rack.point_placement import place_point
-from runner.resolve.experiment import SweepPoint
 from tests.support.runner.background import TO_WEST, with_background
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.rack.host_placement import Node
+from wanbed.runner.rack.point_placement import place_point
+from wanbed.runner.resolve.experiment import SweepPoint
 
 RACK = [Node(name, f"id-of-{name}", "10.0.0.1") for name in ("m1", "m2", "m3")]
 

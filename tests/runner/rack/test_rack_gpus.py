@@ -3,15 +3,15 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.rack.host_placement import Node
-from runner.rack.point_placement import check_memory, gpus_of, place_point, used_nodes
-from runner.rack.rack_gpus import assigned_gpus, gpu_sharing
-from runner.resolve.experiment import SweepPoint
-from testbed.gpus.gpu_reader import GpuMemory
-from testbed.gpus.gpus import Gpu
-from testbed.kernel.missing import MissingError
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.rack.host_placement import Node
+from wanbed.runner.rack.point_placement import check_memory, gpus_of, place_point, used_nodes
+from wanbed.runner.rack.rack_gpus import assigned_gpus, gpu_sharing
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.testbed.gpus.gpu_reader import GpuMemory
+from wanbed.testbed.gpus.gpus import Gpu
+from wanbed.testbed.kernel.missing import MissingError
 
 TORCH = {"kind": "torch"}
 MODEL = {"hidden": 64, "context": 16, "heads": 4, "vocabulary": 128, "layers": 8}

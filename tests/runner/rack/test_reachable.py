@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from runner.rack.host_placement import Node
-from runner.rack.ray_handle import is_reachable
+from wanbed.runner.rack.host_placement import Node
+from wanbed.runner.rack.ray_handle import is_reachable
 
 
 def node(port: int) -> Node:

@@ -5,21 +5,21 @@ from typing import Any
 
 import pytest
 
-from runner.experiment.transport_spec import TransportSpec
-from runner.resolve.boundary_costs import (
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.resolve.boundary_costs import (
     between_iterations_ns,
     boundary_costs,
     cell_of,
     pipelines_to_share,
     transfer_in_forwards,
 )
-from runner.resolve.placement import Placement, place_stages
-from runner.resolve.stage_costs import StageCosts
-from runner.tcp.boundary import MOST_WINDOWS
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from workloads.message import MessageKind
+from wanbed.runner.resolve.placement import Placement, place_stages
+from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.runner.tcp.boundary import MOST_WINDOWS
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.workloads.message import MessageKind
 
 AUTO = TransportSpec(connections="auto")
 MEGABYTE = 10**6

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.experiment.transport_spec import TransportSpec
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.connection_count import CutPair, count_connections, cut_pairs, tcp_settings, window_bps
-from runner.resolve.experiment import SweepPoint
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.connection_count import CutPair, count_connections, cut_pairs, tcp_settings, window_bps
+from wanbed.runner.resolve.experiment import SweepPoint
 
 WINDOW_BYTES = 700 * 1024
 AUTO = TransportSpec(connections="auto", window="700KiB")

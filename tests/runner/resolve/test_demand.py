@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.resolve.demand import connections_to_fill, network_demand
-from runner.resolve.placement import place_stages
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.runner.resolve.demand import connections_to_fill, network_demand
+from wanbed.runner.resolve.placement import place_stages
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 MBIT = 10**6
 

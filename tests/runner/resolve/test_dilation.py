@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.records.span_log import Span
-from runner.resolve.dilation import (
+from wanbed.results.records.span_log import Span
+from wanbed.runner.resolve.dilation import (
     CapacityError,
     choose_dilation,
     dilated_ns,

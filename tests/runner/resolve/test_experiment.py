@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import load_experiment
 from tests.support.runner.small_experiment import SMALL, parsed, small
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import load_experiment
 
 
 def written(folder: Path, document: object, name: str = "exp.yaml") -> Path:
@@ -365,18 +365,18 @@ def test_trials_interleave_variants_repeat_by_repeat_and_sweep_point_by_sweep_po
 def test_trials_and_the_text_of_traces_are_limited_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     variants = [{"name": name, "schedule": "gpipe"} for name in "ab"]
     document = small(variants=variants, repeats=3, sweep={"topology.wan.latency": ["1ms", "2ms"]})
-    monkeypatch.setattr("runner.resolve.experiment.MAX_TRIALS", 12)
+    monkeypatch.setattr("wanbed.runner.resolve.experiment.MAX_TRIALS", 12)
     parsed(document)
-    monkeypatch.setattr("runner.resolve.experiment.MAX_TRIALS", 11)
+    monkeypatch.setattr("wanbed.runner.resolve.experiment.MAX_TRIALS", 11)
     with pytest.raises(InputError, match="repeats: 12 trials at all points of all variants, more than the 11"):
         parsed(document)
     text = "t_s,rate\n5,50Mbit\n"
     (tmp_path / "drift.csv").write_text(text, encoding="utf-8")
     topology = {**SMALL["topology"], "wan": {"latency": "1ms", "rate": "1Gbit", "trace": "drift.csv"}}
     path = written(tmp_path, small(topology=topology))
-    monkeypatch.setattr("runner.resolve.experiment.MAX_TRACE_CHARACTERS", len(text))
+    monkeypatch.setattr("wanbed.runner.resolve.experiment.MAX_TRACE_CHARACTERS", len(text))
     assert load_experiment(path).spec.traces == {"drift.csv": text}
-    monkeypatch.setattr("runner.resolve.experiment.MAX_TRACE_CHARACTERS", len(text) - 1)
+    monkeypatch.setattr("wanbed.runner.resolve.experiment.MAX_TRACE_CHARACTERS", len(text) - 1)
     assert "topology: the traces of all links and sweep points together have more than" in refusal(path)
 
 

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from runner.resolve.placement import Placement, StagePlace, _even_split, place_stages, ring_order
-from testbed.network.topology import Datacenter, Host, Topology
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.resolve.placement import Placement, StagePlace, _even_split, place_stages, ring_order
+from wanbed.testbed.network.topology import Datacenter, Host, Topology
 
 
 def network(*gpus_of_hosts: list[int]) -> Topology:

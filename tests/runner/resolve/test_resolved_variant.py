@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 THREE: dict[str, Any] = {
     "topology": {

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError, parse_model
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.resolve.stage_costs import StageCosts, profile_conditions, stage_costs
-from workloads.profiles.measured_conditions import MeasuredConditions
-from workloads.schedules.action import ActionKind
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.resolve.stage_costs import StageCosts, profile_conditions, stage_costs
+from wanbed.workloads.profiles.measured_conditions import MeasuredConditions
+from wanbed.workloads.schedules.action import ActionKind
 
 TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}], "wan": {"latency": "1ms"}}
 TINY = {"layers": 4, "hidden": 128, "context": 128, "heads": 4, "vocabulary": 256}

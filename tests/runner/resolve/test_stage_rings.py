@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.resolve.placement import StagePlace
-from runner.resolve.stage_rings import StageRings, by_datacenter, most_connections, ring_pairs
-from testbed.network.topology import Host
+from wanbed.runner.resolve.placement import StagePlace
+from wanbed.runner.resolve.stage_rings import StageRings, by_datacenter, most_connections, ring_pairs
+from wanbed.testbed.network.topology import Host
 
 
 def replicas(*datacenters: str) -> list[StagePlace]:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.checks.device_memory import most_in_flight
-from runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.checks.device_memory import most_in_flight
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 TOPOLOGY = {
     "datacenters": [{"name": name, "hosts": 4} for name in ("east", "central", "west")],
@@ -152,7 +152,7 @@ def test_stages_are_as_many_as_the_pipelines_leave_gpus_for() -> None:
         (
             [{"schedule": "gpipe", "options": {"depth": 3}}],
             {},
-            "variants.0.schedule: workloads.schedules.gpipe:GPipe: ",
+            "variants.0.schedule: wanbed.workloads.schedules.gpipe:GPipe: ",
         ),
         ([{"schedule": "atlas", "options": {"depth": 3}}], {}, "variants.0.schedule: "),
         (

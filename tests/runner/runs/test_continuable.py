@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from results.reading.run_documents import read_manifest, read_trials
-from results.records.run_store import TRIAL_FACTS, RunStore
-from runner.planner.experiment_file import parse_experiment
-from runner.runs.continuable import check_same_substrate
-from runner.runs.run_folder import latest_run
-from runner.simulated_runs.process_pool import ProcessPool
-from runner.simulated_runs.simulated_run import simulated_run
+from wanbed.ground.strict_model import InputError
+from wanbed.results.reading.run_documents import read_manifest, read_trials
+from wanbed.results.records.run_store import TRIAL_FACTS, RunStore
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.runs.continuable import check_same_substrate
+from wanbed.runner.runs.run_folder import latest_run
+from wanbed.runner.simulated_runs.process_pool import ProcessPool
+from wanbed.runner.simulated_runs.simulated_run import simulated_run
 
 EXPERIMENT = parse_experiment(
     {

@@ -1,9 +1,9 @@
 from pathlib import Path
 from typing import Any
 
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Experiment
-from runner.runs.cut_connections import cut_facts, cut_lines
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.cut_connections import cut_facts, cut_lines
 
 
 def experiment(**changes: Any) -> Experiment:

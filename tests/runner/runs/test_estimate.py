@@ -1,6 +1,6 @@
 import pytest
 
-from runner.runs.estimate import OVERRUN_SHARE, Kind, remaining_s
+from wanbed.runner.runs.estimate import OVERRUN_SHARE, Kind, remaining_s
 
 PREPARATION: Kind = ("preparation",)
 

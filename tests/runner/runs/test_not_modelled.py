@@ -8,14 +8,14 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from ground.strict_model import InputError
-from results.reading.not_modelled import NotModelled
-from runner.emulation.network_choice import emulated_points
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.checks.engine_limits import check_packets_arrive
-from runner.resolve.experiment import SweepPoint
-from runner.runs.not_modelled import (
+from wanbed.ground.strict_model import InputError
+from wanbed.results.reading.not_modelled import NotModelled
+from wanbed.runner.emulation.network_choice import emulated_points
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.checks.engine_limits import check_packets_arrive
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.runs.not_modelled import (
     as_written,
     links_planned_without,
     links_without,
@@ -23,9 +23,9 @@ from runner.runs.not_modelled import (
     planned_without,
     simulated_without,
 )
-from runner.runs.recorded.manifest import gather_manifest
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.runner.runs.recorded.manifest import gather_manifest
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 SIMULATOR_PAGE = Path(__file__).resolve().parents[3] / "docs" / "simulator.md"
 HEADING = "## What becomes of each field"

@@ -2,9 +2,9 @@ import io
 
 import pytest
 
-from results.records.trial_id import TrialId
-from runner.runs.estimate import OVERRUN_SHARE
-from runner.runs.progress import PLAIN_INTERVAL_S, Progress
+from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.runs.estimate import OVERRUN_SHARE
+from wanbed.runner.runs.progress import PLAIN_INTERVAL_S, Progress
 
 ALIKE = [TrialId(0, "gpipe", repeat) for repeat in range(10)]
 

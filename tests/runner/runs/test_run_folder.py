@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from results.records.run_store import MANIFEST, RunStore
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Experiment
-from runner.runs import run_folder
-from runner.runs.run_folder import begin_run, exclusively, latest_run
+from wanbed.ground.strict_model import InputError
+from wanbed.results.records.run_store import MANIFEST, RunStore
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs import run_folder
+from wanbed.runner.runs.run_folder import begin_run, exclusively, latest_run
 
 
 def experiment(**changes: Any) -> Experiment:

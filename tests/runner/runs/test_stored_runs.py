@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from results.records.run_store import MANIFEST, TRIAL_FACTS, RunStore
-from runner.planner.experiment_file import parse_experiment
-from runner.runs.run_folder import begin_run, exclusively
-from runner.runs.stored_runs import remove_run, run_at, stored_run, stored_runs
+from wanbed.ground.strict_model import InputError
+from wanbed.results.records.run_store import MANIFEST, TRIAL_FACTS, RunStore
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.runs.run_folder import begin_run, exclusively
+from wanbed.runner.runs.stored_runs import remove_run, run_at, stored_run, stored_runs
 
 EXPERIMENT = parse_experiment(
     {

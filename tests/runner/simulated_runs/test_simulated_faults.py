@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 import wanbed
-from ground.strict_model import InputError
-from results.reading.run import Run
+from wanbed.ground.strict_model import InputError
+from wanbed.results.reading.run import Run
 
 ITERATIONS, FAILING = 12, 2
 DOCUMENT: dict[str, Any] = yaml.safe_load("""

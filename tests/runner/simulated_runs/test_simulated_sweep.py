@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-import results
-from results.records.run_store import RunStore
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Experiment
-from runner.runs.faults import TrialError
-from runner.runs.progress import Progress
-from runner.runs.run_folder import begin_run
-from runner.simulated_runs.process_pool import ProcessPool
-from runner.simulated_runs.simulated_sweep import simulate_sweep
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.simulation import Simulation
 from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on_paper
 from tests.support.until import until_within
+from wanbed import results
+from wanbed.results.records.run_store import RunStore
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.faults import TrialError
+from wanbed.runner.runs.progress import Progress
+from wanbed.runner.runs.run_folder import begin_run
+from wanbed.runner.simulated_runs.process_pool import ProcessPool
+from wanbed.runner.simulated_runs.simulated_sweep import simulate_sweep
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.simulation import Simulation
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -158,7 +158,7 @@ def test_a_process_that_fails_is_reported_with_its_trial(tmp_path: Path, capfd: 
 def sweeping(store: RunStore) -> "subprocess.Popen[str]":
     """A process that sweeps without end on two others, the three of them in a group of their own."""
     program = (
-        "import signal\nfrom pathlib import Path\nfrom results.records.run_store import RunStore\n"
+        "import signal\nfrom pathlib import Path\nfrom wanbed.results.records.run_store import RunStore\n"
         "from tests.runner.simulated_runs import test_simulated_sweep as t\n"
         "if __name__ == '__main__':\n"
         # Tests that run in a shell's background have it ignored, and so would this.

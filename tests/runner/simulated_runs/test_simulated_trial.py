@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from results.records.run_store import TrialRecord
-from results.records.span_columns import SpanColumns
-from results.records.trial_columns import TrialCounters, TrialSpans
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.simulated_runs import simulated_trial
-from runner.simulated_runs.simulated_trial import TrialSpec, link_counters, simulated_record
-from runner.simulator.simulation import Simulation, WanTraffic
 from tests.support.simulator.simulation_on_paper import simulate_on_paper
+from wanbed.results.records.run_store import TrialRecord
+from wanbed.results.records.span_columns import SpanColumns
+from wanbed.results.records.trial_columns import TrialCounters, TrialSpans
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.simulated_runs import simulated_trial
+from wanbed.runner.simulated_runs.simulated_trial import TrialSpec, link_counters, simulated_record
+from wanbed.runner.simulator.simulation import Simulation, WanTraffic
 
 MS = 1_000_000
 NO_SPANS = SpanColumns.of_training(np.zeros((0, 8), np.int64))

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.validation.case import chain, iteration_ns, simulated
 from tests.runner.simulator.variants import sweep_point
 from tests.support.runner.prefill_documents import point, with_prefill
-from workloads.schedules.action import ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.schedule import create_schedule
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.validation.case import chain, iteration_ns, simulated
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.schedule import create_schedule
 
 MS = 1_000_000
 COMPUTING = [KIND_CODES[kind.value] for kind in ActionKind]
@@ -58,7 +58,7 @@ def blocking_ms(schedule: str, stages: int, microbatches: int, times: Any) -> in
     """
     forward, backward, transfer, latency = times
     names = {"gpipe": "gpipe:GPipe", "1f1b": "one_forward_one_backward:OneForwardOneBackward"}
-    order = create_schedule(f"workloads.schedules.{names[schedule]}", PipelineShape(stages, microbatches), {})
+    order = create_schedule(f"wanbed.workloads.schedules.{names[schedule]}", PipelineShape(stages, microbatches), {})
     lists = [order._whole_order(stage) for stage in range(stages)]  # type: ignore[attr-defined]
     free, there, done = [0] * stages, {}, [0] * stages
     last = 0

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from ground.compiled_core.core_build import CompilerError, build_core
-from ground.compiled_core.core_modules import ROOT
+from wanbed.ground.compiled_core.core_build import CompilerError, build_core
+from wanbed.ground.compiled_core.core_modules import ROOT
 
 pytestmark = pytest.mark.soak
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from runner.simulator.equal_parts import equal_parts
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.simulator.equal_parts import equal_parts
 
 
 def parts(

@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.event_queue import EventQueue
 
 
 @given(st.lists(st.integers(0, 5)))

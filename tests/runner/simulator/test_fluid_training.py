@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL
 from tests.runner.simulator.variants import sweep_point
 from tests.support.simulator.fluid_training import FluidTraining, Limits, SpanEnd
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import IDEAL
 
 CASES, BATCH = 300, 30
 MOST_DEVIATION_NS = 1000

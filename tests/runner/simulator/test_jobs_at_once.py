@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runner.planner.experiment_file import parse_experiment
-from runner.simulator.simulation import Simulation
-from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.two_jobs import two_jobs
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.simulator.simulation import Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 
 def simulated(name: str, **changes: Any) -> Simulation:

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from results.records.span_columns import SpanColumns
-from results.records.span_log import COMPUTE_KINDS, NO_REQUEST, PREFILL
-from runner.resolve.experiment import SweepPoint
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.prefill_simulation import PrefillSimulation
-from runner.simulator.simulation import KIND_CODES, SimulatedPrefill, Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from testbed.network.flow_model.line import Line
 from tests.support.runner.prefill_documents import point, with_prefill
-from workloads.prefill.control.outcome import Outcome, count_outcomes
-from workloads.prefill.service_config import ServiceConfig
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.gpipe import GPipe
+from wanbed.results.records.span_columns import SpanColumns
+from wanbed.results.records.span_log import COMPUTE_KINDS, NO_REQUEST, PREFILL
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.prefill_simulation import PrefillSimulation
+from wanbed.runner.simulator.simulation import KIND_CODES, SimulatedPrefill, Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.workloads.prefill.control.outcome import Outcome, count_outcomes
+from wanbed.workloads.prefill.service_config import ServiceConfig
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.gpipe import GPipe
 
 BUSY = [KIND_CODES[kind] for kind in (*COMPUTE_KINDS, PREFILL)]
 

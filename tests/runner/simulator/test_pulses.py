@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from runner.planner.candidate import Candidate
-from runner.simulator.simulation import Simulation
-from runner.simulator.training.training import Pulse
-from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.planner_instances import document, task_of
+from wanbed.runner.planner.candidate import Candidate
+from wanbed.runner.simulator.simulation import Simulation
+from wanbed.runner.simulator.training.training import Pulse
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 
 class EnoughError(Exception):

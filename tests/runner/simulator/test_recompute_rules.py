@@ -2,9 +2,9 @@
 
 import pytest
 
-from runner.simulator.simulation import KIND_CODES
-from runner.simulator.variant_simulation import simulate_variant
-from runner.validation.case import chain, iteration_ns, simulated
+from wanbed.runner.simulator.simulation import KIND_CODES
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.validation.case import chain, iteration_ns, simulated
 
 MS = 1_000_000
 

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH
-from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
-from runner.resolve.experiment import SweepPoint
-from runner.simulator.equal_parts import equal_parts
-from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from testbed.network.address_book import AddressBook
 from tests.runner.simulator.variants import sweep_point
-from workloads.compute.replay import ReplayCompute
-from workloads.rank_config import RankConfig, read_rank_config
-from workloads.schedules.action import Action, ActionKind
+from wanbed.results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.simulator.equal_parts import equal_parts
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.workloads.compute.replay import ReplayCompute
+from wanbed.workloads.rank_config import RankConfig, read_rank_config
+from wanbed.workloads.schedules.action import Action, ActionKind
 
 SCHEDULES = ("gpipe", "1f1b", "varuna", "zb-h1", "atlas", "dp")
 JITTERS: tuple[dict[str, Any], ...] = (

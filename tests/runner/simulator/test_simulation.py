@@ -3,8 +3,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from results.records.span_columns import SpanColumns
-from runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation, WanTraffic
+from wanbed.results.records.span_columns import SpanColumns
+from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation, WanTraffic
 
 ROWS = [
     (0, "forward", 0, 0, 0, 10),

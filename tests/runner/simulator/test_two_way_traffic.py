@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.network.shared_channel import SharedChannel
-from runner.simulator.simulation import Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.window import SEGMENT_BYTES, TcpWindow, opened
-from testbed.network.tcp_settings import TcpSettings
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.network.shared_channel import SharedChannel
+from wanbed.runner.simulator.simulation import Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.window import SEGMENT_BYTES, TcpWindow, opened
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 LATENCY_NS = 40_000_000
 LINE = Line(8_000_000, LATENCY_NS, headers=False)

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.records.span_log import COMPUTE_KINDS
-from runner.resolve.experiment import SweepPoint
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.equal_parts import equal_parts
-from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL, TcpEffects
 from tests.runner.simulator.variants import sweep_point
-from workloads.message import Message, MessageKind
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.gpipe import GPipe
-from workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.results.records.span_log import COMPUTE_KINDS
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.equal_parts import equal_parts
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import IDEAL, TcpEffects
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.gpipe import GPipe
+from wanbed.workloads.transport.frames.frame import HEADER_BYTES
 
 SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "zb-2p", "atlas")
 ITERATIONS = 2

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 
 
 def sweep_point(document: Mapping[str, Any]) -> SweepPoint:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from runner.tcp.boundary import BoundaryTcp
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.striping import Striping
-from testbed.network.flow_model.window import INITIAL_SEGMENTS, SEGMENT_BYTES
-from testbed.network.tcp_settings import TcpSettings
+from wanbed.runner.tcp.boundary import BoundaryTcp
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.flow_model.window import INITIAL_SEGMENTS, SEGMENT_BYTES
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 MS = 1_000_000
 FIRST_BYTES = INITIAL_SEGMENTS * SEGMENT_BYTES

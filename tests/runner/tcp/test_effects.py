@@ -1,7 +1,7 @@
 from dataclasses import asdict
 
-from runner.experiment.transport_spec import TransportSpec
-from runner.tcp.effects import effects_of
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.tcp.effects import effects_of
 
 
 def test_an_ideal_transport_has_no_effect_of_tcp_and_any_other_all_of_them() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.validation.agreement import Agreement, Compared, read_agreement, write_agreement
-from runner.validation.comparison import Comparison
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.validation.agreement import Agreement, Compared, read_agreement, write_agreement
+from wanbed.runner.validation.comparison import Comparison
 
 COMPARISON = Comparison(0, {"topology.wan.latency": "40ms"}, "gpipe", 1, 30.0, 30.0, 30.0, 30.3, ("a caution",))
 

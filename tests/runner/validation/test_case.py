@@ -1,9 +1,9 @@
 import pytest
 
-from runner.simulator.simulation import NO_PEER
-from runner.tcp.effects import IDEAL
-from runner.validation.case import all_reduce_ns, arrival_ns, chain, iteration_ns, side_by_side, simulated
 from tests.support.runner.emulated_run import Simulator, simulation
+from wanbed.runner.simulator.simulation import NO_PEER
+from wanbed.runner.tcp.effects import IDEAL
+from wanbed.runner.validation.case import all_reduce_ns, arrival_ns, chain, iteration_ns, side_by_side, simulated
 
 ONE_TRANSFER = (
     (0, "forward", 0, 0, 0, 50, NO_PEER),

@@ -1,4 +1,4 @@
-from runner.validation.check import Check
+from wanbed.runner.validation.check import Check
 
 
 def test_a_check_is_exact_only_to_the_nanosecond() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runner.simulator.variant_simulation import simulate_variant
-from runner.validation import closed_forms
-from runner.validation.closed_forms import CLOSED_FORMS, MS
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.validation import closed_forms
+from wanbed.runner.validation.closed_forms import CLOSED_FORMS, MS
 
 
 @pytest.mark.parametrize("closed_form", CLOSED_FORMS, ids=lambda closed_form: closed_form.__name__)

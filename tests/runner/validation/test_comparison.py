@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from results import load
-from results.reading.run import Run
-from runner.validation.comparison import OUTSIDE, RECOUNTED, SATURATED, compare
 from tests.support.runner.emulated_run import EXPERIMENT, LATENCIES, Simulator, Times, constant, write_run
+from wanbed.ground.strict_model import InputError
+from wanbed.results import load
+from wanbed.results.reading.run import Run
+from wanbed.runner.validation.comparison import OUTSIDE, RECOUNTED, SATURATED, compare
 
 ONE: Times = {(0, "gpipe"): [2.0]}
 

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from runner.planner.experiment_file import parse_experiment
-from runner.validation.experiment_traits import traits
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.validation.experiment_traits import traits
 
 
 def traits_of(variant: dict[str, Any], hosts: int = 2, gpus: int = 1, **sections: dict[str, Any]) -> set[str]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runner.simulator.variant_simulation import simulate_variant
-from runner.validation.golden import BACKWARD_NS, FORWARD_NS, GOLDEN_VALUES, MS, GoldenValue, golden_check
 from tests.support.runner.emulated_run import constant
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.validation.golden import BACKWARD_NS, FORWARD_NS, GOLDEN_VALUES, MS, GoldenValue, golden_check
 
 
 @pytest.mark.parametrize("value", GOLDEN_VALUES, ids=str)

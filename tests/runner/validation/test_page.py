@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from results import load
-from results.reading.run import Run
-from runner.validation.agreement import Agreement, Compared
-from runner.validation.check import Check
-from runner.validation.comparison import SATURATED, Comparison, compare
-from runner.validation.page import document, page
-from runner.validation.validation import Validation
 from tests.support.runner.emulated_run import EXPERIMENT, constant, write_run
+from wanbed.results import load
+from wanbed.results.reading.run import Run
+from wanbed.runner.validation.agreement import Agreement, Compared
+from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.comparison import SATURATED, Comparison, compare
+from wanbed.runner.validation.page import document, page
+from wanbed.runner.validation.validation import Validation
 
 EXACT = Check("GPipe, S = 2", "the law", (850_000_000,), (850_000_000,))
 SEVERAL = Check("first activations", "k A / (C W)", (100_000_000, 200_000_000), (100_000_000, 200_000_000))

@@ -5,9 +5,9 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from results.report.charts.drawing.colours import variant_styles
-from runner.validation.comparison import Comparison
-from runner.validation.picture import draw_picture
+from wanbed.results.report.charts.drawing.colours import variant_styles
+from wanbed.runner.validation.comparison import Comparison
+from wanbed.runner.validation.picture import draw_picture
 
 
 def comparison(variant: str, emulated_s: float, error: float) -> Comparison:

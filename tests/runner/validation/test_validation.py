@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from results import load
-from runner.validation.check import Check
-from runner.validation.comparison import Comparison
-from runner.validation.golden import GOLDEN_VALUES
-from runner.validation.validation import Validation, validate_simulator
 from tests.support.runner.emulated_run import constant, write_run
+from wanbed.results import load
+from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.comparison import Comparison
+from wanbed.runner.validation.golden import GOLDEN_VALUES
+from wanbed.runner.validation.validation import Validation, validate_simulator
 
 EXACT = Check("case", "law", (5,), (5,))
 INEXACT = replace(EXACT, simulated_ns=(6,))
@@ -60,7 +60,7 @@ def test_every_golden_value_and_every_trial_is_simulated(tmp_path: Path) -> None
     """The closed forms look for transfers, which the stand-in for the simulator has none of."""
     run = load(write_run(tmp_path, {(0, "gpipe"): [2.0], (1, "1f1b"): [2.0]}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runner.validation.validation.CLOSED_FORMS", (lambda _: EXACT,))
+        patch.setattr("wanbed.runner.validation.validation.CLOSED_FORMS", (lambda _: EXACT,))
         validation = validate_simulator(run, constant(2.0))
     assert (len(validation.golden), validation.closed_forms) == (len(GOLDEN_VALUES), (EXACT,))
     assert [each.error for each in validation.comparisons] == [0.0, 0.0]

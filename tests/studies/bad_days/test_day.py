@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner.planner.experiment_file import load_experiment
 from studies.bad_days.day import Day, days
+from wanbed.runner.planner.experiment_file import load_experiment
 
 
 def resolved(day: Day, engine: str, folder: Path) -> list[dict[str, str]]:

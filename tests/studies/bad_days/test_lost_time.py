@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from results import load
-from results.reading.run import Run
-from runner.planner.experiment_file import load_experiment
-from runner.simulated_runs.process_pool import ProcessPool
-from runner.simulated_runs.simulated_run import simulated_run
 from studies.bad_days.day import EVENTS, Day, Ladder, Weather, days
 from studies.bad_days.lost_time import Loss, breaking_step, losses
+from wanbed.results import load
+from wanbed.results.reading.run import Run
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.simulated_runs.process_pool import ProcessPool
+from wanbed.runner.simulated_runs.simulated_run import simulated_run
 
 OUTAGE = [{"at": "1s", "for": "500ms", "down": True}]
 SMALL = {

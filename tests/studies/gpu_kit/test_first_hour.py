@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.planner.experiment_file import load_experiment
 from studies.gpu_kit import first_hour
 from studies.gpu_kit.first_hour import main, run_steps
 from studies.gpu_kit.steps import EXPERIMENT, PLANNED, STEPS, Step
 from tests.support.until import until_within
+from wanbed.runner.planner.experiment_file import load_experiment
 
 ROOT = Path(__file__).parents[3]
 PART_LIMIT_S = 600

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from results.records.run_store import RunStore
-from runner.planner.experiment_file import load_experiment
-from runner.resolve.experiment import Experiment
-from runner.runs.recorded.manifest import gather_manifest
-from runner.runs.run_folder import latest_run
 from studies.paper.execution import Job, jobs_left, run_jobs
 from studies.paper.part import FOLDER, Part
 from tests.support.until import until_within
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.results.records.run_store import RunStore
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.recorded.manifest import gather_manifest
+from wanbed.runner.runs.run_folder import latest_run
 
 until = partial(until_within, 60)
 
@@ -106,7 +106,7 @@ def test_jobs_end_with_run_jobs(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-from runner.planner.experiment_file import load_experiment
+from wanbed.runner.planner.experiment_file import load_experiment
 from tests.studies.paper.test_execution import FOLDER, shell
 from studies.paper.execution import run_jobs
 job = shell(load_experiment(FOLDER / "fig4-timeline.yaml"), "echo $$; exec sleep 100")

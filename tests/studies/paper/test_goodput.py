@@ -1,8 +1,8 @@
 import pandas as pd
 import pytest
 
-from results.metrics import Window
 from studies.paper.goodput import steady_goodput_bps
+from wanbed.results.metrics import Window
 
 S = 1_000_000_000
 COLUMNS = ["kind", "host", "datacenter", "peer", "tensor", "iteration", "end_ns", "size_bytes"]

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from results import load
 from studies.paper.outcome import outcomes_of
 from tests.studies.paper.outcomes import of, outcome
 from tests.support.runner.emulated_run import write_run
+from wanbed.results import load
 
 
 def test_a_run_gives_an_outcome_for_each_sweep_point_and_variant(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
 from studies.paper.claims.speed_up import ATLAS, HEADLINES, TUNED, TUNED_ATLAS, UNTUNED
 from studies.paper.part import FOLDER, PARTS, Part, parts_named
+from wanbed.ground.strict_model import InputError
 
 RATE_BPS = 5 * 10**9
 

@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from results import load
-from results.reading.run import Run
-from runner.validation.agreement import read_agreement
-from runner.validation.comparison import compare
 from studies.paper.part import PARTS, Part
 from studies.paper.reference import PartResult, write_reference
 from studies.paper.volume import Volume
 from tests.support.runner.emulated_run import constant, write_run
+from wanbed.results import load
+from wanbed.results.reading.run import Run
+from wanbed.runner.validation.agreement import read_agreement
+from wanbed.runner.validation.comparison import compare
 
 PART = Part("fig3-pp-latency", "Figure 3: pipelines", ("iteration-time", "gpu-time"), ("iteration-time",))
 VOLUME = Volume("fig3-pp-latency", 1, 2, 3)

@@ -4,10 +4,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runner.planner.experiment_file import parse_experiment
-from runner.simulator.simulation import KIND_CODES
-from runner.simulator.variant_simulation import simulate_variant
 from studies.paper.volume import Volume, iteration_bytes, volume_table
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.simulator.simulation import KIND_CODES
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 MB = 1_000_000
 TOPOLOGY = {

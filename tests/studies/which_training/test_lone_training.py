@@ -12,9 +12,9 @@ from studies.which_training.lone_training import (
     held_out_losses,
 )
 from tests.support.workloads.one_thread import one_thread
-from workloads.model.gpt_stage import build_stage, language_loss
-from workloads.model.tokens import TokenSource
-from workloads.synchronization.synchronization import Synchronization
+from wanbed.workloads.model.gpt_stage import build_stage, language_loss
+from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.synchronization.synchronization import Synchronization
 
 _one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 

@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from results import load
-from runner.planner.experiment_file import load_experiment
-from runner.simulated_runs.process_pool import ProcessPool
-from runner.simulated_runs.simulated_run import simulated_run
 from studies.which_training.candidates import candidates
 from studies.which_training.grid_tables import thousands
 from studies.which_training.pricing import priced, simulated_iteration
 from studies.which_training.setting import TOKENS, Method, Wan
+from wanbed.results import load
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.simulated_runs.process_pool import ProcessPool
+from wanbed.runner.simulated_runs.simulated_run import simulated_run
 
 WAN = Wan(10, 10_000_000_000)
 PAGE = Path(__file__).parents[3] / "docs/which-training.md"

@@ -11,15 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from results import load
-from results.metrics.iterations import iteration_windows
-from results.records.run_store import TRIAL_FACTS, read_json
-from testbed.claims.processes import marked_processes, process_start_ticks
-from testbed.claims.registry import claims
 from tests.support.faults.random_moments import ENDED_S
 from tests.support.runner.wanbed_command import WANBED
 from tests.support.testbed.command_line import command_line
 from tests.support.until import until_within
+from wanbed.results import load
+from wanbed.results.metrics.iterations import iteration_windows
+from wanbed.results.records.run_store import TRIAL_FACTS, read_json
+from wanbed.testbed.claims.processes import marked_processes, process_start_ticks
+from wanbed.testbed.claims.registry import claims
 
 _LATEST_S = 8.0
 """The latest moment after the ranks of a trial are there: an undisturbed one takes longer on any machine."""
@@ -79,7 +79,7 @@ def killed_guests(moments: int, folder: Path) -> Iterator[KilledGuest]:
 
 
 def _killed(owner: int, folder: Path, moment: int, after_s: float) -> KilledGuest:
-    until_within(_PATIENCE_S, lambda: any("workloads.rank" in command_line(pid) for pid in _processes(owner)))
+    until_within(_PATIENCE_S, lambda: any("wanbed.workloads.rank" in command_line(pid) for pid in _processes(owner)))
     time.sleep(after_s)
     assert len(_records(folder)) == moment, "the trial was over before its guest was killed"
     network = {pid: process_start_ticks(pid) for pid in _processes(owner)}

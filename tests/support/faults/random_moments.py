@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results import load
-from results.metrics.iterations import iteration_windows
-from results.reading.run import Run
-from testbed.claims.processes import marked_processes
-from testbed.claims.registry import claims
 from tests.support.runner.wanbed_command import WANBED
+from wanbed.results import load
+from wanbed.results.metrics.iterations import iteration_windows
+from wanbed.results.reading.run import Run
+from wanbed.testbed.claims.processes import marked_processes
+from wanbed.testbed.claims.registry import claims
 
 KINDS = ("rank", "host", "gateway")
 ENDED_S = 15.0

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ground.strict_model import parse_model
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.rack.rack_testbed import rack_testbed
 from tests.support.rack.machine_process import ProcessHandle
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.rack.rack_testbed import rack_testbed
 
 MACHINE_OF = {"east-0": "space0", "east-1": "space1", "east-2": "space0", "east-3": "space1", "west-0": "space2"}
 MACHINE_OF |= {"west-1": "space2"}

@@ -7,11 +7,11 @@ import json
 import sys
 from pathlib import Path
 
-from ground.strict_model import parse_model
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.rack.rack_testbed import rack_testbed
 from tests.support.rack.machine_process import ProcessHandle
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.rack.rack_testbed import rack_testbed
 
 MACHINE_OF = {"east-0": "space0", "west-0": "space1"}
 

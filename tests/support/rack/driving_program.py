@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runner.emulation.trial import TrialSpec, run_trial
-from runner.planner.experiment_file import parse_experiment
-from runner.rack.shipped.program_files import packed_programs, programs_of
-from runner.runs.faults import TrialError
-from testbed.rack.machine_handle import MachineLostError
-from testbed.rack.rack_testbed import rack_testbed
 from tests.support.rack.driving import MACHINE_OF
 from tests.support.rack.machine_process import ProcessHandle
+from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.rack.shipped.program_files import packed_programs, programs_of
+from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.rack.machine_handle import MachineLostError
+from wanbed.testbed.rack.rack_testbed import rack_testbed
 
 TOPOLOGY = {
     # The machines may lack netem: nearly nothing is to be emulated.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from testbed.rack.machine_plan import MachinePlan
 from tests.support.rack.machines import Command, PlayedMachine
+from wanbed.testbed.rack.machine_plan import MachinePlan
 
 _UP_S, _ANSWER_S = 90.0, 30.0
 

@@ -4,7 +4,7 @@ import os
 from types import TracebackType
 from typing import Any, Self
 
-from testbed.kernel.namespace import anonymous_namespace, open_netlink
+from wanbed.testbed.kernel.namespace import anonymous_namespace, open_netlink
 
 
 class HeldNamespace:

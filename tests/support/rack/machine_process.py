@@ -13,16 +13,16 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from testbed.kernel.namespace import inside
-from testbed.rack.machine_handle import MachineLostError
+from wanbed.testbed.kernel.namespace import inside
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
 PORT = 701
 _KEY = b"tests of the rack"
 
 
 def main(card: str, root: str, lease_s: str, *options: str) -> None:
-    from testbed.rack.machine import Machine
     from tests.support.rack.without_netem import TrunkMachine
+    from wanbed.testbed.rack.machine import Machine
 
     machine = (TrunkMachine if options else Machine)(card, lease_s=float(lease_s), root=Path(root))
     with Listener((card, PORT), backlog=32, authkey=_KEY) as listener:

@@ -9,11 +9,11 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol, Self
 
-from testbed.kernel.gateway_programming import link_index
-from testbed.kernel.namespace import write_sysctls
 from tests.support.rack.guests.guest_machine import CARD, ROOT
 from tests.support.rack.guests.guest_wire import BRIDGE, PREFIX, GuestWire
 from tests.support.rack.held_namespace import HeldNamespace
+from wanbed.testbed.kernel.gateway_programming import link_index
+from wanbed.testbed.kernel.namespace import write_sysctls
 
 _FIRST_OCTET = 100
 

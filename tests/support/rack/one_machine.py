@@ -10,11 +10,11 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from ground.wanbed_error import WanbedError
-from testbed.hosts.emulated_hosts import EmulatedNetwork
-from testbed.hosts.host_attachment import attach_host
-from testbed.rack.machine_network import MachineNetwork
-from testbed.rack.machine_plan import MachinePlan
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.testbed.hosts.emulated_hosts import EmulatedNetwork
+from wanbed.testbed.hosts.host_attachment import attach_host
+from wanbed.testbed.rack.machine_network import MachineNetwork
+from wanbed.testbed.rack.machine_plan import MachinePlan
 
 MARKER = "wb-one-machine"
 SETTLE, COUNTERS, QDISCS, OFFLOADS = "settle", "counters", "qdiscs", "offloads"

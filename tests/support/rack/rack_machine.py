@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from testbed.kernel.congestion_control import allow_congestion_control
-from testbed.network.tcp_settings import TcpSettings
 from tests.support.rack.guests.guest_machine import GuestMachine
 from tests.support.rack.guests.guest_wire import GuestWire
 from tests.support.rack.machine_process import ProcessHandle
 from tests.support.rack.machines import LocalCommand, NamespaceMachine, PlayedMachine
 from tests.support.until import until_within
+from wanbed.testbed.kernel.congestion_control import allow_congestion_control
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 _START_S = 90.0
 _GUEST_CLAIMS = Path("/run/wanbed")

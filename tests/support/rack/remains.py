@@ -5,8 +5,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from testbed.claims.processes import MARKER
-from testbed.claims.registry import STATE_ROOT
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.claims.registry import STATE_ROOT
 
 NOTHING: dict[str, list[str]] = {"claims": [], "processes": [], "namespaces": [], "agents": []}
 _AGENT = b"ray::MachineAgent"

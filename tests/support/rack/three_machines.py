@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from ground.strict_model import parse_model
-from runner.resolve.demand import NetworkDemand, network_demand
-from runner.resolve.placement import place_stages
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.strict_model import parse_model
+from wanbed.runner.resolve.demand import NetworkDemand, network_demand
+from wanbed.runner.resolve.placement import place_stages
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 MBIT = 10**6
 MACHINE_OF = {"east-0": "one", "east-1": "two", "west-0": "three", "west-1": "three"}

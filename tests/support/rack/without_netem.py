@@ -5,10 +5,10 @@ So latencies, rates of node pairs, losses and outages do not apply, but all that
 
 from typing import Any
 
-from testbed.kernel.qdiscs import port_shape
-from testbed.kernel.qdiscs.port_shape import PortShape
-from testbed.rack import machine_facts
-from testbed.rack.machine import Machine
+from wanbed.testbed.kernel.qdiscs import port_shape
+from wanbed.testbed.kernel.qdiscs.port_shape import PortShape
+from wanbed.testbed.rack import machine_facts
+from wanbed.testbed.rack.machine import Machine
 
 
 def leave_netem_out() -> None:

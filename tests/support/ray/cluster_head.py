@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.until import until_within
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
 
 _ROOT = Path(__file__).resolve().parents[3]
 _PATIENCE_S = 240

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results import load
-from testbed.claims.registry import claims
 from tests.support.ray.machine_namespaces import NamespaceMachine
 from tests.support.ray.machine_remains import AGENT, command_of, network_of, processes_on, remains
 from tests.support.ray.ray_cluster import RayCluster, RayNode, ray_cluster
 from tests.support.until import until_within
+from wanbed.results import load
+from wanbed.testbed.claims.registry import claims
 
 NODES = tuple(RayNode(name, {"wanbed.datacenter": name}, lasting=True) for name in ("east", "west"))
 LIMIT_S = 30.0
@@ -161,7 +161,7 @@ class KillingGround:
 _IS_VICTIM: Mapping[str, Callable[[str], bool]] = {
     "agent": lambda command: command.startswith(AGENT),
     "raylet": lambda command: "/raylet/raylet " in command,
-    "rank": lambda command: "workloads.rank" in command,
+    "rank": lambda command: "wanbed.workloads.rank" in command,
 }
 
 

@@ -14,9 +14,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.kernel.congestion_control import allow_congestion_control
-from testbed.network.tcp_settings import TcpSettings
 from tests.support.until import until_within
+from wanbed.testbed.kernel.congestion_control import allow_congestion_control
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 CARD = "eth0"
 """A machine's card."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from testbed.claims.processes import MARKER
-from testbed.claims.supervisor import SUPERVISED
 from tests.support.ray.machine_namespaces import NamespaceMachine
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.claims.supervisor import SUPERVISED
 
 AGENT = "ray::MachineAgent"
 """What an agent's process is called."""

@@ -4,8 +4,8 @@ import os
 import time
 from typing import NoReturn
 
-from ground.strict_model import InputError
-from workloads.compute.backends.replay_backend import ReplayBackend
+from wanbed.ground.strict_model import InputError
+from wanbed.workloads.compute.backends.replay_backend import ReplayBackend
 
 
 class PlainMachine:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import typer
 
-import runner.rack.rack_run
-from runner.cli.exit_status import one_line_errors
-from runner.planner.experiment_file import parse_experiment
-from runner.rack.agents import agents_on
-from runner.rack.rack_run import rack_run
-from runner.runs.run_request import RackRequest, RunRequest
 from tests.support.rack.without_netem import TrunkMachine
+from wanbed.runner.cli.exit_status import one_line_errors
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.rack import rack_run as module
+from wanbed.runner.rack.agents import agents_on
+from wanbed.runner.rack.rack_run import rack_run
+from wanbed.runner.runs.run_request import RackRequest, RunRequest
 
 
 def main(address: str, folder: str, document: str, *options: str) -> None:
@@ -27,7 +27,7 @@ def main(address: str, folder: str, document: str, *options: str) -> None:
     if "trunks" in options:
         trunks = f"{TrunkMachine.__module__}:TrunkMachine"
         with_trunks = partial(agents_on, machine=trunks)
-        setattr(runner.rack.rack_run, "agents_on", with_trunks)  # noqa: B010 - it is imported there, not exported
+        setattr(module, "agents_on", with_trunks)  # noqa: B010 - it is imported there, not exported
     with one_line_errors():
         content = json.loads(document)
         source = f"{content['name']}.yaml"

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from results.records.run_store import RunStore, TrialRecord
-from results.records.schema import CalibrationRow, LinkSample
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from results.records.trial_id import TrialId
-from results.records.trial_tables import LINK_TABLE
+from wanbed.results.records.run_store import RunStore, TrialRecord
+from wanbed.results.records.schema import CalibrationRow, LinkSample
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.trial_tables import LINK_TABLE
 
 MS = 1_000_000
 HOSTS = (("east-0", "east"), ("west-0", "west"), ("south-0", "south"))

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from results.reading.run import Run, load_run
-from results.records.run_store import RunStore, TrialRecord
-from results.records.schema import CalibrationRow
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from results.records.trial_id import TrialId
+from wanbed.results.reading.run import Run, load_run
+from wanbed.results.records.run_store import RunStore, TrialRecord
+from wanbed.results.records.schema import CalibrationRow
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_id import TrialId
 
 Times = Mapping[tuple[str, str], Sequence[Sequence[float]]]
 """Iteration times in seconds of each repeat, by latency and variant."""

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from runner.emulation.networks.kept_testbed import NetworkOf
-from testbed.network.topology import Topology
-from testbed.running_testbed import RunningTestbed
+from wanbed.runner.emulation.networks.kept_testbed import NetworkOf
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.running_testbed import RunningTestbed
 
 BringUp = Callable[[Topology], AbstractContextManager[RunningTestbed]]
 

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from results.chakra.node import ChakraNode, CollectiveType, NodeType
-from results.chakra.rank_file import rank_bytes
-from results.chakra.trial_nodes import trial_nodes
-from results.chakra.trial_spans import EXPORTED_KINDS, TrialIteration, TrialSpan
-from results.reading.stored_trial import StoredTrial
-from results.records.span_log import SpanLogHeader
-from results.records.trial_columns import TrialSpans
-from results.records.trial_id import TrialId
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.simulation import Simulation
+from wanbed.results.chakra.node import ChakraNode, CollectiveType, NodeType
+from wanbed.results.chakra.rank_file import rank_bytes
+from wanbed.results.chakra.trial_nodes import trial_nodes
+from wanbed.results.chakra.trial_spans import EXPORTED_KINDS, TrialIteration, TrialSpan
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.records.span_log import SpanLogHeader
+from wanbed.results.records.trial_columns import TrialSpans
+from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.simulation import Simulation
 
 TRIAL = TrialId(0, "v", 0)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from results.reading.run import Run
-from results.records.run_store import slug
-from results.records.span_log import ALL_REDUCE, ITERATION
-from testbed.network.goodput import tcp_goodput_bps
+from wanbed.results.reading.run import Run
+from wanbed.results.records.run_store import slug
+from wanbed.results.records.span_log import ALL_REDUCE, ITERATION
+from wanbed.testbed.network.goodput import tcp_goodput_bps
 
 REPLICAS, SYNC_EVERY, SYNCHRONISATIONS = 2, 4, 3
 PARAMETER_BYTES = 16 * 2**20

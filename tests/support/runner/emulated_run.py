@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from results.records.run_store import RunStore, TrialRecord
-from results.records.schema import CalibrationRow
-from results.records.span_columns import SpanColumns
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from results.records.trial_id import TrialId
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.runs.recorded.manifest import gather_manifest
-from runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation
-from runner.tcp.effects import TcpEffects
-from testbed.network.topology import Topology
+from wanbed.results.records.run_store import RunStore, TrialRecord
+from wanbed.results.records.schema import CalibrationRow
+from wanbed.results.records.span_columns import SpanColumns
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.runs.recorded.manifest import gather_manifest
+from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation
+from wanbed.runner.tcp.effects import TcpEffects
+from wanbed.testbed.network.topology import Topology
 
 S = 1_000_000_000
 CONNECTIONS = {("east-0", "west-0"): 1}

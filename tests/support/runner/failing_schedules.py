@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from workloads.message import Message
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.fixed_order import FixedOrder
-from workloads.schedules.gpipe import GPipe
-from workloads.schedules.schedule import Schedule
-from workloads.schedules.varuna import Varuna
+from wanbed.workloads.message import Message
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.fixed_order import FixedOrder
+from wanbed.workloads.schedules.gpipe import GPipe
+from wanbed.workloads.schedules.schedule import Schedule
+from wanbed.workloads.schedules.varuna import Varuna
 
 
 class Swapped(GPipe):

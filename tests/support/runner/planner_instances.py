@@ -5,14 +5,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ground.strict_model import parse_model
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.planner.candidate import Candidate, Price, Pricing
-from runner.planner.planning import PlanningTask
-from runner.planner.planning_task import planning_task
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.written_variant import WrittenVariant
-from testbed.network.topology import Topology, resolve_topology
+from wanbed.ground.strict_model import parse_model
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.planner.candidate import Candidate, Price, Pricing
+from wanbed.runner.planner.planning import PlanningTask
+from wanbed.runner.planner.planning_task import planning_task
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.testbed.network.topology import Topology, resolve_topology
 
 ATLAS = {"name": "atlas", "schedule": "atlas", "transport": {"connections": "auto", "sharing": "temporal"}}
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from runner.bound.lower_bound import lower_bounds
-from runner.resolve.cell_costs import cell_costs
-from runner.resolve.experiment import SweepPoint
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL
 from tests.runner.simulator.variants import sweep_point
 from tests.support.workloads.optimal_cell import Interval, OptimalCell
+from wanbed.runner.bound.lower_bound import lower_bounds
+from wanbed.runner.resolve.cell_costs import cell_costs
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import IDEAL
 
 WHOLE = ("gpipe", "1f1b", "eager-1f1b", "varuna", "atlas")
 SPLIT = ("zb-h1", "zb-2p")

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Experiment
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import Experiment
 
 SMALL: dict[str, Any] = {
     "topology": {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError, StrictModel, parse_model
+from wanbed.ground.strict_model import InputError, StrictModel, parse_model
 
 
 def taken(section: type[StrictModel], field: str, *values: object, **others: object) -> list[Any]:

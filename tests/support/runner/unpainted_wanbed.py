@@ -6,8 +6,8 @@ painted, and what is in them, is tested in ``tests/results``; commands draw in `
 
 from markupsafe import Markup
 
-from results.report.charts import chart
-from runner.cli.command_line import main
+from wanbed.results.report.charts import chart
+from wanbed.runner.cli.command_line import main
 
 
 def empty_picture(_paint: object, description: str, _salt: str, _width_px: int) -> Markup:

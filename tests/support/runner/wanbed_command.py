@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
-WANBED = [sys.executable, "-m", "runner.cli.command_line"]
+WANBED = [sys.executable, "-m", "wanbed.runner.cli.command_line"]
 _UNPAINTED = [sys.executable, "-m", "tests.support.runner.unpainted_wanbed"]
 
 BUSY_OR_NOT: frozenset[int] = frozenset({0, 1})

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from runner.resolve.placement import Pair
-from runner.resolve.resolved_variant import ResolvedVariant
 from tests.support.simulator.fluid_network import FluidNetwork, Resource
-from workloads.transport.ring.ring_round import ring_chunk_bytes
+from wanbed.runner.resolve.placement import Pair
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.workloads.transport.ring.ring_round import ring_chunk_bytes
 
 SpanEnd = tuple[str, int, int]
 """The kind of a span, its rank, and its microbatch, -1 for none."""

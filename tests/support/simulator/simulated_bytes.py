@@ -15,16 +15,16 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ground.compiled_core.core_cache import present_core
-from ground.wanbed_error import WanbedError
-from runner.experiments.shipped_experiments import shipped_experiments
-from runner.planner.experiment_file import load_experiment, parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.simulator.span_rows import SpanRows
-from runner.simulator.training import training
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import effects_of
-from workloads.schedules.registry import schedule_names
+from wanbed.ground.compiled_core.core_cache import present_core
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.runner.experiments.shipped_experiments import shipped_experiments
+from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.simulator.span_rows import SpanRows
+from wanbed.runner.simulator.training import training
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import effects_of
+from wanbed.workloads.schedules.registry import schedule_names
 
 OWN = "tests.support.runner.failing_schedules"
 FAILING = ("Deadlocks", "Raises", "ChoosesText", "ChoosesAgain", "SendsFar", "TooLong", "ListsText", "ChoosesNothing")

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from results.records.span_columns import SpanColumns
-from results.records.span_log import SPAN_KINDS
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.simulator.deadlock import DeadlockError
-from runner.simulator.simulation import NO_PEER, Simulation, WanTraffic
-from testbed.network.topology import Topology
+from wanbed.results.records.span_columns import SpanColumns
+from wanbed.results.records.span_log import SPAN_KINDS
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.deadlock import DeadlockError
+from wanbed.runner.simulator.simulation import NO_PEER, Simulation, WanTraffic
+from wanbed.testbed.network.topology import Topology
 
 DEADLOCKING = "deadlocks"
 """The name of a variant that never ends."""

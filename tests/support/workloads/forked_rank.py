@@ -9,8 +9,8 @@ from pathlib import Path
 from unittest import mock
 
 _LOADED = [
-    "workloads.rank",
-    "workloads.baselines.training",
+    "wanbed.workloads.rank",
+    "wanbed.workloads.baselines.training",
     "tests.support.workloads.torch_rank_on_hostile_gpu",
     "tests.support.workloads.hostile_gpu.hostile_backend",
     # An optimizer's first step loads it.

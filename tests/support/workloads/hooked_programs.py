@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from results.records.span_log import Span, SpanLogContents, read_span_log
-from workloads.programs.hook_environment import with_hook
+from wanbed.results.records.span_log import Span, SpanLogContents, read_span_log
+from wanbed.workloads.programs.hook_environment import with_hook
 
 LOOPBACK = "127.0.0.1"
 PATIENCE_S = 240

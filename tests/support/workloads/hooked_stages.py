@@ -11,11 +11,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from results.records.span_log import SpanLogContents, read_span_log
 from tests.support.workloads.hooked_programs import PATIENCE_S, run_ranks
 from tests.support.workloads.loopback_ranks import ROOT
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, make_torch_configs
-from workloads.model.gpt_config import GptConfig
+from wanbed.results.records.span_log import SpanLogContents, read_span_log
+from wanbed.workloads.model.gpt_config import GptConfig
 
 MODEL = GptConfig(layers=4, hidden=256, context=256, heads=4, vocabulary=256)
 DIMENSIONS = {name: getattr(MODEL, name) for name in ("layers", "hidden", "context", "heads", "vocabulary")}
@@ -30,10 +30,10 @@ import json, time
 from contextlib import contextmanager
 import torch, torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
-from workloads.compute.flat_parameters import FlatParameters
-from workloads.model.gpt_config import GptConfig
-from workloads.model.gpt_stage import build_stage, language_loss
-from workloads.model.tokens import TokenSource
+from wanbed.workloads.compute.flat_parameters import FlatParameters
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.model.gpt_stage import build_stage, language_loss
+from wanbed.workloads.model.tokens import TokenSource
 
 timed_ns = []
 
@@ -104,7 +104,7 @@ def run_own_ranks(folder: Path) -> list[list[int]]:
     for plan in plans:
         path = folder / f"plan-{plan.rank}.json"
         plan.write(path)
-        processes.append(subprocess.Popen([sys.executable, "-m", "workloads.rank", str(path)], cwd=ROOT))
+        processes.append(subprocess.Popen([sys.executable, "-m", "wanbed.workloads.rank", str(path)], cwd=ROOT))
     try:
         assert [process.wait(PATIENCE_S) for process in processes] == [0] * STAGES
     finally:

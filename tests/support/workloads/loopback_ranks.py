@@ -8,20 +8,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from results.records.span_log import read_span_log
 from tests.support.workloads.forked_rank import ForkedRank
-from workloads.compute.backends.backend import ComputeConfig
-from workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
-from workloads.rank_config import RankConfig
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
-from workloads.transport.peer import Peer
+from wanbed.results.records.span_log import read_span_log
+from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations, ReplaySizes
+from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.peer import Peer
 
 ROOT = Path(__file__).parents[3]
 LOOPBACK = "127.0.0.1"
-GPIPE = "workloads.schedules.gpipe:GPipe"
-REPLAY = "workloads.compute.backends.replay_backend:ReplayBackend"
-ONE_FORWARD_ONE_BACKWARD = "workloads.schedules.one_forward_one_backward:OneForwardOneBackward"
+GPIPE = "wanbed.workloads.schedules.gpipe:GPipe"
+REPLAY = "wanbed.workloads.compute.backends.replay_backend:ReplayBackend"
+ONE_FORWARD_ONE_BACKWARD = "wanbed.workloads.schedules.one_forward_one_backward:OneForwardOneBackward"
 PATIENCE_S = 60
 MILLISECOND_NS = 1_000_000
 

@@ -12,9 +12,9 @@ from math import gcd
 
 from ortools.sat.python import cp_model
 
-from workloads.message import MessageKind
-from workloads.schedules.action import ActionKind
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
+from wanbed.workloads.message import MessageKind
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 
 _HORIZON = 4
 """Starts lie within so many times what all stages take one after the other: an iteration may stretch for its period."""

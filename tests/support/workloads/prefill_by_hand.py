@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.support.workloads.reference_llama import SEED, TINY
-from workloads.compute.device.torch_device import CpuDevice
-from workloads.compute.tensor_bytes import as_bytes
-from workloads.inference.inference_stage import InferenceStage, PrefillChunk
-from workloads.inference.key_value_cache import KVCache
+from wanbed.workloads.compute.device.torch_device import CpuDevice
+from wanbed.workloads.compute.tensor_bytes import as_bytes
+from wanbed.workloads.inference.inference_stage import InferenceStage, PrefillChunk
+from wanbed.workloads.inference.key_value_cache import KVCache
 
 CPU = CpuDevice()
 

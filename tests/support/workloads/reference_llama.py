@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.inference.llama_layers import build_layers
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.inference.llama_layers import build_layers
 
 TINY = INFERENCE_MODELS["llama-tiny"]
 SEED = 11

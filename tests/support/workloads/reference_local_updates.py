@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY
-from workloads.model.gpt_stage import build_stage, language_loss
-from workloads.model.tokens import TokenSource
-from workloads.synchronization.synchronization import Synchronization
+from wanbed.workloads.model.gpt_stage import build_stage, language_loss
+from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.synchronization.synchronization import Synchronization
 
 Loss = Callable[[nn.Module, int, int], torch.Tensor]
 """The loss of a replica's model in an iteration: model, iteration, replica."""

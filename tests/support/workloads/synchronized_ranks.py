@@ -5,16 +5,16 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-from results.records.span_log import Span, read_span_log
 from tests.support.until import until_within
 from tests.support.workloads.loopback_ranks import Start, coming_back, connections_at, done
 from tests.support.workloads.torch_configs import TINY, make_torch_configs
-from workloads.model.gpt_config import GptConfig
-from workloads.rank_config import RankConfig
-from workloads.synchronization.fragments import fragments_bytes
-from workloads.synchronization.synchronization import Synchronization, Topology
-from workloads.transport.links_config import BoundaryConfig
-from workloads.transport.star.star_config import StarConfig
+from wanbed.results.records.span_log import Span, read_span_log
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.synchronization.fragments import fragments_bytes
+from wanbed.workloads.synchronization.synchronization import Synchronization, Topology
+from wanbed.workloads.transport.links_config import BoundaryConfig
+from wanbed.workloads.transport.star.star_config import StarConfig
 
 REPLICAS, PATIENCE_S = 2, 300
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support.workloads.loopback_ranks import GPIPE, make_configs
-from workloads.model.gpt_config import GptConfig
-from workloads.rank_config import RankConfig
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.transport.links_config import BoundaryConfig
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.transport.links_config import BoundaryConfig
 
-TORCH = "workloads.compute.backends.torch_backend:TorchBackend"
+TORCH = "wanbed.workloads.compute.backends.torch_backend:TorchBackend"
 TINY = GptConfig(layers=4, hidden=64, context=64, heads=4, vocabulary=256)
 MICROBATCHES, SEED, LEARNING_RATE = 3, 3, 1e-3
 

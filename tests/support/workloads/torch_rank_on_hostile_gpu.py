@@ -9,9 +9,9 @@ import torch
 
 from tests.support.workloads.hostile_gpu.gpu import MIB, HostileGpu, hostile_device
 from tests.support.workloads.hostile_gpu.streams import Order
-from workloads.baselines import torch_rank, training
-from workloads.baselines.baseline_config import TORCH_DDP, read_baseline_config
-from workloads.compute.device.torch_device import GpuDevice
+from wanbed.workloads.baselines import torch_rank, training
+from wanbed.workloads.baselines.baseline_config import TORCH_DDP, read_baseline_config
+from wanbed.workloads.compute.device.torch_device import GpuDevice
 
 SPEED = 1.25
 

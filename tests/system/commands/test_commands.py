@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-import results
-from testbed.claims.processes import marked_processes
-from testbed.claims.registry import claims
 from tests.support.runner.wanbed_command import BUSY_OR_NOT, WANBED, printed, wanbed
 from tests.support.testbed.command_line import command_line
 from tests.support.until import until_within
+from wanbed import results
+from wanbed.testbed.claims.processes import marked_processes
+from wanbed.testbed.claims.registry import claims
 
 EXPERIMENT = """
 name: small
@@ -276,4 +276,4 @@ def test_a_rank_that_dies_ends_the_run_with_one_line(file: Path, substrate: str,
 
 def _ranks_of(identifier: str, plan: str) -> list[int]:
     lines = {pid: command_line(pid).split() for pid in marked_processes(identifier)}
-    return [pid for pid, words in lines.items() if "workloads.rank" in words and words[-1].endswith(plan)]
+    return [pid for pid, words in lines.items() if "wanbed.workloads.rank" in words and words[-1].endswith(plan)]

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-import results
-from testbed.claims.processes import marked_processes
-from testbed.claims.registry import STATE_ROOT, claims
-from testbed.claims.supervisor import SUPERVISED
-from testbed.hosts.ping import ping
-from testbed.network.topology import Topology
-from testbed.testbed import Testbed, bring_up
 from tests.support.runner.wanbed_command import WANBED
 from tests.support.testbed.command_line import command_line
 from tests.support.testbed.links_outside import links_outside
 from tests.support.until import until_within
+from wanbed import results
+from wanbed.testbed.claims.processes import marked_processes
+from wanbed.testbed.claims.registry import STATE_ROOT, claims
+from wanbed.testbed.claims.supervisor import SUPERVISED
+from wanbed.testbed.hosts.ping import ping
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.testbed import Testbed, bring_up
 
 EXPERIMENT = """
 topology:
@@ -158,7 +158,7 @@ def test_nothing_is_left_of_a_run_killed_while_its_network_comes_up(run: Callabl
         # Before training it is the same supervisor that ends the same kinds of processes.
         pytest.param((), "capacity measurement", "iperf3 --client", id="capacity measurement", marks=pytest.mark.soak),
         pytest.param(NOT_DILATED, "experiment.yaml", "iperf3 --client", id="calibration", marks=pytest.mark.soak),
-        pytest.param(NOT_DILATED, "experiment.yaml", "workloads.rank ", id="training"),
+        pytest.param(NOT_DILATED, "experiment.yaml", "wanbed.workloads.rank ", id="training"),
     ],
 )
 def test_nothing_is_left_of_a_run_killed_while_programs_run_on_its_hosts(

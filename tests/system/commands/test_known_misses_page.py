@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from runner.cli.command_line import app
-from runner.experiments.shipped_experiments import shipped_experiments
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.experiments.shipped_experiments import shipped_experiments
 
 PAGE = Path(__file__).parents[3] / "docs" / "known-misses.md"
 

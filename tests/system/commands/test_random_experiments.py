@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from runner.cli.results.validate_random import DEFAULT_SEED
-from runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT
-from runner.validation.random.explanations import read_explanations
-from runner.validation.random.random_agreement import EXPLAINED_LIMIT
 from tests.support.runner.wanbed_command import printed
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
+from wanbed.runner.cli.results.validate_random import DEFAULT_SEED
+from wanbed.runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT
+from wanbed.runner.validation.random.explanations import read_explanations
+from wanbed.runner.validation.random.random_agreement import EXPLAINED_LIMIT
 
 ROOT = Path(__file__).resolve().parents[3]
 PUBLISHED = ROOT / "results" / "reference" / "random"

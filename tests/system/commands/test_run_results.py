@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-import results
-from results import metrics
 from tests.support.results.perfetto_engine import Engine
 from tests.support.results.trace_rules import load_trace, problems
 from tests.support.runner.called_wanbed import run_here
 from tests.support.runner.wanbed_command import printed, wanbed
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
+from wanbed import results
+from wanbed.results import metrics
 
 EXPERIMENT = """
 topology:

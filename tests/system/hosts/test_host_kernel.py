@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from testbed.hosts.ping import ping
-from testbed.kernel import gateway_programming
-from testbed.kernel.qdiscs.port_shape import PortShape, host_port_shape, wan_port_shape
-from testbed.measurement.measurement import Flow, measure_goodput
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology
-from testbed.substrate.offer import KERNEL, Offer
-from testbed.testbed import bring_up
+from wanbed.testbed.hosts.ping import ping
+from wanbed.testbed.kernel import gateway_programming
+from wanbed.testbed.kernel.qdiscs.port_shape import PortShape, host_port_shape, wan_port_shape
+from wanbed.testbed.measurement.measurement import Flow, measure_goodput
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.substrate.offer import KERNEL, Offer
+from wanbed.testbed.testbed import bring_up
 
 pytestmark = pytest.mark.measures
 
@@ -39,7 +39,7 @@ def test_twelve_hosts_on_the_host_kernel_share_their_trunks(
 ) -> None:
     monkeypatch.setattr(gateway_programming, "host_port_shape", without_netem(host_port_shape))
     monkeypatch.setattr(gateway_programming, "wan_port_shape", without_netem(wan_port_shape))
-    monkeypatch.setattr("testbed.testbed.choose_substrate", lambda _: Offer(KERNEL, True, "netem left out"))
+    monkeypatch.setattr("wanbed.testbed.testbed.choose_substrate", lambda _: Offer(KERNEL, True, "netem left out"))
     topology = resolved(
         {
             "datacenters": [{"name": name, "hosts": 4} for name in ("east", "central", "west")],

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from testbed.claims.processes import MARKER
-from testbed.host_kinds import HOST_KINDS
-from testbed.hosts.host import HostNetwork, NetworkHost
-from testbed.hosts.host_files import write_host_files
-from testbed.virtual_time.processes import light_hosts
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.host_kinds import HOST_KINDS
+from wanbed.testbed.hosts.host import HostNetwork, NetworkHost
+from wanbed.testbed.hosts.host_files import write_host_files
+from wanbed.testbed.virtual_time.processes import light_hosts
 
 
 @pytest.fixture(params=HOST_KINDS)
@@ -69,7 +69,7 @@ def test_a_module_runs_there_as_the_child_of_the_networks_process(
     config, output = tmp_path / "config.json", tmp_path / "output"
     os.mkfifo(config)
     with output.open("wb") as file:
-        process = host.start_module("workloads.rank", [str(config)], file.fileno(), {})
+        process = host.start_module("wanbed.workloads.rank", [str(config)], file.fileno(), {})
     parent = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1])
     assert parent == network.module_parent
     config.write_text("nothing of the kind")

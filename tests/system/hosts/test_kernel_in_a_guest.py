@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from testbed.substrate.offer import KERNEL
-from testbed.substrate.probe import probe_kernel
 from tests.system.hosts.gateway_guest import run_in_gateway_guest
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip, printed_inside
+from wanbed.testbed.substrate.offer import KERNEL
+from wanbed.testbed.substrate.probe import probe_kernel
 
 ROOT = Path(__file__).parents[3]
 LIMIT_S = 300

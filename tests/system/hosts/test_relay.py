@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-import results
-from results.reading.modelled_tcp import MODELLED_TCP
-from testbed.claims.processes import marked_processes
-from testbed.claims.registry import state_root
-from testbed.relay.relay_config import RelayConfig
 from tests.support.until import until_within
+from wanbed import results
+from wanbed.results.reading.modelled_tcp import MODELLED_TCP
+from wanbed.testbed.claims.processes import marked_processes
+from wanbed.testbed.claims.registry import state_root
+from wanbed.testbed.relay.relay_config import RelayConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 WITHOUT_RIGHTS = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
@@ -104,7 +104,7 @@ def test_a_run_over_the_relay_is_calibrated_and_says_that_its_tcp_is_modelled(ui
     assert carried["east", "west"] >= 3 * 4 * 262_144
 
 
-@pytest.mark.parametrize("program", ["relay_process", pytest.param("workloads.rank", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("program", ["relay_process", pytest.param("wanbed.workloads.rank", marks=pytest.mark.soak)])
 def test_nothing_is_left_of_a_killed_run(uid: int, home: Path, program: str) -> None:
     options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     argv = command(uid, home, "run", "experiment.yaml", "--substrate", "relay", "--set", "training.iterations=400")

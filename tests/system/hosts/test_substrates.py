@@ -1,8 +1,8 @@
 import subprocess
 from pathlib import Path
 
-from testbed.substrate.probe import choose_substrate, probe_guest, probe_kernel
 from tests.support.runner.wanbed_command import BUSY_OR_NOT, WANBED
+from wanbed.testbed.substrate.probe import choose_substrate, probe_guest, probe_kernel
 
 LINK = "topology: {datacenters: [{name: dune, hosts: 1}, {name: fjord, hosts: 1}], wan: {latency: 25ms, rate: 20Mbit}}"
 AS_IN_A_CONTAINER = 'mount -t tmpfs -o size=64m tmpfs /dev/shm; exec "$@"'

@@ -12,15 +12,15 @@ import pandas as pd
 import pytest
 from pyroute2 import DiagSocket
 
-from results.records.schema import LINK_SAMPLES, TCP_SAMPLES
-from results.records.trial_tables import LINK_TABLE, TCP_TABLE
-from runner.emulation.telemetry.tcp_sampler import TcpSampler
-from runner.emulation.trial import TrialSpec, run_trial
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.connection_count import count_connections
-from testbed.kernel.namespace import anonymous_namespace, inside, open_netlink
-from testbed.kernel.tcp_state import TcpStateReader, tcp_states
-from testbed.testbed import MAX_TRIM_NS, bring_up
+from wanbed.results.records.schema import LINK_SAMPLES, TCP_SAMPLES
+from wanbed.results.records.trial_tables import LINK_TABLE, TCP_TABLE
+from wanbed.runner.emulation.telemetry.tcp_sampler import TcpSampler
+from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.testbed.kernel.namespace import anonymous_namespace, inside, open_netlink
+from wanbed.testbed.kernel.tcp_state import TcpStateReader, tcp_states
+from wanbed.testbed.testbed import MAX_TRIM_NS, bring_up
 
 LATENCY_MS, CONNECTIONS, WINDOW_BYTES = 20, 3, 128 * 1024
 EXPERIMENT = {

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from testbed.claims.processes import marked_processes
-from testbed.claims.registry import STATE_ROOT, claims
-from testbed.hosts.ping import ping
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology
-from testbed.testbed import Testbed, bring_up
 from tests.support.testbed.links_outside import links_outside
+from wanbed.testbed.claims.processes import marked_processes
+from wanbed.testbed.claims.registry import STATE_ROOT, claims
+from wanbed.testbed.hosts.ping import ping
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.testbed import Testbed, bring_up
 
 Resolve = Callable[[dict[str, Any]], Topology]
 
@@ -158,7 +158,7 @@ def test_a_testbed_that_fails_on_its_way_up_leaves_nothing(
         began.extend(each.record.identifier for each in claims() if each.record.source == "doomed")
         raise RuntimeError("no route today")
 
-    monkeypatch.setattr("testbed.testbed.attach_host", refuse)
+    monkeypatch.setattr("wanbed.testbed.testbed.attach_host", refuse)
     with (
         pytest.raises(RuntimeError, match="no route today"),
         bring_up(resolved(network(hosts=1)), substrate=substrate, source="doomed"),

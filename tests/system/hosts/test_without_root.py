@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 import yaml
 
-import results
-from testbed.claims.processes import marked_processes
-from testbed.claims.registry import state_root
-from testbed.claims.supervisor import SUPERVISED
-from testbed.substrate.guest_device import TAP_DEVICE, guest_device
-from testbed.substrate.probe import probe_guest
 from tests.support.runner.wanbed_command import BUSY_OR_NOT
 from tests.support.testbed.command_line import command_line
 from tests.support.until import until_within
 from tests.support.workloads.reference_training import train_reference
 from tests.system.hosts.ordinary_user import DEVICES, ROOT, UNPRIVILEGED, USER, as_ordinary_user
-from workloads.model.gpt_config import GptConfig
+from wanbed import results
+from wanbed.testbed.claims.processes import marked_processes
+from wanbed.testbed.claims.registry import state_root
+from wanbed.testbed.claims.supervisor import SUPERVISED
+from wanbed.testbed.substrate.guest_device import TAP_DEVICE, guest_device
+from wanbed.testbed.substrate.probe import probe_guest
+from wanbed.workloads.model.gpt_config import GptConfig
 
 WANBED = (sys.executable, "-m", "wanbed")
 PATIENCE_S = 150

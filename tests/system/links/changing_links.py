@@ -9,19 +9,19 @@ import time
 from dataclasses import asdict, replace
 from typing import Any
 
-from ground.strict_model import parse_model
-from ground.units import parse_duration_ns, parse_rate_bps
-from testbed.hosts.ping import PingResult
-from testbed.kernel.changes.course_run import CourseRecord
-from testbed.measurement.bounded_transfer import Ends
-from testbed.measurement.calibration import calibrate
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import course_of
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.running_testbed import RunningTestbed
-from testbed.testbed import bring_up
 from tests.system.links.numbered_datagrams import DatagramFlow, Sent, send_at
+from wanbed.ground.strict_model import parse_model
+from wanbed.ground.units import parse_duration_ns, parse_rate_bps
+from wanbed.testbed.hosts.ping import PingResult
+from wanbed.testbed.kernel.changes.course_run import CourseRecord
+from wanbed.testbed.measurement.bounded_transfer import Ends
+from wanbed.testbed.measurement.calibration import calibrate
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.testbed.testbed import bring_up
 
 MS, S = 10**6, 10**9
 FIRST = LinkConditions(40 * MS, parse_rate_bps("1Gbit"), parse_rate_bps("100Mbit"))

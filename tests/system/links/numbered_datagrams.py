@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from testbed.measurement.bounded_transfer import Ends
+from wanbed.testbed.measurement.bounded_transfer import Ends
 
 _NUMBER = struct.Struct("=I")
 _SO_TIMESTAMPNS, _SO_RCVBUFFORCE = 35, 33

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner.planner.experiment_file import parse_experiment
-from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.background import with_background
 from tests.support.runner.called_wanbed import run_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 PAYLOAD_SHARE = {"backup": 1448 / 1514, "stream": 1472 / 1514}
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from testbed.measurement.calibration import LinkMeasurement, calibrate
-from testbed.network.topology import Topology
-from testbed.testbed import bring_up
+from wanbed.testbed.measurement.calibration import LinkMeasurement, calibrate
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.testbed import bring_up
 
 Resolve = Callable[[dict[str, Any]], Topology]
 

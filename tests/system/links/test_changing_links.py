@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from testbed.measurement.impairment_measures import UDP_OVERHEAD_BYTES
-from testbed.testbed import bring_up
 from tests.system.links.changing_links import (
     BEFORE_NS,
     BURST,
@@ -24,6 +22,8 @@ from tests.system.links.changing_links import (
     rtt_ms,
 )
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip, printed_inside
+from wanbed.testbed.measurement.impairment_measures import UDP_OVERHEAD_BYTES
+from wanbed.testbed.testbed import bring_up
 
 SEEN_NS = 8_000
 """A small frame takes 5 us at 100 Mbit/s and 12 us at 40 Mbit/s: so much later or earlier it meets other conditions."""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from testbed.network.gateway_layout import SHORT_PACKETS_MIN
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
+from wanbed.testbed.network.gateway_layout import SHORT_PACKETS_MIN
 
-WANBED = f"{sys.executable} -m runner.cli.command_line"
+WANBED = f"{sys.executable} -m wanbed.runner.cli.command_line"
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS, FRAME_BYTES = 4, 80
 
@@ -28,7 +28,7 @@ clock: virtual
 
 
 def wanbed(folder: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "runner.cli.command_line", *arguments]
+    command = [sys.executable, "-m", "wanbed.runner.cli.command_line", *arguments]
     done = subprocess.run(
         command,
         cwd=folder,

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from results.metrics.iterations import iteration_windows
 from tests.support.runner.called_wanbed import run_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
+from wanbed.results.metrics.iterations import iteration_windows
 
 OUTAGE_S, ITERATIONS = 15, 5
 EXPERIMENT = f"""

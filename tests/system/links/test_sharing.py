@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from testbed.kernel.link_counters import PortCounters
-from testbed.measurement.measurement import Flow, measure_goodput, settling_s
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology
-from testbed.testbed import Testbed, bring_up
+from wanbed.testbed.kernel.link_counters import PortCounters
+from wanbed.testbed.measurement.measurement import Flow, measure_goodput, settling_s
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.testbed import Testbed, bring_up
 
 pytestmark = pytest.mark.measures
 

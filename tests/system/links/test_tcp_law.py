@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from testbed.measurement.measurement import Flow, measure_goodput
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology
-from testbed.testbed import bring_up
+from wanbed.testbed.measurement.measurement import Flow, measure_goodput
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.testbed import bring_up
 
 # Virtual time holds the law exactly, and test_transport.py sees on the real clock that many carry what one does not.
 pytestmark = [pytest.mark.measures, pytest.mark.soak]

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from results.records.span_log import ITERATION
-from results.records.trial_tables import LINK_TABLE
-from runner.emulation.trial import TrialSpec, run_trial
-from runner.experiments.shipped_experiments import shipped_experiment
-from runner.planner.experiment_file import load_experiment
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.testbed import bring_up
+from wanbed.results.records.span_log import ITERATION
+from wanbed.results.records.trial_tables import LINK_TABLE
+from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.experiments.shipped_experiments import shipped_experiment
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.testbed import bring_up
 
 pytestmark = pytest.mark.measures
 

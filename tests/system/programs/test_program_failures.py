@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from results.records.run_store import TrialRecord
-from results.records.span_log import SpanLogContents
-from runner.emulation.trial import TrialSpec, run_trial
-from runner.planner.experiment_file import parse_experiment
-from runner.runs.faults import TrialError
-from testbed.claims.processes import marked_processes
-from testbed.testbed import Testbed, bring_up
+from wanbed.results.records.run_store import TrialRecord
+from wanbed.results.records.span_log import SpanLogContents
+from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.claims.processes import marked_processes
+from wanbed.testbed.testbed import Testbed, bring_up
 
 STEPS = "import time, os, sys\nrank = int(os.environ['RANK'])\nfor step in range(100):\n    print('step', step)\n"
 TOPOLOGY = {

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from results.chakra.export import write_chakra_trace
-from results.reading.selection import Selection
-from results.records.span_log import ITERATION
-from runner.experiments.shipped_experiments import shipped_experiment
 from tests.support.runner.called_wanbed import run_here, simulate_here
+from wanbed.results.chakra.export import write_chakra_trace
+from wanbed.results.reading.selection import Selection
+from wanbed.results.records.span_log import ITERATION
+from wanbed.runner.experiments.shipped_experiments import shipped_experiment
 
 pytestmark = [pytest.mark.measures, pytest.mark.soak]
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from testbed.claims.processes import marked_processes
-from testbed.claims.registry import claims
-from testbed.kernel.changes.course_run import AppliedChange
-from testbed.rack.rack_testbed import RackTestbed, rack_testbed
 from tests.support.rack.changing_driver import MACHINE_OF, RATES_MBIT, changing_topology
 from tests.support.rack.guests.guest_machine import ROOT
 from tests.support.rack.rack_machine import RackMachine, namespace_machines
 from tests.support.until import until_within
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.testbed.claims.processes import marked_processes
+from wanbed.testbed.claims.registry import claims
+from wanbed.testbed.kernel.changes.course_run import AppliedChange
+from wanbed.testbed.rack.rack_testbed import RackTestbed, rack_testbed
 
 LEASE_S = 3.0
 PERIOD_NS = 10**9

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from results import load
-from runner.emulation.trial import TrialSpec, run_trial
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.connection_count import count_connections
-from testbed.claims.processes import MARKER, marked_processes
-from testbed.rack.rack_testbed import RackTestbed, rack_testbed
 from tests.support.rack.rack_machine import RackMachine, namespace_machines
 from tests.support.ray.machine_namespaces import NamespaceMachine
 from tests.support.ray.machine_remains import command_of, processes_on
 from tests.support.ray.ray_cluster import RayCluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
 from tests.support.until import until_within
+from wanbed.results import load
+from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.testbed.claims.processes import MARKER, marked_processes
+from wanbed.testbed.rack.rack_testbed import RackTestbed, rack_testbed
 
 MACHINE_OF = {"east-0": "space0", "east-1": "space1", "west-0": "space2"}
 CLOCKS_AHEAD_S = (1000, 2000, 0)
@@ -202,7 +202,7 @@ def ranks_on(machine: NamespaceMachine) -> Iterator[int]:
     """Yield the processes of ranks on a machine."""
     for pid in processes_on(machine):
         with suppress(OSError):
-            if "workloads.rank" in command_of(pid):
+            if "wanbed.workloads.rank" in command_of(pid):
                 yield pid
 
 

@@ -9,26 +9,26 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import parse_model
-from testbed.kernel.gateway_programming import link_index
-from testbed.kernel.namespace import inside, open_netlink
-from testbed.kernel.qdiscs.apply import apply_shape
-from testbed.kernel.qdiscs.port_shape import wan_port_shape
-from testbed.kernel.qdiscs.statistics import StatisticsReader
-from testbed.network.address_book import AddressBook
-from testbed.network.gateway_plan import pair_class
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.rack.machine_links import VXLAN_PORT
-from testbed.rack.machine_plan import MACVLAN, VXLAN, WIREGUARD, Underlay, first_vni, plan_machines
-from testbed.rack.tunnel.keys import make_key_pair
-from testbed.rack.tunnel.wireguard_tunnel import TUNNEL_PORT
 from tests.support.rack.emulated_part import EmulatedPart
 from tests.support.rack.guests.guest_machine import CARD
 from tests.support.rack.guests.guest_wire import GuestWire
 from tests.support.rack.machines import LocalCommand, NamespaceMachine
 from tests.support.rack.one_machine import OFFLOADS
 from tests.support.until import until_within
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.kernel.gateway_programming import link_index
+from wanbed.testbed.kernel.namespace import inside, open_netlink
+from wanbed.testbed.kernel.qdiscs.apply import apply_shape
+from wanbed.testbed.kernel.qdiscs.port_shape import wan_port_shape
+from wanbed.testbed.kernel.qdiscs.statistics import StatisticsReader
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.network.gateway_plan import pair_class
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.rack.machine_links import VXLAN_PORT
+from wanbed.testbed.rack.machine_plan import MACVLAN, VXLAN, WIREGUARD, Underlay, first_vni, plan_machines
+from wanbed.testbed.rack.tunnel.keys import make_key_pair
+from wanbed.testbed.rack.tunnel.wireguard_tunnel import TUNNEL_PORT
 
 SLOT = 7
 TOPOLOGY = resolve_topology(

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from results.records.run_store import TrialRecord
-from results.records.schema import PrefillRequest
-from results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents
-from results.records.trial_tables import PREFILL_TABLE
-from runner.emulation.trial import TrialSpec, run_trial
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.connection_count import count_connections
-from testbed.rack.rack_testbed import rack_testbed
 from tests.support.rack.rack_machine import RackMachine, namespace_machines
+from wanbed.results.records.run_store import TrialRecord
+from wanbed.results.records.schema import PrefillRequest
+from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents
+from wanbed.results.records.trial_tables import PREFILL_TABLE
+from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.testbed.rack.rack_testbed import rack_testbed
 
 MACHINE_OF = {"east-0": "space0", "east-1": "space1", "east-serving-0": "space2", "east-serving-1": "space2"}
 CLOCKS_AHEAD_S = (1000, 0, 2000)

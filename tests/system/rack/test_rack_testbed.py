@@ -12,25 +12,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from results import load
-from runner.emulation.trials import run_trials
-from runner.planner.experiment_file import parse_experiment
-from runner.runs.run_folder import begin_run
-from testbed.claims.processes import marked_processes
-from testbed.claims.registry import claims
-from testbed.kernel.missing import MissingError
-from testbed.network.topology import Topology
-from testbed.rack.machine_handle import MachineLostError
-from testbed.rack.machine_plan import VXLAN, WIREGUARD
-from testbed.rack.rack_testbed import rack_testbed
-from testbed.running_testbed import RunningTestbed
-from testbed.testbed import bring_up
 from tests.support.rack.driving import MACHINE_OF, two_hosts
 from tests.support.rack.guests.guest_machine import ROOT
 from tests.support.rack.rack_machine import RackMachine, namespace_machines
 from tests.support.runner.brought_up import BringUp, networks
 from tests.support.until import until_within
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.results import load
+from wanbed.runner.emulation.trials import run_trials
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.runs.run_folder import begin_run
+from wanbed.testbed.claims.processes import marked_processes
+from wanbed.testbed.claims.registry import claims
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.rack.machine_handle import MachineLostError
+from wanbed.testbed.rack.machine_plan import VXLAN, WIREGUARD
+from wanbed.testbed.rack.rack_testbed import rack_testbed
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.testbed.testbed import bring_up
 
 LEASE_S = 3.0
 EXPERIMENT: dict[str, Any] = {
@@ -215,6 +215,6 @@ def marked(machine: RackMachine) -> list[int]:
     for identifier in leases(machine):
         for pid in marked_processes(identifier):
             command = Path(f"/proc/{pid}/cmdline")
-            if command.exists() and b"workloads.rank" in command.read_bytes():
+            if command.exists() and b"wanbed.workloads.rank" in command.read_bytes():
                 found.append(pid)
     return found

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from results import load
-from results.reading.run import Run
-from runner.emulation.trials import run_trials
-from runner.planner.experiment_file import parse_experiment
-from runner.runs.run_folder import begin_run
-from testbed.network.topology import Topology
-from testbed.running_testbed import RunningTestbed
-from testbed.testbed import bring_up
 from tests.support.runner.brought_up import BringUp, networks
 from tests.support.until import until_within
+from wanbed.results import load
+from wanbed.results.reading.run import Run
+from wanbed.runner.emulation.trials import run_trials
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.runs.run_folder import begin_run
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.testbed.testbed import bring_up
 
 EXPERIMENT: dict[str, Any] = {
     "name": "around",

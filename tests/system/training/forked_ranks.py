@@ -19,15 +19,15 @@ from typing import Any
 
 import yaml
 
-import results
-from results.reading.run import Run
-from runner.emulation.networks import measured_links
-from testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
-from testbed.measurement.calibration import calibrate
-from testbed.virtual_time.processes.fork_server import NAMESPACE_FLAGS
-from testbed.virtual_time.processes.forked_process import ForkedProcess, ForkServer
 from tests.support.runner.wanbed_command import BUSY_OR_NOT
+from wanbed import results
 from wanbed.command import main as wanbed
+from wanbed.results.reading.run import Run
+from wanbed.runner.emulation.networks import measured_links
+from wanbed.testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
+from wanbed.testbed.measurement.calibration import calibrate
+from wanbed.testbed.virtual_time.processes.fork_server import NAMESPACE_FLAGS
+from wanbed.testbed.virtual_time.processes.forked_process import ForkedProcess, ForkServer
 
 LOADED = "tests.system.training.loaded_torch"
 

@@ -4,10 +4,10 @@ import torch.distributed.pipelining
 import torch.optim
 from torch.nn.parallel import DistributedDataParallel
 
-from workloads.baselines import training
-from workloads.compute import torch_compute
-from workloads.evaluation import evaluation
-from workloads.serving import decode_process, layer_measurement
+from wanbed.workloads.baselines import training
+from wanbed.workloads.compute import torch_compute
+from wanbed.workloads.evaluation import evaluation
+from wanbed.workloads.serving import decode_process, layer_measurement
 
 LOADED = (
     torch.optim,

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import torch
 
-from results.reading.run import Run
-from results.records.span_log import COMPUTE_KINDS, PREFILL
 from tests.support.workloads.one_thread import one_thread
 from tests.system.training.forked_ranks import trained
-from workloads.compute.device.torch_device import CpuDevice
-from workloads.inference.decode import decode, greedy_token
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.inference.inference_stage import InferenceStage
-from workloads.inference.prompt_tokens import prompt_tokens
+from wanbed.results.reading.run import Run
+from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL
+from wanbed.workloads.compute.device.torch_device import CpuDevice
+from wanbed.workloads.inference.decode import decode, greedy_token
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.inference.inference_stage import InferenceStage
+from wanbed.workloads.inference.prompt_tokens import prompt_tokens
 
 MODEL, SEED, OUTPUT, CHUNK = INFERENCE_MODELS["llama-tiny"], 11, 6, 16
 ITERATIONS = 24

@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 import yaml
 
-from results.reading.run import Run, load_run
-from runner.experiments.shipped_experiments import shipped_experiment
-from testbed.network.goodput import tcp_goodput_bps
 from tests.support.runner.diloco_beside_torchft import (
     CLOSED_FORM_BYTES,
     SYNC_EVERY,
@@ -19,6 +16,9 @@ from tests.support.runner.diloco_beside_torchft import (
     synchronised,
 )
 from tests.support.runner.wanbed_command import BUSY_OR_NOT, wanbed
+from wanbed.results.reading.run import Run, load_run
+from wanbed.runner.experiments.shipped_experiments import shipped_experiment
+from wanbed.testbed.network.goodput import tcp_goodput_bps
 
 # That the losses are the same, tests/workloads/test_local_updates_beside_torchft.py shows.
 pytestmark = [

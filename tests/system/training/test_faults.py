@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
-from results.reading.run import Run
-from results.records.losses.loss_columns import ReplicaLossRow
-from results.records.run_store import TRIAL_FACTS, TrialRecord, read_json
-from results.records.trial_tables import LOSSES_TABLE
-from runner.emulation.trial import TrialSpec, run_trial
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.connection_count import count_connections
-from testbed.claims.processes import marked_processes
-from testbed.claims.registry import claims
-from testbed.substrate.probe import probe_guest
-from testbed.testbed import Testbed, bring_up
 from tests.support.runner.called_wanbed import run_here
 from tests.support.runner.wanbed_command import WANBED
 from tests.support.testbed.command_line import command_line
 from tests.support.until import until_within
 from tests.system.training.forked_ranks import ENVIRONMENT, fork_ranks
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
+from wanbed.results.reading.run import Run
+from wanbed.results.records.losses.loss_columns import ReplicaLossRow
+from wanbed.results.records.run_store import TRIAL_FACTS, TrialRecord, read_json
+from wanbed.results.records.trial_tables import LOSSES_TABLE
+from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.testbed.claims.processes import marked_processes
+from wanbed.testbed.claims.registry import claims
+from wanbed.testbed.substrate.probe import probe_guest
+from wanbed.testbed.testbed import Testbed, bring_up
 
 TOPOLOGY: dict[str, Any] = {
     "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 1}],
@@ -218,7 +218,7 @@ def test_a_gateway_guest_that_is_killed_costs_its_trial_alone(tmp_path: Path) ->
             return [pid for each in own for pid in marked_processes(each) if text in command_line(pid)]
 
         until = partial(until_within, 180)
-        until(lambda: bool(list(tmp_path.glob("*/calibration/*"))) and bool(marked("workloads.rank")))
+        until(lambda: bool(list(tmp_path.glob("*/calibration/*"))) and bool(marked("wanbed.workloads.rank")))
         for pid in marked("linux.uml"):
             # The first of a guest's processes takes the others with it.
             with suppress(ProcessLookupError):

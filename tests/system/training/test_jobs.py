@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner.planner.experiment_file import parse_experiment
-from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.called_wanbed import run_here
 from tests.support.runner.two_jobs import two_jobs
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 
 def test_jobs_at_once_slow_each_other_down_as_simulated(tmp_path: Path) -> None:

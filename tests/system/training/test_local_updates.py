@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from results.reading.run import Run
 from tests.support.runner.called_wanbed import run_here, simulate_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
+from wanbed.results.reading.run import Run
 
 REPLICAS, STEPS, SYNC_EVERY = 3, 4, 2
 PARAMETERS = 3 * 2**20

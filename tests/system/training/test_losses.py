@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from results.reading.losses.loss_trials import loss_trials
 from tests.system.training.forked_ranks import trained
+from wanbed.results.reading.losses.loss_trials import loss_trials
 
 ITERATIONS, SEED = 5, 3
 EXPERIMENT: dict[str, Any] = {

@@ -19,11 +19,11 @@ import pandas as pd
 import pytest
 import yaml
 
-import results
-from results.reading.run import Run
-from results.records.span_log import COMPUTE_KINDS, PREFILL
 from tests.support.runner.wanbed_command import BUSY_OR_NOT, WANBED
 from tests.support.testbed.process_tree import children
+from wanbed import results
+from wanbed.results.reading.run import Run
+from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL
 
 # What it shows over two datacenters, test_computed_prefill.py shows over one, and tests/workloads/serving/
 # test_processes.py of a controller that is killed.
@@ -64,8 +64,8 @@ def controllers_below(pid: int) -> dict[int, Path]:
         # A process that is just ending has no command any more.
         with suppress(OSError):
             command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-            if b"workloads.serving.controller_process" in command:
-                module = command.index(b"workloads.serving.controller_process")
+            if b"wanbed.workloads.serving.controller_process" in command:
+                module = command.index(b"wanbed.workloads.serving.controller_process")
                 found[child] = Path(os.fsdecode(command[module + 1])).parent
     return found
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from results.reading.run import Run
-from runner.planner.experiment_file import load_experiment
 from tests.support.runner.called_wanbed import run_here, simulate_here
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
-from workloads.model.gpt_config import GptConfig
+from wanbed.results.reading.run import Run
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.workloads.model.gpt_config import GptConfig
 
 REPLICAS, FAILING, ITERATIONS = 3, 2, 12
 EXPERIMENT = f"""

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
 
-from results.metrics import gpu_busy, iteration_windows, measured_window, successive_windows
-from results.reading.run import Run
-from results.records.run_store import slug
-from results.records.span_log import COMPUTE_KINDS
 from tests.support.workloads.reference_training import ReferenceTraining, relative_error, train_reference
 from tests.system.training.forked_ranks import trained
-from workloads.model.gpt_config import GptConfig
+from wanbed.results.metrics import gpu_busy, iteration_windows, measured_window, successive_windows
+from wanbed.results.reading.run import Run
+from wanbed.results.records.run_store import slug
+from wanbed.results.records.span_log import COMPUTE_KINDS
+from wanbed.workloads.model.gpt_config import GptConfig
 
 CONFIG = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
 STAGES, PIPELINES, MICROBATCHES, ITERATIONS, SEED, LEARNING_RATE = 4, 2, 4, 3, 7, 3e-4

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from testbed.measurement.measurement import Flow, measure_goodput, settling_s
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology
-from testbed.testbed import Testbed, bring_up
-from workloads.transport.links_config import BoundaryConfig, LinksConfig
-from workloads.transport.peer import Peer
+from wanbed.testbed.measurement.measurement import Flow, measure_goodput, settling_s
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.testbed import Testbed, bring_up
+from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig
+from wanbed.workloads.transport.peer import Peer
 
 pytestmark = pytest.mark.measures
 

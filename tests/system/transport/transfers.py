@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 
-from ground.strict_model import parse_model
-from testbed.measurement.bounded_transfer import Ends
-from testbed.measurement.timed_transfers import open_connection, open_windows, transfers_s, wire_bytes
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.testbed import bring_up
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.measurement.bounded_transfer import Ends
+from wanbed.testbed.measurement.timed_transfers import open_connection, open_windows, transfers_s, wire_bytes
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.testbed import bring_up
 
 RATE_BPS, LATENCY_S = 100_000_000, 0.02
 SIZES = (4 * 2**10, 64 * 2**10, 2**20, 16 * 2**20)

@@ -13,13 +13,13 @@ import time
 from queue import SimpleQueue
 from typing import Any
 
-from workloads.message import Message, MessageKind
-from workloads.transport.event import Closed, Event, Failed, Received, Sent
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.links_config import BoundaryConfig, LinksConfig
-from workloads.transport.peer import Peer
-from workloads.transport.rendezvous import Identity, Rendezvous
-from workloads.transport.striped_transport import StripedTransport
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.transport.event import Closed, Event, Failed, Received, Sent
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig
+from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
+from wanbed.workloads.transport.striped_transport import StripedTransport
 
 RENDEZVOUS_TIMEOUT_NS = 20_000_000_000
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from testbed.kernel.missing import MissingError
-from testbed.virtual_time.guest import run_inside
-from testbed.virtual_time.guest_place import choose_place
-from testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.virtual_time.guest import run_inside
+from wanbed.testbed.virtual_time.guest_place import choose_place
+from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
 
 ROOT = Path(__file__).resolve().parents[3]
 

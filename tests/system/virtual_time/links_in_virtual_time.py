@@ -10,13 +10,13 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from ground.strict_model import parse_model
-from testbed.measurement.bounded_transfer import Ends, transfer_bps
-from testbed.measurement.calibration import calibrate
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.testbed import bring_up
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.measurement.bounded_transfer import Ends, transfer_bps
+from wanbed.testbed.measurement.calibration import calibrate
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.testbed import bring_up
 
 RATES = ("1Gbit", "5Gbit")
 LATENCIES_MS = (10, 20, 30, 40)

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-import results
-from testbed.virtual_time.guest import GuestError, run_inside
-from testbed.virtual_time.guest_place import choose_place
-from testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
-from testbed.virtual_time.watchdog import Patience
 from tests.support.runner.wanbed_command import WANBED, wanbed
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
+from wanbed import results
+from wanbed.testbed.virtual_time.guest import GuestError, run_inside
+from wanbed.testbed.virtual_time.guest_place import choose_place
+from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
+from wanbed.testbed.virtual_time.watchdog import Patience
 
 EXPERIMENT = """
 topology:

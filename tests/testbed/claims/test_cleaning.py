@@ -8,12 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from testbed.claims import cleaning
-from testbed.claims.cleaning import Cleaned, CleaningError, Leftover, clean, clean_claim, end_processes, leftovers
-from testbed.claims.processes import MARKER, marked_processes
-from testbed.claims.registry import Claim, claim, claims
-from testbed.claims.supervisor import SUPERVISED
 from tests.support.until import until_within
+from wanbed.testbed.claims import cleaning
+from wanbed.testbed.claims.cleaning import (
+    Cleaned,
+    CleaningError,
+    Leftover,
+    clean,
+    clean_claim,
+    end_processes,
+    leftovers,
+)
+from wanbed.testbed.claims.processes import MARKER, marked_processes
+from wanbed.testbed.claims.registry import Claim, claim, claims
+from wanbed.testbed.claims.supervisor import SUPERVISED
 
 until = partial(until_within, 60)
 

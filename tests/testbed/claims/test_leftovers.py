@@ -1,8 +1,8 @@
 import pytest
 
-from testbed.claims import leftovers as module
-from testbed.claims.cleaning import Leftover
-from testbed.claims.leftovers import leftovers_text
+from wanbed.testbed.claims import leftovers as module
+from wanbed.testbed.claims.cleaning import Leftover
+from wanbed.testbed.claims.leftovers import leftovers_text
 
 LEFT = Leftover("wb-1", "/home/me/exp.yaml", processes=12, namespaces=3)
 

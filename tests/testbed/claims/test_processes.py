@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.claims import processes
-from testbed.claims.processes import MARKER, marked_processes, processes_of
 from tests.support.until import until_within
+from wanbed.testbed.claims import processes
+from wanbed.testbed.claims.processes import MARKER, marked_processes, processes_of
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from testbed.claims import registry
-from testbed.claims.processes import process_start_ticks
-from testbed.claims.registry import Claim, abandoned_drafts, claim, claims, state_root
-from testbed.network.addressing import MAX_SLOTS
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.claims import registry
+from wanbed.testbed.claims.processes import process_start_ticks
+from wanbed.testbed.claims.registry import Claim, abandoned_drafts, claim, claims, state_root
+from wanbed.testbed.network.addressing import MAX_SLOTS
 
 FORK = multiprocessing.get_context("fork")
 

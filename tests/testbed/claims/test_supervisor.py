@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from testbed.claims import supervisor
-from testbed.claims.processes import MARKER, marked_processes
-from testbed.claims.registry import claim, claims
-from testbed.claims.supervisor import SUPERVISED, Supervisor
 from tests.support.until import until_within
-from wanbed.own_modules import RUN_MODULE
+from wanbed.module_process import RUN_MODULE
+from wanbed.testbed.claims import supervisor
+from wanbed.testbed.claims.processes import MARKER, marked_processes
+from wanbed.testbed.claims.registry import claim, claims
+from wanbed.testbed.claims.supervisor import SUPERVISED, Supervisor
 
 OWNER = """
 import os, subprocess, sys
 from pathlib import Path
-from testbed.claims.processes import MARKER
-from testbed.claims.registry import claim
-from testbed.claims.supervisor import Supervisor
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.claims.registry import claim
+from wanbed.testbed.claims.supervisor import Supervisor
 
 root = Path(sys.argv[1])
 ours = claim("exp.yaml", root)

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from testbed.gpus.gpu_assignment import GpuAssignment, GpuSeat, assign_gpus
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment, GpuSeat, assign_gpus
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 
 def network(*hosts: int, gpus_per_host: int = 1, serving_hosts: int = 0) -> Topology:

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.gpus.gpus import Gpu, device_files, machine_gpus, nvidia_gpus, visible_gpus
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
+from wanbed.testbed.gpus.gpus import Gpu, device_files, machine_gpus, nvidia_gpus, visible_gpus
 
 VERSIONS = {
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Sun Feb 18 20:40:30 UTC 2024\n": "535.161.08",

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.gpus.mps import Mps, find_mps
+from wanbed.testbed.gpus.mps import Mps, find_mps
 
 
 def running(folder: Path, *programs: str) -> Path:

@@ -2,8 +2,8 @@ import sys
 
 import pytest
 
-from testbed.gpus.nvml import NvmlDevice, NvmlError, NvmlReading, open_nvml
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
+from wanbed.testbed.gpus.nvml import NvmlDevice, NvmlError, NvmlReading, open_nvml
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, *gpus: FakeGpu, fault: str = "") -> FakePynvml:

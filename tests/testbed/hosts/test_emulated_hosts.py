@@ -12,10 +12,10 @@ import pytest
 from mininet.net import Mininet
 from mininet.node import Node
 
-from testbed.claims.processes import MARKER
-from testbed.hosts import emulated_hosts
-from testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
-from testbed.kernel.missing import MissingError
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.hosts import emulated_hosts
+from wanbed.testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
+from wanbed.testbed.kernel.missing import MissingError
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 
 def test_the_settings_are_those_of_a_stock_linux_host_unless_configured() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.hosts.host_files import covered, write_host_files
+from wanbed.testbed.hosts.host_files import covered, write_host_files
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import socket
 import subprocess
 import sys
 
-from testbed.hosts.host_process import Program, wait_for_any
+from wanbed.testbed.hosts.host_process import Program, wait_for_any
 
 FOREVER, AT_ONCE = "import time; time.sleep(60)", "raise SystemExit(3)"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.hosts import host_programs
-from testbed.hosts.host_programs import HOST_PROGRAMS, missing_programs, system_path
+from wanbed.testbed.hosts import host_programs
+from wanbed.testbed.hosts.host_programs import HOST_PROGRAMS, missing_programs, system_path
 
 
 @pytest.fixture

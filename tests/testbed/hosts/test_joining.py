@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from testbed.claims import registry
-from testbed.claims.processes import MARKER, marked_processes
-from testbed.claims.registry import Claim, claim
-from testbed.hosts import joining
-from testbed.hosts.joining import VISIT, JoinedTestbed, enter_host, join_testbed, record_hosts
-from testbed.network.topology import Topology
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.claims import registry
+from wanbed.testbed.claims.processes import MARKER, marked_processes
+from wanbed.testbed.claims.registry import Claim, claim
+from wanbed.testbed.hosts import joining
+from wanbed.testbed.hosts.joining import VISIT, JoinedTestbed, enter_host, join_testbed, record_hosts
+from wanbed.testbed.network.topology import Topology
 
 Started = list[tuple[list[str], dict[str, Any]]]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from testbed.hosts.ping import MeasurementError, parse_ping, ping
+from wanbed.testbed.hosts.ping import MeasurementError, parse_ping, ping
 
 PING = """\
 PING 10.9.0.2 (10.9.0.2) 56(84) bytes of data.
@@ -111,7 +111,7 @@ def test_a_ping_that_fails_is_reported_with_its_path(tmp_path: Path) -> None:
 
 
 def test_hanging_ping_is_killed_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.hosts.ping.PATIENCE_S", 0.05)
+    monkeypatch.setattr("wanbed.testbed.hosts.ping.PATIENCE_S", 0.05)
     hosts = Programs("exec sleep 60")
     with pytest.raises(MeasurementError, match=r"^east-0 to west-1: ping hung for 0 s$"):
         ping(hosts.spawn, "east-0", "west-1", 1)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.hosts.host_process import Program
-from testbed.hosts.process_group import ProcessGroup, Start
 from tests.support.until import until_within
+from wanbed.testbed.hosts.host_process import Program
+from wanbed.testbed.hosts.process_group import ProcessGroup, Start
 
 FOREVER = "import time; print('begun', flush=True); time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('begun', flush=True); time.sleep(60)"

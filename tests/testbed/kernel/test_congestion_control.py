@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.kernel import congestion_control
-from testbed.kernel.congestion_control import allow_congestion_control, available_congestion_controls
-from testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel import congestion_control
+from wanbed.testbed.kernel.congestion_control import allow_congestion_control, available_congestion_controls
+from wanbed.testbed.kernel.missing import MissingError
 
 
 @pytest.fixture(autouse=True)

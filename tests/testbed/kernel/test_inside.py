@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.kernel.inside import in_virtual_time
 
 
 @pytest.mark.parametrize(

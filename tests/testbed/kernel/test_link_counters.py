@@ -1,7 +1,7 @@
-from testbed.kernel.link_counters import Counters, port_counters
-from testbed.kernel.qdiscs.port_shape import DEFAULT_CLASS, TRUNK_CLASS
-from testbed.kernel.qdiscs.statistics import Statistic
-from testbed.network.gateway_plan import NetemPlan, WanPort, pair_class
+from wanbed.testbed.kernel.link_counters import Counters, port_counters
+from wanbed.testbed.kernel.qdiscs.port_shape import DEFAULT_CLASS, TRUNK_CLASS
+from wanbed.testbed.kernel.qdiscs.statistics import Statistic
+from wanbed.testbed.network.gateway_plan import NetemPlan, WanPort, pair_class
 
 PORT = WanPort(
     peer="west",

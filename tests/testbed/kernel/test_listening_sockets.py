@@ -3,8 +3,8 @@ import socket
 
 import pytest
 
-from ground.tcp_listener import TcpListener
-from testbed.kernel.listening_sockets import ListeningSockets
+from wanbed.ground.tcp_listener import TcpListener
+from wanbed.testbed.kernel.listening_sockets import ListeningSockets
 
 
 @pytest.mark.parametrize("by_netlink", [True, False])

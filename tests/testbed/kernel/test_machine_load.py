@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from testbed.kernel.machine_load import CpuTimes, parse_cpu_times, process_tree_cpu_s, read_cpu_times
+from wanbed.testbed.kernel.machine_load import CpuTimes, parse_cpu_times, process_tree_cpu_s, read_cpu_times
 
 STAT = "cpu  100 5 50 800 40 3 2 0 30 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
 

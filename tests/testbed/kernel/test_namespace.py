@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.kernel import namespace
-from testbed.kernel.namespace import anonymous_namespace, inside
+from wanbed.testbed.kernel import namespace
+from wanbed.testbed.kernel.namespace import anonymous_namespace, inside
 
 
 class Refusing:

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from testbed.kernel.netlink_dump import split_attributes, split_messages
+from wanbed.testbed.kernel.netlink_dump import split_attributes, split_messages
 
 
 def message(kind: int, payload: bytes, sequence: int = 5) -> bytes:

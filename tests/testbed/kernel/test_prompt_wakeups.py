@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from testbed.kernel.prompt_wakeups import prompt_wakeups
+from wanbed.testbed.kernel.prompt_wakeups import prompt_wakeups
 
 
 def opened() -> set[str]:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyroute2.netlink.diag import inet_diag_msg
 
-from testbed.kernel import tcp_state
-from testbed.kernel.missing import MissingError
-from testbed.kernel.tcp_state import TcpState, TcpStateReader, tcp_states
+from wanbed.testbed.kernel import tcp_state
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.tcp_state import TcpState, TcpStateReader, tcp_states
 
 FIELDS: list[tuple[str, str]] = list(inet_diag_msg.tcp_info.fields)
 HOSTS = {"10.1.0.2": "east-0", "10.1.1.2": "west-0"}

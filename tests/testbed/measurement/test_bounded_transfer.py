@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from ground.strict_model import parse_model
-from testbed.measurement import bounded_transfer
-from testbed.measurement.bounded_transfer import BUFFER_MAX_BYTES, Ends, StalledError, connected, transfer_bps
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.measurement import bounded_transfer
+from wanbed.testbed.measurement.bounded_transfer import BUFFER_MAX_BYTES, Ends, StalledError, connected, transfer_bps
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 
 class Recorded(socket.socket):

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from ground.impairments import UNIMPAIRED
-from ground.strict_model import parse_model
-from testbed.hosts.ping import PingResult
-from testbed.measurement import calibration
-from testbed.measurement.calibration import LinkMeasurement, calibrate
-from testbed.measurement.measurement import Flow
-from testbed.measurement.transfer_calibration import Compared, TransferMeasurement
-from testbed.network.gateway_layout import plan_gateways
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import course_of
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.impairments import UNIMPAIRED
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.hosts.ping import PingResult
+from wanbed.testbed.measurement import calibration
+from wanbed.testbed.measurement.calibration import LinkMeasurement, calibrate
+from wanbed.testbed.measurement.measurement import Flow
+from wanbed.testbed.measurement.transfer_calibration import Compared, TransferMeasurement
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 
 def network(

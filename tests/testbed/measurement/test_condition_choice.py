@@ -1,11 +1,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.measurement.condition_choice import MEASURED_MAX, choose_conditions, unmeasured_conditions
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import LinkCourse, course_of
-from testbed.network.links.wan_link import WanLink
-from testbed.network.topology import Topology
+from wanbed.testbed.measurement.condition_choice import MEASURED_MAX, choose_conditions, unmeasured_conditions
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import LinkCourse, course_of
+from wanbed.testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.topology import Topology
 
 S = 10**9
 

@@ -4,10 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.impairments import IMPAIRMENTS, Impairments
-from testbed.hosts.ping import PingResult
-from testbed.measurement.impairment_measures import MEASURES, compare, one_way, one_way_jitter_ms, udp_goodput_bps
-from testbed.measurement.transfer_calibration import Compared
+from wanbed.ground.impairments import IMPAIRMENTS, Impairments
+from wanbed.testbed.hosts.ping import PingResult
+from wanbed.testbed.measurement.impairment_measures import (
+    MEASURES,
+    compare,
+    one_way,
+    one_way_jitter_ms,
+    udp_goodput_bps,
+)
+from wanbed.testbed.measurement.transfer_calibration import Compared
 
 
 def test_every_impairment_has_a_measure() -> None:

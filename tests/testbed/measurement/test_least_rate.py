@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError, parse_model
-from netem_profiles.traces.csv_trace import csv_trace
-from testbed.measurement.least_rate import check_measurable
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.netem_profiles.traces.csv_trace import csv_trace
+from wanbed.testbed.measurement.least_rate import check_measurable
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 
 def topology(trace: str | None = None, links: list[dict[str, Any]] | None = None, **wan: Any) -> Topology:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.impairments import IMPAIRMENTS
-from testbed.measurement.calibration import LinkMeasurement
-from testbed.measurement.transfer_calibration import Compared
+from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.testbed.measurement.calibration import LinkMeasurement
+from wanbed.testbed.measurement.transfer_calibration import Compared
 
 EXACT = LinkMeasurement(
     source="east",

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import parse_model
-from testbed.hosts.ping import MeasurementError
-from testbed.measurement import measurement
-from testbed.measurement.measurement import Flow, measure_goodput, parse_iperf3, settling_s
-from testbed.network.address_book import AddressBook
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.hosts.ping import MeasurementError
+from wanbed.testbed.measurement import measurement
+from wanbed.testbed.measurement.measurement import Flow, measure_goodput, parse_iperf3, settling_s
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 IPERF3_TCP = """\
 {

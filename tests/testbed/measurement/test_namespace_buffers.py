@@ -2,8 +2,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from testbed.measurement import namespace_buffers as module
-from testbed.measurement.namespace_buffers import namespace_buffers
+from wanbed.testbed.measurement import namespace_buffers as module
+from wanbed.testbed.measurement.namespace_buffers import namespace_buffers
 
 BEFORE = {"net.ipv4.tcp_rmem": "4096 131072 6291456", "net.ipv4.tcp_wmem": "4096 16384 4194304"}
 

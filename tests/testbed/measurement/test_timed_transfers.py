@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from ground.strict_model import parse_model
-from testbed.measurement.bounded_transfer import Ends, StalledError
-from testbed.measurement.timed_transfers import Connection, transfers_s
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.measurement.bounded_transfer import Ends, StalledError
+from wanbed.testbed.measurement.timed_transfers import Connection, transfers_s
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 RATE_BPS = 10**9
 DESCRIPTORS_OF_SELECT = 1024

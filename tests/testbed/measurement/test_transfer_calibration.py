@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.measurement.transfer_calibration import filling_pairs, spread_pairs, together_bytes, windows_bytes
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.topology import Datacenter, Host
+from wanbed.testbed.measurement.transfer_calibration import filling_pairs, spread_pairs, together_bytes, windows_bytes
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.topology import Datacenter, Host
 
 SIZES = st.integers(1, 12)
 

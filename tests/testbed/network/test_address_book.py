@@ -1,7 +1,7 @@
-from ground.strict_model import parse_model
-from testbed.network.address_book import AddressBook, LoopbackAddressBook
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.network.address_book import AddressBook, LoopbackAddressBook
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 TOPOLOGY = resolve_topology(
     parse_model(

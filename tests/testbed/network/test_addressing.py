@@ -4,10 +4,10 @@ from ipaddress import IPv4Address, IPv4Network
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network import addressing
-from testbed.network.addressing import GATEWAY_SIDE, HOST_SIDE, MAX_SLOTS
-from testbed.network.topology import MAX_EMULATED_HOSTS_PER_DATACENTER
-from testbed.network.topology_spec import MAX_DATACENTERS
+from wanbed.testbed.network import addressing
+from wanbed.testbed.network.addressing import GATEWAY_SIDE, HOST_SIDE, MAX_SLOTS
+from wanbed.testbed.network.topology import MAX_EMULATED_HOSTS_PER_DATACENTER
+from wanbed.testbed.network.topology_spec import MAX_DATACENTERS
 
 SLOTS = st.integers(1, MAX_SLOTS)
 DATACENTERS = st.integers(0, MAX_DATACENTERS - 1)

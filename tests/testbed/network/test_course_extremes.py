@@ -1,11 +1,11 @@
 """Links that change, as they begin and at their best."""
 
-from ground.impairments import Impairments
-from testbed.network.course_extremes import as_begun, at_best
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import course_of
-from testbed.network.links.wan_link import link_of
-from testbed.network.topology import Topology
+from wanbed.ground.impairments import Impairments
+from wanbed.testbed.network.course_extremes import as_begun, at_best
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.links.wan_link import link_of
+from wanbed.testbed.network.topology import Topology
 
 MS = 10**6
 FIRST = LinkConditions(20 * MS, 10**9, 10**8)

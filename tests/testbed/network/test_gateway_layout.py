@@ -6,22 +6,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ground.impairments import Impairments
-from ground.strict_model import parse_model
-from testbed.network.gateway_layout import (
+from wanbed.ground.impairments import Impairments
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.network.gateway_layout import (
     SHORT_PACKETS_MIN,
     SUPER_PACKETS_MIN,
     UNLIMITED_RATE_BPS,
     plan_gateways,
     queue_limit_packets,
 )
-from testbed.network.gateway_plan import GatewayPlan, PortState, WanPort, pair_class
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import course_of
-from testbed.network.links.wan_link import WanLink
-from testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s
-from testbed.network.topology import Datacenter, Host, Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.network.gateway_plan import GatewayPlan, PortState, WanPort, pair_class
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.shared_rate import FRAME_BYTES, Timers, bytes_per_s
+from wanbed.testbed.network.topology import Datacenter, Host, Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 FRAME_BITS = 8 * 1514
 NETEM_LIMIT_MAX = 2**32 - 1

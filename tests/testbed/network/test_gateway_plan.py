@@ -5,8 +5,8 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.impairments import UNIMPAIRED, Impairments
-from testbed.network.gateway_plan import (
+from wanbed.ground.impairments import UNIMPAIRED, Impairments
+from wanbed.testbed.network.gateway_plan import (
     FIRST_PAIR_CLASS,
     FarHosts,
     Gateway,
@@ -20,7 +20,7 @@ from testbed.network.gateway_plan import (
     pair_class,
     source_class,
 )
-from testbed.network.topology import MAX_EMULATED_HOSTS_PER_DATACENTER
+from wanbed.testbed.network.topology import MAX_EMULATED_HOSTS_PER_DATACENTER
 
 NETEMS = st.builds(
     NetemPlan,

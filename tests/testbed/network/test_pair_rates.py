@@ -4,9 +4,9 @@ from functools import partial
 
 import pytest
 
-from testbed.network.gateway_plan import SharedRate
-from testbed.network.pair_rates import PairRates, early_s, pair_rates
-from testbed.network.shared_rate import FRAME_BYTES, Timers, shared_rate
+from wanbed.testbed.network.gateway_plan import SharedRate
+from wanbed.testbed.network.pair_rates import PairRates, early_s, pair_rates
+from wanbed.testbed.network.shared_rate import FRAME_BYTES, Timers, shared_rate
 
 MBIT, FRAMES = 10**6, 2
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.shared_rate import (
+from wanbed.testbed.network.shared_rate import (
     FRAME_BYTES,
     MIN_BYTES_PER_S,
     SUPER_PACKET_NS,

@@ -1,7 +1,7 @@
 import pytest
 
-from testbed.network.tcp_settings import BUFFER_PER_WINDOW, TcpSettings
-from workloads.transport import socket_options
+from wanbed.testbed.network.tcp_settings import BUFFER_PER_WINDOW, TcpSettings
+from wanbed.workloads.transport import socket_options
 
 
 def test_a_namespace_starts_small_and_lets_buffers_grow_until_a_kernel_has_the_window_in_flight() -> None:

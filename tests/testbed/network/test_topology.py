@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.impairments import Impairments
-from ground.strict_model import InputError, parse_model
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.topology import (
+from wanbed.ground.impairments import Impairments
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.topology import (
     Topology,
     check_can_be_emulated,
     check_does_not_change,
     resolve_topology,
     with_flow_hosts,
 )
-from testbed.network.topology_spec import MAX_HOSTS, LinkSpec, ScaleSpec, TopologySpec
+from wanbed.testbed.network.topology_spec import MAX_HOSTS, LinkSpec, ScaleSpec, TopologySpec
 
 
 def resolved(document: dict[str, Any], **given_preset: Any) -> Topology:

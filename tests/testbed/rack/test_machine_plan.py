@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError, parse_model
-from testbed.network.address_book import AddressBook
-from testbed.network.gateway_layout import plan_gateways
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.wan_link import WanLink
-from testbed.network.shared_rate import bytes_per_s
-from testbed.network.topology import Datacenter, Host, Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.rack.machine_plan import (
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.shared_rate import bytes_per_s
+from wanbed.testbed.network.topology import Datacenter, Host, Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.rack.machine_plan import (
     HEADER_BYTES,
     MACVLAN,
     MachineLink,

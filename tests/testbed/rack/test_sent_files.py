@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from testbed.rack.machine import Machine
-from testbed.rack.machine_plan import MachinePlan
-from testbed.rack.orders import MachineOrder
-from testbed.rack.sent_files import NotSentError, SentFiles, path_on_machine, unpack
+from wanbed.testbed.rack.machine import Machine
+from wanbed.testbed.rack.machine_plan import MachinePlan
+from wanbed.testbed.rack.orders import MachineOrder
+from wanbed.testbed.rack.sent_files import NotSentError, SentFiles, path_on_machine, unpack
 
 
 def archive_of(names: list[str]) -> bytes:

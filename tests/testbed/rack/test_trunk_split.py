@@ -6,14 +6,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import parse_model
-from testbed.network.gateway_plan import PortState, WanPort
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import course_of
-from testbed.network.shared_rate import bytes_per_s
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.rack.machine_plan import MachinePlan, Underlay, plan_machines
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.network.gateway_plan import PortState, WanPort
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.shared_rate import bytes_per_s
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.rack.machine_plan import MachinePlan, Underlay, plan_machines
 
 ON_TWO = {"east-0": "a", "east-1": "a", "east-2": "b", "west-0": "c"}
 EVENTS = [

@@ -4,10 +4,10 @@ from contextlib import closing
 
 import pytest
 
-from testbed.kernel.missing import MissingError
-from testbed.network.addressing import loopback_address
-from testbed.relay import loopback_subnet as module
-from testbed.relay.loopback_subnet import LoopbackSubnet
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.network.addressing import loopback_address
+from wanbed.testbed.relay import loopback_subnet as module
+from wanbed.testbed.relay.loopback_subnet import LoopbackSubnet
 
 
 def test_testbeds_at_the_same_time_have_parts_of_their_own() -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import parse_model
-from testbed.network.address_book import LoopbackAddressBook
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.relay.listeners import Listeners
-from testbed.relay.loopback_subnet import LoopbackSubnet
-from testbed.relay.relay_substrate import RelaySubstrate
-from testbed.relay.relayed_stacks import RelayedStacks
-from testbed.substrate.substrate import SubstrateError
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.network.address_book import LoopbackAddressBook
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.relay.listeners import Listeners
+from wanbed.testbed.relay.loopback_subnet import LoopbackSubnet
+from wanbed.testbed.relay.relay_substrate import RelaySubstrate
+from wanbed.testbed.relay.relayed_stacks import RelayedStacks
+from wanbed.testbed.substrate.substrate import SubstrateError
 
 DOCUMENT = {
     "datacenters": [{"name": name, "hosts": 1} for name in ("east", "west")],
@@ -80,7 +80,9 @@ def test_a_relay_drops_another_users_connection_and_names_the_user_once(
 ) -> None:
     accepted: list[socket.socket] = []
     strangers = ["uid 65534", "uid 65534"]
-    monkeypatch.setattr("testbed.relay.listeners.foreign_caller", lambda _: strangers.pop() if strangers else None)
+    monkeypatch.setattr(
+        "wanbed.testbed.relay.listeners.foreign_caller", lambda _: strangers.pop() if strangers else None
+    )
     with closing(LoopbackSubnet()) as subnet:
         addresses = addresses_of(subnet.number)
         west = addresses.topology.host("west-0")

@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError, parse_model
-from testbed.network.links.link_course import course_of
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.relay.relay_config import RelayConfig
-from testbed.relay.relayed_topology import check_can_be_relayed
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.relay.relay_config import RelayConfig
+from wanbed.testbed.relay.relayed_topology import check_can_be_relayed
 
 
 def topology(**wan: Any) -> Topology:

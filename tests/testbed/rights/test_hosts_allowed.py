@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from testbed.rights import hosts_allowed as module
-from testbed.rights.hosts_allowed import ENTER, HostsAllowed, hosts_allowed
+from wanbed.testbed.rights import hosts_allowed as module
+from wanbed.testbed.rights.hosts_allowed import ENTER, HostsAllowed, hosts_allowed
 
 REFUSED = "unshare: Operation not permitted"
 

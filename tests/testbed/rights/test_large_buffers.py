@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from testbed.rights.large_buffers import large_buffers_allowed
+from wanbed.testbed.rights.large_buffers import large_buffers_allowed
 
 
 @pytest.mark.parametrize("refused", [False, True])

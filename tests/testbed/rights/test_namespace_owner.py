@@ -1,6 +1,6 @@
 import pytest
 
-from testbed.rights.namespace_owner import UNMAPPED, owner_of
+from wanbed.testbed.rights.namespace_owner import UNMAPPED, owner_of
 
 WHOLE_MACHINE = "         0          0 4294967295\n"
 OWN = "         0       1000          1\n"

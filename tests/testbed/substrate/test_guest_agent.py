@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from testbed.substrate.guest_agent import LONGEST_LINE_BYTES, Answers, serve
+from wanbed.testbed.substrate.guest_agent import LONGEST_LINE_BYTES, Answers, serve
 
 Handlers = Mapping[str, Callable[[str], object]]
 

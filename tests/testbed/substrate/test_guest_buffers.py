@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from testbed.substrate import guest_buffers
-from testbed.substrate.guest_buffers import WANTED_BYTES, enlarge_buffers
+from wanbed.testbed.substrate import guest_buffers
+from wanbed.testbed.substrate.guest_buffers import WANTED_BYTES, enlarge_buffers
 
 
 class Raw:

@@ -3,8 +3,8 @@
 import time
 from typing import Any
 
-from testbed.kernel.changes.course_run import AppliedChange
-from testbed.substrate.guest_courses import GuestCourses
+from wanbed.testbed.kernel.changes.course_run import AppliedChange
+from wanbed.testbed.substrate.guest_courses import GuestCourses
 
 AHEAD_NS = -7 * 10**12
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.substrate import guest_device as module
-from testbed.substrate.guest_device import GuestDevice, guest_device
+from wanbed.testbed.substrate import guest_device as module
+from wanbed.testbed.substrate.guest_device import GuestDevice, guest_device
 
 
 def test_a_device_that_opens_gives_tap_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import parse_model
-from testbed.claims.processes import MARKER
-from testbed.kernel.link_counters import Counters
-from testbed.network.gateway_layout import plan_gateways
-from testbed.network.gateway_plan import GatewayPlan
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.substrate import guest_kernel
-from testbed.substrate.guest_device import GuestDevice
-from testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
-from testbed.substrate.substrate import GuestFacts, SubstrateError
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.kernel.link_counters import Counters
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.gateway_plan import GatewayPlan
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.substrate import guest_kernel
+from wanbed.testbed.substrate.guest_device import GuestDevice
+from wanbed.testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
+from wanbed.testbed.substrate.substrate import GuestFacts, SubstrateError
 
 KERNEL_COMMAND_LINE_MAX = 4096
 NO_GATEWAYS = GatewayPlan((), exact_packets=False)

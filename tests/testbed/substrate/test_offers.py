@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from testbed.rights.hosts_allowed import ENTER, HostsAllowed
-from testbed.substrate import offers
-from testbed.substrate.offer import GUEST, KERNEL, Offer
-from testbed.substrate.offers import machine_offers
+from wanbed.testbed.rights.hosts_allowed import ENTER, HostsAllowed
+from wanbed.testbed.substrate import offers
+from wanbed.testbed.substrate.offer import GUEST, KERNEL, Offer
+from wanbed.testbed.substrate.offers import machine_offers
 
 REFUSED = HostsAllowed("Operation not permitted", "Operation not permitted", 1000)
 ONLY_INSIDE = HostsAllowed("Operation not permitted", None, 1000)

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
-from ground.strict_model import InputError
-from testbed.kernel.missing import MissingError
-from testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError
-from testbed.rights.hosts_allowed import HostsAllowed
-from testbed.substrate import probe
-from testbed.substrate.guest_device import GuestDevice
-from testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES
-from testbed.substrate.offer import GUEST, KERNEL, RELAY, Offer
-from testbed.substrate.probe import choose_substrate, probe_guest, probe_kernel, probe_relay
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError
+from wanbed.testbed.rights.hosts_allowed import HostsAllowed
+from wanbed.testbed.substrate import probe
+from wanbed.testbed.substrate.guest_device import GuestDevice
+from wanbed.testbed.substrate.guest_kernel import GUEST_PROGRAM, MODULES
+from wanbed.testbed.substrate.offer import GUEST, KERNEL, RELAY, Offer
+from wanbed.testbed.substrate.probe import choose_substrate, probe_guest, probe_kernel, probe_relay
 
 HAS_NETEM = Offer(KERNEL, True, "the kernel 6.1.0 accepted a netem qdisc")
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")

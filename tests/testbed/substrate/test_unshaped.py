@@ -2,13 +2,13 @@ from typing import Any
 
 import pytest
 
-from testbed.kernel.missing import MissingError
-from testbed.network.gateway_layout import plan_gateways
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.substrate import unshaped
-from testbed.substrate.offer import Offer
-from testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.substrate import unshaped
+from wanbed.testbed.substrate.offer import Offer
+from wanbed.testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
 
 
 def test_gateways_are_connected_and_nothing_is_shaped() -> None:

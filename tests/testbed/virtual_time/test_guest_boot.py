@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from testbed.kernel.inside import TIME_TRAVEL
-from testbed.virtual_time.guest_boot import GuestCommand, check_visible, init_script, kernel_command
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.kernel.inside import TIME_TRAVEL
+from wanbed.testbed.virtual_time.guest_boot import GuestCommand, check_visible, init_script, kernel_command
 
 HARD = 'it\'s $HOME `x`\n\\ "q"'
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.kernel.missing import MissingError
-from testbed.virtual_time.guest_place import (
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.virtual_time.guest_place import (
     WANTED_MAP_COUNT,
     allow_open_files,
     idle_ticks,

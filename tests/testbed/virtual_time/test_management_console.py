@@ -3,7 +3,7 @@ import struct
 import threading
 from pathlib import Path
 
-from testbed.virtual_time.management_console import send_command
+from wanbed.testbed.virtual_time.management_console import send_command
 
 
 def answering(path: Path, *answers: bytes) -> tuple[threading.Thread, list[bytes]]:

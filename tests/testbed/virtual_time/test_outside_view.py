@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from testbed.virtual_time.outside_view import OutsideView
+from wanbed.testbed.virtual_time.outside_view import OutsideView
 
 TWO_PROCESSES = """
 import os, signal, time

@@ -1,4 +1,4 @@
-from testbed.virtual_time.watchdog import Look, Patience, Watchdog
+from wanbed.testbed.virtual_time.watchdog import Look, Patience, Watchdog
 
 PATIENCE = Patience(spin_cpu_s=10, quiet_virtual_s=100, still_wall_s=1000)
 S = 10**9

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import wanbed
-from runner.cli.command_line import app
+from wanbed.runner.cli.command_line import app
 
 FIELDS: dict[str, Any] = {
     "topology": {

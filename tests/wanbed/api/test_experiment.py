@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 import wanbed
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.planner.experiment_file import load_experiment
 from wanbed.api.experiment import ExperimentFields, written_experiment
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.planner.experiment_file import load_experiment
 
 FIELDS: dict[str, Any] = {
     "topology": {

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 import wanbed
-from ground.wanbed_error import WanbedError
-from runner.emulation.virtual.virtual_run import InsideError
-from runner.runs.run_request import RunRequest
 from wanbed.api import running
 from wanbed.api.experiment import written_experiment
 from wanbed.api.schedule_modules import importable_by_ranks
+from wanbed.ground.wanbed_error import WanbedError
+from wanbed.runner.emulation.virtual.virtual_run import InsideError
+from wanbed.runner.runs.run_request import RunRequest
 
 FIELDS: dict[str, Any] = {
     "topology": {

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.emulation.ranks.start_gate import StartGate
 from tests.support.workloads.loopback_ranks import LOOPBACK, free_ports
-from workloads.background.flow_configs import FlowEnd, ReceiverConfig, SenderConfig
-from workloads.background.offered_rate import OfferedRate
+from wanbed.runner.emulation.ranks.start_gate import StartGate
+from wanbed.workloads.background.flow_configs import FlowEnd, ReceiverConfig, SenderConfig
+from wanbed.workloads.background.offered_rate import OfferedRate
 
 MODULE = [sys.executable, "-m"]
 S = 10**9
@@ -38,7 +38,7 @@ class Flow:
     def _started(self, path: Path, config: SenderConfig | ReceiverConfig) -> "subprocess.Popen[str]":
         config.write(path)
         end = "sender" if isinstance(config, SenderConfig) else "receiver"
-        command = [*MODULE, f"workloads.background.{end}_process", str(path)]
+        command = [*MODULE, f"wanbed.workloads.background.{end}_process", str(path)]
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def begin(self) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.background.offered_rate import TICK_NS, Handout, OfferedRate, OnOffTimes, Stretch
+from wanbed.workloads.background.offered_rate import TICK_NS, Handout, OfferedRate, OnOffTimes, Stretch
 
 S = 10**9
 STEPS = st.lists(st.tuples(st.integers(0, 10 * S), st.integers(0, 10**9)), min_size=1, max_size=8).map(

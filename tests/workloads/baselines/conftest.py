@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.workloads.forked_rank import ForkedRank
 from tests.workloads.baselines.torch_world import CONFIG, ITERATIONS, LOOPBACK, ROOT, StartWorld, World, free_port
-from workloads.baselines.baseline_config import BaselineConfig
+from wanbed.workloads.baselines.baseline_config import BaselineConfig
 
 HOSTILE_GPU_RANK = "tests.support.workloads.torch_rank_on_hostile_gpu"
 
@@ -68,7 +68,7 @@ def start_world(tmp_path: Path) -> Iterator[StartWorld]:
             plan.write(folder / f"{rank}.json")
             plans.append(plan)
             if rank not in absent:
-                program = HOSTILE_GPU_RANK if plan.device == "cuda" else "workloads.baselines.torch_rank"
+                program = HOSTILE_GPU_RANK if plan.device == "cuda" else "wanbed.workloads.baselines.torch_rank"
                 config = folder / f"{rank}.json"
                 processes[rank] = run_alone(program, config) if rank in alone else ForkedRank(program, config)
                 started.append(processes[rank])

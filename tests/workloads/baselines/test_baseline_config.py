@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
-from workloads.model.gpt_config import GptConfig
+from wanbed.workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
+from wanbed.workloads.model.gpt_config import GptConfig
 
 ROOT = Path(__file__).parents[3]
 PLAN = BaselineConfig(
@@ -115,7 +115,8 @@ def test_numbers_of_microbatches_are_refused_where_torch_refuses_them(schedule: 
 
 def test_a_config_is_read_without_torch() -> None:
     check = (
-        "import sys, workloads.baselines.baseline_config, workloads.baselines.torch_rank; print('torch' in sys.modules)"
+        "import sys, wanbed.workloads.baselines.baseline_config, wanbed.workloads.baselines.torch_rank; "
+        "print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

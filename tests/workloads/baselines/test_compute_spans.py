@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from results.records.span_log import NO_MICROBATCH, SpanLog, SpanLogHeader, read_span_log
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu
-from workloads.baselines.compute_spans import ComputeSpans
-from workloads.baselines.device_marks import EventMarks, HostMarks
+from wanbed.results.records.span_log import NO_MICROBATCH, SpanLog, SpanLogHeader, read_span_log
+from wanbed.workloads.baselines.compute_spans import ComputeSpans
+from wanbed.workloads.baselines.device_marks import EventMarks, HostMarks
 
 HEADER = SpanLogHeader(rank=0, host="east-0", datacenter="east", gpu=0, pipeline=0, stage=0)
 

@@ -8,10 +8,10 @@ import pytest
 from torch.distributed import TCPStore
 
 from tests.workloads.baselines.torch_world import LOOPBACK, free_port
-from workloads.baselines.baseline_config import BaselineConfig
-from workloads.baselines.peer_watch import PeerWatch
-from workloads.baselines.rendezvous import Member
-from workloads.model.gpt_config import GptConfig
+from wanbed.workloads.baselines.baseline_config import BaselineConfig
+from wanbed.workloads.baselines.peer_watch import PeerWatch
+from wanbed.workloads.baselines.rendezvous import Member
+from wanbed.workloads.model.gpt_config import GptConfig
 
 MEMBERS = {rank: Member(rank, f"host-{rank}", LOOPBACK) for rank in range(3)}
 

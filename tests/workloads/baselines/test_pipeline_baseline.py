@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu
-from workloads.baselines.pipeline_baseline import TimedStage
+from wanbed.workloads.baselines.pipeline_baseline import TimedStage
 
 
 def stage(gpu: HostileGpu | None) -> TimedStage:

@@ -1,6 +1,6 @@
 import pytest
 
-from workloads.baselines.rendezvous import Member, connection_fault, interface_address
+from wanbed.workloads.baselines.rendezvous import Member, connection_fault, interface_address
 
 MEMBERS = {0: Member(0, "east-0", "10.0.0.1"), 1: Member(1, "west-0", "10.1.0.1"), 2: Member(2, "west-1", "10.1.0.11")}
 GLOO = (

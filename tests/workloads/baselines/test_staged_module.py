@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu, hostile_device
-from workloads.baselines.staged_module import StagedModule
+from wanbed.workloads.baselines.staged_module import StagedModule
 
 CPU, GPU = torch.device("cpu"), HostileGpu.torch_device
 

@@ -140,7 +140,7 @@ def test_an_invalid_config_fails_with_one_line(start_world: StartWorld, changes:
 
 @pytest.mark.parametrize("arguments", [[], ["/nowhere/plan.json"]])
 def test_a_missing_config_fails_with_one_line(arguments: list[str]) -> None:
-    command = [sys.executable, "-m", "workloads.baselines.torch_rank", *arguments]
+    command = [sys.executable, "-m", "wanbed.workloads.baselines.torch_rank", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("wanbed torch rank: ")

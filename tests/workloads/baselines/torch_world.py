@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from results.records.span_log import SpanLogContents, read_span_log
 from tests.support.workloads.forked_rank import ForkedRank
-from workloads.baselines.baseline_config import BaselineConfig
-from workloads.model.gpt_config import GptConfig
+from wanbed.results.records.span_log import SpanLogContents, read_span_log
+from wanbed.workloads.baselines.baseline_config import BaselineConfig
+from wanbed.workloads.model.gpt_config import GptConfig
 
 ROOT = Path(__file__).parents[3]
 LOOPBACK = "127.0.0.1"

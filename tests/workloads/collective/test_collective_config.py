@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from workloads.collective.collective_config import CollectiveConfig, check_devices, collective_environment
+from wanbed.workloads.collective.collective_config import CollectiveConfig, check_devices, collective_environment
 
 PLAN = CollectiveConfig(
     backend="nccl",

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from results.records.span_log import read_span_log
 from tests.support.workloads.loopback_ranks import LOOPBACK, Start, free_ports
 from tests.support.workloads.reference_training import train_reference
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
-from workloads.collective.collective_config import CollectiveConfig
-from workloads.collective.device_all_reduce import DeviceAllReduce, check_backend
-from workloads.rank_config import RankConfig
+from wanbed.results.records.span_log import read_span_log
+from wanbed.workloads.collective.collective_config import CollectiveConfig
+from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce, check_backend
+from wanbed.workloads.rank_config import RankConfig
 
 PATIENCE_S = 300
 ITERATIONS = 3

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from results.records.span_log import read_span_log
 from tests.support.workloads.loopback_ranks import Start, make_configs, with_norm
 from tests.support.workloads.reference_training import train_reference
 from tests.support.workloads.synchronized_ranks import mean_losses
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY, make_torch_configs
-from workloads.compute.flat_parameters import FlatParameters
-from workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.results.records.span_log import read_span_log
+from wanbed.workloads.compute.flat_parameters import FlatParameters
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 
 PATIENCE_S = 300
 ITERATIONS = 2

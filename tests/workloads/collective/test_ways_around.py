@@ -2,7 +2,7 @@
 
 import pytest
 
-from workloads.collective.ways_around import nccl_ways, opened_way, ucx_environment
+from wanbed.workloads.collective.ways_around import nccl_ways, opened_way, ucx_environment
 
 
 def test_what_shuts_a_way_may_be_given_and_whatever_opens_it_not() -> None:

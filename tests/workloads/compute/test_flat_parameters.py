@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from workloads.compute.flat_parameters import FlatParameters
+from wanbed.workloads.compute.flat_parameters import FlatParameters
 
 
 def two_layers() -> nn.Sequential:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from workloads.compute.gradient_buckets import GradientBuckets
+from wanbed.workloads.compute.gradient_buckets import GradientBuckets
 
 
 def parameters(*sizes: int) -> tuple[list[nn.Parameter], dict[nn.Parameter, tuple[int, int]]]:

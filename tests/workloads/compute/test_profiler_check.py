@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.compute.profiler_check import ProfiledEvent, ProfilerCheck, profiled_busy_ns
+from wanbed.workloads.compute.profiler_check import ProfiledEvent, ProfilerCheck, profiled_busy_ns
 
 
 def test_operators_count_once_and_only_within_spans() -> None:

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workloads.compute.replay import ReplayCompute, ReplayCosts, ReplayDurations, ReplaySizes
-from workloads.message import Message, MessageKind
-from workloads.schedules.action import Action, ActionKind
-from workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.compute.replay import ReplayCompute, ReplayCosts, ReplayDurations, ReplaySizes
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 
 
 def nothing() -> None:

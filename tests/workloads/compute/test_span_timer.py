@@ -1,8 +1,8 @@
 import pytest
 
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu, hostile_device
-from workloads.compute.device.torch_device import CpuDevice
-from workloads.compute.span_timer import EventTimer, HostTimer, create_timer
+from wanbed.workloads.compute.device.torch_device import CpuDevice
+from wanbed.workloads.compute.span_timer import EventTimer, HostTimer, create_timer
 
 MILLISECOND_NS = 1_000_000
 

@@ -11,14 +11,14 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_local_updates import train_tiny_replicas
 from tests.support.workloads.torch_configs import LEARNING_RATE, MICROBATCHES, SEED, TINY
-from workloads.compute.torch_compute import TorchCompute
-from workloads.compute.torch_work import TorchWork
-from workloads.model.gpt_stage import build_stage, language_loss
-from workloads.model.tokens import TokenSource
-from workloads.schedules.action import Action, ActionKind
-from workloads.synchronization.outer.outer_steps import OuterSteps
-from workloads.synchronization.synchronization import Synchronization
-from workloads.synchronization.wire.wire_format import WireFormat
+from wanbed.workloads.compute.torch_compute import TorchCompute
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.model.gpt_stage import build_stage, language_loss
+from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.synchronization.outer.outer_steps import OuterSteps
+from wanbed.workloads.synchronization.synchronization import Synchronization
+from wanbed.workloads.synchronization.wire.wire_format import WireFormat
 
 _one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from workloads.compute.tensor_bytes import as_bytes, as_tensor
+from wanbed.workloads.compute.tensor_bytes import as_bytes, as_tensor
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

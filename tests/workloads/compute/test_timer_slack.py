@@ -1,7 +1,7 @@
 import threading
 from pathlib import Path
 
-from workloads.compute.timer_slack import wake_precisely
+from wanbed.workloads.compute.timer_slack import wake_precisely
 
 
 def test_the_calling_thread_is_woken_within_a_nanosecond_of_slack() -> None:

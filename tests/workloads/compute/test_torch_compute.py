@@ -10,13 +10,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_training import ReferenceTraining, relative_error, train_reference
 from tests.workloads.compute.hand_driven import train_by_hand
-from workloads.compute.torch_compute import TorchCompute
-from workloads.compute.torch_work import TorchWork
-from workloads.message import Message, MessageKind
-from workloads.model.gpt_config import GptConfig
-from workloads.model.gpt_stage import build_stage, language_loss
-from workloads.model.tokens import TokenSource
-from workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.compute.torch_compute import TorchCompute
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.model.gpt_stage import build_stage, language_loss
+from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.schedules.action import Action, ActionKind
 
 _one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 

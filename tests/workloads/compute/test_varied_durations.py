@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.compute.varied_durations import MAX_SPREADS, Distribution, DurationDraws, Jitter, Variation
+from wanbed.workloads.compute.varied_durations import MAX_SPREADS, Distribution, DurationDraws, Jitter, Variation
 
 MS = 1_000_000
 KINDS = ("forward", "recompute", "backward", "backward_input", "backward_weight")

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from tests.support.workloads.reference_training import Gradients, ReferenceTraining, relative_error, train_reference
-from workloads.compute.torch_compute import TorchCompute
-from workloads.compute.torch_work import TorchWork
-from workloads.message import Message
-from workloads.model.gpt_config import GptConfig
-from workloads.schedules.action import Action
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.schedule import Schedule
-from workloads.schedules.virtual.interleaved import InterleavedOneForwardOneBackward
-from workloads.schedules.virtual.zero_bubble_v import ZeroBubbleV
+from wanbed.workloads.compute.torch_compute import TorchCompute
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.message import Message
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.schedules.action import Action
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.schedule import Schedule
+from wanbed.workloads.schedules.virtual.interleaved import InterleavedOneForwardOneBackward
+from wanbed.workloads.schedules.virtual.zero_bubble_v import ZeroBubbleV
 
 TINY = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
 STAGES, PIPELINES, MICROBATCHES, ITERATIONS = 2, 2, 4, 3

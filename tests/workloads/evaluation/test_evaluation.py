@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from workloads.compute.files.weights_file import save_weights
-from workloads.compute.flat_parameters import FlatParameters
-from workloads.evaluation.evaluation import evaluated, main, read_losses
-from workloads.evaluation.evaluation_config import EvaluationConfig, ReplicaLoss, read_evaluation_config
-from workloads.evaluation.snapshots import SnapshotConfig, Snapshots, evaluated_after, stage_file
-from workloads.model.corpora import PYTHON_TOPICS
-from workloads.model.gpt_config import GptConfig
-from workloads.model.gpt_stage import DTYPES, build_stage, language_loss
-from workloads.model.held_out import HeldOut
-from workloads.model.tokens import TokenSource
+from wanbed.workloads.compute.files.weights_file import save_weights
+from wanbed.workloads.compute.flat_parameters import FlatParameters
+from wanbed.workloads.evaluation.evaluation import evaluated, main, read_losses
+from wanbed.workloads.evaluation.evaluation_config import EvaluationConfig, ReplicaLoss, read_evaluation_config
+from wanbed.workloads.evaluation.snapshots import SnapshotConfig, Snapshots, evaluated_after, stage_file
+from wanbed.workloads.model.corpora import PYTHON_TOPICS
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.model.gpt_stage import DTYPES, build_stage, language_loss
+from wanbed.workloads.model.held_out import HeldOut
+from wanbed.workloads.model.tokens import TokenSource
 
 MODEL = GptConfig(layers=2, hidden=16, context=12, heads=2, vocabulary=256)
 STAGES = 2

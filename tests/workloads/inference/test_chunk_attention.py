@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import bias
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from workloads.inference.chunk_attention import chunk_attention, chunk_mask
+from wanbed.workloads.inference.chunk_attention import chunk_attention, chunk_mask
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 HEADS, KV_HEADS, HEAD_DIM = 4, 2, 16

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.workloads.prefill_by_hand import PrefillByHand, moved, prefills, tiny_stages, whole_model
 from tests.support.workloads.reference_llama import TINY, one_shot
-from workloads.inference.decode import decode, greedy_token
+from wanbed.workloads.inference.decode import decode, greedy_token
 
 PROMPT = [(37 * token + 5) % 512 for token in range(30)]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
 
 LLAMA_8B = INFERENCE_MODELS["llama-8b"]
 LLAMA_70B = INFERENCE_MODELS["llama-70b"]

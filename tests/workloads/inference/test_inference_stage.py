@@ -17,8 +17,8 @@ from tests.support.workloads.prefill_by_hand import (
     whole_model,
 )
 from tests.support.workloads.reference_llama import SEED, TINY, one_shot
-from workloads.compute.tensor_bytes import as_bytes
-from workloads.inference.inference_stage import InferenceStage
+from wanbed.workloads.compute.tensor_bytes import as_bytes
+from wanbed.workloads.inference.inference_stage import InferenceStage
 
 ALL_LAYERS = range(TINY.layers)
 PROMPT = [(37 * token + 5) % 512 for token in range(40)]

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from ground.dataclass_json import read_config, write_config
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.inference.inference_work import InferenceWork
+from wanbed.ground.dataclass_json import read_config, write_config
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.inference.inference_work import InferenceWork
 
 TINY = INFERENCE_MODELS["llama-tiny"]
 WORK = InferenceWork(TINY, 3, "cpu", 2)

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from tests.support.workloads.prefill_by_hand import CPU, moved
 from tests.support.workloads.reference_llama import TINY
-from workloads.compute.device.torch_device import CpuDevice, TorchDevice
-from workloads.compute.tensor_bytes import as_tensor
-from workloads.inference.key_value_cache import KVCache
+from wanbed.workloads.compute.device.torch_device import CpuDevice, TorchDevice
+from wanbed.workloads.compute.tensor_bytes import as_tensor
+from wanbed.workloads.inference.key_value_cache import KVCache
 
 
 class ApartDevice(CpuDevice):

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from tests.support.workloads.reference_llama import TINY
-from workloads.inference.llama_layers import LlamaLayers, build_layers
+from wanbed.workloads.inference.llama_layers import LlamaLayers, build_layers
 
 ALL_LAYERS = range(TINY.layers)
 CPU = torch.device("cpu")

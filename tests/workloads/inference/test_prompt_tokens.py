@@ -1,4 +1,4 @@
-from workloads.inference.prompt_tokens import prompt_tokens
+from wanbed.workloads.inference.prompt_tokens import prompt_tokens
 
 
 def test_a_prompt_is_the_same_in_every_process() -> None:

@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from workloads.inference.rotary import ROTARY_BASE, Rotation
+from wanbed.workloads.inference.rotary import ROTARY_BASE, Rotation
 
 CPU = torch.device("cpu")
 

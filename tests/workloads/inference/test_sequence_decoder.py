@@ -3,10 +3,10 @@ import torch
 
 from tests.support.workloads.prefill_by_hand import moved, tiny_stages, whole_model
 from tests.support.workloads.reference_llama import SEED, TINY
-from workloads.inference import sequence_decoder
-from workloads.inference.decode import decode, greedy_token
-from workloads.inference.inference_work import InferenceWork
-from workloads.inference.sequence_decoder import SequenceDecoder
+from wanbed.workloads.inference import sequence_decoder
+from wanbed.workloads.inference.decode import decode, greedy_token
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.inference.sequence_decoder import SequenceDecoder
 
 WORK = InferenceWork(TINY, SEED, "cpu")
 PROMPT = [(37 * token + 5) % 512 for token in range(15)]

@@ -5,8 +5,8 @@ from pydoc_data.topics import topics
 
 import pytest
 
-from workloads.model.corpora import CORPORA, PYTHON_TOPICS, digest, text_bytes
-from workloads.model.held_out import HeldOut
+from wanbed.workloads.model.corpora import CORPORA, PYTHON_TOPICS, digest, text_bytes
+from wanbed.workloads.model.held_out import HeldOut
 
 
 def test_every_corpus_is_there_without_a_download_and_names_its_licence() -> None:

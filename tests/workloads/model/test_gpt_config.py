@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.model.gpt_config import Architecture, GptConfig
+from wanbed.workloads.model.gpt_config import Architecture, GptConfig
 
 GPT_A = GptConfig(layers=12, hidden=4096, context=4096, heads=32, vocabulary=50_304)
 

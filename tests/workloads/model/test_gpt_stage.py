@@ -7,8 +7,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
-from workloads.model.gpt_config import GptConfig
-from workloads.model.gpt_stage import Block, build_stage, language_loss
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.model.gpt_stage import Block, build_stage, language_loss
 
 CONFIG = GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64)
 CUTS = [1, 2, 3, 4]

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from workloads.model import normal_weights
-from workloads.model.normal_weights import NormalWeights, draw_weights
+from wanbed.workloads.model import normal_weights
+from wanbed.workloads.model.normal_weights import NormalWeights, draw_weights
 
 BLOCK = normal_weights._BLOCK_VALUES
 GROUP = normal_weights._GROUP_VALUES

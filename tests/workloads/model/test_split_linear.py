@@ -1,6 +1,6 @@
 import torch
 
-from workloads.model.split_linear import DeferredGradients, Linear
+from wanbed.workloads.model.split_linear import DeferredGradients, Linear
 
 
 def layers() -> tuple[Linear, Linear, torch.Tensor]:

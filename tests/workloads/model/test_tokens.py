@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.model.gpt_config import GptConfig
-from workloads.model.held_out import HeldOut
-from workloads.model.tokens import TokenSource
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.model.held_out import HeldOut
+from wanbed.workloads.model.tokens import TokenSource
 
 CONFIG = GptConfig(layers=1, hidden=8, context=12, heads=2, vocabulary=50)
 PLACES = [(iteration, pipeline, microbatch) for iteration in range(3) for pipeline in range(2) for microbatch in (0, 7)]

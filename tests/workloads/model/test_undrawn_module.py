@@ -5,14 +5,14 @@ import pytest
 import torch
 from torch import nn
 
-from workloads.model.undrawn_module import undrawn_embedding, undrawn_module
+from wanbed.workloads.model.undrawn_module import undrawn_embedding, undrawn_module
 
 BUILDS = {
-    "training": "from workloads.model.gpt_stage import build_stage\n"
-    "from workloads.model.gpt_config import GptConfig\n"
+    "training": "from wanbed.workloads.model.gpt_stage import build_stage\n"
+    "from wanbed.workloads.model.gpt_config import GptConfig\n"
     "build_stage(GptConfig(2, 16, 8, 2, 32), 0, 1, 0, torch.bfloat16)\n",
-    "inference": "from workloads.inference.llama_layers import build_layers\n"
-    "from workloads.inference.inference_model import INFERENCE_MODELS\n"
+    "inference": "from wanbed.workloads.inference.llama_layers import build_layers\n"
+    "from wanbed.workloads.inference.inference_model import INFERENCE_MODELS\n"
     "build_layers(INFERENCE_MODELS['llama-tiny'], range(8), seed=0, dtype=torch.float32, device=torch.device('cpu'))\n",
 }
 

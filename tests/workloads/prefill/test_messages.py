@@ -2,7 +2,15 @@ import json
 
 import pytest
 
-from workloads.prefill.messages import BubbleReport, Message, Piece, PieceDone, QueuePiece, from_document, to_document
+from wanbed.workloads.prefill.messages import (
+    BubbleReport,
+    Message,
+    Piece,
+    PieceDone,
+    QueuePiece,
+    from_document,
+    to_document,
+)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
 
 
 def profile(fixed_ns: float = 0, per_token_ns: float = 0, per_token_pair_ns: float = 0) -> PrefillProfile:

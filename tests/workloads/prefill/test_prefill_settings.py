@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
+from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.prefill.profile_files import (
+from wanbed.ground.strict_model import InputError
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.prefill.profile_files import (
     MeasuredChunk,
     MeasuredLayers,
     MeasuredPrompt,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.profile_files import load_prefill_profile
-from workloads.prefill.profile_fit import Points, TimedChunk, error_on, fit_chunks
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.profile_files import load_prefill_profile
+from wanbed.workloads.prefill.profile_fit import Points, TimedChunk, error_on, fit_chunks
 
 SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
 LAYERS_OF_70B = 80

@@ -1,6 +1,6 @@
 import pytest
 
-from workloads.prefill.request import Request
+from wanbed.workloads.prefill.request import Request
 
 
 def test_a_request_may_arrive_at_once_with_one_token_each_way() -> None:

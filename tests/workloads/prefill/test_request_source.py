@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from workloads.prefill.request import Request
-from workloads.prefill.request_source import RequestSource, SourceKind, TokenCount, striped
-from workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
+from wanbed.ground.strict_model import InputError
+from wanbed.workloads.prefill.request import Request
+from wanbed.workloads.prefill.request_source import RequestSource, SourceKind, TokenCount, striped
+from wanbed.workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
 
 SOURCE = RequestSource("gamma", SourceKind.GAMMA, 10.0, seed=3, variation=2.0, prompt=TokenCount(1000, 2.0))
 

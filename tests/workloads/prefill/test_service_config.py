@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from ground.dataclass_json import read_config, write_config
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.inference.inference_work import InferenceWork
-from workloads.prefill.control.memory_ledger import GpuMemory
-from workloads.prefill.control.prefill_group import GroupGpus
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
-from workloads.prefill.request_source import RequestSource, SourceKind
-from workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
+from wanbed.ground.dataclass_json import read_config, write_config
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.prefill_group import GroupGpus
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
+from wanbed.workloads.prefill.request_source import RequestSource, SourceKind
+from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
 
 MEMORY = GpuMemory(80 * 2**30, 30 * 2**30)
 

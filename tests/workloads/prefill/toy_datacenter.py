@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from runner.simulator.event_queue import EventQueue
-from workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
-from workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
-from workloads.prefill.bubbles.bubble_forecast import BubbleForecast
-from workloads.prefill.control.controller import PrefillController
-from workloads.prefill.control.memory_ledger import GpuMemory
-from workloads.prefill.control.prefill_group import GroupGpus, working_bytes
-from workloads.prefill.messages import Piece, QueuePiece, from_document, to_document
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
-from workloads.prefill.request import Request
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
+from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
+from wanbed.workloads.prefill.bubbles.bubble_forecast import BubbleForecast
+from wanbed.workloads.prefill.control.controller import PrefillController
+from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.prefill_group import GroupGpus, working_bytes
+from wanbed.workloads.prefill.messages import Piece, QueuePiece, from_document, to_document
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
+from wanbed.workloads.prefill.request import Request
 
 MS = 1_000_000
 LLAMA = INFERENCE_MODELS["llama-8b"]

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from ground.strict_model import InputError
-from workloads.profiles import catalogue
-from workloads.profiles.catalogue import load_profile, profile_names
+from wanbed.ground.strict_model import InputError
+from wanbed.workloads.profiles import catalogue
+from wanbed.workloads.profiles.catalogue import load_profile, profile_names
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = ("a100", "cpu", "h200")
@@ -31,7 +31,7 @@ def test_the_shipped_profiles_are_known_by_name() -> None:
 def test_a_shipped_profile_says_where_its_figures_come_from_and_is_packaged(name: str) -> None:
     assert all(source.figures and source.origin for source in load_profile(name).source)
     packaged = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
-    assert "*.json" in packaged["workloads.profiles"]
+    assert "*.json" in packaged["wanbed.workloads.profiles"]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:

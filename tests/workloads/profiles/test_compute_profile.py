@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError, parse_model
-from workloads.model.gpt_config import GptConfig
-from workloads.profiles.catalogue import load_profile
-from workloads.profiles.compute_profile import EstimatedProfile, MeasuredProfile, MeasuredStageCosts
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.profiles.catalogue import load_profile
+from wanbed.workloads.profiles.compute_profile import EstimatedProfile, MeasuredProfile, MeasuredStageCosts
 
 GPT_A = GptConfig(layers=12, hidden=4096, context=4096, heads=32, vocabulary=50_304)
 GPT_B = GptConfig(layers=12, hidden=8192, context=6144, heads=64, vocabulary=50_304)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.profiles.measured_conditions import MeasuredConditions, ceiling_of, measured_time
+from wanbed.workloads.profiles.measured_conditions import MeasuredConditions, ceiling_of, measured_time
 
 
 def test_the_spread_is_the_distance_of_the_quartiles_over_the_median() -> None:

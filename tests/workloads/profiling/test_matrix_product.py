@@ -1,8 +1,8 @@
 import torch
 
-from workloads.compute.device.torch_device import CpuDevice
-from workloads.profiling.matrix_product import ProductTimes, measure_product
-from workloads.profiling.repeats import Pace
+from wanbed.workloads.compute.device.torch_device import CpuDevice
+from wanbed.workloads.profiling.matrix_product import ProductTimes, measure_product
+from wanbed.workloads.profiling.repeats import Pace
 
 
 class Counting(CpuDevice):

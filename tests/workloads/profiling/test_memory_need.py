@@ -1,8 +1,8 @@
 import pytest
 
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.model.gpt_config import GptConfig
-from workloads.profiling.memory_need import host_bytes, product_bytes, prompt_bytes, stage_bytes
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.profiling.memory_need import host_bytes, product_bytes, prompt_bytes, stage_bytes
 
 GPT_B = GptConfig(layers=6, hidden=8192, context=6144, heads=64, vocabulary=50_304)
 LLAMA = INFERENCE_MODELS["llama-8b"]

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.model.gpt_config import GptConfig
-from workloads.profiles.compute_profile import MeasuredProfile
-from workloads.profiling.model_parts import model_times, stages_to_measure
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.profiles.compute_profile import MeasuredProfile
+from wanbed.workloads.profiling.model_parts import model_times, stages_to_measure
 
 TINY = GptConfig(layers=4, hidden=128, context=128, heads=4, vocabulary=256)
 ACTIONS = ("forward", "recompute", "backward", "backward_input", "backward_weight", "optimizer")

@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from workloads.compute.device.torch_device import CpuDevice
-from workloads.inference.inference_model import InferenceModel
-from workloads.inference.inference_stage import InferenceStage
-from workloads.profiling.prompt_measurement import measure_chunk
-from workloads.profiling.repeats import Pace
+from wanbed.workloads.compute.device.torch_device import CpuDevice
+from wanbed.workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.inference.inference_stage import InferenceStage
+from wanbed.workloads.profiling.prompt_measurement import measure_chunk
+from wanbed.workloads.profiling.repeats import Pace
 
 TOY = InferenceModel("toy", 4, 8, 2, 1, 4, 16, 32, 4)
 

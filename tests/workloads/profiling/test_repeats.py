@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.profiling.repeats import LEAST_REPEATS, Pace, repeated
+from wanbed.workloads.profiling.repeats import LEAST_REPEATS, Pace, repeated
 
 
 class Machine:

@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import on_hostile_gpu
-from workloads.compute.device import device_measurement
-from workloads.compute.span_timer import EventTimer
-from workloads.compute.tensor_bytes import as_tensor
-from workloads.compute.torch_compute import TorchCompute
-from workloads.compute.torch_work import TorchWork
-from workloads.model.gpt_config import GptConfig
-from workloads.profiling import stage_measurement
-from workloads.profiling.repeats import Pace
-from workloads.profiling.stage_measurement import StageDriver, measure_stage
-from workloads.schedules.action import ActionKind
+from wanbed.workloads.compute.device import device_measurement
+from wanbed.workloads.compute.span_timer import EventTimer
+from wanbed.workloads.compute.tensor_bytes import as_tensor
+from wanbed.workloads.compute.torch_compute import TorchCompute
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.profiling import stage_measurement
+from wanbed.workloads.profiling.repeats import Pace
+from wanbed.workloads.profiling.stage_measurement import StageDriver, measure_stage
+from wanbed.workloads.schedules.action import ActionKind
 
 TINY = GptConfig(layers=3, hidden=16, context=8, heads=2, vocabulary=32)
 WORK = TorchWork(

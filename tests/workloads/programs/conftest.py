@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from results.records.span_log import SpanLogContents, SpanLogHeader, read_span_log
-from testbed.claims.cleaning import end_processes
-from testbed.claims.processes import marked_processes
-from wanbed.own_modules import module_command
-from workloads.programs.program_config import ProgramConfig
+from wanbed.module_process import module_command
+from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader, read_span_log
+from wanbed.testbed.claims.cleaning import end_processes
+from wanbed.testbed.claims.processes import marked_processes
+from wanbed.workloads.programs.program_config import ProgramConfig
 
 PATIENCE_S = 60
-MODULE = "workloads.programs.program_process"
+MODULE = "wanbed.workloads.programs.program_process"
 _VARIABLE = "WANBED_PROGRAM_TEST"
 HEADER = SpanLogHeader(1, "west-0", "west", 0, 1, 0)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads.programs.bounded_output import BoundedOutput, OutputLimitError
+from wanbed.workloads.programs.bounded_output import BoundedOutput, OutputLimitError
 
 
 def test_all_up_to_the_limit_is_saved_and_no_byte_more(tmp_path: Path) -> None:

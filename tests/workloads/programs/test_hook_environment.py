@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from workloads.programs.hook_environment import HOOK_FOLDER, with_hook
+from wanbed.workloads.programs.hook_environment import HOOK_FOLDER, with_hook
 
 
 def test_the_hook_comes_first_and_the_callers_path_stays() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader, read_span_log
-from workloads.programs.iteration_marks import IterationMarks
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader, read_span_log
+from wanbed.workloads.programs.iteration_marks import IterationMarks
 
 HEADER = SpanLogHeader(1, "west-0", "west", 0, 1, 0)
 BEGAN_NS = 100

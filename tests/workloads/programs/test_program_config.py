@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from results.records.span_log import SpanLogHeader
-from workloads.programs.program_config import ProgramConfig, read_program_config
+from wanbed.results.records.span_log import SpanLogHeader
+from wanbed.workloads.programs.program_config import ProgramConfig, read_program_config
 
 CONFIG = ProgramConfig(
     label="rank {rank} on west-0",

@@ -15,7 +15,7 @@ import pytest
 from tests.support.testbed.process_tree import children
 from tests.support.until import until_within
 from tests.workloads.programs.conftest import MODULE, PATIENCE_S, Programs
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
 
 LABEL = "rank 1 on west-0"
 IGNORING = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workloads.programs.stderr_tail import telling_line
+from wanbed.workloads.programs.stderr_tail import telling_line
 
 TRACEBACK = """Traceback (most recent call last):
   File "train.py", line 3, in <module>

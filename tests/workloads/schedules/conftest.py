@@ -10,12 +10,12 @@ from itertools import count
 
 import pytest
 
-from workloads.message import Message, MessageKind
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.atlas import Atlas
-from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
-from workloads.schedules.schedule import Schedule
-from workloads.schedules.varuna import Varuna
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.atlas import Atlas
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
+from wanbed.workloads.schedules.schedule import Schedule
+from wanbed.workloads.schedules.varuna import Varuna
 
 
 @dataclass

@@ -6,10 +6,10 @@ The reference cell is an expectation of arithmetic, without TCP: 6 stages, two i
 
 import pytest
 
-from workloads.message import Message, MessageKind
-from workloads.schedules.atlas import Atlas
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.atlas import Atlas
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
 
 MS = 1_000_000
 TRANSFER_NS = 53_687_091

@@ -1,9 +1,9 @@
 import pytest
 
-from workloads.schedules.action import ActionKind
-from workloads.schedules.data_parallel import DataParallel
-from workloads.schedules.gpipe import GPipe
-from workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.data_parallel import DataParallel
+from wanbed.workloads.schedules.gpipe import GPipe
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 
 
 @pytest.mark.parametrize(("recompute", "order"), [(False, "F0 B0 F1 B1 F2 B2"), (True, "F0 R0 B0 F1 R1 B1 F2 R2 B2")])

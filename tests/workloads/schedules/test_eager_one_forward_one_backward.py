@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.eager_one_forward_one_backward import EagerOneForwardOneBackward
-from workloads.schedules.one_forward_one_backward import OneForwardOneBackward
-from workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.eager_one_forward_one_backward import EagerOneForwardOneBackward
+from wanbed.workloads.schedules.one_forward_one_backward import OneForwardOneBackward
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 
 DURATIONS = {ActionKind.FORWARD: 50, ActionKind.BACKWARD: 100}
 

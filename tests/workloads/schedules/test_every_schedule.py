@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workloads.schedules.gpipe import GPipe
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
-from workloads.schedules.planning.planned_schedule import PlannedSchedule
-from workloads.schedules.schedule import Schedule, load_schedule
-from workloads.schedules.virtual.interleaved import InterleavedOneForwardOneBackward
-from workloads.schedules.virtual.zero_bubble_v import ZeroBubbleV
+from wanbed.workloads.schedules.gpipe import GPipe
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
+from wanbed.workloads.schedules.planning.planned_schedule import PlannedSchedule
+from wanbed.workloads.schedules.schedule import Schedule, load_schedule
+from wanbed.workloads.schedules.virtual.interleaved import InterleavedOneForwardOneBackward
+from wanbed.workloads.schedules.virtual.zero_bubble_v import ZeroBubbleV
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))
 SCHEDULES: dict[str, str] = PROJECT["project"]["entry-points"]["wanbed.schedules"]

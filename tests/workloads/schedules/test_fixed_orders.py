@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.gpipe import GPipe
-from workloads.schedules.one_forward_one_backward import OneForwardOneBackward
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.schedule import Schedule
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.gpipe import GPipe
+from wanbed.workloads.schedules.one_forward_one_backward import OneForwardOneBackward
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.schedule import Schedule
 
 FORWARD, BACKWARD, RECOMPUTE = 50, 100, 30
 DURATIONS = {ActionKind.FORWARD: FORWARD, ActionKind.BACKWARD: BACKWARD, ActionKind.RECOMPUTE: RECOMPUTE}

@@ -1,6 +1,6 @@
 import pytest
 
-from workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 
 
 def test_one_value_holds_for_every_stage() -> None:

@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
 from tests.support import third_party
-from workloads.schedules.gpipe import GPipe
-from workloads.schedules.one_forward_one_backward import OneForwardOneBackward
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.registry import schedule_by_name, schedule_class_path, schedule_names
-from workloads.schedules.schedule import create_schedule, load_schedule
+from wanbed.ground.strict_model import InputError
+from wanbed.workloads.schedules.gpipe import GPipe
+from wanbed.workloads.schedules.one_forward_one_backward import OneForwardOneBackward
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.registry import schedule_by_name, schedule_class_path, schedule_names
+from wanbed.workloads.schedules.schedule import create_schedule, load_schedule
 
 SHAPE = PipelineShape(2, 4)
 
@@ -17,7 +17,7 @@ SHAPE = PipelineShape(2, 4)
 @pytest.fixture
 def third_party_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package of somebody else's that brings the schedule ``lifo``, and two that are none."""
-    code = "from workloads.schedules.gpipe import GPipe\n\n\nclass Lifo(GPipe):\n    pass\n\n\nunrelated = 1\n"
+    code = "from wanbed.workloads.schedules.gpipe import GPipe\n\n\nclass Lifo(GPipe):\n    pass\n\n\nunrelated = 1\n"
     entries = {"lifo": "their_schedules:Lifo", "broken": "their_schedules:unrelated", "gone": "not_there:Lifo"}
     third_party.install(tmp_path, monkeypatch, "their_schedules", "wanbed.schedules", entries, code=code)
 
@@ -71,10 +71,10 @@ def test_options_that_a_schedule_refuses_are_bad_input(options: dict[str, object
 
 def test_a_class_path_makes_what_its_name_makes() -> None:
     assert load_schedule(schedule_class_path("gpipe")) is GPipe
-    assert isinstance(create_schedule("workloads.schedules.gpipe:GPipe", SHAPE, {}), GPipe)
+    assert isinstance(create_schedule("wanbed.workloads.schedules.gpipe:GPipe", SHAPE, {}), GPipe)
 
 
-@pytest.mark.parametrize("path", ["gpipe", "workloads.schedules.gpipe:", "pathlib:Path", "pathlib:missing"])
+@pytest.mark.parametrize("path", ["gpipe", "wanbed.workloads.schedules.gpipe:", "pathlib:Path", "pathlib:missing"])
 def test_an_invalid_class_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match=path.split(":", maxsplit=1)[0]):
         load_schedule(path)
@@ -95,7 +95,7 @@ def test_the_path_of_a_file_is_no_path_of_a_class() -> None:
 
 
 def test_the_path_of_a_class_stands_for_itself() -> None:
-    assert schedule_class_path("workloads.schedules.gpipe:GPipe") == "workloads.schedules.gpipe:GPipe"
-    assert type(schedule_by_name("workloads.schedules.gpipe:GPipe", SHAPE)).__name__ == "GPipe"
+    assert schedule_class_path("wanbed.workloads.schedules.gpipe:GPipe") == "wanbed.workloads.schedules.gpipe:GPipe"
+    assert type(schedule_by_name("wanbed.workloads.schedules.gpipe:GPipe", SHAPE)).__name__ == "GPipe"
     with pytest.raises(InputError, match=r"schedule: nowhere:Lifo: No module named 'nowhere'"):
         schedule_by_name("nowhere:Lifo", SHAPE)

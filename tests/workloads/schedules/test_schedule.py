@@ -1,9 +1,9 @@
 import pytest
 
-from workloads.message import Message, MessageKind
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.schedule import Schedule, ScheduleError
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.schedule import Schedule, ScheduleError
 
 FORWARD = Action(ActionKind.FORWARD, 0)
 RECOMPUTE = Action(ActionKind.RECOMPUTE, 0)

@@ -14,15 +14,15 @@ import pytest
 from torch.distributed.pipelining import schedules as torch_schedules
 from torch.distributed.pipelining.stage import _PipelineStageBase
 
-from workloads.schedules.action import Action
-from workloads.schedules.gpipe import GPipe
-from workloads.schedules.one_forward_one_backward import OneForwardOneBackward
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.schedule import Schedule
-from workloads.schedules.virtual.interleaved import InterleavedOneForwardOneBackward
-from workloads.schedules.virtual.virtual_stages import VirtualStages
-from workloads.schedules.virtual.zero_bubble_v import ZeroBubbleV
-from workloads.schedules.zero_bubble import ZeroBubble
+from wanbed.workloads.schedules.action import Action
+from wanbed.workloads.schedules.gpipe import GPipe
+from wanbed.workloads.schedules.one_forward_one_backward import OneForwardOneBackward
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.schedule import Schedule
+from wanbed.workloads.schedules.virtual.interleaved import InterleavedOneForwardOneBackward
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.workloads.schedules.virtual.zero_bubble_v import ZeroBubbleV
+from wanbed.workloads.schedules.zero_bubble import ZeroBubble
 
 SHAPES = [(stages, microbatches) for stages in (2, 4, 8) for microbatches in range(stages, 4 * stages + 1)]
 LETTERS = {"forward": "F", "backward": "B", "backward_input": "I", "backward_weight": "W"}

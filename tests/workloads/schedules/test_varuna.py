@@ -2,10 +2,10 @@
 
 import pytest
 
-from workloads.message import Message, MessageKind
-from workloads.schedules.action import ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.varuna import Varuna
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.varuna import Varuna
 
 FORWARD, RECOMPUTE, BACKWARD = ActionKind.FORWARD, ActionKind.RECOMPUTE, ActionKind.BACKWARD
 

@@ -1,11 +1,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.message import Message, MessageKind
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.one_forward_one_backward import OneForwardOneBackward
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.zero_bubble import ZeroBubble
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.one_forward_one_backward import OneForwardOneBackward
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.zero_bubble import ZeroBubble
 
 LETTERS = {"forward": "F", "recompute": "R", "backward": "B", "backward_input": "I", "backward_weight": "W"}
 DURATIONS = {

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.workloads.loopback_ranks import LOOPBACK, free_ports
-from workloads.serving import decode_process
-from workloads.serving.decode_process import DecodeProcess
-from workloads.serving.serving_configs import DecodeConfig, Endpoint
+from wanbed.workloads.serving import decode_process
+from wanbed.workloads.serving.decode_process import DecodeProcess
+from wanbed.workloads.serving.serving_configs import DecodeConfig, Endpoint
 
 
 def answers(endpoint: Endpoint) -> bool:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workloads.serving.frame_channel import LARGEST_KEPT_BYTES, PAYLOAD, Document, FrameChannel
-from workloads.transport.frames.frame import FrameError
+from wanbed.workloads.serving.frame_channel import LARGEST_KEPT_BYTES, PAYLOAD, Document, FrameChannel
+from wanbed.workloads.transport.frames.frame import FrameError
 
 Pair = tuple[FrameChannel, FrameChannel]
 

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.inference.inference_work import InferenceWork
-from workloads.prefill.profile_fit import TimedChunk, fit_chunks
-from workloads.serving.layer_measurement import MeasurementConfig, main
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.prefill.profile_fit import TimedChunk, fit_chunks
+from wanbed.workloads.serving.layer_measurement import MeasurementConfig, main
 
 TINY = INFERENCE_MODELS["llama-tiny"]
 

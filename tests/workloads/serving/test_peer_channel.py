@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workloads.serving.peer_channel import dispatch
+from wanbed.workloads.serving.peer_channel import dispatch
 
 
 @pytest.fixture

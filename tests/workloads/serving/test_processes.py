@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, read_span_log
 from tests.support.until import until_within
 from tests.support.workloads.loopback_ranks import (
     LOOPBACK,
@@ -30,19 +29,20 @@ from tests.support.workloads.loopback_ranks import (
     make_configs,
     with_costs,
 )
-from workloads.compute.replay import ReplayDurations
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.prefill.control.memory_ledger import GpuMemory
-from workloads.prefill.control.prefill_group import GroupGpus
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
-from workloads.prefill.request_source import RequestSource, SourceKind, TokenCount
-from workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
-from workloads.rank_config import RankConfig
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.serving.controller_config import ControllerConfig
-from workloads.serving.frame_channel import FrameChannel
-from workloads.serving.serving_configs import DecodeConfig, Endpoint, GpuServingConfig, PoolGpuConfig
+from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, read_span_log
+from wanbed.workloads.compute.replay import ReplayDurations
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.prefill_group import GroupGpus
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
+from wanbed.workloads.prefill.request_source import RequestSource, SourceKind, TokenCount
+from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
+from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.serving.controller_config import ControllerConfig
+from wanbed.workloads.serving.frame_channel import FrameChannel
+from wanbed.workloads.serving.serving_configs import DecodeConfig, Endpoint, GpuServingConfig, PoolGpuConfig
 
 MODEL = INFERENCE_MODELS["llama-tiny"]
 KV_TOKEN_BYTES, ACTIVATION_TOKEN_BYTES = 4096, 2048
@@ -145,12 +145,12 @@ class Service:
 
     def start_servers(self, spawn: Spawn) -> list["subprocess.Popen[str]"]:
         return [
-            spawn(f"workloads.serving.{name}_process", self.folder / f"{name}.json")
+            spawn(f"wanbed.workloads.serving.{name}_process", self.folder / f"{name}.json")
             for name in ("controller", "decode")
         ]
 
     def start_ranks(self, spawn: Spawn) -> list["subprocess.Popen[str]"]:
-        return [spawn("workloads.rank", self.folder / f"rank-{plan.rank}.json") for plan in self.serving_ranks()]
+        return [spawn("wanbed.workloads.rank", self.folder / f"rank-{plan.rank}.json") for plan in self.serving_ranks()]
 
     def read(self, name: str) -> Any:
         return json.loads((self.folder / name).read_text())
@@ -233,7 +233,7 @@ def test_a_pool_serves_until_sigterm(tmp_path: Path, spawn: Spawn) -> None:
         path = tmp_path / f"pool-{gpu.gpu}.json"
         log = str(tmp_path / f"pool-{gpu.gpu}.spans")
         PoolGpuConfig(gpu, f"host-{gpu.gpu}", "east", 0, service.token, service.ranks[0].epoch_ns, log).write(path)
-        pool.append(spawn("workloads.serving.pool_process", path))
+        pool.append(spawn("wanbed.workloads.serving.pool_process", path))
     servers = service.start_servers(spawn)
     until(lambda: connections_at(service.gpus[0].controller.port) == len(pool) + 1)
     # Before its end nothing is written. Forty requests come meanwhile.

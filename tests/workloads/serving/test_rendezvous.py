@@ -8,10 +8,10 @@ from zlib import crc32
 
 import pytest
 
-from workloads.serving import rendezvous
-from workloads.serving.frame_channel import FrameChannel
-from workloads.serving.rendezvous import Listener, send_hello
-from workloads.serving.serving_configs import Endpoint
+from wanbed.workloads.serving import rendezvous
+from wanbed.workloads.serving.frame_channel import FrameChannel
+from wanbed.workloads.serving.rendezvous import Listener, send_hello
+from wanbed.workloads.serving.serving_configs import Endpoint
 
 LOOPBACK, TOKEN = "127.0.0.1", "of this run"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.swapping.best_grouping import best_grouping
-from workloads.swapping.grouping import Grouping, SwappedLayer, SwappedModel
+from wanbed.workloads.swapping.best_grouping import best_grouping
+from wanbed.workloads.swapping.grouping import Grouping, SwappedLayer, SwappedModel
 
 MOST_LAYERS = 9
 

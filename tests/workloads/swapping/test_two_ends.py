@@ -5,7 +5,7 @@ from itertools import accumulate, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.swapping.two_ends import lay_out
+from wanbed.workloads.swapping.two_ends import lay_out
 
 SIZES = st.lists(st.integers(1, 5000), min_size=1, max_size=12)
 

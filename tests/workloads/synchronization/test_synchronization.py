@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.synchronization.synchronization import Synchronization, Topology
+from wanbed.workloads.synchronization.synchronization import Synchronization, Topology
 
 
 @st.composite

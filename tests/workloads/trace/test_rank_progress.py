@@ -1,7 +1,7 @@
 """What of a rank's graph may begin, and when it is complete."""
 
-from workloads.trace.rank_progress import RankGraph, RankProgress
-from workloads.trace.replayed_trace import TraceNode, WorkKind
+from wanbed.workloads.trace.rank_progress import RankGraph, RankProgress
+from wanbed.workloads.trace.replayed_trace import TraceNode, WorkKind
 
 GPU, CPU, SEND, RECEIVE, NOTHING = WorkKind.GPU, WorkKind.CPU, WorkKind.SEND, WorkKind.RECEIVE, WorkKind.NOTHING
 

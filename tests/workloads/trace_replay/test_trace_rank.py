@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from results.records.span_log import Span, read_span_log
 from tests.support.workloads.loopback_ranks import LOOPBACK, MILLISECOND_NS, ROOT, free_ports, outcome
-from workloads.trace.replayed_trace import TraceNode, WorkKind
-from workloads.trace_replay.trace_rank_config import TraceRankConfig, read_trace_rank_config
-from workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
-from workloads.transport.peer import Peer
+from wanbed.results.records.span_log import Span, read_span_log
+from wanbed.workloads.trace.replayed_trace import TraceNode, WorkKind
+from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig, read_trace_rank_config
+from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.peer import Peer
 
 GPU, CPU, SEND, RECEIVE, COLLECTIVE = (
     WorkKind.GPU,
@@ -116,7 +116,7 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[Span,
         path = folder / f"config-{config.rank}.json"
         config.write(path)
         assert read_trace_rank_config(path) == config
-        command = [sys.executable, "-m", "workloads.trace_replay.trace_rank", str(path)]
+        command = [sys.executable, "-m", "wanbed.workloads.trace_replay.trace_rank", str(path)]
         processes.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True))
     try:
         assert [outcome(process) for process in processes] == [(0, "")] * 3

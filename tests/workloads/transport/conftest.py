@@ -9,13 +9,13 @@ from typing import Self
 
 import pytest
 
-from workloads.transport.event import Event
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
-from workloads.transport.peer import Peer
-from workloads.transport.rendezvous import Identity, Rendezvous
-from workloads.transport.socket_options import make_socket
-from workloads.transport.striped_transport import StripedTransport
+from wanbed.workloads.transport.event import Event
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
+from wanbed.workloads.transport.socket_options import make_socket
+from wanbed.workloads.transport.striped_transport import StripedTransport
 
 LOOPBACK = "127.0.0.1"
 TOKEN = bytes(range(16))

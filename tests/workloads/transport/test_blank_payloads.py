@@ -7,10 +7,17 @@ from itertools import pairwise
 
 import pytest
 
-from workloads.message import Message, MessageKind
-from workloads.transport.event import Closed, Failed, Received, Sent
-from workloads.transport.frames.cutting import Cutting
-from workloads.transport.frames.frame import CHUNK_BYTES, HEADER_BYTES, SHUTDOWN, FrameHeader, FrameKind, decode_header
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.transport.event import Closed, Failed, Received, Sent
+from wanbed.workloads.transport.frames.cutting import Cutting
+from wanbed.workloads.transport.frames.frame import (
+    CHUNK_BYTES,
+    HEADER_BYTES,
+    SHUTDOWN,
+    FrameHeader,
+    FrameKind,
+    decode_header,
+)
 
 PATIENCE_S = 60
 MARKS = [1, 20_000, CHUNK_BYTES]

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.until import until_within
-from workloads.message import Message, MessageKind
-from workloads.transport.boundary import relay_window
-from workloads.transport.event import Closed, Failed, Received, Sent
-from workloads.transport.frames.cutting import Cutting
-from workloads.transport.frames.frame import (
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.transport.boundary import relay_window
+from wanbed.workloads.transport.event import Closed, Failed, Received, Sent
+from wanbed.workloads.transport.frames.cutting import Cutting
+from wanbed.workloads.transport.frames.frame import (
     CHUNK_BYTES,
     HEADER_BYTES,
     SHUTDOWN,
@@ -25,7 +25,7 @@ from workloads.transport.frames.frame import (
     credit,
     decode_header,
 )
-from workloads.transport.peer import TransportError
+from wanbed.workloads.transport.peer import TransportError
 
 PATIENCE_S = 60
 ACTIVATION, GRADIENT = MessageKind.ACTIVATION, MessageKind.GRADIENT

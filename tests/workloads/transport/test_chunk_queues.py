@@ -2,8 +2,8 @@
 
 import pytest
 
-from workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue, RelayQueue, TurnQueue
-from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue, RelayQueue, TurnQueue
+from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
 
 
 class Silent:

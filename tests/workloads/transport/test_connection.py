@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from workloads.transport.connection import Connection
-from workloads.transport.frames.frame import HEADER_BYTES, SHUTDOWN, FrameHeader, FrameKind
+from wanbed.workloads.transport.connection import Connection
+from wanbed.workloads.transport.frames.frame import HEADER_BYTES, SHUTDOWN, FrameHeader, FrameKind
 
 Connect = Callable[..., tuple[Connection, socket.socket]]
 

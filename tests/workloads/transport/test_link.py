@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue
-from workloads.transport.frames.frame import (
+from wanbed.workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue
+from wanbed.workloads.transport.frames.frame import (
     HEADER_BYTES,
     LAST_OWN,
     SHUTDOWN,
@@ -16,8 +16,8 @@ from workloads.transport.frames.frame import (
     credit,
     decode_header,
 )
-from workloads.transport.link import Link
-from workloads.transport.peer import Peer
+from wanbed.workloads.transport.link import Link
+from wanbed.workloads.transport.peer import Peer
 
 
 class Source:

@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig, RingConfig
-from workloads.transport.peer import Peer
-from workloads.transport.star.star_config import StarConfig
+from wanbed.workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.star.star_config import StarConfig
 
 
 def peer(rank: int, **changed: Any) -> Peer:

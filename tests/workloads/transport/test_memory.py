@@ -9,14 +9,14 @@ from queue import SimpleQueue
 
 import pytest
 
-from workloads.message import Message, MessageKind
-from workloads.transport.boundary import relay_window
-from workloads.transport.event import Event, Received
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.frames.frame import CHUNK_BYTES
-from workloads.transport.links_config import BoundaryConfig, LinksConfig
-from workloads.transport.peer import Peer
-from workloads.transport.striped_transport import StripedTransport
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.transport.boundary import relay_window
+from wanbed.workloads.transport.event import Event, Received
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.frames.frame import CHUNK_BYTES
+from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig
+from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.striped_transport import StripedTransport
 
 ACTIVATION_BYTES = 256 * 2**20
 

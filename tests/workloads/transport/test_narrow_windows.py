@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from workloads.message import Message, MessageKind
-from workloads.transport.event import Closed, Failed, Received
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.transport.event import Closed, Failed, Received
 
 PATIENCE_S = 20
 MOST_BYTES = 6_000_000

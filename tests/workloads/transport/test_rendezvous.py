@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from workloads.transport.frames.frame import Hello
-from workloads.transport.peer import Peer, TransportError
-from workloads.transport.rendezvous import Identity, Rendezvous
+from wanbed.workloads.transport.frames.frame import Hello
+from wanbed.workloads.transport.peer import Peer, TransportError
+from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
 
 LOOPBACK = "127.0.0.1"
 TOKEN = bytes(range(16))
@@ -160,7 +160,7 @@ def test_another_users_program_is_dropped_before_it_says_anything(
 ) -> None:
     strangers = ["user nobody (uid 65534)"]
     monkeypatch.setattr(
-        "workloads.transport.rendezvous.foreign_caller", lambda _: strangers.pop() if strangers else None
+        "wanbed.workloads.transport.rendezvous.foreign_caller", lambda _: strangers.pop() if strangers else None
     )
     listener = listen()
     assert listener.hello_of(Hello(TOKEN, 0, 0, 2).encode()) == b""

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from workloads.transport.socket_options import hold_window, make_socket
+from wanbed.workloads.transport.socket_options import hold_window, make_socket
 
 LOOPBACK = "127.0.0.1"
 WINDOW_BYTES = 32 * 1024

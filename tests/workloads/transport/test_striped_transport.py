@@ -7,13 +7,13 @@ from queue import SimpleQueue
 
 import pytest
 
-from workloads.message import Message, MessageKind
-from workloads.transport.event import Closed, Failed, Received, Sent
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.frames.frame import CHUNK_BYTES, SHUTDOWN, FrameHeader, FrameKind, credit
-from workloads.transport.links_config import LinksConfig
-from workloads.transport.peer import TransportError
-from workloads.transport.striped_transport import StripedTransport
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.transport.event import Closed, Failed, Received, Sent
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.frames.frame import CHUNK_BYTES, SHUTDOWN, FrameHeader, FrameKind, credit
+from wanbed.workloads.transport.links_config import LinksConfig
+from wanbed.workloads.transport.peer import TransportError
+from wanbed.workloads.transport.striped_transport import StripedTransport
 
 PATIENCE_S = 60
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from workloads.transport.chunk_queues import Chunk, TurnQueue
-from workloads.transport.frames.frame import FrameHeader, FrameKind
+from wanbed.workloads.transport.chunk_queues import Chunk, TurnQueue
+from wanbed.workloads.transport.frames.frame import FrameHeader, FrameKind
 
 
 def chunk(iteration: int, pipeline: int, microbatch: int) -> Chunk:

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ground.class_path import create, load_subclass
-from results.records.span_log import SwappingRecord
-from workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, SynchronizedCompute, TrainingGpu
-from workloads.compute.replay import ReplayCosts
-from workloads.message import Message
-from workloads.model.gpt_config import GptConfig
-from workloads.model.held_out import HeldOut
-from workloads.schedules.action import ActionKind
-from workloads.schedules.virtual.virtual_stages import VirtualStages
-from workloads.swapping.swap_settings import SwapSettings
-from workloads.synchronization.synchronization import Synchronization
-from workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.ground.class_path import create, load_subclass
+from wanbed.results.records.span_log import SwappingRecord
+from wanbed.workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, SynchronizedCompute, TrainingGpu
+from wanbed.workloads.compute.replay import ReplayCosts
+from wanbed.workloads.message import Message
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.model.held_out import HeldOut
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.workloads.swapping.swap_settings import SwapSettings
+from wanbed.workloads.synchronization.synchronization import Synchronization
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,15 +4,15 @@ A package adds a back end, a subclass of ``ComputeBackend``, by an entry point i
 are looked up when an experiment is read. A rank gets the path of the class.
 """
 
-from ground.entry_points import installed
-from ground.nearest_name import did_you_mean
-from ground.shown_text import shown
+from wanbed.ground.entry_points import installed
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.shown_text import shown
 
 ENTRY_POINT_GROUP = "wanbed.compute"
 
 _OWN = {
-    "replay": "workloads.compute.backends.replay_backend:ReplayBackend",
-    "torch": "workloads.compute.backends.torch_backend:TorchBackend",
+    "replay": "wanbed.workloads.compute.backends.replay_backend:ReplayBackend",
+    "torch": "wanbed.workloads.compute.backends.torch_backend:TorchBackend",
 }
 
 

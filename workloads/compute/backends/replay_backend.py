@@ -1,8 +1,8 @@
 """Replayed compute: each action takes its known time and needs no GPU."""
 
-from workloads.compute.backends.backend import Computation, ComputeBackend, ComputeConfig, RankContext
-from workloads.compute.replay import ReplayCompute
-from workloads.compute.replay_synchronization import ReplaySynchronization
+from wanbed.workloads.compute.backends.backend import Computation, ComputeBackend, ComputeConfig, RankContext
+from wanbed.workloads.compute.replay import ReplayCompute
+from wanbed.workloads.compute.replay_synchronization import ReplaySynchronization
 
 
 class ReplayBackend(ComputeBackend):

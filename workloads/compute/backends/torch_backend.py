@@ -2,10 +2,10 @@
 
 from importlib.util import find_spec
 
-from workloads.compute.backends.backend import Computation, ComputeBackend, ComputeConfig, RankContext
-from workloads.compute.torch_work import TorchWork
-from workloads.model.gpt_config import bytes_per_element
-from workloads.schedules.action import ActionKind
+from wanbed.workloads.compute.backends.backend import Computation, ComputeBackend, ComputeConfig, RankContext
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.model.gpt_config import bytes_per_element
+from wanbed.workloads.schedules.action import ActionKind
 
 TORCH_RENDEZVOUS_NS = 60_000_000_000
 """Long, because importing torch takes seconds of a core, and all ranks may share few cores."""
@@ -37,11 +37,11 @@ class TorchBackend(ComputeBackend):
 
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:
         """Build the stage and its optimizer. Raise ValueError or OSError as ``TorchWork`` and ``TorchCompute`` do."""
-        from workloads.compute.files.gradient_file import save_gradients  # noqa: PLC0415
-        from workloads.compute.files.state_file import load_state, save_state  # noqa: PLC0415
-        from workloads.compute.files.weights_file import save_weights  # noqa: PLC0415
-        from workloads.compute.swapping.swapped_compute import SwappedCompute  # noqa: PLC0415
-        from workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
+        from wanbed.workloads.compute.files.gradient_file import save_gradients  # noqa: PLC0415
+        from wanbed.workloads.compute.files.state_file import load_state, save_state  # noqa: PLC0415
+        from wanbed.workloads.compute.files.weights_file import save_weights  # noqa: PLC0415
+        from wanbed.workloads.compute.swapping.swapped_compute import SwappedCompute  # noqa: PLC0415
+        from wanbed.workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
 
         if config.swapping is not None:
             swapped = SwappedCompute(torch_work(config, context.actions), context.pool.give_back)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 
-from workloads.message import Message
+from wanbed.workloads.message import Message
 
 Fetch = Callable[[Message], memoryview]
 Send = Callable[[int, Message, memoryview], None]

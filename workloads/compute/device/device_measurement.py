@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from results.records.span_log import DeviceRecord
-from workloads.compute.device.determinism import kernels_are_deterministic
-from workloads.compute.device.staging import Staged
-from workloads.compute.device.torch_device import TorchDevice
-from workloads.compute.profiler_check import ProfilerCheck
-from workloads.compute.span_timer import create_timer
+from wanbed.results.records.span_log import DeviceRecord
+from wanbed.workloads.compute.device.determinism import kernels_are_deterministic
+from wanbed.workloads.compute.device.staging import Staged
+from wanbed.workloads.compute.device.torch_device import TorchDevice
+from wanbed.workloads.compute.profiler_check import ProfilerCheck
+from wanbed.workloads.compute.span_timer import create_timer
 
 
 class DeviceMeasurement:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workloads.compute.device.assigned_gpu import assigned_uuid
+from wanbed.workloads.compute.device.assigned_gpu import assigned_uuid
 
 
 class DeviceEvent(ABC):

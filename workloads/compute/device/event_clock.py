@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Iterable
 
-from workloads.compute.device.device_clock import DeviceClock, Sighting
-from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime
+from wanbed.workloads.compute.device.device_clock import DeviceClock, Sighting
+from wanbed.workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime
 
 _LOOKS, _MOST_LOOKS = 8, 40
 """How often the GPU's clock is read for one sighting, and at most. The shortest reading is used."""

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from workloads.compute.device.device_runtime import DeviceRuntime
+from wanbed.workloads.compute.device.device_runtime import DeviceRuntime
 
 _MOST_RESERVED_BYTES = 1 << 30
 

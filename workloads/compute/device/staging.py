@@ -12,10 +12,10 @@ from threading import Lock
 import torch
 from torch import Tensor
 
-from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
-from workloads.compute.device.pinned_buffers import PinnedBuffers
-from workloads.compute.device.torch_device import TorchDevice
-from workloads.compute.tensor_bytes import as_bytes, as_tensor
+from wanbed.workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
+from wanbed.workloads.compute.device.pinned_buffers import PinnedBuffers
+from wanbed.workloads.compute.device.torch_device import TorchDevice
+from wanbed.workloads.compute.tensor_bytes import as_bytes, as_tensor
 
 Release = Callable[[memoryview], None]
 

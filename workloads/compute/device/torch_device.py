@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from workloads.compute.device.device_runtime import CudaRuntime, DeviceRuntime
-from workloads.compute.tensor_bytes import as_tensor
+from wanbed.workloads.compute.device.device_runtime import CudaRuntime, DeviceRuntime
+from wanbed.workloads.compute.tensor_bytes import as_tensor
 
 
 class TorchDevice(ABC):

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ground.files.atomic_write import written_whole
-from workloads.compute.flat_parameters import FlatParameters
+from wanbed.ground.files.atomic_write import written_whole
+from wanbed.workloads.compute.flat_parameters import FlatParameters
 
 _STEPS = "steps"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ground.files.atomic_write import written_whole
-from workloads.compute.flat_parameters import FlatParameters
+from wanbed.ground.files.atomic_write import written_whole
+from wanbed.workloads.compute.flat_parameters import FlatParameters
 
 
 def save_weights(path: Path, parameters: FlatParameters) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
-from workloads.compute.device.torch_device import TorchDevice
+from wanbed.workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
+from wanbed.workloads.compute.device.torch_device import TorchDevice
 
 
 @dataclass

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from workloads.compute.flat_parameters import FlatParameters
-from workloads.compute.swapping.group_copies import GroupCopies
-from workloads.model.gpt_config import GptConfig
-from workloads.model.gpt_stage import GptStage
-from workloads.model.undrawn_module import placed_module
-from workloads.swapping.two_ends import end_of, lay_out
+from wanbed.workloads.compute.flat_parameters import FlatParameters
+from wanbed.workloads.compute.swapping.group_copies import GroupCopies
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.model.gpt_stage import GptStage
+from wanbed.workloads.model.undrawn_module import placed_module
+from wanbed.workloads.swapping.two_ends import end_of, lay_out
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,25 +10,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from results.records.span_log import DeviceRecord, SwappingRecord
-from workloads.compute.compute import Compute, MeasuredDevice
-from workloads.compute.device.determinism import choose_kernels
-from workloads.compute.device.device_measurement import DeviceMeasurement
-from workloads.compute.device.staging import Staged
-from workloads.compute.device.torch_device import create_device
-from workloads.compute.flat_parameters import FlatParameters
-from workloads.compute.swapping.group_copies import Copied, create_copies
-from workloads.compute.swapping.grouped_model import GroupedModel
-from workloads.compute.swapping.swapped_record import SwappingMeasurement
-from workloads.compute.torch_work import TorchWork
-from workloads.message import Message
-from workloads.model.gpt_stage import DTYPES, build_stage, language_loss
-from workloads.model.tokens import TokenSource
-from workloads.schedules.action import Action, ActionKind
-from workloads.swapping.best_grouping import best_grouping
-from workloads.swapping.grouping import Grouping, SwappedLayer, SwappedModel
-from workloads.synchronization.outer.outer_optimizer import OuterOptimizer
-from workloads.synchronization.outer.outer_steps import OuterSteps
+from wanbed.results.records.span_log import DeviceRecord, SwappingRecord
+from wanbed.workloads.compute.compute import Compute, MeasuredDevice
+from wanbed.workloads.compute.device.determinism import choose_kernels
+from wanbed.workloads.compute.device.device_measurement import DeviceMeasurement
+from wanbed.workloads.compute.device.staging import Staged
+from wanbed.workloads.compute.device.torch_device import create_device
+from wanbed.workloads.compute.flat_parameters import FlatParameters
+from wanbed.workloads.compute.swapping.group_copies import Copied, create_copies
+from wanbed.workloads.compute.swapping.grouped_model import GroupedModel
+from wanbed.workloads.compute.swapping.swapped_record import SwappingMeasurement
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.message import Message
+from wanbed.workloads.model.gpt_stage import DTYPES, build_stage, language_loss
+from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.swapping.best_grouping import best_grouping
+from wanbed.workloads.swapping.grouping import Grouping, SwappedLayer, SwappedModel
+from wanbed.workloads.synchronization.outer.outer_optimizer import OuterOptimizer
+from wanbed.workloads.synchronization.outer.outer_steps import OuterSteps
 
 _TRIALS = 3
 """The passes by which groups are chosen. The first ones warm the device up, the last one counts."""

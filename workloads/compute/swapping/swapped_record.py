@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from results.records.span_log import SwappedGroup, SwappingRecord
-from workloads.compute.swapping.group_copies import Copied
-from workloads.swapping.grouping import Group, passes_ns
+from wanbed.results.records.span_log import SwappedGroup, SwappingRecord
+from wanbed.workloads.compute.swapping.group_copies import Copied
+from wanbed.workloads.swapping.grouping import Group, passes_ns
 
 
 @dataclass

@@ -8,10 +8,10 @@ wants the GPU, the run ends with the layer under way.
 from collections import deque
 from dataclasses import dataclass, replace
 
-from workloads.prefill.bubbles.bubble_forecast import ActionKey, BubbleForecast
-from workloads.prefill.messages import Piece, PieceDone
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import FillPolicy
+from wanbed.workloads.prefill.bubbles.bubble_forecast import ActionKey, BubbleForecast
+from wanbed.workloads.prefill.messages import Piece, PieceDone
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import FillPolicy
 
 
 @dataclass(frozen=True, slots=True)

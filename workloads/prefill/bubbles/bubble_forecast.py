@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from math import ceil
 from statistics import median_low
 
-from workloads.prefill.messages import ENDLESS_NS, BubbleReport
-from workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.prefill.messages import ENDLESS_NS, BubbleReport
+from wanbed.workloads.prefill.prefill_settings import PrefillSettings
 
 ActionKey = tuple[str, int]
 """Kind and microbatch, unique within an iteration on one GPU."""

@@ -2,8 +2,8 @@
 
 from bisect import bisect_right
 
-from workloads.prefill.bubbles.bubble_forecast import longest
-from workloads.prefill.messages import ENDLESS_NS, BubbleReport
+from wanbed.workloads.prefill.bubbles.bubble_forecast import longest
+from wanbed.workloads.prefill.messages import ENDLESS_NS, BubbleReport
 
 
 class GpuTimeline:

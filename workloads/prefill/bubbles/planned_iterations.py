@@ -2,10 +2,10 @@
 
 from collections import deque
 
-from workloads.message import MessageKind
-from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
-from workloads.schedules.action import TAKES_GRADIENT, Action, ActionKind
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
+from wanbed.workloads.message import MessageKind
+from wanbed.workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
+from wanbed.workloads.schedules.action import TAKES_GRADIENT, Action, ActionKind
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
 
 _Place = tuple[int, int]
 """Pipeline and stage."""

@@ -4,11 +4,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from workloads.inference.inference_model import InferenceModel
-from workloads.prefill.control.group_timeline import PlannedPrefill
-from workloads.prefill.control.outcome import Reason
-from workloads.prefill.control.prefill_group import PrefillGroup
-from workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.prefill.control.group_timeline import PlannedPrefill
+from wanbed.workloads.prefill.control.outcome import Reason
+from wanbed.workloads.prefill.control.prefill_group import PrefillGroup
+from wanbed.workloads.prefill.prefill_settings import PrefillSettings
 
 
 @dataclass(frozen=True)

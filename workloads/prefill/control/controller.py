@@ -7,16 +7,16 @@ and a networked process can both drive it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workloads.inference.inference_model import InferenceModel
-from workloads.prefill.control.admission import Admission, Admitted
-from workloads.prefill.control.hold_queue import HoldQueue
-from workloads.prefill.control.outcome import Outcome, Reason, RequestRecord, count_outcomes
-from workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup
-from workloads.prefill.control.prompt_chunks import Chunk, ChunkTimes
-from workloads.prefill.messages import BubbleReport, PieceDone, QueuePiece
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
-from workloads.prefill.request import Request
+from wanbed.workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.prefill.control.admission import Admission, Admitted
+from wanbed.workloads.prefill.control.hold_queue import HoldQueue
+from wanbed.workloads.prefill.control.outcome import Outcome, Reason, RequestRecord, count_outcomes
+from wanbed.workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup
+from wanbed.workloads.prefill.control.prompt_chunks import Chunk, ChunkTimes
+from wanbed.workloads.prefill.messages import BubbleReport, PieceDone, QueuePiece
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
+from wanbed.workloads.prefill.request import Request
 
 
 @dataclass(slots=True)

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workloads.prefill.bubbles.gpu_timeline import GpuTimeline
-from workloads.prefill.control.outcome import Reason
-from workloads.prefill.control.prompt_chunks import Chunk, ChunkTimes
-from workloads.prefill.messages import ENDLESS_NS, BubbleReport
+from wanbed.workloads.prefill.bubbles.gpu_timeline import GpuTimeline
+from wanbed.workloads.prefill.control.outcome import Reason
+from wanbed.workloads.prefill.control.prompt_chunks import Chunk, ChunkTimes
+from wanbed.workloads.prefill.messages import ENDLESS_NS, BubbleReport
 
 _CORRECTED_AGAIN_NS = 1_000_000_000
 """The least time between two recomputations of the plan because of late pieces."""

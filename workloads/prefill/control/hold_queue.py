@@ -2,7 +2,7 @@
 
 from heapq import heappop, heappush
 
-from workloads.prefill.control.outcome import RequestRecord
+from wanbed.workloads.prefill.control.outcome import RequestRecord
 
 
 class HoldQueue:

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from workloads.inference.inference_model import InferenceModel
-from workloads.prefill.control.group_timeline import GroupTimeline, PlannedPrefill
-from workloads.prefill.control.memory_ledger import GpuMemory, MemoryLedger
-from workloads.prefill.control.outcome import Reason
-from workloads.prefill.control.prompt_chunks import ChunkTimes
-from workloads.prefill.messages import Piece, QueuePiece
-from workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.prefill.control.group_timeline import GroupTimeline, PlannedPrefill
+from wanbed.workloads.prefill.control.memory_ledger import GpuMemory, MemoryLedger
+from wanbed.workloads.prefill.control.outcome import Reason
+from wanbed.workloads.prefill.control.prompt_chunks import ChunkTimes
+from wanbed.workloads.prefill.messages import Piece, QueuePiece
+from wanbed.workloads.prefill.prefill_settings import PrefillSettings
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from workloads.inference.inference_model import InferenceModel
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.inference.inference_model import InferenceModel
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import PrefillSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from workloads.prefill.request import Request
+from wanbed.workloads.prefill.request import Request
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.random import Generator
     from numpy.typing import NDArray
 
-    from workloads.prefill.sources.lengths import Lengths
+    from wanbed.workloads.prefill.sources.lengths import Lengths
 
 LEAST_CV = 0.01
 MOST_CV = 100.0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from workloads.prefill.request import Request
+from wanbed.workloads.prefill.request import Request
 
 TokenCounts = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from enum import StrEnum
 
-from workloads.prefill.sources.trace_line import (
+from wanbed.workloads.prefill.sources.trace_line import (
     MAX_LINE_BYTES,
     ParsedLine,
     TraceFormat,

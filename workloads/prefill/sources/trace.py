@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ground.strict_model import InputError
-from workloads.prefill.request import Request
+from wanbed.ground.strict_model import InputError
+from wanbed.workloads.prefill.request import Request
 
 
 @dataclass(frozen=True)

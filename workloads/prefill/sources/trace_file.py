@@ -10,12 +10,12 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ground.files.regular_file import regular_file
-from ground.strict_model import LocatedError
-from workloads.prefill.request import Request
-from workloads.prefill.sources.named_columns import TraceColumns
-from workloads.prefill.sources.trace import Trace
-from workloads.prefill.sources.trace_line import AZURE_HEADER, MAX_LINE_BYTES, ParsedLine, TraceFormat, format_of
+from wanbed.ground.files.regular_file import regular_file
+from wanbed.ground.strict_model import LocatedError
+from wanbed.workloads.prefill.request import Request
+from wanbed.workloads.prefill.sources.named_columns import TraceColumns
+from wanbed.workloads.prefill.sources.trace import Trace
+from wanbed.workloads.prefill.sources.trace_line import AZURE_HEADER, MAX_LINE_BYTES, ParsedLine, TraceFormat, format_of
 
 LONGEST_TICK_NS = 3 * 10**9
 """The tick of the coarsest known clock: that of Mooncake's trace, 3 s."""

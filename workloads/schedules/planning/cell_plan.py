@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from workloads.message import MessageKind
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.message import MessageKind
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 
 Turn = tuple[int, int]
 """The turn of one transfer: (pipeline of the DP-cell, microbatch)."""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
-from workloads.schedules.planning.cell_simulation import CellSimulation, PlanRules, TurnRule
-from workloads.schedules.planning.plan_run import shortest
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
+from wanbed.workloads.schedules.planning.cell_simulation import CellSimulation, PlanRules, TurnRule
+from wanbed.workloads.schedules.planning.plan_run import shortest
 
 PATIENCES: tuple[int | None, ...] = (None, 2, 1, 0)
 

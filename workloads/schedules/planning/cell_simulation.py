@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 
-from workloads.message import MessageKind
-from workloads.schedules.action import Action, ActionKind, known_action
-from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
+from wanbed.workloads.message import MessageKind
+from wanbed.workloads.schedules.action import Action, ActionKind, known_action
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
 
 
 class TurnRule(Enum):

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from workloads.message import MessageKind
-from workloads.schedules.action import TAKES_GRADIENT, ActionKind
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan, LinkState, Turn
+from wanbed.workloads.message import MessageKind
+from wanbed.workloads.schedules.action import TAKES_GRADIENT, ActionKind
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan, LinkState, Turn
 
 Times = tuple[tuple[int, int], ...]
 """Start and end of each action of a stage, in the order of the plan."""

@@ -4,12 +4,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Self
 
-from ground.compiled_core.own_subclasses import mypyc_attr
-from workloads.schedules.action import Action, ActionKind, known_action
-from workloads.schedules.fixed_order import FixedOrder
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, options_for
-from workloads.schedules.schedule import require_method
+from wanbed.ground.compiled_core.own_subclasses import mypyc_attr
+from wanbed.workloads.schedules.action import Action, ActionKind, known_action
+from wanbed.workloads.schedules.fixed_order import FixedOrder
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan, options_for
+from wanbed.workloads.schedules.schedule import require_method
 
 _KINDS: Final = {kind.value: kind for kind in ActionKind}
 

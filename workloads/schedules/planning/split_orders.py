@@ -8,9 +8,9 @@ that follow each other there change places, or an action moves to before or afte
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workloads.message import MessageKind
-from workloads.schedules.action import ActionKind
-from workloads.schedules.planning.cell_plan import CellCosts
+from wanbed.workloads.message import MessageKind
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts
 
 Order = tuple[ActionKind, ...]
 """The kinds of one stage's actions, in order."""

@@ -7,12 +7,12 @@ the longest part of any stage decides, and not when the whole pipeline has ended
 from collections.abc import Iterator
 from itertools import product
 
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
-from workloads.schedules.planning.plan_run import shortest
-from workloads.schedules.planning.split_orders import OrderedPipeline, Orders
-from workloads.schedules.planning.split_rules import SplitRules, SplitSimulation
-from workloads.schedules.zero_bubble import ZeroBubble
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan, Turn
+from wanbed.workloads.schedules.planning.plan_run import shortest
+from wanbed.workloads.schedules.planning.split_orders import OrderedPipeline, Orders
+from wanbed.workloads.schedules.planning.split_rules import SplitRules, SplitSimulation
+from wanbed.workloads.schedules.zero_bubble import ZeroBubble
 
 RULES = tuple(
     SplitRules(fill, forward, release) for fill, forward, release in product((0, 1, 2), (0, 1, 2), (False, True))

@@ -9,10 +9,10 @@ orders on every machine.
 import heapq
 from dataclasses import dataclass, field
 
-from workloads.message import MessageKind
-from workloads.schedules.action import ActionKind
-from workloads.schedules.planning.cell_plan import CellCosts
-from workloads.schedules.planning.split_orders import Orders
+from wanbed.workloads.message import MessageKind
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts
+from wanbed.workloads.schedules.planning.split_orders import Orders
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from workloads.schedules.planning.cell_plan import CellCosts, CellPlan
-from workloads.schedules.planning.planned_schedule import PlannedSchedule
-from workloads.schedules.planning.split_planner import plan_split_cell
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts, CellPlan
+from wanbed.workloads.schedules.planning.planned_schedule import PlannedSchedule
+from wanbed.workloads.schedules.planning.split_planner import plan_split_cell
 
 
 class ZeroBubble2p(PlannedSchedule):

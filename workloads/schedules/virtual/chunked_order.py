@@ -2,9 +2,9 @@
 
 from abc import ABC
 
-from workloads.schedules.action import ActionKind
-from workloads.schedules.fixed_order import FixedOrder
-from workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.fixed_order import FixedOrder
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 
 
 class ChunkedOrder(FixedOrder, ABC):

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.virtual.chunked_order import ChunkedOrder
-from workloads.schedules.virtual.virtual_stages import VirtualLayout
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.virtual.chunked_order import ChunkedOrder
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualLayout
 
 
 class InterleavedOneForwardOneBackward(ChunkedOrder):

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import ClassVar
 
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.virtual.chunked_order import ChunkedOrder
-from workloads.schedules.virtual.virtual_stages import VirtualLayout
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.virtual.chunked_order import ChunkedOrder
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualLayout
 
 
 class ZeroBubbleV(ChunkedOrder):

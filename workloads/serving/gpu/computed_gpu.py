@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from threading import Condition
 
-from workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
-from workloads.prefill.messages import BubbleReport, Piece, PieceDone
-from workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
-from workloads.serving.gpu.shared_gpu import SharedGpu
+from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
+from wanbed.workloads.prefill.messages import BubbleReport, Piece, PieceDone
+from wanbed.workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
+from wanbed.workloads.serving.gpu.shared_gpu import SharedGpu
 
 
 class ComputedGpu(SharedGpu):

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from workloads.compute.timer_slack import wake_precisely
-from workloads.prefill.messages import Piece, PieceDone, QueuePiece, from_document, to_document
-from workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel
-from workloads.serving.gpu.shared_gpu import SharedGpu
-from workloads.serving.peer_channel import PeerChannel, dispatch
-from workloads.serving.rendezvous import Listener, ServingError, call, send_hello
-from workloads.serving.serving_configs import Endpoint, GpuServingConfig
-from workloads.transport.peer import TransportError
+from wanbed.workloads.compute.timer_slack import wake_precisely
+from wanbed.workloads.prefill.messages import Piece, PieceDone, QueuePiece, from_document, to_document
+from wanbed.workloads.serving.frame_channel import PAYLOAD, Document, FrameChannel
+from wanbed.workloads.serving.gpu.shared_gpu import SharedGpu
+from wanbed.workloads.serving.peer_channel import PeerChannel, dispatch
+from wanbed.workloads.serving.rendezvous import Listener, ServingError, call, send_hello
+from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig
+from wanbed.workloads.transport.peer import TransportError
 
 _SHUTDOWN_NS = 1_000_000_000
 

@@ -6,16 +6,16 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from workloads.compute.device.determinism import choose_kernels
-from workloads.compute.device.torch_device import create_device
-from workloads.compute.tensor_bytes import as_bytes
-from workloads.inference.decode import greedy_token
-from workloads.inference.inference_stage import InferenceStage, PrefillChunk
-from workloads.inference.inference_work import InferenceWork
-from workloads.inference.key_value_cache import KVCache
-from workloads.inference.prompt_tokens import prompt_tokens
-from workloads.prefill.bubbles.bubble_filler import Run
-from workloads.prefill.messages import Piece
+from wanbed.workloads.compute.device.determinism import choose_kernels
+from wanbed.workloads.compute.device.torch_device import create_device
+from wanbed.workloads.compute.tensor_bytes import as_bytes
+from wanbed.workloads.inference.decode import greedy_token
+from wanbed.workloads.inference.inference_stage import InferenceStage, PrefillChunk
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.inference.key_value_cache import KVCache
+from wanbed.workloads.inference.prompt_tokens import prompt_tokens
+from wanbed.workloads.prefill.bubbles.bubble_filler import Run
+from wanbed.workloads.prefill.messages import Piece
 
 _WARM_UP_CHUNKS = 2
 """The chunks of the warm-up: a first one, and one after prior tokens, which runs other kernels."""

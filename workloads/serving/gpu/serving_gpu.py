@@ -1,10 +1,10 @@
 """Create the GPU that a configuration describes."""
 
-from workloads.prefill.bubbles.bubble_filler import BubbleFiller
-from workloads.prefill.bubbles.bubble_forecast import BubbleForecast
-from workloads.prefill.prefill_settings import FillPolicy
-from workloads.serving.gpu.shared_gpu import SharedGpu
-from workloads.serving.serving_configs import GpuServingConfig
+from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller
+from wanbed.workloads.prefill.bubbles.bubble_forecast import BubbleForecast
+from wanbed.workloads.prefill.prefill_settings import FillPolicy
+from wanbed.workloads.serving.gpu.shared_gpu import SharedGpu
+from wanbed.workloads.serving.serving_configs import GpuServingConfig
 
 
 def serving_gpu(config: GpuServingConfig) -> SharedGpu:
@@ -17,8 +17,8 @@ def serving_gpu(config: GpuServingConfig) -> SharedGpu:
     if config.inference is None:
         return SharedGpu(config.gpu, filler)
     # Import torch only if it is needed: a process that replays starts in tens of milliseconds.
-    from workloads.serving.gpu.computed_gpu import ComputedGpu  # noqa: PLC0415
-    from workloads.serving.gpu.prefill_compute import PrefillCompute  # noqa: PLC0415
+    from wanbed.workloads.serving.gpu.computed_gpu import ComputedGpu  # noqa: PLC0415
+    from wanbed.workloads.serving.gpu.prefill_compute import PrefillCompute  # noqa: PLC0415
 
     prefill = PrefillCompute(config.inference, config.layers, config.settings.chunk_tokens)
     return ComputedGpu(config.gpu, filler, prefill)

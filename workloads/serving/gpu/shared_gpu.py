@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from workloads.compute.compute import TrainingGpu
-from workloads.prefill.bubbles.bubble_filler import BubbleFiller
-from workloads.prefill.messages import BubbleReport, Piece, PieceDone
-from workloads.serving.gpu.precise_timer import PreciseTimer
+from wanbed.workloads.compute.compute import TrainingGpu
+from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller
+from wanbed.workloads.prefill.messages import BubbleReport, Piece, PieceDone
+from wanbed.workloads.serving.gpu.precise_timer import PreciseTimer
 
 if TYPE_CHECKING:
-    from workloads.serving.gpu.prefill_compute import PieceResults
+    from wanbed.workloads.serving.gpu.prefill_compute import PieceResults
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from workloads.synchronization.fragments import cut_fragments
-from workloads.synchronization.synchronization import Synchronization
-from workloads.synchronization.wire.codec import add_encoded, decode, encode
+from wanbed.workloads.synchronization.fragments import cut_fragments
+from wanbed.workloads.synchronization.synchronization import Synchronization
+from wanbed.workloads.synchronization.wire.codec import add_encoded, decode, encode
 
 
 class OuterOptimizer:

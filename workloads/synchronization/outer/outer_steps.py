@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from workloads.synchronization.outer.outer_optimizer import OuterOptimizer
+from wanbed.workloads.synchronization.outer.outer_optimizer import OuterOptimizer
 
 Timed = Callable[[Callable[[], None]], tuple[int, int]]
 """Carries out a function on the device. Returns its start and end."""

@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from workloads.message import Message, MessageKind
-from workloads.transport.event import Event, Received
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.frames.cutting import Cutting
-from workloads.transport.frames.frame import FrameError, FrameHeader
-from workloads.transport.peer import Peer
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.transport.event import Event, Received
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.frames.cutting import Cutting
+from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader
+from wanbed.workloads.transport.peer import Peer
 
 
 @dataclass(slots=True)

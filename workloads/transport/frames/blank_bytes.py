@@ -4,7 +4,7 @@ import os
 import socket
 from functools import cache
 
-from workloads.transport.frames.frame import CHUNK_BYTES
+from wanbed.workloads.transport.frames.frame import CHUNK_BYTES
 
 
 def send_blank(connected: socket.socket, size_bytes: int) -> int:

@@ -1,6 +1,6 @@
 """Cut a transfer into chunks, and stripe the chunks over node pairs."""
 
-from workloads.transport.frames.frame import CHUNK_BYTES
+from wanbed.workloads.transport.frames.frame import CHUNK_BYTES
 
 _SMALL_CHUNK_BYTES = 16 * 1024
 _CHUNKS_WANTED = 16

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from workloads.transport.event import Event, PartReceived, PartSent, SegmentReceived, SegmentsSent
-from workloads.transport.ring.ring import Add, RingAllReduce
-from workloads.transport.summing.summing_thread import SumEvents, SummingThread
+from wanbed.workloads.transport.event import Event, PartReceived, PartSent, SegmentReceived, SegmentsSent
+from wanbed.workloads.transport.ring.ring import Add, RingAllReduce
+from wanbed.workloads.transport.summing.summing_thread import SumEvents, SummingThread
 
 
 class BucketRing(SummingThread):

@@ -1,6 +1,6 @@
 """Cut the gradients of a stage into buckets, which are all-reduced one after the other while its backward goes on."""
 
-from workloads.transport.ring.ring_round import cut_segments
+from wanbed.workloads.transport.ring.ring_round import cut_segments
 
 
 def bucket_count(total_bytes: int, bucket_bytes: int) -> int:

@@ -4,7 +4,8 @@ With P replicas the data is cut into P segments. There are 2(P-1) steps. In each
 next replica and receives the segment before it, in the ring's order, from the previous replica. In the first P-1 steps
 it adds the received segment to its own (reduce-scatter); in the others it copies it (all-gather). Each replica sends
 ``2 (P-1)/P`` of the data. Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-workstations", 2009. Over rings one in the other, ``workloads.transport.ring.ring_passes`` has the order of steps.
+workstations", 2009. Over rings one in the other, ``wanbed.workloads.transport.ring.ring_passes`` has the order of
+steps.
 
 A segment is sent in chunks, and a chunk is passed on as part of the next step as soon as it is summed. No segment is
 overwritten while it may still be sent: what overwrites it has gone round the ring after it was sent. Blank payloads
@@ -15,11 +16,11 @@ from collections import deque
 from collections.abc import Callable
 from math import prod
 
-from workloads.transport.event import SegmentReceived, SegmentsSent
-from workloads.transport.links_config import LinksConfig
-from workloads.transport.ring.ring_passes import ring_passes, summed_segment
-from workloads.transport.ring.ring_round import RingRound
-from workloads.transport.striped_transport import StripedTransport
+from wanbed.workloads.transport.event import SegmentReceived, SegmentsSent
+from wanbed.workloads.transport.links_config import LinksConfig
+from wanbed.workloads.transport.ring.ring_passes import ring_passes, summed_segment
+from wanbed.workloads.transport.ring.ring_round import RingRound
+from wanbed.workloads.transport.striped_transport import StripedTransport
 
 Add = Callable[[memoryview, memoryview], None]
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from workloads.transport.chunk_queues import Chunk, CreditQueue
-from workloads.transport.event import Event, SegmentReceived, SegmentsSent
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
-from workloads.transport.link import Link
-from workloads.transport.links_config import LinksConfig
-from workloads.transport.peer import Peer
-from workloads.transport.ring.ring_round import RingRound
+from wanbed.workloads.transport.chunk_queues import Chunk, CreditQueue
+from wanbed.workloads.transport.event import Event, SegmentReceived, SegmentsSent
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.link import Link
+from wanbed.workloads.transport.links_config import LinksConfig
+from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.ring.ring_round import RingRound
 
 
 @dataclass(slots=True)

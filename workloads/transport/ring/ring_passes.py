@@ -10,7 +10,7 @@ distributed SGD: ImageNet/ResNet-50 training in a flash", 2018 (2D-torus all-red
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workloads.transport.ring.ring_round import cut_segments
+from wanbed.workloads.transport.ring.ring_round import cut_segments
 
 
 @dataclass(frozen=True, slots=True)

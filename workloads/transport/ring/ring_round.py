@@ -1,15 +1,15 @@
 """One round of a ring at one replica: cut the data, and find the place of each chunk that arrives.
 
-``workloads.transport.ring.ring`` describes the algorithm and its source.
+``wanbed.workloads.transport.ring.ring`` describes the algorithm and its source.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from workloads.transport.event import SegmentReceived
-from workloads.transport.frames.frame import CHUNK_BYTES
-from workloads.transport.peer import TransportError
+from wanbed.workloads.transport.event import SegmentReceived
+from wanbed.workloads.transport.frames.frame import CHUNK_BYTES
+from wanbed.workloads.transport.peer import TransportError
 
 LEAST_CHUNK_BYTES = 256 * 1024
 _CHUNKS_A_SEGMENT = 256

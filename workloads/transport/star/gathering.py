@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
 
-from workloads.transport.event import Event, Failed, Gathered, PartReceived, ReplicaJoins, ReplicaLost
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.peer import Peer
-from workloads.transport.star.quorum_rounds import Part, QuorumRounds, StarSum
-from workloads.transport.star.star_config import StarConfig
-from workloads.transport.striped_transport import StripedTransport
+from wanbed.workloads.transport.event import Event, Failed, Gathered, PartReceived, ReplicaJoins, ReplicaLost
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.star.quorum_rounds import Part, QuorumRounds, StarSum
+from wanbed.workloads.transport.star.star_config import StarConfig
+from wanbed.workloads.transport.striped_transport import StripedTransport
 
 Add = Callable[[memoryview, memoryview], None]
 _Handled = PartReceived | ReplicaLost | ReplicaJoins | Failed

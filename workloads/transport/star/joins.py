@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from threading import Thread
 
-from workloads.transport.event import Event, Failed, StateReceived
-from workloads.transport.rendezvous import Rendezvous
-from workloads.transport.striped_transport import StripedTransport
+from wanbed.workloads.transport.event import Event, Failed, StateReceived
+from wanbed.workloads.transport.rendezvous import Rendezvous
+from wanbed.workloads.transport.striped_transport import StripedTransport
 
 
 class Joins(AbstractContextManager["Joins"]):

@@ -1,12 +1,12 @@
-"""One replica's side of the sums of a star, as a ring's side is ``workloads.transport.ring.ring``."""
+"""One replica's side of the sums of a star, as a ring's side is ``wanbed.workloads.transport.ring.ring``."""
 
 from collections.abc import Callable
 
-from workloads.transport.event import PartReceived, PartSent
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.peer import TransportError
-from workloads.transport.star.gathering import Gathering
-from workloads.transport.striped_transport import StripedTransport
+from wanbed.workloads.transport.event import PartReceived, PartSent
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.peer import TransportError
+from wanbed.workloads.transport.star.gathering import Gathering
+from wanbed.workloads.transport.striped_transport import StripedTransport
 
 
 class StarSums:

@@ -1,10 +1,10 @@
-"""Sum over a star in a thread beside the one that computes, as ``workloads.transport.ring.bucket_ring`` does it."""
+"""Sum over a star in a thread beside computation, as ``wanbed.workloads.transport.ring.bucket_ring`` does."""
 
 from collections.abc import Callable
 
-from workloads.transport.event import Event, PartReceived, PartSent, SegmentReceived, SegmentsSent
-from workloads.transport.star.star_sum import StarSums
-from workloads.transport.summing.summing_thread import SumEvents, SummingThread
+from wanbed.workloads.transport.event import Event, PartReceived, PartSent, SegmentReceived, SegmentsSent
+from wanbed.workloads.transport.star.star_sum import StarSums
+from wanbed.workloads.transport.summing.summing_thread import SumEvents, SummingThread
 
 
 class StarThread(SummingThread):

@@ -5,7 +5,15 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 
-from workloads.transport.event import BucketSummed, Event, Failed, PartReceived, PartSent, SegmentReceived, SegmentsSent
+from wanbed.workloads.transport.event import (
+    BucketSummed,
+    Event,
+    Failed,
+    PartReceived,
+    PartSent,
+    SegmentReceived,
+    SegmentsSent,
+)
 
 SumEvents = SimpleQueue[SegmentReceived | SegmentsSent | PartReceived | PartSent | Failed]
 """Takes from the transport the events of a ring or a star, and Failed, which ends the sums."""

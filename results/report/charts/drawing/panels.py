@@ -8,7 +8,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from results.report.charts.drawing.fitted_text import line_count, text_width_pt, wrapped
+from wanbed.results.report.charts.drawing.fitted_text import line_count, text_width_pt, wrapped
 
 _BESIDE_EM = 4.5
 """The width of the axis beside a panel, as a multiple of the font size."""

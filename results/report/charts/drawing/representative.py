@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from results.reading.run import Run
-from results.reading.stored_trial import StoredTrial, swept_values
-from results.report.charts.drawing.swept_axis import latency_ms
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.report.charts.drawing.swept_axis import latency_ms
 
 
 def representative_point(run: Run) -> int | None:

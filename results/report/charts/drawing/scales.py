@@ -7,7 +7,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from ground.strict_model import InputError
+from wanbed.ground.strict_model import InputError
 
 Limits = Mapping[str, tuple[float | None, float | None]]
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ground.units import parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
-from results.reading.summaries.headline import LATENCY_PATH, path_name
+from wanbed.ground.units import parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
+from wanbed.results.reading.summaries.headline import LATENCY_PATH, path_name
 
 _NS_PER_MS = 1e6
 _LATENCY_TITLE = "one-way WAN latency"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.changing.changing_path import next_change_ns
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import LinkCourse
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.changing.changing_path import next_change_ns
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import LinkCourse
 
 
 class CapacityCourse:
     """The capacity of one resource over time: ``bps_of`` the conditions of ``course``, given to ``change``.
 
     What waits when the capacity changes leaves at the new one. Its queue stands at the link's far end, as in the kernel
-    (``testbed.network.pair_rates``). So a change counts for what left a latency ago.
+    (``wanbed.testbed.network.pair_rates``). So a change counts for what left a latency ago.
     """
 
     def __init__(

@@ -13,12 +13,12 @@
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.network.changing.changing_path import ChangingPath
-from runner.simulator.network.changing.retransmission import Retransmission
-from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.network.shared_channel import SharedChannel
-from testbed.network.flow_model.window import BOUNDED, TcpWindow
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.network.changing.changing_path import ChangingPath
+from wanbed.runner.simulator.network.changing.retransmission import Retransmission
+from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.network.shared_channel import SharedChannel
+from wanbed.testbed.network.flow_model.window import BOUNDED, TcpWindow
 
 _NEVER: Final = 1 << 62
 

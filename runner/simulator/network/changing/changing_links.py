@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from runner.resolve.placement import Pair
-from runner.simulator.network.changing.capacity_course import CapacityCourse
-from runner.simulator.network.changing.changing_path import ChangingPath, constant, pair_bps, trunk_bps
-from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.topology import Topology
+from wanbed.runner.resolve.placement import Pair
+from wanbed.runner.simulator.network.changing.capacity_course import CapacityCourse
+from wanbed.runner.simulator.network.changing.changing_path import ChangingPath, constant, pair_bps, trunk_bps
+from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.topology import Topology
 
 
 def changing_path(topology: Topology, ends: Pair, *, headers: bool) -> ChangingPath | None:

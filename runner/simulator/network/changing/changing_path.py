@@ -4,9 +4,9 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
-from testbed.network.flow_model.line import Line
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import Change, LinkCourse
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import Change, LinkCourse
 
 UNLIMITED_BPS: Final = 10**15
 """The capacity of a link that has no rate for a time: a gigabyte takes 8 us."""

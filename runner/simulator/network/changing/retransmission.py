@@ -17,8 +17,8 @@ the link, up again, delivers, which may be long after the outage has ended.
 from dataclasses import dataclass
 from typing import Final
 
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.network.changing.changing_path import ChangingPath
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.network.changing.changing_path import ChangingPath
 
 _MOST_TIMEOUT_NS: Final = 120_000_000_000
 _GIVES_UP_NS: Final = 924_600_000_000

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ground.strict_model import LocatedError
-from ground.units import format_duration
-from testbed.network.links.link_conditions import Values
+from wanbed.ground.strict_model import LocatedError
+from wanbed.ground.units import format_duration
+from wanbed.testbed.network.links.link_conditions import Values
 
 MAX_TRACE_NS = 31 * 86_400 * 10**9
 """The latest time of a trace, 31 days."""

@@ -4,16 +4,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ground.strict_model import InputError
-from ground.units import format_duration
-from testbed.network.links.figures_spec import FIGURES
-from testbed.network.links.link_conditions import LinkConditions, Values
-from testbed.network.links.link_course import MAX_CHANGES, LinkCourse, course_of
-from testbed.network.links.over_time.condition_trace import ConditionTrace
-from testbed.network.links.over_time.drawn_timeline import drawn_timeline
-from testbed.network.links.over_time.event_timeline import event_timeline
-from testbed.network.links.over_time.generate_spec import GenerateSpec
-from testbed.network.topology_spec import WanSpec
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import format_duration
+from wanbed.testbed.network.links.figures_spec import FIGURES
+from wanbed.testbed.network.links.link_conditions import LinkConditions, Values
+from wanbed.testbed.network.links.link_course import MAX_CHANGES, LinkCourse, course_of
+from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
+from wanbed.testbed.network.links.over_time.drawn_timeline import drawn_timeline
+from wanbed.testbed.network.links.over_time.event_timeline import event_timeline
+from wanbed.testbed.network.links.over_time.generate_spec import GenerateSpec
+from wanbed.testbed.network.topology_spec import WanSpec
 
 MAX_ALL_CHANGES = 1_000_000
 """The most changes of all links of a topology together; courses that are equal count once."""

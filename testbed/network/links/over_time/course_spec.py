@@ -16,10 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from ground.shown_text import shown
-from ground.strict_model import StrictModel
-from ground.units import DURATION_SCHEMA, DurationNs, format_duration, parse_duration_ns
-from testbed.network.links.figures_spec import FIGURES, FiguresSpec, without_defaults
+from wanbed.ground.shown_text import shown
+from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.units import DURATION_SCHEMA, DurationNs, format_duration, parse_duration_ns
+from wanbed.testbed.network.links.figures_spec import FIGURES, FiguresSpec, without_defaults
 
 MAX_PATH_CHARACTERS = 4095
 MIN_WINDOW_NS = 10 * 10**6

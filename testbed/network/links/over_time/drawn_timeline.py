@@ -8,8 +8,8 @@ from math import cos, log, pi
 from random import Random
 from typing import Any
 
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.over_time.generate_spec import (
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.over_time.generate_spec import (
     DiurnalSpec,
     GenerateSpec,
     LatencyStepsSpec,

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from ground.strict_model import InputError
-from ground.units import format_duration
-from testbed.network.links.over_time.course_spec import EventSpec
+from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import format_duration
+from wanbed.testbed.network.links.over_time.course_spec import EventSpec
 
 
 def event_timeline(

@@ -4,10 +4,10 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ground.strict_model import StrictModel
-from ground.units import DurationNs, Fraction, format_duration
-from testbed.network.links.figures_spec import DelayNs
-from testbed.network.links.link_course import MAX_CHANGES
+from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.units import DurationNs, Fraction, format_duration
+from wanbed.testbed.network.links.figures_spec import DelayNs
+from wanbed.testbed.network.links.link_course import MAX_CHANGES
 
 MIN_STEP_NS = 10 * 10**6
 

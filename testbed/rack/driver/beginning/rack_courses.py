@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from testbed.kernel.changes.course_run import AppliedChange, CourseRecord
-from testbed.rack.clocks.clock_line import ClockLine
-from testbed.rack.driver.beginning.common_start import CommonStart
-from testbed.rack.driver.inventory import ask_all
-from testbed.rack.driver.rack_machine import RackMachine
-from testbed.rack.machine_plan import MachinePlan
+from wanbed.testbed.kernel.changes.course_run import AppliedChange, CourseRecord
+from wanbed.testbed.rack.clocks.clock_line import ClockLine
+from wanbed.testbed.rack.driver.beginning.common_start import CommonStart
+from wanbed.testbed.rack.driver.inventory import ask_all
+from wanbed.testbed.rack.driver.rack_machine import RackMachine
+from wanbed.testbed.rack.machine_plan import MachinePlan
 
 _LEAD_NS = 200_000_000
 """How long before their begin machines are told; it is doubled for machines that take longer to answer."""

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path, PurePosixPath
 
-from testbed.rack.driver.inventory import naming
-from testbed.rack.driver.rack_machine import RackMachine
-from testbed.rack.orders import FilePiece
+from wanbed.testbed.rack.driver.inventory import naming
+from wanbed.testbed.rack.driver.rack_machine import RackMachine
+from wanbed.testbed.rack.orders import FilePiece
 
 _PIECE_BYTES = 8 * 2**20
 """The most that one answer of a machine has: a program may print much more."""

@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-from testbed.rack.driver.files.translation import (
+from wanbed.testbed.rack.driver.files.translation import (
     MachinePlace,
     input_path,
     named_configurations,
     named_inputs,
     translated,
 )
-from testbed.rack.driver.rack_machine import RackMachine
+from wanbed.testbed.rack.driver.rack_machine import RackMachine
 
 
 def configuration_files(machine: RackMachine, configuration: Path, folder: Path) -> dict[str, bytes]:

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from testbed.rack.driver.files.mirrored_files import MirroredFiles
-from testbed.rack.driver.inventory import naming
-from testbed.rack.driver.rack_machine import RackMachine
+from wanbed.testbed.rack.driver.files.mirrored_files import MirroredFiles
+from wanbed.testbed.rack.driver.inventory import naming
+from wanbed.testbed.rack.driver.rack_machine import RackMachine
 
 _PIECE_BYTES = 8 * 2**20
 """The most that one message to a machine has: a checkpoint may be much larger."""

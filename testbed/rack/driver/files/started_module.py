@@ -4,11 +4,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from testbed.rack.driver.files.mirrored_files import MirroredFiles
-from testbed.rack.driver.files.sent_configuration import configuration_files
-from testbed.rack.driver.rack_machine import RackMachine
-from testbed.rack.driver.remote_process import RemoteProcess
-from testbed.rack.orders import Program
+from wanbed.testbed.rack.driver.files.mirrored_files import MirroredFiles
+from wanbed.testbed.rack.driver.files.sent_configuration import configuration_files
+from wanbed.testbed.rack.driver.rack_machine import RackMachine
+from wanbed.testbed.rack.driver.remote_process import RemoteProcess
+from wanbed.testbed.rack.orders import Program
 
 
 def start_module_on(

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from testbed.rack.driver.inventory import naming
-from testbed.rack.driver.rack_machine import RackMachine
+from wanbed.testbed.rack.driver.inventory import naming
+from wanbed.testbed.rack.driver.rack_machine import RackMachine
 
 _PIECE_BYTES = 8 * 2**20
 """The most that one answer of a machine has."""

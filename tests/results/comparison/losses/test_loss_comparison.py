@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from results.comparison.comparison import Comparison, check, compare
-from results.comparison.losses.metric import parse_metric
-from results.comparison.markdown import markdown
-from results.reading.run import Run, load_run
 from tests.results.losses_on_paper import linear, losing_run
+from wanbed.ground.strict_model import InputError
+from wanbed.results.comparison.comparison import Comparison, check, compare
+from wanbed.results.comparison.losses.metric import parse_metric
+from wanbed.results.comparison.markdown import markdown
+from wanbed.results.reading.run import Run, load_run
 
 SLOW, FAST = {"slow": linear(5.0, 0.1)}, {"fast": linear(5.0, 0.2)}
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ground.strict_model import InputError
-from results.comparison.losses.loss_judgement import judge_loss
-from results.comparison.losses.loss_pairs import LossPair
-from results.comparison.losses.metric import ITERATION_TIME, parse_metric
-from results.comparison.pairing import Pair, Side
+from wanbed.ground.strict_model import InputError
+from wanbed.results.comparison.losses.loss_judgement import judge_loss
+from wanbed.results.comparison.losses.loss_pairs import LossPair
+from wanbed.results.comparison.losses.metric import ITERATION_TIME, parse_metric
+from wanbed.results.comparison.pairing import Pair, Side
 
 SEEDS = 4
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.metrics.jobs.fairness import jain_index, slow_down, while_all_ran
+from wanbed.results.metrics.jobs.fairness import jain_index, slow_down, while_all_ran
 
 factors = st.lists(st.floats(0.1, 100), min_size=1, max_size=6)
 

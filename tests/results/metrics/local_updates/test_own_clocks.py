@@ -7,13 +7,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from results.metrics.iterations import Window
-from results.metrics.local_updates.own_clocks import OwnClocks, own_clocks
-from results.reading.run import load_run
-from results.records.run_store import RunStore, TrialRecord
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from results.records.trial_id import TrialId
-from results.report.tables import table_text
+from wanbed.results.metrics.iterations import Window
+from wanbed.results.metrics.local_updates.own_clocks import OwnClocks, own_clocks
+from wanbed.results.reading.run import load_run
+from wanbed.results.records.run_store import RunStore, TrialRecord
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_id import TrialId
+from wanbed.results.report.tables import table_text
 
 SECOND_NS = 10**9
 

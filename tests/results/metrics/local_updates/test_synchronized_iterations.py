@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from results import metrics
 from tests.results.metrics.conftest import MakeSpans
+from wanbed.results import metrics
 
 TWO_REPLICAS = (
     ("forward", 0, 10, {"rank": 0, "iteration": 0}),

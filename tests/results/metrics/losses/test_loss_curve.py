@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.metrics.losses.loss_curve import LossCurve, counted_until
+from wanbed.results.metrics.losses.loss_curve import LossCurve, counted_until
 
 finite = st.floats(0.01, 100, allow_nan=False)
 

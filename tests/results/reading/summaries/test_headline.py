@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-import results
-from results.metrics.bootstrap import median_interval
-from results.reading.summaries.headline import (
+from tests.support.results.runs import WAN, flat, made
+from wanbed import results
+from wanbed.results.metrics.bootstrap import median_interval
+from wanbed.results.reading.summaries.headline import (
     Disturbed,
     by_point,
     headline,
@@ -14,7 +15,6 @@ from results.reading.summaries.headline import (
     point_text,
     saturation_note,
 )
-from tests.support.results.runs import WAN, flat, made
 
 BuildRun = Callable[..., Path]
 

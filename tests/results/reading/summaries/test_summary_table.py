@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import results
-from results.reading.summaries.summary import FIELDS, summary_rows
-from results.reading.summaries.summary_table import write_summary
-from results.records.schema import SUMMARY
+from wanbed import results
+from wanbed.results.reading.summaries.summary import FIELDS, summary_rows
+from wanbed.results.reading.summaries.summary_table import write_summary
+from wanbed.results.records.schema import SUMMARY
 
 BuildRun = Callable[..., Path]
 

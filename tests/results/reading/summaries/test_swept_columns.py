@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import results
-from results.reading.summaries.swept_columns import swept_columns
+from wanbed import results
+from wanbed.results.reading.summaries.swept_columns import swept_columns
 
 BuildRun = Callable[..., Path]
 LATENCY, MICROBATCHES = "topology.wan.latency", "training.microbatches"

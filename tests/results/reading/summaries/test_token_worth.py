@@ -5,16 +5,16 @@ import re
 from pathlib import Path
 
 import wanbed
-from results.comparison.comparison import check, compare
-from results.comparison.markdown import markdown
-from results.reading.run import Run, load_run
-from results.reading.summaries.headline import headline
-from results.reading.summaries.token_worth import worth_note, worth_text
-from results.report.charts.drawing.colours import Styles
-from results.report.charts.iteration_time import iteration_time_chart
-from results.report.report import write_report
-from results.report.tables import table_text
 from tests.support.results.runs import flat, write_run
+from wanbed.results.comparison.comparison import check, compare
+from wanbed.results.comparison.markdown import markdown
+from wanbed.results.reading.run import Run, load_run
+from wanbed.results.reading.summaries.headline import headline
+from wanbed.results.reading.summaries.token_worth import worth_note, worth_text
+from wanbed.results.report.charts.drawing.colours import Styles
+from wanbed.results.report.charts.iteration_time import iteration_time_chart
+from wanbed.results.report.report import write_report
+from wanbed.results.report.tables import table_text
 
 NOTE = worth_text(["seldom"])
 EXPERIMENT = """

@@ -1,4 +1,4 @@
-from results.reading.summaries.variant_differences import differences, variant_fields
+from wanbed.results.reading.summaries.variant_differences import differences, variant_fields
 
 GPIPE = {"name": "gpipe", "schedule": "gpipe", "transport": {"connections": 1, "sharing": "none"}, "placement": None}
 ATLAS = {

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import results
-from results.reading.run import Run
-from results.report.charts.changing_links import changing_links_chart
-from results.report.charts.drawing.colours import Styles
-from results.report.charts.drawing.link_courses import configured_courses
+from wanbed import results
+from wanbed.results.reading.run import Run
+from wanbed.results.report.charts.changing_links import changing_links_chart
+from wanbed.results.report.charts.drawing.colours import Styles
+from wanbed.results.report.charts.drawing.link_courses import configured_courses
 
 BuildRun = Callable[..., Path]
 S = 10**9

@@ -5,10 +5,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import results
-from results.reading.run import Run
-from results.report.charts.connections import connections_chart
-from results.report.charts.drawing.colours import Styles
+from wanbed import results
+from wanbed.results.reading.run import Run
+from wanbed.results.report.charts.connections import connections_chart
+from wanbed.results.report.charts.drawing.colours import Styles
 
 BuildRun = Callable[..., Path]
 

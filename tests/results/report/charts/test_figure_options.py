@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from results.report.charts.figure_options import SIZES, FigureOptions, Size
+from wanbed.ground.strict_model import InputError
+from wanbed.results.report.charts.figure_options import SIZES, FigureOptions, Size
 
 
 def test_nothing_given_is_both_usual_sizes_as_pdf_and_png() -> None:

@@ -1,9 +1,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import results
-from results.report.charts.gpu_time import MAX_BARS, PART_NAMES, drawn_points, gpu_time_chart
-from results.report.gpu_time_shares import PARTS, GpuTimeShares, gpu_time_shares
+from wanbed import results
+from wanbed.results.report.charts.gpu_time import MAX_BARS, PART_NAMES, drawn_points, gpu_time_chart
+from wanbed.results.report.gpu_time_shares import PARTS, GpuTimeShares, gpu_time_shares
 
 BuildRun = Callable[..., Path]
 

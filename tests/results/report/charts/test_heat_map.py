@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from results.reading.summaries.headline import HeadlineRow
-from results.report.charts.heat_map import MAX_PANELS, heat_map_chart
 from tests.results.report.charts.test_iteration_time import row
+from wanbed.results.reading.summaries.headline import HeadlineRow
+from wanbed.results.report.charts.heat_map import MAX_PANELS, heat_map_chart
 
 
 def grid(

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from matplotlib.axes import Axes
 
-import results
-from results.reading.summaries.headline import HeadlineRow, headline
-from results.reading.summaries.saturation import Saturation
-from results.report.charts.drawing.colours import Styles
-from results.report.charts.drawing.swept_axis import latency_ms
-from results.report.charts.iteration_time import (
+from wanbed import results
+from wanbed.results.reading.summaries.headline import HeadlineRow, headline
+from wanbed.results.reading.summaries.saturation import Saturation
+from wanbed.results.report.charts.drawing.colours import Styles
+from wanbed.results.report.charts.drawing.swept_axis import latency_ms
+from wanbed.results.report.charts.iteration_time import (
     MAX_PANELS,
     MAX_SWEEP_POINTS,
     iteration_time_chart,
@@ -59,7 +59,8 @@ def drawn(rows: Sequence[HeadlineRow], monkeypatch: pytest.MonkeyPatch) -> tuple
 
     monkeypatch.setattr(Axes, "plot", note)
     monkeypatch.setattr(
-        "results.report.charts.iteration_time.interval_bar", lambda axis, at, interval, scale: bars.append(interval)
+        "wanbed.results.report.charts.iteration_time.interval_bar",
+        lambda axis, at, interval, scale: bars.append(interval),
     )
     chart = iteration_time_chart(rows, STYLES, "a")
     assert chart is not None

@@ -9,17 +9,17 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-import results
-from results.reading.run import Run
-from results.reading.summaries.headline import HeadlineRow, headline
-from results.report.charts.chart import Chart
-from results.report.charts.drawing.colours import Styles
-from results.report.charts.figure_options import SIZES, FigureOptions, Size
-from results.report.charts.heat_map import heat_map_chart
-from results.report.charts.iteration_time import iteration_time_chart
-from results.report.charts.paper import DPI, draw, paper_settings
-from results.report.report_charts import report_charts
 from tests.results.report.charts.test_iteration_time import row
+from wanbed import results
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.headline import HeadlineRow, headline
+from wanbed.results.report.charts.chart import Chart
+from wanbed.results.report.charts.drawing.colours import Styles
+from wanbed.results.report.charts.figure_options import SIZES, FigureOptions, Size
+from wanbed.results.report.charts.heat_map import heat_map_chart
+from wanbed.results.report.charts.iteration_time import iteration_time_chart
+from wanbed.results.report.charts.paper import DPI, draw, paper_settings
+from wanbed.results.report.report_charts import report_charts
 
 VARIANTS = [
     "one connection with the default window of the kernel",

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import results
-from results.reading.run import Run
-from results.report.charts.chart import Chart
-from results.report.charts.drawing.colours import Styles, lightened
-from results.report.charts.drawing.link_rates import link_rates
-from results.report.charts.link_throughput import BINS, MAX_LINKS, PEAK_BIN_NS, link_throughput_chart
+from wanbed import results
+from wanbed.results.reading.run import Run
+from wanbed.results.report.charts.chart import Chart
+from wanbed.results.report.charts.drawing.colours import Styles, lightened
+from wanbed.results.report.charts.drawing.link_rates import link_rates
+from wanbed.results.report.charts.link_throughput import BINS, MAX_LINKS, PEAK_BIN_NS, link_throughput_chart
 
 BuildRun = Callable[..., Path]
 
@@ -34,7 +34,7 @@ def test_a_band_takes_three_repeats(build_run: BuildRun, repeats: int, bands: bo
     chart = chart_of(only=results.load(build_run(repeats=repeats, latencies=("40ms",))))
     assert ("Bands are 95 % intervals of the median over repeats." in chart.reading) == bands
     assert (f"Of up to {repeats} repeats the one with the typical iteration time" in chart.reading) == (repeats > 1)
-    with patch("results.report.charts.link_throughput._band") as drawn:
+    with patch("wanbed.results.report.charts.link_throughput._band") as drawn:
         assert chart.drawings[0].wide
     # A band in each of four panels, in a lane for each of two variants.
     assert drawn.call_count == (8 if bands else 0)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import results
-from results.report.charts.figure_options import SIZES, FigureOptions
-from results.report.charts.paper import CAPTIONS, DPI
-from results.report.report import write_report_figures
+from wanbed import results
+from wanbed.results.report.charts.figure_options import SIZES, FigureOptions
+from wanbed.results.report.charts.paper import CAPTIONS, DPI
+from wanbed.results.report.report import write_report_figures
 
 BuildRun = Callable[..., Path]
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import results
-from results import metrics
-from results.reading.run import Run
-from results.report.charts.drawing.colours import COMPUTE_COLOURS, PREFILL_COLOUR, Styles
-from results.report.charts.timeline import IDLE_COLOUR, MAX_GPUS, timeline_chart
+from wanbed import results
+from wanbed.results import metrics
+from wanbed.results.reading.run import Run
+from wanbed.results.report.charts.drawing.colours import COMPUTE_COLOURS, PREFILL_COLOUR, Styles
+from wanbed.results.report.charts.timeline import IDLE_COLOUR, MAX_GPUS, timeline_chart
 
 BuildRun = Callable[..., Path]
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import results
-from results.report.charts.chart import Chart
-from results.report.charts.drawing.colours import GREY, Styles
-from results.report.charts.timeline import IDLE_COLOUR, timeline_chart
 from tests.support.results.programs import ProgramOnPaper, program_run
+from wanbed import results
+from wanbed.results.report.charts.chart import Chart
+from wanbed.results.report.charts.drawing.colours import GREY, Styles
+from wanbed.results.report.charts.timeline import IDLE_COLOUR, timeline_chart
 
 
 def chart_of(path: Path, **papers: ProgramOnPaper) -> Chart | None:

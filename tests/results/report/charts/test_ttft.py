@@ -6,10 +6,10 @@ from unittest.mock import patch
 import pytest
 from matplotlib.axes import Axes
 
-import results
-from results.report.charts.drawing.colours import Styles
-from results.report.charts.ttft import ttft_chart
-from results.report.prefill.prefill_service import PrefillRow, prefill_rows
+from wanbed import results
+from wanbed.results.report.charts.drawing.colours import Styles
+from wanbed.results.report.charts.ttft import ttft_chart
+from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_rows
 
 BuildRun = Callable[..., Path]
 

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from results.perfetto.trace_file import write_trace
-from results.reading.run import Run, load_run
-from results.reading.selection import Selection
-from results.report.jobs.background_table import background_rows
-from results.report.report import write_report
-from results.report.tables import table_text
-from runner.planner.experiment_file import parse_experiment
-from runner.simulated_runs.process_pool import ProcessPool
-from runner.simulated_runs.simulated_run import simulated_run
 from tests.support.results.trace_rules import load_trace, problems
 from tests.support.runner.background import TO_WEST, with_background
+from wanbed.results.perfetto.trace_file import write_trace
+from wanbed.results.reading.run import Run, load_run
+from wanbed.results.reading.selection import Selection
+from wanbed.results.report.jobs.background_table import background_rows
+from wanbed.results.report.report import write_report
+from wanbed.results.report.tables import table_text
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.simulated_runs.process_pool import ProcessPool
+from wanbed.runner.simulated_runs.simulated_run import simulated_run
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from results.reading.run import Run, load_run
-from results.report.jobs.job_table import job_rows
-from results.report.report import write_report
-from results.report.tables import table_text
-from runner.planner.experiment_file import parse_experiment
-from runner.simulated_runs.process_pool import ProcessPool
-from runner.simulated_runs.simulated_run import simulated_run
 from tests.support.runner.two_jobs import two_jobs
+from wanbed.results.reading.run import Run, load_run
+from wanbed.results.report.jobs.job_table import job_rows
+from wanbed.results.report.report import write_report
+from wanbed.results.report.tables import table_text
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.simulated_runs.process_pool import ProcessPool
+from wanbed.runner.simulated_runs.simulated_run import simulated_run
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from results.reading.run import Run, load_run
-from results.records.losses.loss_columns import HELD_OUT, TRAINING
-from results.report.charts.drawing.canvas import Layout
-from results.report.charts.drawing.colours import Styles
-from results.report.losses.loss_chart import MAX_POINTS, loss_chart
-from results.report.losses.loss_series import loss_series
-from results.report.losses.loss_table import loss_table
-from results.report.report import write_report
-from results.report.tables import table_text
 from tests.results.losses_on_paper import linear, losing_run
+from wanbed.results.reading.run import Run, load_run
+from wanbed.results.records.losses.loss_columns import HELD_OUT, TRAINING
+from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.colours import Styles
+from wanbed.results.report.losses.loss_chart import MAX_POINTS, loss_chart
+from wanbed.results.report.losses.loss_series import loss_series
+from wanbed.results.report.losses.loss_table import loss_table
+from wanbed.results.report.report import write_report
+from wanbed.results.report.tables import table_text
 
 LEARNS = {"slow": linear(5.0, 0.1), "fast": linear(5.0, 0.2)}
 NOTHING = dict.fromkeys(LEARNS)

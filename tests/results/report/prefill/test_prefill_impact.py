@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-import results
-from results.reading.run import Run
-from results.report.prefill.prefill_impact import BEYOND, MARGIN, UNDECIDED, WITHIN, Impact, impacts
+from wanbed import results
+from wanbed.results.reading.run import Run
+from wanbed.results.report.prefill.prefill_impact import BEYOND, MARGIN, UNDECIDED, WITHIN, Impact, impacts
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

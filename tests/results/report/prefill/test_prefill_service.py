@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import results
-from results.reading.run import Run
-from results.report import report
-from results.report.gpu_time_shares import PARTS, GpuTimeShares
-from results.report.prefill.prefill_section import bubbles_reading, prefill_of, prefill_section
-from results.report.prefill.prefill_service import prefill_rows
+from wanbed import results
+from wanbed.results.reading.run import Run
+from wanbed.results.report import report
+from wanbed.results.report.gpu_time_shares import PARTS, GpuTimeShares
+from wanbed.results.report.prefill.prefill_section import bubbles_reading, prefill_of, prefill_section
+from wanbed.results.report.prefill.prefill_service import prefill_rows
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

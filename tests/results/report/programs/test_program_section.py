@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import results
-from results.records.span_log import SpanLogContents
-from results.report.programs.program_section import ProgramSection, program_section
-from results.report.report import write_report
 from tests.support.results.programs import MS, ProgramOnPaper, program_run
 from tests.support.results.runs import made, write_run
+from wanbed import results
+from wanbed.results.records.span_log import SpanLogContents
+from wanbed.results.report.programs.program_section import ProgramSection, program_section
+from wanbed.results.report.report import write_report
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

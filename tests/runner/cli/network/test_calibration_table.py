@@ -5,10 +5,10 @@ from io import StringIO
 
 from rich.console import Console
 
-from ground.impairments import IMPAIRMENTS
-from runner.cli.network.calibration_table import calibration_table
-from testbed.measurement.calibration import LinkMeasurement
-from testbed.measurement.transfer_calibration import Compared
+from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.runner.cli.network.calibration_table import calibration_table
+from wanbed.testbed.measurement.calibration import LinkMeasurement
+from wanbed.testbed.measurement.transfer_calibration import Compared
 
 LINK = LinkMeasurement(
     source="central",

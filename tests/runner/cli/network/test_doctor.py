@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from runner.cli.command_line import app
-from testbed.rights.hosts_allowed import HostsAllowed
-from testbed.substrate.offer import GUEST, KERNEL, Offer
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
+from wanbed.runner.cli.command_line import app
+from wanbed.testbed.rights.hosts_allowed import HostsAllowed
+from wanbed.testbed.substrate.offer import GUEST, KERNEL, Offer
 
 NO_NETEM = Offer(KERNEL, False, "the kernel 6.1.0 has no sch_netem", "modprobe sch_netem")
 NO_GUEST = Offer(GUEST, False, "linux.uml is not on the PATH", "apt-get install user-mode-linux kmod")
@@ -21,8 +21,8 @@ def wanbed(*arguments: str) -> Any:
 
 
 def test_doctor_reports_missing_netem_in_json_and_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.doctor.hosts_allowed", lambda: HostsAllowed(None))
-    monkeypatch.setattr("testbed.doctor.machine_offers", lambda _: (NO_NETEM, NO_GUEST))
+    monkeypatch.setattr("wanbed.testbed.doctor.hosts_allowed", lambda: HostsAllowed(None))
+    monkeypatch.setattr("wanbed.testbed.doctor.machine_offers", lambda _: (NO_NETEM, NO_GUEST))
     done = wanbed("doctor", "--json")
     assert (done.exit_code, done.stderr) == (5, "")
     document = json.loads(done.stdout)
@@ -47,8 +47,8 @@ def test_doctor_lists_gpus_with_memory_driver_and_uuid(monkeypatch: pytest.Monke
 
 def test_doctor_succeeds_on_a_machine_with_netem(monkeypatch: pytest.MonkeyPatch) -> None:
     guest = Offer(GUEST, True, "User-Mode Linux 6.1 [x] with netem")
-    monkeypatch.setattr("testbed.doctor.hosts_allowed", lambda: HostsAllowed(None))
-    monkeypatch.setattr("testbed.doctor.machine_offers", lambda _: (NO_NETEM, guest))
+    monkeypatch.setattr("wanbed.testbed.doctor.hosts_allowed", lambda: HostsAllowed(None))
+    monkeypatch.setattr("wanbed.testbed.doctor.machine_offers", lambda _: (NO_NETEM, guest))
     monkeypatch.setattr("shutil.which", lambda program, **_: f"/usr/bin/{program}")
     done = wanbed("doctor")
     assert done.exit_code == 0
@@ -61,8 +61,8 @@ def test_doctor_succeeds_on_a_machine_with_netem(monkeypatch: pytest.MonkeyPatch
 
 def test_doctor_offers_no_hosts_where_none_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = HostsAllowed("Operation not permitted", "Operation not permitted", 0)
-    monkeypatch.setattr("testbed.doctor.hosts_allowed", lambda: refused)
-    monkeypatch.setattr("testbed.doctor.machine_offers", lambda _: (NO_NETEM, NO_GUEST))
+    monkeypatch.setattr("wanbed.testbed.doctor.hosts_allowed", lambda: refused)
+    monkeypatch.setattr("wanbed.testbed.doctor.machine_offers", lambda _: (NO_NETEM, NO_GUEST))
     done = wanbed("doctor")
     assert done.exit_code == 5
     assert "--no-wan" not in done.stdout

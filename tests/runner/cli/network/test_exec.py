@@ -13,9 +13,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from runner.cli.command_line import app
-from testbed.claims.processes import marked_processes
-from testbed.hosts.joining import VISIT, JoinedTestbed
+from wanbed.runner.cli.command_line import app
+from wanbed.testbed.claims.processes import marked_processes
+from wanbed.testbed.hosts.joining import VISIT, JoinedTestbed
 
 EXPERIMENT: dict[str, Any] = {
     "topology": {
@@ -40,7 +40,7 @@ def test_exec_ends_what_it_started_on_a_testbed_that_stays_up(file: Path, monkey
         started.append(subprocess.Popen(argv, env={**os.environ, VISIT: joined.visit}, **popen))
         return started[-1]
 
-    monkeypatch.setattr("testbed.hosts.joining.join_testbed", lambda *_: joined)
+    monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: joined)
     monkeypatch.setattr(JoinedTestbed, "spawn", spawn)
     leaving = "sleep 60 > /dev/null 2>&1 & exit 7"
     done = CliRunner().invoke(
@@ -54,8 +54,10 @@ def test_exec_ends_what_it_started_on_a_testbed_that_stays_up(file: Path, monkey
 def test_programs_start_in_the_current_folder(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders: list[object] = []
     joined = JoinedTestbed("wb-1", {"east-0": 1, "west-0": 2})
-    monkeypatch.setattr("testbed.hosts.joining.join_testbed", lambda *_: joined)
-    monkeypatch.setattr("runner.cli.network.host_commands.run_commands", lambda *given: folders.append(given[-1]) or 0)
+    monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: joined)
+    monkeypatch.setattr(
+        "wanbed.runner.cli.network.host_commands.run_commands", lambda *given: folders.append(given[-1]) or 0
+    )
     monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(app, ["exec", "exp.yaml", "east-0", "--", "true"]).exit_code == 0
     assert folders == [str(tmp_path)]
@@ -75,9 +77,9 @@ def test_a_program_that_is_not_found_is_refused_before_a_network_is_built(
     where: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "runner.emulation.network_choice.network_up", lambda *_, **__: pytest.fail("a network is built")
+        "wanbed.runner.emulation.network_choice.network_up", lambda *_, **__: pytest.fail("a network is built")
     )
-    monkeypatch.setattr("testbed.hosts.joining.join_testbed", lambda *_: None)
+    monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: None)
     also, program = ("west-0 no-such", "true") if where == "also" else ("west-0 true", "no-such")
     done = CliRunner().invoke(app, ["exec", str(file), "east-0", "--also", also, "--", program])
     host = "west-0" if where == "also" else "east-0"
@@ -94,9 +96,9 @@ def test_hosts_without_a_wan_are_never_those_of_a_testbed_that_is_up(
         asked.append(shaped)
         yield SimpleNamespace(spawn=None)
 
-    monkeypatch.setattr("testbed.hosts.joining.join_testbed", lambda *_: pytest.fail("it looks for one to join"))
-    monkeypatch.setattr("runner.emulation.network_choice.network_up", network_up)
-    monkeypatch.setattr("runner.cli.network.host_commands.run_commands", lambda *_, **__: 0)
+    monkeypatch.setattr("wanbed.testbed.hosts.joining.join_testbed", lambda *_: pytest.fail("it looks for one to join"))
+    monkeypatch.setattr("wanbed.runner.emulation.network_choice.network_up", network_up)
+    monkeypatch.setattr("wanbed.runner.cli.network.host_commands.run_commands", lambda *_, **__: 0)
     done = CliRunner().invoke(app, ["exec", str(file), "east-0", "--no-wan", "--", "true"])
     assert (done.exit_code, asked) == (0, [False])
     assert done.stderr.startswith("wanbed: NO WAN: ")

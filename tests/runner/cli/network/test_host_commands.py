@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import typer
 
-from ground.strict_model import InputError
-from runner.cli.network.host_commands import HostCommand, check_command, run_commands
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.network.host_commands import HostCommand, check_command, run_commands
 
 
 def spawn(_: str, argv: Sequence[str], **popen: Any) -> "subprocess.Popen[Any]":

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import runner.cli.network.learn_link as command
-from runner.cli.command_line import app
-from runner.learnt_links.logs.csv_log import HEADER
-from runner.learnt_links.page import link_page
+import wanbed.runner.cli.network.learn_link as command
 from tests.support.runner.known_links import KnownLink, known_log, write_log
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.learnt_links.logs.csv_log import HEADER
+from wanbed.runner.learnt_links.page import link_page
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 import pytest
 
-from runner.cli.network.rack_report import print_rack
-from runner.rack.diagnosis.rack_diagnosis import MachineDiagnosis, RackDiagnosis
-from runner.rack.host_placement import Node
-from testbed.rack.survey.machine_survey import survey_machine
-from testbed.rack.survey.rdma_devices import RdmaPort
+from wanbed.runner.cli.network.rack_report import print_rack
+from wanbed.runner.rack.diagnosis.rack_diagnosis import MachineDiagnosis, RackDiagnosis
+from wanbed.runner.rack.host_placement import Node
+from wanbed.testbed.rack.survey.machine_survey import survey_machine
+from wanbed.testbed.rack.survey.rdma_devices import RdmaPort
 
 
 def test_rdma_devices_of_a_machine_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from results.reading.run import load_run
-from runner.cli.command_line import app
 from tests.support.results.runs import flat, write_run
+from wanbed.results.reading.run import load_run
+from wanbed.runner.cli.command_line import app
 
 STOCK = {("10ms", "stock"): flat(1.0), ("40ms", "stock"): flat(2.0)}
 SLOWER = {("10ms", "stock"): flat(1.0), ("40ms", "stock"): flat(2.1)}
@@ -129,8 +129,8 @@ def test_the_noise_of_virtual_time_is_not_measured_on_another_clock(
 def test_the_measured_noise_raises_the_margin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noisy = {key: [[s] for s in (1.0, 1.1, 0.9, 1.2, 0.8)] for key in STOCK}
     again = load_run(write_run(tmp_path / "noise", noisy))
-    monkeypatch.setattr("runner.emulation.noise_floor.noise_experiment", lambda *_: None)
-    monkeypatch.setattr("runner.emulation.noise_floor.run_again", lambda *_: again)
+    monkeypatch.setattr("wanbed.runner.emulation.noise_floor.noise_experiment", lambda *_: None)
+    monkeypatch.setattr("wanbed.runner.emulation.noise_floor.run_again", lambda *_: again)
     a, slower = write_run(tmp_path, STOCK), write_run(tmp_path, SLOWER)
     document = json.loads(compare(a, slower, "--noise", "5", "--json").stdout)
     assert document["verdict"] == "same"
@@ -139,8 +139,8 @@ def test_the_measured_noise_raises_the_margin(tmp_path: Path, monkeypatch: pytes
 
 def test_noise_measured_elsewhere_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = load_run(write_run(tmp_path / "noise", STOCK, within_tolerance=False))
-    monkeypatch.setattr("runner.emulation.noise_floor.noise_experiment", lambda *_: None)
-    monkeypatch.setattr("runner.emulation.noise_floor.run_again", lambda *_: again)
+    monkeypatch.setattr("wanbed.runner.emulation.noise_floor.noise_experiment", lambda *_: None)
+    monkeypatch.setattr("wanbed.runner.emulation.noise_floor.run_again", lambda *_: again)
     a, slower = write_run(tmp_path, STOCK), write_run(tmp_path, SLOWER)
     done = compare(a, slower, "--noise", "5")
     assert done.exit_code == 3

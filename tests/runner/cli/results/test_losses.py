@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import wanbed
-from runner.cli.command_line import app
 from tests.results.losses_on_paper import linear, losing_run
+from wanbed.runner.cli.command_line import app
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from runner.cli.command_line import app
+from wanbed.runner.cli.command_line import app
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

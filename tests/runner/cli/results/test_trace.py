@@ -8,8 +8,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from runner.cli.command_line import app
 from tests.support.results.trace_rules import load_trace, names_of, problems
+from wanbed.runner.cli.command_line import app
 
 EXPERIMENT: dict[str, Any] = {
     "topology": {

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from results import load
-from runner.cli.command_line import app
 from tests.results.chakra.wire_format import rank_file
+from wanbed.results import load
+from wanbed.runner.cli.command_line import app
 
 TOPOLOGY = {
     "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from runner.cli.command_line import app
-from runner.simulator.deadlock import SimulationError
-from runner.validation.agreement import Agreement, Compared, write_agreement
-from runner.validation.check import Check
-from runner.validation.comparison import Comparison
 from tests.support.runner.emulated_run import Simulator, Times, constant, write_run
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.validation.agreement import Agreement, Compared, write_agreement
+from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.comparison import Comparison
 
 EXACT = Check("case", "law", (5,), (5,))
 ONE: Times = {(0, "gpipe"): [2.0]}
@@ -27,12 +27,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def checks_are(monkeypatch: pytest.MonkeyPatch, check: Check) -> None:
-    monkeypatch.setattr("runner.validation.validation.golden_check", lambda *_: check)
-    monkeypatch.setattr("runner.validation.validation.CLOSED_FORMS", (lambda _: check,))
+    monkeypatch.setattr("wanbed.runner.validation.validation.golden_check", lambda *_: check)
+    monkeypatch.setattr("wanbed.runner.validation.validation.CLOSED_FORMS", (lambda _: check,))
 
 
 def wanbed(monkeypatch: pytest.MonkeyPatch, simulator: Simulator, *arguments: str) -> Any:
-    monkeypatch.setattr("runner.simulator.variant_simulation.simulate_variant", simulator)
+    monkeypatch.setattr("wanbed.runner.simulator.variant_simulation.simulate_variant", simulator)
     return CliRunner().invoke(app, ["validate", *arguments])
 
 

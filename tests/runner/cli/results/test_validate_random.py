@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from runner.cli.command_line import app
-from runner.validation.check import Check
-from runner.validation.random import random_execution
-from testbed.kernel.missing import MissingError
 from tests.runner.validation.random.test_random_execution import KERNEL, Guests
 from tests.support.runner.emulated_run import constant
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.random import random_execution
+from wanbed.testbed.kernel.missing import MissingError
 
 EXACT = Check("case", "law", (5,), (5,))
 
@@ -20,16 +20,16 @@ EXACT = Check("case", "law", (5,), (5,))
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("runner.validation.validation.golden_check", lambda *_: EXACT)
-    monkeypatch.setattr("runner.validation.validation.CLOSED_FORMS", (lambda _: EXACT,))
-    monkeypatch.setattr("runner.cli.results.validate_random.virtual_kernel", lambda: KERNEL)
+    monkeypatch.setattr("wanbed.runner.validation.validation.golden_check", lambda *_: EXACT)
+    monkeypatch.setattr("wanbed.runner.validation.validation.CLOSED_FORMS", (lambda _: EXACT,))
+    monkeypatch.setattr("wanbed.runner.cli.results.validate_random.virtual_kernel", lambda: KERNEL)
     monkeypatch.setattr(random_execution, "enter_virtual_time", Guests())
     return tmp_path
 
 
 def wanbed(monkeypatch: pytest.MonkeyPatch, *arguments: str, simulated_s: float = 2.0) -> Any:
     """Every experiment takes 2 s in virtual time."""
-    monkeypatch.setattr("runner.simulator.variant_simulation.simulate_variant", constant(simulated_s))
+    monkeypatch.setattr("wanbed.runner.simulator.variant_simulation.simulate_variant", constant(simulated_s))
     return CliRunner().invoke(app, ["validate", *arguments])
 
 
@@ -79,7 +79,7 @@ def test_without_the_kernel_it_is_status_5_and_nothing_is_written(
     def missing() -> Any:
         raise MissingError("no virtual-time kernel: make virtual")
 
-    monkeypatch.setattr("runner.cli.results.validate_random.virtual_kernel", missing)
+    monkeypatch.setattr("wanbed.runner.cli.results.validate_random.virtual_kernel", missing)
     done = wanbed(monkeypatch, "--random", "2")
     assert (done.exit_code, done.stderr) == (5, "wanbed: no virtual-time kernel: make virtual\n")
     assert list(folder.iterdir()) == []

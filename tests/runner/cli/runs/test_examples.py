@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from runner.cli.command_line import app
-from runner.experiments.shipped_experiments import FOLDER, shipped_experiments
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.experiments.shipped_experiments import FOLDER, shipped_experiments
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

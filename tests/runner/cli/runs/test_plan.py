@@ -8,11 +8,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from results.text.number_text import percent_text, three_digits
-from runner.cli.command_line import app
-from runner.planner.candidate import Candidate, Price, Pricing
-from runner.planner.pricing import simulated_pricing
 from tests.support.runner.planner_instances import ATLAS, document, planned_pricing
+from wanbed.results.text.number_text import percent_text, three_digits
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.planner.candidate import Candidate, Price, Pricing
+from wanbed.runner.planner.pricing import simulated_pricing
 
 SLOW = [{"between": ["east", "west"], "node_pair_rate": "100Mbit", "latency": "80ms"}]
 THREE = {"east": 3, "west": 2, "north": 2}
@@ -20,7 +20,7 @@ THREE = {"east": 3, "west": 2, "north": 2}
 
 @pytest.fixture(autouse=True)
 def _prices_by_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.planner.planning.simulated_pricing", planned_pricing)
+    monkeypatch.setattr("wanbed.runner.planner.planning.simulated_pricing", planned_pricing)
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def ended_after(candidates: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
         return interrupted
 
-    monkeypatch.setattr("runner.planner.planning.simulated_pricing", pricing)
+    monkeypatch.setattr("wanbed.runner.planner.planning.simulated_pricing", pricing)
 
 
 @pytest.mark.usefixtures("folder")
@@ -225,7 +225,7 @@ def test_a_time_limit_that_is_too_short_for_one_simulation_is_named() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_every_candidate_that_is_shown_has_its_bottleneck(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.planner.planning.simulated_pricing", simulated_pricing)
+    monkeypatch.setattr("wanbed.runner.planner.planning.simulated_pricing", simulated_pricing)
     content = document({"east": 2, "west": 2}, 2, links=SLOW)
     shown = planned(content).output.replace("\xa0", " ")
     assert "\nbottleneck          " in shown

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from runner.cli.command_line import app
-from runner.planner.families.families_asked import SYNC_EVERY
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.planner.families.families_asked import SYNC_EVERY
 
 CONTENT = {
     "topology": {

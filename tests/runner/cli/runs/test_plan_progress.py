@@ -1,9 +1,9 @@
 import io
 
-from runner.cli.runs.plan_progress import PlanProgress, progress_line
-from runner.planner.candidate import Candidate, Price, Priced
-from runner.planner.effort import Effort, Limits
-from runner.runs.progress import PLAIN_INTERVAL_S
+from wanbed.runner.cli.runs.plan_progress import PlanProgress, progress_line
+from wanbed.runner.planner.candidate import Candidate, Price, Priced
+from wanbed.runner.planner.effort import Effort, Limits
+from wanbed.runner.runs.progress import PLAIN_INTERVAL_S
 
 
 class Clock:

@@ -9,13 +9,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from runner.cli.command_line import app
-from runner.planner.experiment_file import load_experiment
-from workloads.compute.device.determinism import choose_kernels
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.prefill.profile_files import load_prefill_profile
-from workloads.profiles.catalogue import load_profile
-from workloads.profiles.compute_profile import MeasuredProfile
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.workloads.compute.device.determinism import choose_kernels
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.prefill.profile_files import load_prefill_profile
+from wanbed.workloads.profiles.catalogue import load_profile
+from wanbed.workloads.profiles.compute_profile import MeasuredProfile
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from results.records.run_store import MANIFEST
-from runner.cli.command_line import app
-from runner.runs.run_folder import exclusively
+from wanbed.results.records.run_store import MANIFEST
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.runs.run_folder import exclusively
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
@@ -123,7 +123,7 @@ def test_nothing_is_removed_where_nobody_can_be_asked() -> None:
 
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 1), ("n\n", 2), ("\n", 2)])
 def test_a_terminal_is_asked_first(answer: str, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.cli.runs.runs._can_ask", lambda: True)
+    monkeypatch.setattr("wanbed.runner.cli.runs.runs._can_ask", lambda: True)
     done = wanbed("runs", "--remove", "other-1", answer=answer)
     assert done.exit_code == 0
     assert "runs/other-1\nRemove 1 run (" in done.stderr

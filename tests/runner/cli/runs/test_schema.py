@@ -2,8 +2,8 @@
 
 from typer.testing import CliRunner
 
-from runner.cli.command_line import app
-from runner.experiment_reference.__main__ import SCHEMA
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.experiment_reference.__main__ import SCHEMA
 
 
 def test_the_shipped_schema_is_printed() -> None:

@@ -15,10 +15,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-import results
-from runner.cli.command_line import app
-from runner.simulated_runs import simulated_sweep
 from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on_paper
+from wanbed import results
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.simulated_runs import simulated_sweep
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
@@ -282,10 +282,11 @@ def test_a_datacenter_of_thousands_of_hosts_can_be_simulated() -> None:
 def test_a_machine_without_mininet_can_simulate() -> None:
     program = (
         "import sys\nsys.modules['mininet'] = None\n"
-        "import runner.cli.outcome, runner.cli.runs.run, runner.cli.user_namespace, runner.planner.planning_task\n"
-        "import runner.simulated_runs.process_pool, runner.simulated_runs.simulated_run\n"
-        "import runner.simulated_runs.simulated_sweep, results.report.report\n"
-        "print('testbed.testbed' in sys.modules)"
+        "import wanbed.runner.cli.outcome, wanbed.runner.cli.runs.run, wanbed.runner.cli.user_namespace\n"
+        "import wanbed.runner.planner.planning_task\n"
+        "import wanbed.runner.simulated_runs.process_pool, wanbed.runner.simulated_runs.simulated_run\n"
+        "import wanbed.runner.simulated_runs.simulated_sweep, wanbed.results.report.report\n"
+        "print('wanbed.testbed.testbed' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout == "False\n"

@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 import wanbed
-from runner.cli.command_line import app
+from wanbed.runner.cli.command_line import app
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
@@ -40,7 +40,7 @@ def _in_a_folder_with_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def simulated(*arguments: str) -> wanbed.Run:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("results.report.report.write_report", lambda runs, path: None)
+        patch.setattr("wanbed.results.report.report.write_report", lambda runs, path: None)
         done = CliRunner().invoke(app, ["simulate", *arguments, "--jobs", "1", "--json"])
     assert done.exit_code == 0, done.output
     return wanbed.load(json.loads(done.stdout)["run"])

@@ -5,12 +5,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.records.span_log import JoinedTraining, Span, SpanLogContents, SpanLogHeader
-from runner.emulation.faults.attempt import Attempt, covered_ns, each_iteration_once, iteration_windows_ns, kept
-from runner.emulation.faults.injection import InjectedFault
-from runner.emulation.ranks.rank_processes import RankEnd
-from runner.resolve.faults.planned_fault import PlannedFault
-from runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.results.records.span_log import JoinedTraining, Span, SpanLogContents, SpanLogHeader
+from wanbed.runner.emulation.faults.attempt import Attempt, covered_ns, each_iteration_once, iteration_windows_ns, kept
+from wanbed.runner.emulation.faults.injection import InjectedFault
+from wanbed.runner.emulation.ranks.rank_processes import RankEnd
+from wanbed.runner.resolve.faults.planned_fault import PlannedFault
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 VARIANT: ResolvedVariant = None  # type: ignore[assignment] - no test here looks at it
 

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from results.records.span_log import LostReplica, Span, SpanLogContents, SpanLogHeader
-from runner.emulation.faults.attempt import Attempt
-from runner.emulation.faults.fault_facts import fault_facts
-from runner.emulation.faults.fault_history import FaultHistory
-from runner.emulation.faults.fault_lines import fault_lines
-from runner.emulation.faults.injection import InjectedFault
-from runner.emulation.ranks.rank_configs import SharedConfig
-from runner.emulation.ranks.rank_processes import RankEnd
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from testbed.network.address_book import AddressBook
-from testbed.rack.clocks.clock_line import ClockLine
-from testbed.rack.driver.time_line import TimeLine
+from wanbed.results.records.span_log import LostReplica, Span, SpanLogContents, SpanLogHeader
+from wanbed.runner.emulation.faults.attempt import Attempt
+from wanbed.runner.emulation.faults.fault_facts import fault_facts
+from wanbed.runner.emulation.faults.fault_history import FaultHistory
+from wanbed.runner.emulation.faults.fault_lines import fault_lines
+from wanbed.runner.emulation.faults.injection import InjectedFault
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.ranks.rank_processes import RankEnd
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.rack.clocks.clock_line import ClockLine
+from wanbed.testbed.rack.driver.time_line import TimeLine
 
 S = 10**9
 EPOCH = 1000 * S

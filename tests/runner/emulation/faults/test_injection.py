@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from runner.emulation.faults.failures import Applied, Killable
-from runner.emulation.faults.injection import FaultInjector
-from runner.resolve.faults.planned_fault import PlannedFault
+from wanbed.runner.emulation.faults.failures import Applied, Killable
+from wanbed.runner.emulation.faults.injection import FaultInjector
+from wanbed.runner.resolve.faults.planned_fault import PlannedFault
 
 S = 10**9
 HOSTS = {0: "east-0", 1: "west-0"}

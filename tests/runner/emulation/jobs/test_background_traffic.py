@@ -9,21 +9,21 @@ from typing import Any, cast
 
 import pytest
 
-from results.records.jobs.background_columns import BackgroundSample
-from results.records.schema import LinkSample
-from results.records.trial_tables import LINK_TABLE
-from runner.emulation.jobs import background_traffic as module
-from runner.emulation.jobs.background_traffic import background_traffic
-from runner.emulation.jobs.job_rows import rows_of_job
-from runner.emulation.ranks.rank_configs import SharedConfig
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.runs.faults import TrialError
-from testbed.hosts.host_process import Program
-from testbed.network.shared_rate import MTU_BYTES
-from testbed.running_testbed import RunningTestbed
 from tests.support.runner.background import TO_WEST, with_background
 from tests.support.workloads.loopback_ranks import LOOPBACK, free_ports
+from wanbed.results.records.jobs.background_columns import BackgroundSample
+from wanbed.results.records.schema import LinkSample
+from wanbed.results.records.trial_tables import LINK_TABLE
+from wanbed.runner.emulation.jobs import background_traffic as module
+from wanbed.runner.emulation.jobs.background_traffic import background_traffic
+from wanbed.runner.emulation.jobs.job_rows import rows_of_job
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.hosts.host_process import Program
+from wanbed.testbed.network.shared_rate import MTU_BYTES
+from wanbed.testbed.running_testbed import RunningTestbed
 
 
 class Loopback:

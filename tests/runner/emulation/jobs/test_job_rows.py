@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from results.records.schema import LinkSample
-from results.records.trial_columns import TrialCounters
-from results.records.trial_tables import LINK_TABLE, TCP_TABLE
-from runner.emulation.jobs.job_rows import rows_of_job
-from runner.planner.experiment_file import parse_experiment
 from tests.support.runner.two_jobs import two_jobs
+from wanbed.results.records.schema import LinkSample
+from wanbed.results.records.trial_columns import TrialCounters
+from wanbed.results.records.trial_tables import LINK_TABLE, TCP_TABLE
+from wanbed.runner.emulation.jobs.job_rows import rows_of_job
+from wanbed.runner.planner.experiment_file import parse_experiment
 
 (POINT,) = parse_experiment(two_jobs(), "file", Path()).points()
 OURS = {"east-0", "east-1", "west-0", "west-1"}

@@ -5,15 +5,15 @@ from typing import Any, cast
 
 import pytest
 
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from runner.emulation.jobs import training_at_once
-from runner.emulation.jobs.training_at_once import NumberedPlan, train_at_once, while_all_ran_ns
-from runner.emulation.ranks.rank_configs import SharedConfig
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.connection_count import count_connections
-from testbed.network.address_book import AddressBook
-from testbed.running_testbed import RunningTestbed
 from tests.support.runner.two_jobs import two_jobs
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.runner.emulation.jobs import training_at_once
+from wanbed.runner.emulation.jobs.training_at_once import NumberedPlan, train_at_once, while_all_ran_ns
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.running_testbed import RunningTestbed
 
 (POINT,) = parse_experiment(two_jobs(), "file", Path()).points()
 BESIDE = next(variant for variant in POINT.variants if variant.name == "theirs beside ours")

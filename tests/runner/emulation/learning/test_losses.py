@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from results.records.losses.loss_columns import HELD_OUT, TRAINING, ReplicaLossRow
-from results.records.span_log import SpanLogContents, SpanLogHeader
-from runner.emulation.learning.losses import largest_error, learning_facts, loss_rows, mean_losses
-from runner.planner.experiment_file import parse_experiment
-from workloads.evaluation.evaluation_config import ReplicaLoss
-from workloads.model.corpora import digest
+from wanbed.results.records.losses.loss_columns import HELD_OUT, TRAINING, ReplicaLossRow
+from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader
+from wanbed.runner.emulation.learning.losses import largest_error, learning_facts, loss_rows, mean_losses
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.workloads.evaluation.evaluation_config import ReplicaLoss
+from wanbed.workloads.model.corpora import digest
 
 
 def log(rank: int, pipeline: int, *losses: tuple[int, float]) -> SpanLogContents:

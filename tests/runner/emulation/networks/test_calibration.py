@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from ground.impairments import IMPAIRMENTS
-from runner.emulation.networks.calibration import MAX_AGE_S, Calibration
-from testbed.measurement.calibration import LinkMeasurement
-from testbed.measurement.transfer_calibration import Compared
+from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.runner.emulation.networks.calibration import MAX_AGE_S, Calibration
+from wanbed.testbed.measurement.calibration import LinkMeasurement
+from wanbed.testbed.measurement.transfer_calibration import Compared
 
 REPORTED = {"qdiscs": {"east wan1": "netem delay 20ms"}, "sysctls": {"net.ipv4.tcp_rmem": "4096 131072 6291456"}}
 BEGAN_S = 1000.0

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from runner.emulation.networks.kept_testbed import kept_testbed
-from testbed.running_testbed import RunningTestbed
+from wanbed.runner.emulation.networks.kept_testbed import kept_testbed
+from wanbed.testbed.running_testbed import RunningTestbed
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import parse_model
-from runner.emulation.networks.small_transfers import bursts_of, small_transfers
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.measurement.calibration import LinkMeasurement
-from testbed.network.gateway_layout import plan_gateways
-from testbed.network.shared_rate import Timers
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.strict_model import parse_model
+from wanbed.runner.emulation.networks.small_transfers import bursts_of, small_transfers
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.measurement.calibration import LinkMeasurement
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.shared_rate import Timers
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 BURSTS = {("east", "west"): 10_000, ("west", "west"): 50_000}
 

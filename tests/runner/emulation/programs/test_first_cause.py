@@ -1,6 +1,6 @@
 import pytest
 
-from runner.emulation.programs.first_cause import first_cause
+from wanbed.runner.emulation.programs.first_cause import first_cause
 
 CAUSE = "rank 1 on west-0 ended with status 1: RuntimeError: my bug"
 GLOO = "rank 0 on east-0 ended with status 1: RuntimeError: [pair.cc:553] Connection closed by peer [10.1.1.2]:55973"

@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from runner.emulation.programs.iteration_watch import IterationWatch
+from wanbed.runner.emulation.programs.iteration_watch import IterationWatch
 
 HEADER = json.dumps({"version": 2, "rank": 0})
 

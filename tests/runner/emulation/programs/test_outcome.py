@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from results.records.span_log import Span, SpanLog, SpanLogHeader
-from runner.emulation.programs.outcome import measured_ns, profiled_iterations, read_ranks, unmarked
-from runner.experiment.program.program_spec import ProgramSpec
-from runner.resolve.program.resolved_program import ResolvedProgram
-from runner.runs.faults import TrialError
+from wanbed.results.records.span_log import Span, SpanLog, SpanLogHeader
+from wanbed.runner.emulation.programs.outcome import measured_ns, profiled_iterations, read_ranks, unmarked
+from wanbed.runner.experiment.program.program_spec import ProgramSpec
+from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.runner.runs.faults import TrialError
 
 
 def program(**changes: Any) -> ResolvedProgram:

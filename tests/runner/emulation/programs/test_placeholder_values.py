@@ -4,14 +4,18 @@ from typing import Any
 
 import pytest
 
-from runner.emulation.programs.placeholder_values import ProgramPlaces
-from runner.emulation.programs.program_home import ProgramHome, home_here
-from runner.emulation.programs.torchrun_command import torchrun_command
-from runner.planner.experiment_file import parse_experiment
-from testbed.network.address_book import AddressBook
+from wanbed.runner.emulation.programs.placeholder_values import ProgramPlaces
+from wanbed.runner.emulation.programs.program_home import ProgramHome, home_here
+from wanbed.runner.emulation.programs.torchrun_command import torchrun_command
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.testbed.network.address_book import AddressBook
 
 ELSEWHERE = ProgramHome(
-    ("/opt/python", "own_modules.py"), "/bin:/opt", "/sent/0", "/sent/1", lambda path: path.replace("/mine", "/sent/0")
+    ("/opt/python", "module_process.py"),
+    "/bin:/opt",
+    "/sent/0",
+    "/sent/1",
+    lambda path: path.replace("/mine", "/sent/0"),
 )
 """What programs find on another machine."""
 

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.emulation.programs.program_check import check_programs
-from runner.planner.experiment_file import parse_experiment
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.emulation.programs.program_check import check_programs
+from wanbed.runner.planner.experiment_file import parse_experiment
 
 
 def check(folder: Path, **program: Any) -> None:

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from testbed.network.address_book import AddressBook
-from workloads.rank_config import RankConfig
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.workloads.rank_config import RankConfig
 
 TOKEN = "00112233445566778899aabbccddeeff"  # noqa: S105 - of no run
 ONE = {"name": "one", "schedule": "gpipe"}

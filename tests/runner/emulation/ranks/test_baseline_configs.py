@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from runner.emulation.ranks.baseline_configs import configure_baseline
-from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from testbed.network.address_book import AddressBook
-from workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
-from workloads.model.gpt_config import GptConfig
+from wanbed.runner.emulation.ranks.baseline_configs import configure_baseline
+from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.workloads.baselines.baseline_config import BaselineConfig, read_baseline_config
+from wanbed.workloads.model.gpt_config import GptConfig
 
 
 @pytest.fixture

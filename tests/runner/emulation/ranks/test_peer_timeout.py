@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from runner.emulation.ranks.peer_timeout import peer_timeout_s
-from testbed.network.links.link_course import course_of
-from testbed.network.topology import Topology
 from tests.runner.emulation.ranks.rank_plans import ONE, planned, point
-from workloads.transport.socket_options import PEER_TIMEOUT_S, make_socket
+from wanbed.runner.emulation.ranks.peer_timeout import peer_timeout_s
+from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S, make_socket
 
 S = 10**9
 LOOPBACK = "127.0.0.1"

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.prefill.computed_prefill import inference_work
-from testbed.network.address_book import LoopbackAddressBook
 from tests.runner.emulation.ranks.rank_plans import ONE, PAIR, PLANNED, SHARED, TOKEN, four_by_two, planned, point
-from workloads.compute.backends.torch_backend import torch_work
-from workloads.compute.replay import ReplayDurations
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.message import Message, MessageKind
-from workloads.rank_config import RankConfig, read_rank_config
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.schedule import create_schedule
-from workloads.swapping.swap_settings import SwapSettings
-from workloads.transport.frames.frame import CHUNK_BYTES
+from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.prefill.computed_prefill import inference_work
+from wanbed.testbed.network.address_book import LoopbackAddressBook
+from wanbed.workloads.compute.backends.torch_backend import torch_work
+from wanbed.workloads.compute.replay import ReplayDurations
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.rank_config import RankConfig, read_rank_config
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.schedule import create_schedule
+from wanbed.workloads.swapping.swap_settings import SwapSettings
+from wanbed.workloads.transport.frames.frame import CHUNK_BYTES
 
 MS = 1_000_000
 EPHEMERAL_PORTS_FROM = 32_768
@@ -57,7 +57,7 @@ def test_every_rank_knows_what_is_the_same_for_all() -> None:
     for plan in planned(eager):
         assert plan.shape == PipelineShape(4, 8, recompute=(False,) * 4)
         assert (plan.iterations, plan.epoch_ns, plan.parent_pid) == (5, 123_456_789, 4711)
-        assert plan.schedule == "workloads.schedules.one_forward_one_backward:OneForwardOneBackward"
+        assert plan.schedule == "wanbed.workloads.schedules.one_forward_one_backward:OneForwardOneBackward"
         assert plan.schedule_options == {"warmup_depth": 2}
         assert plan.run_token == TOKEN
 

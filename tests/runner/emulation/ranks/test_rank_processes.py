@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from runner.emulation.faults.injection import FaultInjector
-from runner.emulation.ranks.rank_processes import run_ranks
-from testbed.hosts.host_process import Program
-from testbed.running_testbed import RunningTestbed
+from wanbed.runner.emulation.faults.injection import FaultInjector
+from wanbed.runner.emulation.ranks.rank_processes import run_ranks
+from wanbed.testbed.hosts.host_process import Program
+from wanbed.testbed.running_testbed import RunningTestbed
 
 LOST = 2
 

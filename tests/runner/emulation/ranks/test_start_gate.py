@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from runner.emulation.ranks.start_gate import StartGate
-from workloads.start_gate import wait_at_gate
+from wanbed.runner.emulation.ranks.start_gate import StartGate
+from wanbed.workloads.start_gate import wait_at_gate
 
 
 class Ranks:

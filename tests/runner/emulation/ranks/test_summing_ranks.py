@@ -1,7 +1,7 @@
 import pytest
 
 from tests.runner.emulation.ranks.rank_plans import ONE, PAIR, four_by_two, planned, point
-from workloads.transport.links_config import RingConfig
+from wanbed.workloads.transport.links_config import RingConfig
 
 
 def test_replicas_sum_their_gradients_in_a_ring() -> None:

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from ground.dataclass_json import read_config
-from runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
-from runner.emulation.serving.serving_configs import CONTROLLER, DECODE, POOL, ServingConfigs, configure_serving
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from testbed.network.address_book import AddressBook, LoopbackAddressBook
-from workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
-from workloads.inference.inference_work import InferenceWork
-from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
-from workloads.prefill.prefill_profile import UNMEASURED
-from workloads.prefill.service_config import ServiceConfig
-from workloads.rank_config import RankConfig, read_rank_config
-from workloads.serving.controller_config import ControllerConfig
-from workloads.serving.serving_configs import DecodeConfig, PoolGpuConfig
+from wanbed.ground.dataclass_json import read_config
+from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
+from wanbed.runner.emulation.serving.serving_configs import CONTROLLER, DECODE, POOL, ServingConfigs, configure_serving
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.testbed.network.address_book import AddressBook, LoopbackAddressBook
+from wanbed.workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
+from wanbed.workloads.prefill.prefill_profile import UNMEASURED
+from wanbed.workloads.prefill.service_config import ServiceConfig
+from wanbed.workloads.rank_config import RankConfig, read_rank_config
+from wanbed.workloads.serving.controller_config import ControllerConfig
+from wanbed.workloads.serving.serving_configs import DecodeConfig, PoolGpuConfig
 
 DILATION = 2.0
 EPHEMERAL_PORTS_FROM = 32_768

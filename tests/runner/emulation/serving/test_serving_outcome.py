@@ -3,19 +3,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner.emulation.serving.serving_configs import ServingConfigs
-from runner.emulation.serving.serving_outcome import ServingOutcome, gather
-from testbed.rack.clocks.clock_line import ClockLine
-from testbed.rack.driver.time_line import TimeLine
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.inference.inference_work import InferenceWork
-from workloads.prefill.control.memory_ledger import GpuMemory
-from workloads.prefill.control.prefill_group import GroupGpus
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import PrefillSettings
-from workloads.prefill.request_source import RequestSource, SourceKind
-from workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
-from workloads.serving.serving_configs import Endpoint, GpuServingConfig
+from wanbed.runner.emulation.serving.serving_configs import ServingConfigs
+from wanbed.runner.emulation.serving.serving_outcome import ServingOutcome, gather
+from wanbed.testbed.rack.clocks.clock_line import ClockLine
+from wanbed.testbed.rack.driver.time_line import TimeLine
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.prefill_group import GroupGpus
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.prefill.request_source import RequestSource, SourceKind
+from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
+from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig
 
 MEMORY = GpuMemory(80 * 10**9, 0)
 SERVICE = ServiceConfig(

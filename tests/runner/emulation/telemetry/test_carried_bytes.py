@@ -1,9 +1,9 @@
 """What was sent between datacenters is on the links' counters, or it went around them."""
 
-from results.reading.summaries.ways_around import WaysAround
-from results.records.schema import LinkSample
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from runner.emulation.telemetry.carried_bytes import carried_facts, sent_bytes
+from wanbed.results.reading.summaries.ways_around import WaysAround
+from wanbed.results.records.schema import LinkSample
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.runner.emulation.telemetry.carried_bytes import carried_facts, sent_bytes
 
 HOMES = {"east-0": "east", "east-1": "east", "west-0": "west", "west-1": "west"}
 MB = 10**6

@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from results.records.schema import GpuSample
-from results.records.trial_tables import GPU_TABLE
-from runner.emulation.telemetry.gpu_sampler import GpuSampler
-from runner.emulation.telemetry.sampling import sampling
-from testbed.running_testbed import RunningTestbed
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
+from wanbed.results.records.schema import GpuSample
+from wanbed.results.records.trial_tables import GPU_TABLE
+from wanbed.runner.emulation.telemetry.gpu_sampler import GpuSampler
+from wanbed.runner.emulation.telemetry.sampling import sampling
+from wanbed.testbed.running_testbed import RunningTestbed
 
 
 @pytest.fixture

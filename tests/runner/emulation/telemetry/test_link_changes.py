@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from runner.emulation.telemetry.link_changes import change_rows, link_changes
-from runner.runs.faults import TrialError
-from testbed.kernel.changes.course_run import AppliedChange, CourseRecord
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import course_of
-from testbed.network.links.wan_link import WanLink
-from testbed.network.topology import Topology
-from testbed.substrate.substrate import SubstrateError
+from wanbed.runner.emulation.telemetry.link_changes import change_rows, link_changes
+from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.kernel.changes.course_run import AppliedChange, CourseRecord
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.topology import Topology
+from wanbed.testbed.substrate.substrate import SubstrateError
 
 S = 10**9
 NEAR, FAR, DOWN = LinkConditions(10_000_000, 10**9), LinkConditions(40_000_000, 10**8), LinkConditions(up=False)

@@ -4,10 +4,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.records.schema import LinkSample
-from results.records.trial_tables import LINK_TABLE
-from runner.emulation.telemetry.link_sampler import LinkSampler, Ports
-from testbed.kernel.link_counters import Counters, PortCounters
+from wanbed.results.records.schema import LinkSample
+from wanbed.results.records.trial_tables import LINK_TABLE
+from wanbed.runner.emulation.telemetry.link_sampler import LinkSampler, Ports
+from wanbed.testbed.kernel.link_counters import Counters, PortCounters
 
 MS = 1_000_000
 Reading = tuple[int, Ports]

@@ -3,9 +3,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner.emulation.telemetry import load_sampler
-from runner.emulation.telemetry.load_sampler import LoadReading, LoadSampler, MachineLoad, machine_load
-from testbed.kernel.machine_load import CpuTimes
+from wanbed.runner.emulation.telemetry import load_sampler
+from wanbed.runner.emulation.telemetry.load_sampler import LoadReading, LoadSampler, MachineLoad, machine_load
+from wanbed.testbed.kernel.machine_load import CpuTimes
 
 
 def readings(*busy: float, network_s: float | None = None) -> list[LoadReading]:

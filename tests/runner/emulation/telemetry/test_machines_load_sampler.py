@@ -2,9 +2,9 @@ from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
-from runner.emulation.telemetry.load_sampler import LoadReading, LoadSampler
-from runner.emulation.telemetry.machines_load_sampler import Loads, MachinesLoadSampler
-from testbed.kernel.machine_load import CpuTimes
+from wanbed.runner.emulation.telemetry.load_sampler import LoadReading, LoadSampler
+from wanbed.runner.emulation.telemetry.machines_load_sampler import Loads, MachinesLoadSampler
+from wanbed.testbed.kernel.machine_load import CpuTimes
 
 
 def readings(**busy: tuple[float, ...]) -> list[tuple[int, Loads]]:

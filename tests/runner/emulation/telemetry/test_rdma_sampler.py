@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from runner.emulation.telemetry import rdma_sampler
-from runner.emulation.telemetry.rdma_sampler import RdmaSampler
-from runner.emulation.telemetry.sampling import sampling
-from testbed.rack.survey.rdma_devices import rdma_sent_bytes
+from wanbed.runner.emulation.telemetry import rdma_sampler
+from wanbed.runner.emulation.telemetry.rdma_sampler import RdmaSampler
+from wanbed.runner.emulation.telemetry.sampling import sampling
+from wanbed.testbed.rack.survey.rdma_devices import rdma_sent_bytes
 
 
 def counter(devices: Path, device: str) -> Path:

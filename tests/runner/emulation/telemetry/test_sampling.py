@@ -11,13 +11,13 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 
-from results.records.run_store import Rows
-from results.records.schema import trial_schema
-from results.records.trial_tables import TrialTable
-from runner.emulation.telemetry.sampling import Sampler, Samples, SamplingLoop, sampling
-from testbed.kernel.missing import MissingError
-from testbed.running_testbed import RunningTestbed
-from testbed.substrate.substrate import SubstrateError
+from wanbed.results.records.run_store import Rows
+from wanbed.results.records.schema import trial_schema
+from wanbed.results.records.trial_tables import TrialTable
+from wanbed.runner.emulation.telemetry.sampling import Sampler, Samples, SamplingLoop, sampling
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.testbed.substrate.substrate import SubstrateError
 
 COUNTS = TrialTable("counts.parquet", "counts", trial_schema(("time_ns", pa.int64(), "when")), tuple)
 NO_TESTBED: RunningTestbed = SimpleNamespace(rack=None)  # type: ignore[assignment]

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from results.records.schema import TcpSample
-from results.records.trial_tables import TCP_TABLE
-from runner.emulation.telemetry import tcp_sampler
-from runner.emulation.telemetry.tcp_sampler import Round, TcpSampler
-from testbed.kernel.tcp_state import TcpState
+from wanbed.results.records.schema import TcpSample
+from wanbed.results.records.trial_tables import TCP_TABLE
+from wanbed.runner.emulation.telemetry import tcp_sampler
+from wanbed.runner.emulation.telemetry.tcp_sampler import Round, TcpSampler
+from wanbed.testbed.kernel.tcp_state import TcpState
 
 MS = 1_000_000
 STATE = TcpState(

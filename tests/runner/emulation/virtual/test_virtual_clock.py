@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.emulation.virtual import virtual_clock
-from runner.emulation.virtual.virtual_clock import status_of_inner, wants_guest
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.planner.experiment_file import parse_experiment
-from testbed.virtual_time.guest import GuestError
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.emulation.virtual import virtual_clock
+from wanbed.runner.emulation.virtual.virtual_clock import status_of_inner, wants_guest
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.testbed.virtual_time.guest import GuestError
 
 TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {"rate": "1Gbit"}}
 

@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from runner.emulation.virtual.virtual_patience import BESIDE_TRIALS_S, MARGIN, quiet_patience_s, serial_trial_s
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Experiment
-from runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.emulation.virtual.virtual_patience import BESIDE_TRIALS_S, MARGIN, quiet_patience_s, serial_trial_s
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 
 def experiment(**changes: Any) -> Experiment:

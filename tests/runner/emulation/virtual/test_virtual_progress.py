@@ -3,15 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from results.records.run_store import CalibrationRow, RunStore, TrialRecord
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from results.records.trial_id import TrialId
-from runner.emulation.virtual.virtual_progress import VirtualProgress
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Experiment
-from runner.runs import progress
-from runner.runs.progress import Progress
-from runner.runs.run_folder import begin_run
+from wanbed.results.records.run_store import CalibrationRow, RunStore, TrialRecord
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.emulation.virtual.virtual_progress import VirtualProgress
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs import progress
+from wanbed.runner.runs.progress import Progress
+from wanbed.runner.runs.run_folder import begin_run
 
 LOG = SpanLogContents(
     SpanLogHeader(0, "east-0", "east", 0, 0, 0), (Span("forward", 1, 0, 0, 1_000_000),), complete=True

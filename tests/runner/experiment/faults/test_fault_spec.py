@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError, parse_model
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.faults.fault_spec import FaultSpec
 from tests.support.runner.taken_values import taken, takes_from_to
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.faults.fault_spec import FaultSpec
 
 TOPOLOGY = {"datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}], "wan": {"latency": "1ms"}}
 

@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.experiment.jobs.background_spec import BackgroundSpec, OnOffSpec, check_background
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.jobs.background_spec import BackgroundSpec, OnOffSpec, check_background
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
 
 TOPOLOGY: dict[str, Any] = {
     "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],

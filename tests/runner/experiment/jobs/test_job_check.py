@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
 from tests.support.runner.two_jobs import two_jobs
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
 
 
 def refusal(document: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.experiment.program.placeholders import PLACEHOLDERS, check_placeholders, filled, placeholders_in
+from wanbed.runner.experiment.program.placeholders import PLACEHOLDERS, check_placeholders, filled, placeholders_in
 
 VALUES = {name: f"<{name}>" for name in PLACEHOLDERS}
 

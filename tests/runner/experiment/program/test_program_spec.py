@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError, parse_model
-from runner.experiment.program.program_spec import ProgramSpec
-from runner.experiment.variant_spec import PROGRAM, VariantSpec
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.runner.experiment.program.program_spec import ProgramSpec
+from wanbed.runner.experiment.variant_spec import PROGRAM, VariantSpec
 
 TRAIN = ["python", "train.py"]
 

@@ -1,6 +1,6 @@
-from runner.experiment.replicas.jitter_spec import JitterSpec
-from runner.experiment.replicas.slower_spec import SlowerSpec
 from tests.support.runner.taken_values import taken, takes_from_to, words_of_refusal
+from wanbed.runner.experiment.replicas.jitter_spec import JitterSpec
+from wanbed.runner.experiment.replicas.slower_spec import SlowerSpec
 
 
 def test_a_factor_is_a_number_from_a_thousandth_to_a_thousand() -> None:

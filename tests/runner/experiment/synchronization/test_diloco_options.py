@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.experiment.synchronization.atom_options import AtomOptions, parse_atom_options
-from runner.experiment.synchronization.diloco_options import DilocoOptions, OuterSpec, parse_diloco_options
 from tests.support.runner.taken_values import taken, words_of_refusal
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.experiment.synchronization.atom_options import AtomOptions, parse_atom_options
+from wanbed.runner.experiment.synchronization.diloco_options import DilocoOptions, OuterSpec, parse_diloco_options
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "local-updates.md"
 

@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 
-from ground.strict_model import InputError
-from runner.learnt_links.fit.fitted_link import fit_link
-from runner.learnt_links.logs.packet_log import LOST_NS, PacketLog
 from tests.support.runner.known_links import KnownLink, known_log
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.learnt_links.fit.fitted_link import fit_link
+from wanbed.runner.learnt_links.logs.packet_log import LOST_NS, PacketLog
 
 LINKS = {
     "bursts of others": KnownLink(),

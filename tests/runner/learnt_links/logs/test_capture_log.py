@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.learnt_links.logs.log_file import read_log
-from runner.learnt_links.logs.packet_log import LOST_NS
-from runner.learnt_links.logs.probe_packet import pack_probe
 from tests.support.runner.known_captures import START_NS, Frames, in_frames, pcap, pcapng, tcp_packet, udp_packet
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.learnt_links.logs.log_file import read_log
+from wanbed.runner.learnt_links.logs.packet_log import LOST_NS
+from wanbed.runner.learnt_links.logs.probe_packet import pack_probe
 
 
 def udp_frame(payload: bytes, number: int, port: int = 9000) -> bytes:

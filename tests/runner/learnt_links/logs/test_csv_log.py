@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.learnt_links.logs.csv_log import HEADER, read_csv_log
-from runner.learnt_links.logs.packet_log import LOST_NS
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.learnt_links.logs.csv_log import HEADER, read_csv_log
+from wanbed.runner.learnt_links.logs.packet_log import LOST_NS
 
 
 def written(folder: Path, *lines: str, header: str = HEADER) -> Path:

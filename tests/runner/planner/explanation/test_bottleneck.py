@@ -2,17 +2,17 @@ from typing import Any
 
 import pytest
 
-from runner.experiment.transport_spec import TransportSpec
-from runner.planner.algorithm1 import greedy_candidates
-from runner.planner.candidate import Candidate
-from runner.planner.explanation.bottleneck import Bottleneck, bottleneck_of
-from runner.planner.explanation.critical_path import Part
-from runner.planner.planning import search_space
-from runner.resolve.connection_count import window_bps
-from runner.simulator.simulation import Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import effects_of
 from tests.support.runner.planner_instances import document, random_task, task_of
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.planner.algorithm1 import greedy_candidates
+from wanbed.runner.planner.candidate import Candidate
+from wanbed.runner.planner.explanation.bottleneck import Bottleneck, bottleneck_of
+from wanbed.runner.planner.explanation.critical_path import Part
+from wanbed.runner.planner.planning import search_space
+from wanbed.runner.resolve.connection_count import window_bps
+from wanbed.runner.simulator.simulation import Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import effects_of
 
 APART = Candidate(1, 1, (("a", 1), ("b", 1)))
 MIB = 2**20

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from results.records.span_columns import SpanColumns
-from runner.planner.candidate import Candidate
-from runner.planner.explanation.critical_path import Part, critical_path_ns
-from runner.simulator.simulation import KIND_CODES, Simulation
 from tests.support.runner.planner_instances import document, task_of
+from wanbed.results.records.span_columns import SpanColumns
+from wanbed.runner.planner.candidate import Candidate
+from wanbed.runner.planner.explanation.critical_path import Part, critical_path_ns
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 
 Row = tuple[int, str, int, int, int, int]
 """Rank, kind, microbatch, start, end and peer."""

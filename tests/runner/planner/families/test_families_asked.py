@@ -2,11 +2,11 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.families import families_asked
-from runner.planner.families.families_asked import FamiliesAsked, family_notes, same_worth
-from runner.planner.families.family_layout import Family
-from runner.planner.families.family_pricing import FamilyPrice
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.families import families_asked
+from wanbed.runner.planner.families.families_asked import FamiliesAsked, family_notes, same_worth
+from wanbed.runner.planner.families.family_layout import Family
+from wanbed.runner.planner.families.family_pricing import FamilyPrice
 
 
 @pytest.mark.parametrize(("names", "found"), [(["diloco"], ("diloco",)), (["pipeline", " diloco", "diloco"], None)])

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.planner.families.family_layout import Family, FamilyLayout, family_layouts
+from wanbed.runner.planner.families.family_layout import Family, FamilyLayout, family_layouts
 
 GPUS = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 40), min_size=2, max_size=4)
 

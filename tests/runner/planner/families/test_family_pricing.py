@@ -4,14 +4,14 @@ from typing import Any
 import pytest
 import yaml
 
-from ground.strict_model import parse_model
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.experiment.sweep_points import sweep_point_specs
-from runner.planner.families.family_layout import Family
-from runner.planner.families.family_pricing import planned_family, priced_family
-from runner.planner.planning import plan
-from runner.planner.planning_task import planning_task
-from runner.resolve.written_variant import WrittenVariant
+from wanbed.ground.strict_model import parse_model
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.sweep_points import sweep_point_specs
+from wanbed.runner.planner.families.family_layout import Family
+from wanbed.runner.planner.families.family_pricing import planned_family, priced_family
+from wanbed.runner.planner.planning import plan
+from wanbed.runner.planner.planning_task import planning_task
+from wanbed.runner.resolve.written_variant import WrittenVariant
 
 FILE = """
 name: small

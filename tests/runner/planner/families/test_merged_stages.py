@@ -1,7 +1,7 @@
 import pytest
 
-from runner.experiment.compute_spec import ComputeSpec
-from runner.planner.families.merged_stages import merged_stages
+from wanbed.runner.experiment.compute_spec import ComputeSpec
+from wanbed.runner.planner.families.merged_stages import merged_stages
 
 COMPUTE = ComputeSpec.model_validate(
     {"forward": "5ms", "backward": ["1ms", "2ms", "3ms", "4ms"], "activation": ["1KB", "2KB", "3KB"], "gradient": "1MB"}

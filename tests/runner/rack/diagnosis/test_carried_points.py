@@ -2,11 +2,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.planner.experiment_file import parse_experiment
-from runner.rack.diagnosis.carried_points import CarriedPoint, carried_point
-from runner.rack.diagnosis.plain_paths import PlainPath
-from runner.rack.host_placement import Node
-from runner.resolve.experiment import SweepPoint
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.rack.diagnosis.carried_points import CarriedPoint, carried_point
+from wanbed.runner.rack.diagnosis.plain_paths import PlainPath
+from wanbed.runner.rack.host_placement import Node
+from wanbed.runner.resolve.experiment import SweepPoint
 
 NODES = [Node(name, f"id-{name}", f"10.0.0.{number}") for number, name in enumerate("abc", 1)]
 FAST = [PlainPath(*ends, rtt_ms=0.08, there_bps=9e9, back_bps=8e9) for ends in ("ab", "ac", "bc")]

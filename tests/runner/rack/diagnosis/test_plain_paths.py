@@ -3,7 +3,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.rack.diagnosis.plain_paths import PlainPath, rounds
+from wanbed.runner.rack.diagnosis.plain_paths import PlainPath, rounds
 
 
 @given(st.integers(0, 17))

@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.rack.diagnosis.wanted_of_machines import WantedOfMachines
-from runner.rack.shipped.program_needs import ProgramNeeds
-from runner.resolve.experiment import SweepPoint
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.rack.diagnosis.wanted_of_machines import WantedOfMachines
+from wanbed.runner.rack.shipped.program_needs import ProgramNeeds
+from wanbed.runner.resolve.experiment import SweepPoint
 
 
 def points(**program: Any) -> tuple[SweepPoint, ...]:

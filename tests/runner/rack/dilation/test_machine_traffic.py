@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from runner.rack.dilation.machine_traffic import Carriers
-from testbed.network.topology import Topology
 from tests.support.rack.three_machines import MACHINE_OF, MBIT, demand_of, topology
+from wanbed.runner.rack.dilation.machine_traffic import Carriers
+from wanbed.testbed.network.topology import Topology
 
 
 def demands(network: Topology, gateways: Mapping[str, str] = {}) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """What sends while a rack's machines are measured, and over which network."""
 
-from runner.rack.dilation.machine_traffic import Carriers
-from runner.rack.dilation.network_capacity import flows_of, with_headroom
 from tests.support.rack.three_machines import MACHINE_OF, MBIT, demand_of, topology
+from wanbed.runner.rack.dilation.machine_traffic import Carriers
+from wanbed.runner.rack.dilation.network_capacity import flows_of, with_headroom
 
 
 def test_rates_are_higher_than_those_of_the_experiment_and_nothing_else_is_in_the_way() -> None:

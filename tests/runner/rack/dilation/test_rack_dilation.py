@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from runner.planner.experiment_file import parse_experiment
-from runner.rack.dilation.rack_dilation import MachineLoad, RackDilation, derived_factor, heaviest_demands
-from runner.rack.host_placement import Node
-from runner.rack.point_placement import PointPlacement, place_point
-from runner.resolve.dilation import CapacityError
 from tests.support.runner.background import with_background
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.rack.dilation.rack_dilation import MachineLoad, RackDilation, derived_factor, heaviest_demands
+from wanbed.runner.rack.host_placement import Node
+from wanbed.runner.rack.point_placement import PointPlacement, place_point
+from wanbed.runner.resolve.dilation import CapacityError
 
 MBIT = 10**6
 RACK = [Node(name, f"id-of-{name}", "10.0.0.1") for name in ("one", "two")]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.rack.shipped import program_files
-from runner.rack.shipped.program_files import packed_programs, programs_of
-from runner.resolve.program.resolved_program import ResolvedProgram
-from testbed.rack.sent_files import SentFiles, unpack
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.rack.shipped import program_files
+from wanbed.runner.rack.shipped.program_files import packed_programs, programs_of
+from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.testbed.rack.sent_files import SentFiles, unpack
 
 
 def programs(folder: Path, *variants: Any) -> list[tuple[str, ResolvedProgram]]:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.rack.shipped.program_files import packed_programs
-from runner.rack.shipped.program_needs import ProgramNeeds, lacking_program, program_needs
 from tests.runner.rack.shipped.test_program_files import programs
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.rack.shipped.program_files import packed_programs
+from wanbed.runner.rack.shipped.program_needs import ProgramNeeds, lacking_program, program_needs
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from runner.planner.experiment_file import parse_experiment
-from runner.rack.shipped import user_modules as shipped
-from runner.rack.shipped.user_modules import UserModules, lacking_module, packed_modules, user_modules
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.rack.shipped import user_modules as shipped
+from wanbed.runner.rack.shipped.user_modules import UserModules, lacking_module, packed_modules, user_modules
 
 MODULES = {
-    "rackmine.py": "import rackbeside\nfrom workloads.schedules.gpipe import GPipe\nclass Mine(GPipe): pass\n",
+    "rackmine.py": "import rackbeside\nfrom wanbed.workloads.schedules.gpipe import GPipe\nclass Mine(GPipe): pass\n",
     "rackbeside.py": "VALUE = 1\n",
     "rackother.py": "VALUE = 2\n",
     "rackpack/__init__.py": "",

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from results.records.run_store import RunStore
-from runner.planner.experiment_file import parse_experiment
-from runner.rack.simulations.rack_pool import RackPool
-from runner.resolve.experiment import Experiment
-from runner.runs.progress import Progress
-from runner.runs.run_folder import begin_run
-from runner.simulated_runs.process_pool import ProcessPool
-from runner.simulated_runs.simulated_sweep import Pool, simulate_sweep
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.simulation import Simulation
 from tests.support.runner.tasks_at_hand import TasksAtHand
 from tests.support.simulator.simulation_on_paper import simulate_on_paper
+from wanbed.results.records.run_store import RunStore
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.rack.simulations.rack_pool import RackPool
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.progress import Progress
+from wanbed.runner.runs.run_folder import begin_run
+from wanbed.runner.simulated_runs.process_pool import ProcessPool
+from wanbed.runner.simulated_runs.simulated_sweep import Pool, simulate_sweep
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.simulation import Simulation
 
 POINTS = 40
 

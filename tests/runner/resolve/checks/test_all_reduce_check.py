@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.checks.all_reduce_check import check_collective_gpus
-from runner.resolve.resolved_variant import ResolvedVariant
-from testbed.gpus.gpu_assignment import GpuAssignment
-from testbed.kernel.missing import MissingError
-from workloads.compute.backends.replay_backend import ReplayBackend
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.checks.all_reduce_check import check_collective_gpus
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.workloads.compute.backends.replay_backend import ReplayBackend
 
 
 def variants(all_reduce: str, *, hosts: int, gpus: int) -> tuple[ResolvedVariant, ...]:

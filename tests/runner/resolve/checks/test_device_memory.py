@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.checks.device_memory import (
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.checks.device_memory import (
     CONTEXT_BYTES,
     GIB,
     DeviceMemory,
@@ -15,7 +15,7 @@ from runner.resolve.checks.device_memory import (
     most_in_flight,
     process_needs,
 )
-from runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.experiment import SweepPoint
 
 MICROBATCHES = 8
 

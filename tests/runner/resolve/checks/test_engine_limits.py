@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
 from tests.support.runner.chakra_traces import all_reduce, computation, write_trace
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
 
 DOCUMENT: dict[str, Any] = {
     "name": "rack",

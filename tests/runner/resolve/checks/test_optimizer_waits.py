@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 
 def variants(training: dict[str, Any], *written: dict[str, Any], **changes: Any) -> tuple[ResolvedVariant, ...]:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from runner.resolve.checks import schedule_check
-from runner.resolve.checks.schedule_check import awaited, check_schedule, planned
 from tests.workloads.schedules.planning.test_plan_run import crossed_turns
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.atlas import Atlas
-from workloads.schedules.gpipe import GPipe
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
-from workloads.schedules.schedule import Schedule
+from wanbed.runner.resolve.checks import schedule_check
+from wanbed.runner.resolve.checks.schedule_check import awaited, check_schedule, planned
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.atlas import Atlas
+from wanbed.workloads.schedules.gpipe import GPipe
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
+from wanbed.workloads.schedules.schedule import Schedule
 
 SHAPE = PipelineShape(2, 4)
 FORWARD = ActionKind.FORWARD

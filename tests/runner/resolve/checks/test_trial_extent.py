@@ -7,15 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from results.chakra.node import NodeType
-from runner.experiment.transport_spec import TransportSpec
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.checks.trial_extent import MAX_TRIAL_NS
-from runner.resolve.experiment import Experiment
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import effects_of
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
+from wanbed.ground.strict_model import InputError
+from wanbed.results.chakra.node import NodeType
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.checks.trial_extent import MAX_TRIAL_NS
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import effects_of
 
 SMALL: dict[str, Any] = {
     "topology": {
@@ -170,9 +170,9 @@ def test_a_trace_that_takes_centuries_is_refused(tmp_path: Path) -> None:
 
 def test_all_sweep_points_and_variants_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = {"topology.wan.latency": ["1ms", "2ms", "3ms"]}
-    monkeypatch.setattr("runner.resolve.experiment.MAX_PLACES", 24)
+    monkeypatch.setattr("wanbed.runner.resolve.experiment.MAX_PLACES", 24)
     parsed(sweep=sweep)
-    monkeypatch.setattr("runner.resolve.experiment.MAX_PLACES", 23)
+    monkeypatch.setattr("wanbed.runner.resolve.experiment.MAX_PLACES", 23)
     with pytest.raises(InputError, match=r"training.stages: 24 hosts and GPUs that compute a stage, .*, more than 23:"):
         parsed(sweep=sweep)
 
@@ -215,7 +215,7 @@ changes_of_everything = st.fixed_dictionaries(
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_accepted_trials_stay_within_the_limits(changes: dict[str, Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runner.resolve.checks.trial_extent.MAX_WINDOWS", 10_000)
+        patch.setattr("wanbed.runner.resolve.checks.trial_extent.MAX_WINDOWS", 10_000)
         try:
             experiment = parsed(**changes)
         except InputError as refused:
@@ -230,7 +230,7 @@ def test_accepted_trials_stay_within_the_limits(changes: dict[str, Any]) -> None
         assert (traffic.wire_bytes[1:] >= traffic.wire_bytes[:-1]).all()
 
 
-EXTENT = "runner.resolve.checks.trial_extent."
+EXTENT = "wanbed.runner.resolve.checks.trial_extent."
 BY_HAND: dict[str, Any] = {
     "topology.wan": {"latency": "0ns", "rate": "100Mbit"},
     "topology.intra": {"latency": "0ns", "rate": "1Gbit"},

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.faults.planned_fault import PlannedFault
-from runner.resolve.resolved_variant import ResolvedVariant
 from tests.support.runner.chakra_traces import all_reduce, computation, write_trace
 from tests.support.runner.prefill_documents import document as prefill_document
-from workloads.compute.backends.torch_backend import TorchBackend
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.faults.planned_fault import PlannedFault
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.workloads.compute.backends.torch_backend import TorchBackend
 
 DOCUMENT: dict[str, Any] = {
     "topology": {

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.jobs.background_flow import BackgroundFlow
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.jobs.background_flow import BackgroundFlow
 
 FLOW = {"name": "x", "from": "east", "to": "west"}
 TOPOLOGY: dict[str, Any] = {

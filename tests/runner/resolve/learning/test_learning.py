@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.learning.learnt_text import held_out, learning_seed
-from workloads.model.held_out import HeldOut
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.learning.learnt_text import held_out, learning_seed
+from wanbed.workloads.model.held_out import HeldOut
 
 
 def point(training: dict[str, Any] | None = None, **sections: Any) -> SweepPoint:

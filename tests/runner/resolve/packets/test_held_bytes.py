@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from runner.experiment.transport_spec import TransportSpec
-from runner.resolve.packets.held_bytes import held_bytes
-from runner.resolve.packets.packet_draws import draws_packets, is_impaired
-from runner.resolve.placement import Pair, place_stages
-from testbed.network.tcp_settings import TcpSettings
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.resolve.packets.held_bytes import held_bytes
+from wanbed.runner.resolve.packets.packet_draws import draws_packets, is_impaired
+from wanbed.runner.resolve.placement import Pair, place_stages
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 
 def network(*links: dict[str, Any], **wan: Any) -> Topology:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ground.strict_model import parse_model
-from runner.resolve.packets.packet_draws import has_narrow_way
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.strict_model import parse_model
+from wanbed.runner.resolve.packets.packet_draws import has_narrow_way
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 
 def uneven(there: str, back: str, **more: object) -> Topology:

@@ -3,14 +3,14 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.resolve.prefill.computed_prefill import check_memory_for_weights
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.inference.inference_work import InferenceWork
-from workloads.prefill.prefill_profile import UNMEASURED
-from workloads.prefill.service_config import ServiceConfig
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.prefill.computed_prefill import check_memory_for_weights
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.prefill.prefill_profile import UNMEASURED
+from wanbed.workloads.prefill.service_config import ServiceConfig
 
 TINY = INFERENCE_MODELS["llama-tiny"]
 REPLAY = {"compute": {"forward": "5ms"}}

@@ -1,5 +1,5 @@
-from runner.resolve.prefill.prefill_forecast import OPTIMIZER, planned_bubbles
 from tests.support.runner.prefill_documents import point
+from wanbed.runner.resolve.prefill.prefill_forecast import OPTIMIZER, planned_bubbles
 
 SHARED = {"connections": "auto", "sharing": "temporal"}
 

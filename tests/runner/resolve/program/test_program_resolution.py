@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
 
 TRAIN: dict[str, Any] = {"command": ["python", "train.py"]}
 

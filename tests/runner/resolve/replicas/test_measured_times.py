@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import wanbed
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Experiment
-from runner.resolve.replicas.measured_times import MeasuredSource, MeasuredTimes, measured_times, median_ns
-from runner.resolve.resolved_variant import ResolvedVariant
-from workloads.compute.replay import ReplayDurations
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.resolve.replicas.measured_times import MeasuredSource, MeasuredTimes, measured_times, median_ns
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.workloads.compute.replay import ReplayDurations
 
 MS = 1_000_000
 WARMUP = 1

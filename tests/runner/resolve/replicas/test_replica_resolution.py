@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.cell_costs import cell_costs
-from runner.resolve.experiment import Experiment, SweepPoint
-from runner.resolve.resolved_variant import ResolvedVariant
-from workloads.compute.varied_durations import Distribution, Jitter
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.cell_costs import cell_costs
+from wanbed.runner.resolve.experiment import Experiment, SweepPoint
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.workloads.compute.varied_durations import Distribution, Jitter
 
 MS = 1_000_000
 TOPOLOGY: dict[str, Any] = {

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL
-from workloads.model.gpt_config import GptConfig
-from workloads.profiles.catalogue import load_profile
-from workloads.swapping.best_grouping import best_grouping
-from workloads.swapping.grouping import Grouping, SwappedLayer, SwappedModel
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import IDEAL
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.profiles.catalogue import load_profile
+from wanbed.workloads.swapping.best_grouping import best_grouping
+from wanbed.workloads.swapping.grouping import Grouping, SwappedLayer, SwappedModel
 
 MODEL = {"layers": 12, "hidden": 256, "context": 128, "heads": 4, "vocabulary": 1000}
 CONFIG = GptConfig(**MODEL)

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.bound.lower_bound import lower_bounds
-from runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.runs.recorded.manifest import gather_manifest
-from testbed.network.address_book import AddressBook
-from workloads.rank_config import read_rank_config
-from workloads.schedules.registry import schedule_class_path
-from workloads.synchronization.synchronization import Synchronization
-from workloads.synchronization.wire.wire_format import WireFormat
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.bound.lower_bound import lower_bounds
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.runs.recorded.manifest import gather_manifest
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.workloads.rank_config import read_rank_config
+from wanbed.workloads.schedules.registry import schedule_class_path
+from wanbed.workloads.synchronization.synchronization import Synchronization
+from wanbed.workloads.synchronization.wire.wire_format import WireFormat
 
 THREE: dict[str, Any] = {
     "topology": {

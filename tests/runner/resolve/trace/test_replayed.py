@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from results.chakra.definition import message_class
-from results.chakra.node import DURATION_NS, KIND, MICROBATCH, ChakraNode, NodeType
-from results.chakra.node_message import node_message
-from results.chakra.rank_file import rank_bytes
-from results.records.span_log import NO_MICROBATCH
-from runner.resolve.trace import chakra_folder
-from runner.resolve.trace.replayed import replayed_trace
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
-from workloads.trace.replayed_trace import WorkKind
+from wanbed.ground.strict_model import InputError
+from wanbed.results.chakra.definition import message_class
+from wanbed.results.chakra.node import DURATION_NS, KIND, MICROBATCH, ChakraNode, NodeType
+from wanbed.results.chakra.node_message import node_message
+from wanbed.results.chakra.rank_file import rank_bytes
+from wanbed.results.records.span_log import NO_MICROBATCH
+from wanbed.runner.resolve.trace import chakra_folder
+from wanbed.runner.resolve.trace.replayed import replayed_trace
+from wanbed.workloads.trace.replayed_trace import WorkKind
 
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
 

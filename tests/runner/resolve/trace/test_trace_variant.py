@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.resolved_variant import ResolvedVariant
 from tests.support.runner.chakra_traces import all_reduce, computation, write_trace
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 TOPOLOGY = {
     "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 1, "gpus_per_host": 2}],

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import parse_experiment
-from runner.planner.planning_task import planning_task
-from runner.resolve.experiment import Experiment
-from runner.resolve.resolved_variant import ResolvedVariant
-from runner.resolve.written_variant import WrittenVariant
-from workloads.profiles.catalogue import load_profile
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.planner.planning_task import planning_task
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.workloads.profiles.catalogue import load_profile
 
 TOPOLOGY = {
     "datacenters": [{"name": name, "hosts": 2} for name in ("east", "central", "west")],

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.runs.recorded import machine_facts as module
-from runner.runs.recorded.machine_facts import cpu_model, host_facts, machine_facts, program_version
+from wanbed.runner.runs.recorded import machine_facts as module
+from wanbed.runner.runs.recorded.machine_facts import cpu_model, host_facts, machine_facts, program_version
 
 
 def test_the_host_is_described() -> None:

@@ -3,9 +3,9 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import Experiment
-from runner.runs.recorded.manifest import gather_manifest, without_repetition
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.recorded.manifest import gather_manifest, without_repetition
 
 
 def experiment(**changes: Any) -> Experiment:

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from runner.planner.experiment_file import parse_experiment
-from runner.planner.planning import planned_placement
-from runner.resolve.experiment import Experiment
-from runner.runs.recorded.manifest import gather_manifest
-from runner.runs.recorded.placement_searches import cut_off_lines, search_facts
 from tests.support.runner.planner_instances import ATLAS, document
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.planner.planning import planned_placement
+from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.runs.recorded.manifest import gather_manifest
+from wanbed.runner.runs.recorded.placement_searches import cut_off_lines, search_facts
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def test_the_manifest_has_the_search_of_a_placement_that_was_chosen() -> None:
 
 
 def test_a_search_that_was_cut_off_is_told_and_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.planner.planning.MOST_INSTANTS", 0)
+    monkeypatch.setattr("wanbed.runner.planner.planning.MOST_INSTANTS", 0)
     own = experiment()
     reason = "at the limit of 0 simulated instants, after 1 simulation"
     assert search_facts(own.points()[0])["placement_searches"]["atlas"]["cut_off"] == reason

@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from results.records.run_store import TRIAL_FACTS, write_trial
-from results.records.schema import PREFILL_REQUESTS, SPANS
-from results.records.span_log import PREFILL
-from results.records.table_files import read_tables
-from results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE
-from runner.simulated_runs.simulated_trial import NO_PLACE, TrialSpec, simulated_record
-from runner.simulator.variant_simulation import simulate_variant
 from tests.support.runner.prefill_documents import point
+from wanbed.results.records.run_store import TRIAL_FACTS, write_trial
+from wanbed.results.records.schema import PREFILL_REQUESTS, SPANS
+from wanbed.results.records.span_log import PREFILL
+from wanbed.results.records.table_files import read_tables
+from wanbed.results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE
+from wanbed.runner.simulated_runs.simulated_trial import NO_PLACE, TrialSpec, simulated_record
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 
 def kept(run: Path, **fields: Any) -> Path:

@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from runner.runs.recorded import software_versions
-from runner.runs.recorded.software_versions import foreign_compute, foreign_schedules, git_state, library_versions
 from tests.support.third_party import install
+from wanbed.runner.runs.recorded import software_versions
+from wanbed.runner.runs.recorded.software_versions import (
+    foreign_compute,
+    foreign_schedules,
+    git_state,
+    library_versions,
+)
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -109,7 +114,9 @@ def test_a_schedule_of_another_package_is_reported_with_that_package() -> None:
 
 
 def test_a_schedule_that_is_given_by_its_class_is_reported_with_its_distribution_if_there_is_one() -> None:
-    found = foreign_schedules(["_pytest.outcomes:Exit", "module_of_mine:Lifo", "workloads.schedules.gpipe:GPipe"])
+    found = foreign_schedules(
+        ["_pytest.outcomes:Exit", "module_of_mine:Lifo", "wanbed.workloads.schedules.gpipe:GPipe"]
+    )
     assert [(each["schedule"], each["distribution"]) for each in found] == [
         ("_pytest.outcomes:Exit", "pytest"),
         ("module_of_mine:Lifo", None),

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from testbed.network.links.link_course import course_of
-from testbed.network.topology import Topology
+from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.topology import Topology
 
 Changes = Sequence[tuple[int, dict[str, Any]]]
 """Times in nanoseconds, and the fields of ``LinkConditions`` that are others than the first from then on."""

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.connection_count import count_connections
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network import background
-from runner.simulator.network.background import BackgroundTraffic
-from runner.simulator.network.network import Network
-from runner.simulator.simulation import FlowTraffic, Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL, TcpEffects
 from tests.support.runner.background import TO_WEST, with_background
 from tests.support.runner.two_jobs import two_jobs
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network import background
+from wanbed.runner.simulator.network.background import BackgroundTraffic
+from wanbed.runner.simulator.network.network import Network
+from wanbed.runner.simulator.simulation import FlowTraffic, Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 
 S = 10**9
 MS = 10**6

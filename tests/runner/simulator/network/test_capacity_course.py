@@ -1,9 +1,9 @@
 """When the capacity of a resource changes for what is sent: a latency before the link does."""
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.changing.capacity_course import CapacityCourse
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import LinkCourse, course_of
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.changing.capacity_course import CapacityCourse
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import LinkCourse, course_of
 
 MS = 1_000_000
 LATENCY_MS = 10

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.changing.changing_channel import ChangingChannel
-from runner.simulator.network.changing.changing_path import ChangingPath, constant
-from runner.simulator.network.changing.retransmission import Retransmission
-from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL, TcpEffects
-from runner.validation.case import arrival_ns, chain
-from testbed.network.flow_model.window import TcpWindow
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import LinkCourse, course_of
 from tests.runner.simulator.network.changing_topologies import Changes, with_courses
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.changing.changing_channel import ChangingChannel
+from wanbed.runner.simulator.network.changing.changing_path import ChangingPath, constant
+from wanbed.runner.simulator.network.changing.retransmission import Retransmission
+from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import IDEAL, TcpEffects
+from wanbed.runner.validation.case import arrival_ns, chain
+from wanbed.testbed.network.flow_model.window import TcpWindow
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import LinkCourse, course_of
 
 MS = 10**6
 WINDOW_ONLY = TcpEffects(window=True, slow_start=False, headers=False)

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.bound.lower_bound import lower_bounds
-from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL, TcpEffects
-from testbed.network.topology import Topology
 from tests.runner.simulator.network.changing_topologies import Changes, with_courses
 from tests.runner.simulator.test_variant_simulation import documents
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.bound.lower_bound import lower_bounds
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import IDEAL, TcpEffects
+from wanbed.testbed.network.topology import Topology
 
 MS = 10**6
 NEVER_NS = 10**15

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runner.simulator.network.changing.changing_links import pair_range_bps, trunk_range_bps
-from runner.simulator.network.changing.changing_path import (
+from wanbed.runner.simulator.network.changing.changing_links import pair_range_bps, trunk_range_bps
+from wanbed.runner.simulator.network.changing.changing_path import (
     UNLIMITED_BPS,
     ChangingPath,
     constant,
@@ -11,9 +11,9 @@ from runner.simulator.network.changing.changing_path import (
     pair_bps,
     trunk_bps,
 )
-from testbed.network.flow_model.line import Line
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import LinkCourse, course_of
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import LinkCourse, course_of
 
 FAST, SLOW = LinkConditions(10, 1000, 800), LinkConditions(20, 100)
 DOWN, UNLIMITED = LinkConditions(10, 1000, 800, up=False), LinkConditions(5)

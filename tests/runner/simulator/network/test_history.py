@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.history import History, ServedStreams
-from runner.simulator.network.stream import Sender, Stream
-from runner.simulator.variant_simulation import simulate_variant
-from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.history import History, ServedStreams
+from wanbed.runner.simulator.network.stream import Sender, Stream
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
 
 def full_trunks(gpus_per_host: int, **transport: Any) -> dict[str, Any]:

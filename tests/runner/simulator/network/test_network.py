@@ -5,13 +5,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from runner.resolve.connection_count import count_connections
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.network import Ends, Network
-from runner.tcp.effects import IDEAL, TcpEffects
-from testbed.network.flow_model.window import LEAST_TIMEOUT_NS
 from tests.runner.simulator.network.changing_topologies import Changes, with_courses
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.network import Ends, Network
+from wanbed.runner.tcp.effects import IDEAL, TcpEffects
+from wanbed.testbed.network.flow_model.window import LEAST_TIMEOUT_NS
 
 MEGABYTE = 10**6
 S = 10**9

@@ -2,11 +2,11 @@
 
 import pytest
 
-from runner.simulator.deadlock import SimulationError
-from runner.simulator.network.changing.changing_path import ChangingPath, constant, next_change_ns
-from runner.simulator.network.changing.retransmission import Retransmission, late_ticks
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import LinkCourse, course_of
+from wanbed.runner.simulator.deadlock import SimulationError
+from wanbed.runner.simulator.network.changing.changing_path import ChangingPath, constant, next_change_ns
+from wanbed.runner.simulator.network.changing.retransmission import Retransmission, late_ticks
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import LinkCourse, course_of
 
 MS = 10**6
 UP = LinkConditions(latency_ns=20 * MS)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.network.stream import Sender
-from testbed.network.flow_model.fair_share import fair_rates_bps
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.network.stream import Sender
+from wanbed.testbed.network.flow_model.fair_share import fair_rates_bps
 
 
 class Channel(Sender):

@@ -1,10 +1,10 @@
 """A channel on a shared line: when its bytes leave, when its sender may go on, and what waits behind what."""
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.network.shared_channel import SharedChannel
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.window import TcpWindow
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.network.shared_channel import SharedChannel
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.window import TcpWindow
 
 MS = 1_000_000
 LATENCY_MS = 10

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.network.stream import Sender, Stream
-from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.network.stream import Sender, Stream
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
 S = 10**9
 

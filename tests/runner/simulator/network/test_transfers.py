@@ -2,11 +2,11 @@ from functools import partial
 
 import pytest
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.transfers import OwnTransfers, SharedTransfers
-from runner.tcp.channel import PrivateChannel
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.window import TcpWindow
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.transfers import OwnTransfers, SharedTransfers
+from wanbed.runner.tcp.channel import PrivateChannel
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.window import TcpWindow
 
 MS = 10**6
 FREE = Line(None, 0, headers=False)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.simulator.network.history import History
-from runner.simulator.network.wan_traffic import ChannelTraffic, part_sent
-from runner.simulator.variant_simulation import simulate_variant
-from testbed.network.flow_model.line import Line
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.simulator.network.history import History
+from wanbed.runner.simulator.network.wan_traffic import ChannelTraffic, part_sent
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.testbed.network.flow_model.line import Line
 
 DAY_NS = 86_400 * 10**9
 

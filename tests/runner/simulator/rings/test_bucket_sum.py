@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.network.shared_channel import SharedChannel
-from runner.simulator.rings.bucket_sum import BucketSum
-from runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
-from runner.simulator.rings.shared_ring import SharedRing
-from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.channel import PrivateChannel
-from runner.tcp.effects import IDEAL
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.window import TcpWindow
 from tests.runner.simulator.variants import sweep_point
-from workloads.transport.ring.buckets import complete_ns
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.network.shared_channel import SharedChannel
+from wanbed.runner.simulator.rings.bucket_sum import BucketSum
+from wanbed.runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
+from wanbed.runner.simulator.rings.shared_ring import SharedRing
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.channel import PrivateChannel
+from wanbed.runner.tcp.effects import IDEAL
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.window import TcpWindow
+from wanbed.workloads.transport.ring.buckets import complete_ns
 
 MS = 1_000_000
 BUCKETS = {"all_reduce_overlap": True}

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.bound.lower_bound import lower_bounds
-from runner.simulator.simulation import Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL, TcpEffects
 from tests.runner.simulator.variants import all_reduces_ns, sweep_point
+from wanbed.runner.bound.lower_bound import lower_bounds
+from wanbed.runner.simulator.simulation import Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 
 MS = 1_000_000
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runner.bound.lower_bound import lower_bounds
-from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.validation.case import IDEAL, chain, side_by_side
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.bound.lower_bound import lower_bounds
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.validation.case import IDEAL, chain, side_by_side
 
 MS = 1_000_000
 NEAR: dict[str, Any] = {"datacenters": [{"name": "east", "hosts": 8}], "intra": {"latency": "0ns"}}

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
-from runner.tcp.channel import PrivateChannel
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.striping import Striping
-from testbed.network.flow_model.window import TcpWindow
+from wanbed.runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
+from wanbed.runner.tcp.channel import PrivateChannel
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.flow_model.window import TcpWindow
 
 MEGABYTE = 10**6
 

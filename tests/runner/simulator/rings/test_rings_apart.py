@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runner.resolve.connection_count import count_connections
-from runner.simulator import variant_simulation
-from runner.simulator.network.network import Network
-from runner.simulator.rings.rings_apart import rings_apart
-from runner.simulator.simulation import Simulation
-from runner.tcp.effects import TcpEffects
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.simulator import variant_simulation
+from wanbed.runner.simulator.network.network import Network
+from wanbed.runner.simulator.rings.rings_apart import rings_apart
+from wanbed.runner.simulator.simulation import Simulation
+from wanbed.runner.tcp.effects import TcpEffects
 
 ROUNDED_NS = 2
 """A ring by itself rounds the end of each part of a segment, a shared one that of each stretch of a line."""

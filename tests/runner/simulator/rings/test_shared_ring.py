@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.network.changing.changing_channel import ChangingChannel
-from runner.simulator.network.changing.changing_path import ChangingPath, constant
-from runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from runner.simulator.network.shared_channel import SharedChannel
-from runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
-from runner.simulator.rings.shared_ring import SharedRing, awaits_room
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.channel import PrivateChannel
-from runner.tcp.effects import IDEAL
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.window import TcpWindow
-from testbed.network.links.link_conditions import LinkConditions
 from tests.runner.simulator.variants import all_reduces_ns, sweep_point
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.network.changing.changing_channel import ChangingChannel
+from wanbed.runner.simulator.network.changing.changing_path import ChangingPath, constant
+from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.network.shared_channel import SharedChannel
+from wanbed.runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
+from wanbed.runner.simulator.rings.shared_ring import SharedRing, awaits_room
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.channel import PrivateChannel
+from wanbed.runner.tcp.effects import IDEAL
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.window import TcpWindow
+from wanbed.testbed.network.links.link_conditions import LinkConditions
 
 CHUNK_BYTES = 1000
 

@@ -1,12 +1,12 @@
 """Rings of fewer bytes than replicas: replicas do not wait for empty segments, and report free room."""
 
-from runner.simulator.equal_parts import equal_parts
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.rings.sparse_ring import SparseRing
-from runner.tcp.channel import PrivateChannel
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.window import TcpWindow
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.simulator.equal_parts import equal_parts
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.rings.sparse_ring import SparseRing
+from wanbed.runner.tcp.channel import PrivateChannel
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.window import TcpWindow
 
 MS = 1_000_000
 

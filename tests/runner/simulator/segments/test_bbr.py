@@ -3,8 +3,8 @@ from itertools import groupby
 
 import pytest
 
-from runner.simulator.segments.bbr import Bbr
-from runner.simulator.segments.segment import Segment
+from wanbed.runner.simulator.segments.bbr import Bbr
+from wanbed.runner.simulator.segments.segment import Segment
 
 RTT_NS = 40_000_000
 LEAST_SEGMENTS = 4

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.simulator.segments.cubic import Cubic
+from wanbed.runner.simulator.segments.cubic import Cubic
 
 RTT_NS = 100_000_000
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.simulator.segments.lane import Lane
-from runner.simulator.segments.shared_rates import SharedRate, SharedRates
+from wanbed.runner.simulator.segments.lane import Lane
+from wanbed.runner.simulator.segments.shared_rates import SharedRate, SharedRates
 
 LATENCY_NS = 20_000_000
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.records.span_log import SPAN_KINDS
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.simulator.simulation import Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL
+from wanbed.results.records.span_log import SPAN_KINDS
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.simulator.simulation import Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import IDEAL
 
 
 def point(wan: dict[str, str], *, activation: str = "1MiB", pipelines: int = 1, **transport: Any) -> SweepPoint:

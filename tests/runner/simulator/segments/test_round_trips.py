@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.simulator.segments.round_trips import RoundTrips, goes_off_ns, late_segment_ns
+from wanbed.runner.simulator.segments.round_trips import RoundTrips, goes_off_ns, late_segment_ns
 
 MS = 1_000_000
 

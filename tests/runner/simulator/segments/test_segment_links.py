@@ -1,10 +1,10 @@
 """The lanes of node pairs: whose packets share what, and what is drawn for them."""
 
-from ground.impairments import Impairments
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.segments.segment_links import SegmentLinks, Way
-from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
-from testbed.network.tcp_settings import TcpSettings
+from wanbed.ground.impairments import Impairments
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.segments.segment_links import SegmentLinks, Way
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 MS = 1_000_000
 RATE_BPS = FRAME_BYTES * 8 * 1000

@@ -5,14 +5,14 @@ from collections.abc import Collection
 
 import pytest
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.segments.bbr import Bbr
-from runner.simulator.segments.cubic import Cubic
-from runner.simulator.segments.lane import Lane
-from runner.simulator.segments.receiver import Receiver
-from runner.simulator.segments.sender import Sender
-from runner.simulator.segments.shared_rates import SharedRates
-from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.segments.bbr import Bbr
+from wanbed.runner.simulator.segments.cubic import Cubic
+from wanbed.runner.simulator.segments.lane import Lane
+from wanbed.runner.simulator.segments.receiver import Receiver
+from wanbed.runner.simulator.segments.sender import Sender
+from wanbed.runner.simulator.segments.shared_rates import SharedRates
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
 MS = 1_000_000
 WAY_MS = 20

@@ -1,6 +1,6 @@
 """The rate of a lane: its own, and equal shares of the trunks and ports that it crosses with others."""
 
-from runner.simulator.segments.shared_rates import SharedRate, SharedRates
+from wanbed.runner.simulator.segments.shared_rates import SharedRate, SharedRates
 
 
 def test_a_lane_has_the_least_of_its_own_rate_and_its_shares() -> None:

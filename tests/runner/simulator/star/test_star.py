@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.simulator.event_queue import EventQueue
-from runner.simulator.star.star import PartCut, Star
-from runner.tcp.channel import PrivateChannel
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.striping import Striping
-from testbed.network.flow_model.window import TcpWindow
-from workloads.transport.frames.frame import HEADER_BYTES
-from workloads.transport.star.quorum_rounds import Part
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.star.star import PartCut, Star
+from wanbed.runner.tcp.channel import PrivateChannel
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.flow_model.window import TcpWindow
+from wanbed.workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.workloads.transport.star.quorum_rounds import Part
 
 SIZE_BYTES = 1_000_000
 MS = 10**6

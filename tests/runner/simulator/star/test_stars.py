@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from runner.resolve.connection_count import count_connections
-from runner.simulator.network.network import Network
-from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.simulator.star.stars import star_ends
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL, TcpEffects
 from tests.runner.simulator.variants import sweep_point
-from workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.simulator.network.network import Network
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.simulator.star.stars import star_ends
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import IDEAL, TcpEffects
+from wanbed.workloads.transport.frames.frame import HEADER_BYTES
 
 MS = 10**6
 COMPUTING_MS = 4 * 15

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from results.chakra.node import ChakraNode, NodeType
 from tests.support.runner.called_wanbed import simulate_here
 from tests.support.runner.chakra_traces import computation, message, write_trace
+from wanbed.results.chakra.node import ChakraNode, NodeType
 
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
 

@@ -10,13 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.chakra.node import ChakraNode, CollectiveType, NodeType
-from results.chakra.rank_file import rank_bytes
-from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.simulator.training.training import Pulse
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL, TcpEffects
-from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 from tests.results.chakra.wire_format import rank_file
 from tests.runner.simulator.variants import sweep_point
 from tests.support.runner.chakra_traces import (
@@ -28,7 +21,14 @@ from tests.support.runner.chakra_traces import (
     write_trace,
 )
 from tests.support.runner.chakra_traces import spans_of as recorded_spans
-from workloads.transport.frames.frame import HEADER_BYTES
+from wanbed.results.chakra.node import ChakraNode, CollectiveType, NodeType
+from wanbed.results.chakra.rank_file import rank_bytes
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.simulator.training.training import Pulse
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import IDEAL, TcpEffects
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
+from wanbed.workloads.transport.frames.frame import HEADER_BYTES
 
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
 SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "varuna", "zb-h1", "atlas", "dp")

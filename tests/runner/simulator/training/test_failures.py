@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from results.records.span_log import COMPUTE_KINDS
-from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL
 from tests.runner.simulator.variants import sweep_point
+from wanbed.results.records.span_log import COMPUTE_KINDS
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import IDEAL
 
 MS = 1_000_000
 ITERATIONS, ITERATION_MS, LATENCY_MS = 12, 4 * 15 + 5, 10

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from runner.simulator.rings.shared_ring import Done
-from runner.simulator.training.rank_state import RankState, culprit_of, simulated_ranks
 from tests.runner.simulator.variants import sweep_point
-from workloads.message import Message, MessageKind
-from workloads.schedules.action import ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.schedule import create_schedule
+from wanbed.runner.simulator.rings.shared_ring import Done
+from wanbed.runner.simulator.training.rank_state import RankState, culprit_of, simulated_ranks
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.schedule import create_schedule
 
 
 class Sums:
@@ -64,7 +64,7 @@ def test_ranks_are_those_of_the_given_pipelines_one_pipeline_after_the_other() -
 
 
 def test_the_culprit_is_the_first_rank_that_does_not_start_what_is_ready() -> None:
-    schedule = create_schedule("workloads.schedules.gpipe:GPipe", PipelineShape(2, 1), {})
+    schedule = create_schedule("wanbed.workloads.schedules.gpipe:GPipe", PipelineShape(2, 1), {})
     first, second = (RankState(stage, stage, 0, stage, 0, schedule=schedule) for stage in range(2))
     # Nothing has reached the second stage, and the first may begin.
     assert culprit_of([second, first]) is first

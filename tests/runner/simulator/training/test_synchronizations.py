@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import effects_of
 from tests.runner.simulator.variants import all_reduces_ns, sweep_point
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import effects_of
 
 MS = 1_000_000
 ITERATIONS, ITERATION_MS = 8, 4 * 15 + 5

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from runner.simulator.deadlock import DeadlockError
-from runner.simulator.simulation import KIND_CODES, Simulation
-from runner.simulator.variant_simulation import simulate_variant
-from runner.tcp.effects import IDEAL
 from tests.runner.simulator.variants import sweep_point
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.gpipe import GPipe
+from wanbed.runner.simulator.deadlock import DeadlockError
+from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.tcp.effects import IDEAL
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.gpipe import GPipe
 
 MS = 10**6
 NAMES = {code: kind for kind, code in KIND_CODES.items()}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.known_misses.miss_classes import MISS_CLASSES, MissClass
-from runner.simulator.variant_simulation import simulate_variant
-from runner.validation.agreement import VIRTUAL_POINT_LIMIT
-from runner.validation.known_misses.measured_cells import DRAWN, Cell, measured_cells
+from wanbed.runner.known_misses.miss_classes import MISS_CLASSES, MissClass
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.validation.agreement import VIRTUAL_POINT_LIMIT
+from wanbed.runner.validation.known_misses.measured_cells import DRAWN, Cell, measured_cells
 
 ROOT = Path(__file__).resolve().parents[4]
 UNEXPLAINED = {"random-1-114", "random-2-033"}

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.known_misses.miss_classes import MISS_CLASSES
-from runner.validation.known_misses.__main__ import main
-from runner.validation.known_misses.page import BEGIN, END, kinds, with_kinds
+from wanbed.runner.known_misses.miss_classes import MISS_CLASSES
+from wanbed.runner.validation.known_misses.__main__ import main
+from wanbed.runner.validation.known_misses.page import BEGIN, END, kinds, with_kinds
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "known-misses.md"
 

@@ -1,6 +1,6 @@
 from collections import Counter
 
-from runner.validation.random.dice import Dice
+from wanbed.runner.validation.random.dice import Dice
 
 NUMBERS = [871, 989, 807, 798, 566]
 FIRST = NUMBERS[0]

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.validation.random.explanations import Explanations, read_explanations
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.validation.random.explanations import Explanations, read_explanations
 
 TEXT = """
 causes: {small windows: the kernel gives less of them}

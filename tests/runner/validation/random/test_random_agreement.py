@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.validation.random.random_agreement import (
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.validation.random.random_agreement import (
     DrawnResult,
     RandomAgreement,
     read_random_agreement,

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError
-from results.records.run_store import RunStore, TrialRecord
-from results.records.schema import CalibrationRow
-from results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from results.records.trial_id import TrialId
-from runner.validation.random import random_execution
-from runner.validation.random.random_batch import Batch
-from runner.validation.random.random_execution import BATCH, agreement_of, begin_runs, run_random
-from runner.validation.random.random_files import DrawnExperiment, write_experiments
-from testbed.kernel.missing import MissingError
-from testbed.virtual_time.guest import GuestError
-from testbed.virtual_time.kernel.kernel_cache import KernelRecord, VirtualKernel
 from tests.support.runner.emulated_run import constant
 from tests.support.until import until_within
+from wanbed.ground.strict_model import InputError
+from wanbed.results.records.run_store import RunStore, TrialRecord
+from wanbed.results.records.schema import CalibrationRow
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.validation.random import random_execution
+from wanbed.runner.validation.random.random_batch import Batch
+from wanbed.runner.validation.random.random_execution import BATCH, agreement_of, begin_runs, run_random
+from wanbed.runner.validation.random.random_files import DrawnExperiment, write_experiments
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.virtual_time.guest import GuestError
+from wanbed.testbed.virtual_time.kernel.kernel_cache import KernelRecord, VirtualKernel
 
 S = 10**9
 KERNEL = VirtualKernel(Path("linux"), KernelRecord("6.1", "source", "hash", 0))
@@ -55,7 +55,7 @@ class Guests:
     def __call__(
         self, kernel: VirtualKernel, module: str, arguments: Sequence[str], *, sign: Callable[[], object], **rest: Any
     ) -> int:
-        assert module == "runner.validation.random.random_batch"
+        assert module == "wanbed.runner.validation.random.random_batch"
         (text,) = arguments
         batch = Batch.from_json(text)
         with self._lock:

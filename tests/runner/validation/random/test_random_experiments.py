@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ground.strict_model import parse_model
-from ground.units import parse_size_bytes
-from runner.experiment.experiment_spec import ExperimentSpec
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.experiment import SweepPoint
-from runner.simulator.variant_simulation import simulate_variant
-from runner.validation.experiment_traits import traits
-from runner.validation.random.random_experiments import MOST_BYTES, SCHEDULES, draw_experiment
-from runner.validation.random.random_layout import MOST_HOSTS
 from studies.paper.volume import Volume
+from wanbed.ground.strict_model import parse_model
+from wanbed.ground.units import parse_size_bytes
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.simulator.variant_simulation import simulate_variant
+from wanbed.runner.validation.experiment_traits import traits
+from wanbed.runner.validation.random.random_experiments import MOST_BYTES, SCHEDULES, draw_experiment
+from wanbed.runner.validation.random.random_layout import MOST_HOSTS
 
 MIB = 2**20
 SEEDS = range(300)

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from runner.planner.experiment_file import load_experiment
-from runner.validation.random.random_files import copy_experiments, write_experiments
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.validation.random.random_files import copy_experiments, write_experiments
 
 
 def test_each_experiment_is_a_file_that_a_user_can_run(tmp_path: Path) -> None:

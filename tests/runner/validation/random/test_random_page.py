@@ -1,8 +1,8 @@
 import json
 
-from runner.validation.random.explanations import Explanations
-from runner.validation.random.random_agreement import DrawnResult, RandomAgreement
-from runner.validation.random.random_page import RandomSection, by_trait
+from wanbed.runner.validation.random.explanations import Explanations
+from wanbed.runner.validation.random.random_agreement import DrawnResult, RandomAgreement
+from wanbed.runner.validation.random.random_page import RandomSection, by_trait
 
 ERRORS = {3: -0.3, 4: 0.07, 5: 0.01, 6: 0.12}
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.planner.experiment_file import parse_experiment
-from runner.resolve.resolved_variant import ResolvedVariant
 from studies.which_training.candidates import Candidate, candidates
 from studies.which_training.setting import Method, Wan
 from studies.which_training.virtual_check.shrunk import Check, checks, shrunk_profile, shrunk_variant
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 WAN = Wan(50, 1_000_000_000)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from testbed.kernel.namespace import inside
+from wanbed.testbed.kernel.namespace import inside
 
 PORT = 700
 _CHUNK_BYTES = 65536

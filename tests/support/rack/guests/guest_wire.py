@@ -7,9 +7,9 @@ import subprocess
 import time
 from typing import Self
 
-from testbed.kernel.gateway_programming import link_index
 from tests.support.rack.held_namespace import HeldNamespace
 from tests.support.until import until_within
+from wanbed.testbed.kernel.gateway_programming import link_index
 
 BRIDGE = "wire0"
 PREFIX = "192.0.2"

@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from results import load
 from tests.support.rack.guests.guest_cluster import GuestCluster
 from tests.support.rack.guests.guest_machine import GuestMachine
 from tests.support.rack.remains import NOTHING
 from tests.support.ray.ray_cluster import RayNode
 from tests.support.until import until_within
+from wanbed.results import load
 
 LEFT_S = 30.0
 """How long something may be left on the machines that go on."""

@@ -17,8 +17,8 @@ from tests.support.workloads.hostile_gpu.kernels import DEVICE, Kernels, Operato
 from tests.support.workloads.hostile_gpu.memory import Arena
 from tests.support.workloads.hostile_gpu.streams import Engine, HostileEvent, HostileStream, Mark, Order
 from tests.support.workloads.hostile_gpu.without_modes import WithoutModes
-from workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
-from workloads.compute.device.torch_device import GpuDevice
+from wanbed.workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime, DeviceStream
+from wanbed.workloads.compute.device.torch_device import GpuDevice
 
 MIB = 1 << 20
 

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 from tests.support.workloads.hostile_gpu.gpu import MIB
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
-from workloads.compute.backends.backend import Computation, ComputeConfig, RankContext
-from workloads.compute.backends.torch_backend import TorchBackend
+from wanbed.workloads.compute.backends.backend import Computation, ComputeConfig, RankContext
+from wanbed.workloads.compute.backends.torch_backend import TorchBackend
 
 _machine = ExitStack()
 """Holds the GPU until the process ends."""

@@ -6,13 +6,13 @@ from unittest import mock
 
 import pytest
 
-from runner.profiling import measuring
 from tests.support.workloads.hostile_gpu.gpu import MIB, HostileGpu, hostile_device
 from tests.support.workloads.hostile_gpu.streams import Order
-from workloads.compute import torch_compute
-from workloads.compute.swapping import swapped_compute
-from workloads.inference import sequence_decoder
-from workloads.serving.gpu import prefill_compute
+from wanbed.runner.profiling import measuring
+from wanbed.workloads.compute import torch_compute
+from wanbed.workloads.compute.swapping import swapped_compute
+from wanbed.workloads.inference import sequence_decoder
+from wanbed.workloads.serving.gpu import prefill_compute
 
 SEEDS = range(3)
 ORDERS = [(order, seed) for order in Order for seed in (SEEDS if order is Order.RANDOM else (0,))]

@@ -9,7 +9,7 @@ from threading import RLock
 from torch import Tensor
 
 from tests.support.workloads.hostile_gpu.without_modes import WithoutModes
-from workloads.compute.device.device_runtime import DeviceEvent, DeviceStream
+from wanbed.workloads.compute.device.device_runtime import DeviceEvent, DeviceStream
 
 Work = Callable[[], None]
 StartCopy = Callable[["HostileStream", Tensor, Tensor], None]

@@ -12,16 +12,16 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from testbed.kernel.namespace import inside
-from testbed.rack.clocks.clock_line import ClockLine
-from testbed.rack.clocks.clock_port import ClockPlace, ClockQuestions
-from testbed.rack.driver.machine_clock import MachineClock
-from testbed.substrate.probe import probe_guest
 from tests.support.rack.guests.guest_commands import GuestCommand
 from tests.support.rack.guests.guest_machine import GuestMachine
 from tests.support.rack.guests.guest_wire import GuestWire
 from tests.support.rack.guests.processor_time import ProcessorTime, Reading, clock_ns_at
 from tests.support.until import until_within
+from wanbed.testbed.kernel.namespace import inside
+from wanbed.testbed.rack.clocks.clock_line import ClockLine
+from wanbed.testbed.rack.clocks.clock_port import ClockPlace, ClockQuestions
+from wanbed.testbed.rack.driver.machine_clock import MachineClock
+from wanbed.testbed.substrate.probe import probe_guest
 
 # The arithmetic of clocks is tested in tests/testbed/rack; this boots two guests and waits.
 pytestmark = [pytest.mark.measures, pytest.mark.soak]
@@ -35,7 +35,7 @@ MEMORY_MIB = 512
 
 ANSWER = """
 import json, sys
-from testbed.rack.clocks.clock_port import ClockPort
+from wanbed.testbed.rack.clocks.clock_port import ClockPort
 place = ClockPort(sys.argv[1]).place
 print(json.dumps([place.address, place.port, place.key.hex()]), flush=True)
 sys.stdin.read()

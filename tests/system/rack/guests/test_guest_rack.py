@@ -9,20 +9,20 @@ from dataclasses import dataclass
 
 import pytest
 
-from ground.strict_model import parse_model
-from testbed.hosts.ping import parse_ping
-from testbed.network.address_book import AddressBook
-from testbed.network.goodput import tcp_goodput_bps
-from testbed.network.shared_rate import Timers
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.rack.machine_plan import MACVLAN, VXLAN, Underlay, first_vni, plan_machines
-from testbed.substrate.probe import probe_guest
-from testbed.testbed import wan_delay_trim_ns
 from tests.support.rack.emulated_part import EmulatedPart
 from tests.support.rack.guests.guest_machine import CARD, GuestMachine
 from tests.support.rack.guests.guest_wire import GuestWire
 from tests.support.rack.one_machine import COUNTERS, QDISCS, SETTLE
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.hosts.ping import parse_ping
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.shared_rate import Timers
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.rack.machine_plan import MACVLAN, VXLAN, Underlay, first_vni, plan_machines
+from wanbed.testbed.substrate.probe import probe_guest
+from wanbed.testbed.testbed import wan_delay_trim_ns
 
 pytestmark = pytest.mark.measures
 

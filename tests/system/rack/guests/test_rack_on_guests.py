@@ -8,29 +8,29 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import parse_model
-from results import load
-from results.reading.run import Run
-from runner.emulation.networks.kept_testbed import NetworkOf
-from runner.emulation.one_machine import on_this_machine
-from runner.emulation.trials import run_trials
-from runner.planner.experiment_file import parse_experiment
-from runner.rack.dilation.rack_dilation import decide_rack_dilation
-from runner.rack.point_placement import PointPlacement
-from runner.runs.run_folder import begin_run
-from testbed.hosts.ping import PingResult
-from testbed.measurement.calibration import calibrate
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.rack.machine_plan import MACVLAN
-from testbed.rack.rack_testbed import RackTestbed, rack_testbed
-from testbed.running_testbed import RunningTestbed
-from testbed.substrate.offer import GUEST
-from testbed.substrate.probe import probe_guest
-from testbed.testbed import MAX_TRIM_NS
 from tests.support.rack.rack_machine import RackMachine, guest_machines
 from tests.support.runner.brought_up import networks
 from tests.support.until import until_within
+from wanbed.ground.strict_model import parse_model
+from wanbed.results import load
+from wanbed.results.reading.run import Run
+from wanbed.runner.emulation.networks.kept_testbed import NetworkOf
+from wanbed.runner.emulation.one_machine import on_this_machine
+from wanbed.runner.emulation.trials import run_trials
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.rack.dilation.rack_dilation import decide_rack_dilation
+from wanbed.runner.rack.point_placement import PointPlacement
+from wanbed.runner.runs.run_folder import begin_run
+from wanbed.testbed.hosts.ping import PingResult
+from wanbed.testbed.measurement.calibration import calibrate
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.rack.machine_plan import MACVLAN
+from wanbed.testbed.rack.rack_testbed import RackTestbed, rack_testbed
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.testbed.substrate.offer import GUEST
+from wanbed.testbed.substrate.probe import probe_guest
+from wanbed.testbed.testbed import MAX_TRIM_NS
 
 S = 10**9
 DILATION = 2.0

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from results import load
 from tests.support.ray.ray_cluster import RayCluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
 from tests.support.runner.background import TO_WEST, with_background
 from tests.support.runner.two_jobs import two_jobs
+from wanbed.results import load
 
 # The witness of a rack over Ray is test_rack_on_ray.py.
 pytestmark = pytest.mark.soak

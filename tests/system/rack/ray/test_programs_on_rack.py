@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from results import load
 from tests.support.ray.ray_cluster import RayCluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.results import load
 
 # The witness of a rack over Ray is test_rack_on_ray.py.
 pytestmark = pytest.mark.soak
@@ -205,7 +205,7 @@ def test_doctor_names_the_machines_that_lack_what_a_program_of_the_file_wants(
     variants = [{"name": "mine", "program": {**wants, "pattern": "step", "iterations": 4}}]
     (tmp_path / "mine.yaml").write_text(json.dumps({"topology": TOPOLOGY, "variants": variants}))
     done = subprocess.run(
-        module_command("runner.cli.command_line", "doctor", "mine.yaml", "--rack", two_nodes.address, "--json"),
+        module_command("wanbed.runner.cli.command_line", "doctor", "mine.yaml", "--rack", two_nodes.address, "--json"),
         cwd=tmp_path,
         env={**os.environ, **two_nodes.environment},
         check=False,

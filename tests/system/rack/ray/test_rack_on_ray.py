@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from runner.rack.cluster import WITHOUT_AUTH
-from testbed.claims.processes import MARKER, marked_processes
 from tests.support.ray.machine_remains import network_of, remains
 from tests.support.ray.ray_cluster import RayCluster, RayNode, ray_cluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
 from tests.support.until import until_within
+from wanbed.runner.rack.cluster import WITHOUT_AUTH
+from wanbed.testbed.claims.processes import MARKER, marked_processes
 
 LEFT_S = 30
 """How long something may be left of a run whose driver was killed, or a machine of which has lost its power."""
@@ -50,7 +50,7 @@ print(before)
 
 MINE = """
 from rackbeside import reverse
-from workloads.schedules.gpipe import GPipe
+from wanbed.workloads.schedules.gpipe import GPipe
 
 class Mine(GPipe):
     def order(self, stage):
@@ -59,8 +59,8 @@ class Mine(GPipe):
 
 HOLD = """
 import sys
-from runner.rack.agents import agents_on, holder_text
-from runner.rack.same_sources import rack_at
+from wanbed.runner.rack.agents import agents_on, holder_text
+from wanbed.runner.rack.same_sources import rack_at
 with rack_at(sys.argv[1], print) as rack, agents_on(rack.carrying, "first.yaml", sent=rack.sent) as machines:
     print("held", flush=True)
     if sys.stdin.readline():
@@ -69,11 +69,11 @@ with rack_at(sys.argv[1], print) as rack, agents_on(rack.carrying, "first.yaml",
 
 CALLS = """
 import sys
-from ground.strict_model import InputError
-from runner.rack.agents import agents_on
-from runner.rack.same_sources import rack_at
-from testbed.kernel.missing import MissingError
-from testbed.rack.machine_handle import MachineLostError
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.rack.agents import agents_on
+from wanbed.runner.rack.same_sources import rack_at
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.rack.machine_handle import MachineLostError
 with rack_at(sys.argv[1], print) as rack:
     print([(node.name, node.datacenter) for node in rack.carrying], len(rack.nodes))
     with agents_on(rack.carrying, "first", machine="tests.support.ray.plain_machine:PlainMachine") as machines:
@@ -383,9 +383,9 @@ def test_of_a_driver_that_is_killed_nothing_is_left_on_any_machine(
     flow = {"name": "flow", "from": "east", "to": "west", "rate": "1Mbit"}
     run = (*RUN, two_nodes.address, str(tmp_path), json.dumps({**longer, "background": [flow]}))
     with two_nodes.start_driver(*run, stdout=subprocess.PIPE) as driver:
-        until_within(120, lambda: len(_testbeds_of("workloads.background")) == 2)
-        held = _testbeds_of("workloads.background")
-        until_within(60, lambda: held <= _testbeds_of("workloads.rank"))
+        until_within(120, lambda: len(_testbeds_of("wanbed.workloads.background")) == 2)
+        held = _testbeds_of("wanbed.workloads.background")
+        until_within(60, lambda: held <= _testbeds_of("wanbed.workloads.rank"))
         driver.kill()
     until_within(LEFT_S, lambda: not any(marked_processes(identifier) for identifier in held))
     done = _cleaned(two_nodes)
@@ -415,7 +415,7 @@ def _cleaned(cluster: RayCluster) -> Mapping[str, Any]:
 
 def _leave_a_claim(cluster: RayCluster, machine: str) -> None:
     """Claim a testbed on the machine, by a process that ends without releasing it."""
-    code = "from testbed.claims.registry import claim; claim('left.yaml')"
+    code = "from wanbed.testbed.claims.registry import claim; claim('left.yaml')"
     subprocess.run(
         cluster.machines[machine].inside(sys.executable, "-c", code),
         check=True,

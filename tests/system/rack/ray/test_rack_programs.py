@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from testbed.rack.machine_handle import MachineLostError
 from tests.support.rack.driving_program import faults_of
 from tests.support.rack.guests.guest_machine import ROOT
 from tests.support.rack.rack_machine import RackMachine, namespace_machines
 from tests.support.until import until_within
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
 # The witness of a rack over Ray is test_rack_on_ray.py.
 pytestmark = pytest.mark.soak

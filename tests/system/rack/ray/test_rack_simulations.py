@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.ray.ray_cluster import RayCluster, RayNode, ray_cluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
 
 # The witness of a rack over Ray is test_rack_on_ray.py.
 pytestmark = pytest.mark.soak
@@ -33,7 +33,7 @@ sweep: {topology.wan.latency: [1ms, 2ms, 5ms, 10ms, 20ms, 40ms]}
 MINE = """
 import os
 from rackbeside import reverse
-from workloads.schedules.gpipe import GPipe
+from wanbed.workloads.schedules.gpipe import GPipe
 
 # The machines of the tests share this computer's files: what they import is what they were sent.
 assert os.uname().nodename not in {"east", "west"} or __file__.startswith("/proc/self/fd/"), __file__
@@ -52,7 +52,7 @@ def experiment_file(tmp_path: Path) -> Path:
 
 
 def wanbed(cluster: RayCluster, *words: object) -> "subprocess.CompletedProcess[str]":
-    return cluster.run_driver("-m", "runner.cli.command_line", *map(str, words))
+    return cluster.run_driver("-m", "wanbed.runner.cli.command_line", *map(str, words))
 
 
 def trials(runs: Path) -> dict[str, bytes]:
@@ -97,7 +97,7 @@ def own_schedule(file: Path) -> Path:
 def with_own(cluster: RayCluster, own: Path, *words: object) -> "subprocess.CompletedProcess[str]":
     """Call wanbed where the user's modules are found."""
     environment = {**os.environ, **cluster.environment, "PYTHONPATH": f"{own}:{ROOT}"}
-    command = module_command("runner.cli.command_line", *map(str, words))
+    command = module_command("wanbed.runner.cli.command_line", *map(str, words))
     return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=120)
 
 
@@ -176,7 +176,7 @@ def test_a_machine_that_leaves_costs_time_and_nothing_else(file: Path) -> None:
     with ray_cluster(RayNode("east"), RayNode("west")) as cluster:
         words = ["simulate", str(file), *many, "--runs", str(over), "--rack", cluster.address, "--json"]
         piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with cluster.start_driver("-m", "runner.cli.command_line", *words, **piped) as driver:
+        with cluster.start_driver("-m", "wanbed.runner.cli.command_line", *words, **piped) as driver:
             while driver.poll() is None and not list(over.rglob("trial.json")):
                 time.sleep(0.01)
             simulated = len(list(over.rglob("trial.json")))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from testbed.kernel.changes.course_run import CourseRun, KernelCourses
-from testbed.kernel.qdiscs.read_back_error import ReadBackError
-from testbed.network.gateway_plan import NetemPlan, PortCourse, PortState
 from tests.support.until import until_within
+from wanbed.testbed.kernel.changes.course_run import CourseRun, KernelCourses
+from wanbed.testbed.kernel.qdiscs.read_back_error import ReadBackError
+from wanbed.testbed.network.gateway_plan import NetemPlan, PortCourse, PortState
 
 until = partial(until_within, 60)
 

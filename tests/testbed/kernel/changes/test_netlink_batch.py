@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from testbed.kernel.changes.netlink_batch import NetlinkBatch
+from wanbed.testbed.kernel.changes.netlink_batch import NetlinkBatch
 
 HEADER = struct.Struct("=IHHII")
 ACK, ERROR, EINVAL = 0x4, 2, 22

@@ -8,14 +8,14 @@ import pytest
 from pyroute2.netlink.rtnl import RTM_NEWQDISC, RTM_NEWTCLASS
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from testbed.kernel.changes.port_change import HeldPort, change_requests
-from testbed.kernel.netlink_dump import split_attributes
-from testbed.kernel.qdiscs.port_shape import DEFAULT_CLASS, UNSHAPED, PortShape, wan_port_shape
-from testbed.network.gateway_layout import plan_gateways
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import course_of
-from testbed.network.links.wan_link import WanLink
-from testbed.network.topology import Datacenter, Host, Topology
+from wanbed.testbed.kernel.changes.port_change import HeldPort, change_requests
+from wanbed.testbed.kernel.netlink_dump import split_attributes
+from wanbed.testbed.kernel.qdiscs.port_shape import DEFAULT_CLASS, UNSHAPED, PortShape, wan_port_shape
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import course_of
+from wanbed.testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.topology import Datacenter, Host, Topology
 
 INDEX = 7
 CONDITIONS = (

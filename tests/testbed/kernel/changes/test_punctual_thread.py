@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from testbed.kernel.changes import punctual_thread
-from testbed.kernel.changes.punctual_thread import punctual, wait_until
+from wanbed.testbed.kernel.changes import punctual_thread
+from wanbed.testbed.kernel.changes.punctual_thread import punctual, wait_until
 
 MS = 10**6
 

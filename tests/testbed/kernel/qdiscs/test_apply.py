@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from pyroute2.iproute.linux import get_arguments_processor
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from ground.impairments import Impairments
-from testbed.kernel.qdiscs.apply import apply_shape, change_netem, read_shape
-from testbed.kernel.qdiscs.node_pair_classifier import node_pair_program
-from testbed.kernel.qdiscs.port_shape import (
+from wanbed.ground.impairments import Impairments
+from wanbed.testbed.kernel.qdiscs.apply import apply_shape, change_netem, read_shape
+from wanbed.testbed.kernel.qdiscs.node_pair_classifier import node_pair_program
+from wanbed.testbed.kernel.qdiscs.port_shape import (
     DEFAULT_CLASS,
     TRUNK_CLASS,
     UNSHAPED_BYTES_PER_S,
@@ -20,12 +20,12 @@ from testbed.kernel.qdiscs.port_shape import (
     host_port_shape,
     wan_port_shape,
 )
-from testbed.network.gateway_layout import plan_gateways
-from testbed.network.gateway_plan import NetemPlan, SharedRate
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.wan_link import WanLink
-from testbed.network.shared_rate import MIN_BYTES_PER_S, SUPER_PACKET_NS, Timers
-from testbed.network.topology import Datacenter, Host, Topology
+from wanbed.testbed.network.gateway_layout import plan_gateways
+from wanbed.testbed.network.gateway_plan import NetemPlan, SharedRate
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.shared_rate import MIN_BYTES_PER_S, SUPER_PACKET_NS, Timers
+from wanbed.testbed.network.topology import Datacenter, Host, Topology
 
 INDEX = 7
 NEVER_DUMPED = {"TCA_HTB_RTAB", "TCA_HTB_CTAB"}

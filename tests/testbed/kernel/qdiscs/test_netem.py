@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from ground.impairments import IMPAIRMENTS, Impairments
-from ground.units import MAX_RATE_BPS
-from testbed.kernel.qdiscs.netem import ENCODINGS, ORDER_KEEPING_RATE_BYTES_PER_S, netem_options, read_back
-from testbed.network.gateway_plan import NetemPlan
-from testbed.network.shared_rate import MIN_BYTES_PER_S, bytes_per_s
+from wanbed.ground.impairments import IMPAIRMENTS, Impairments
+from wanbed.ground.units import MAX_RATE_BPS
+from wanbed.testbed.kernel.qdiscs.netem import ENCODINGS, ORDER_KEEPING_RATE_BYTES_PER_S, netem_options, read_back
+from wanbed.testbed.network.gateway_plan import NetemPlan
+from wanbed.testbed.network.shared_rate import MIN_BYTES_PER_S, bytes_per_s
 
 PLANS = st.builds(
     NetemPlan,

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from testbed.kernel.qdiscs.node_pair_classifier import (
+from wanbed.testbed.kernel.qdiscs.node_pair_classifier import (
     HTB_MAJOR,
     INTRA_CLASS,
     filter_request,
@@ -18,7 +18,7 @@ from testbed.kernel.qdiscs.node_pair_classifier import (
     same_datacenter_program,
     source_host_program,
 )
-from testbed.network.gateway_plan import FIRST_PAIR_CLASS, pair_class, source_class
+from wanbed.testbed.network.gateway_plan import FIRST_PAIR_CLASS, pair_class, source_class
 
 NETWORK_HEADER = 0xFFF00000
 LOADS = {0x20: 4, 0x28: 2, 0x30: 1}

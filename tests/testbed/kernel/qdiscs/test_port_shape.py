@@ -4,13 +4,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.kernel.qdiscs.node_pair_classifier import (
+from wanbed.testbed.kernel.qdiscs.node_pair_classifier import (
     INTRA_CLASS,
     node_pair_program,
     same_datacenter_program,
     source_host_program,
 )
-from testbed.kernel.qdiscs.port_shape import (
+from wanbed.testbed.kernel.qdiscs.port_shape import (
     DEFAULT_CLASS,
     TRUNK_CLASS,
     UNSHAPED,
@@ -21,7 +21,7 @@ from testbed.kernel.qdiscs.port_shape import (
     host_port_shape,
     wan_port_shape,
 )
-from testbed.network.gateway_plan import (
+from wanbed.testbed.network.gateway_plan import (
     FarHosts,
     Gateway,
     HostPort,
@@ -31,7 +31,7 @@ from testbed.network.gateway_plan import (
     pair_class,
     source_class,
 )
-from testbed.network.shared_rate import FRAME_BYTES, MIN_BYTES_PER_S
+from wanbed.testbed.network.shared_rate import FRAME_BYTES, MIN_BYTES_PER_S
 
 NETEM = NetemPlan(delay_ns=40_000_000, limit_packets=2000, rate_bytes_per_s=10**7)
 FAR = NetemPlan(delay_ns=0, limit_packets=1000)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.kernel.qdiscs.statistics import Statistic, parse_statistic
+from wanbed.testbed.kernel.qdiscs.statistics import Statistic, parse_statistic
 
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 

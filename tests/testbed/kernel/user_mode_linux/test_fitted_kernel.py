@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.kernel.missing import MissingError
-from testbed.kernel.user_mode_linux import fitted_kernel as module
-from testbed.kernel.user_mode_linux.fitted_kernel import COMPILED_FOR_BYTES, fitted_kernel, with_written_size
-from testbed.substrate.guest_kernel import GUEST_PROGRAM
-from testbed.virtual_time.kernel.kernel_cache import built_kernels
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.user_mode_linux import fitted_kernel as module
+from wanbed.testbed.kernel.user_mode_linux.fitted_kernel import COMPILED_FOR_BYTES, fitted_kernel, with_written_size
+from wanbed.testbed.substrate.guest_kernel import GUEST_PROGRAM
+from wanbed.testbed.virtual_time.kernel.kernel_cache import built_kernels
 
 AMX_BYTES = 11_008
 READS = struct.pack("<I", COMPILED_FOR_BYTES) + b"\xbf" + struct.pack("<I", 0x4204)

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from testbed.kernel.missing import MissingError
-from testbed.kernel.user_mode_linux import guest_memory
-from testbed.kernel.user_mode_linux.guest_memory import memory_for_guest
-from testbed.substrate.guest_kernel import gateway_guest_memory
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.user_mode_linux import guest_memory
+from wanbed.testbed.kernel.user_mode_linux.guest_memory import memory_for_guest
+from wanbed.testbed.substrate.guest_kernel import gateway_guest_memory
 
 MIB, GIB = 2**20, 2**30
 

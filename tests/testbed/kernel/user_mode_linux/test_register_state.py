@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from testbed.kernel.user_mode_linux.register_state import register_state_bytes
+from wanbed.testbed.kernel.user_mode_linux.register_state import register_state_bytes
 
 
 def test_the_state_has_the_legacy_area_its_header_and_what_the_processor_adds() -> None:

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.tcp.channel import PrivateChannel
-from testbed.network.flow_model.congestion_window import CongestionWindow, halvings
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.window import opened
-from testbed.network.tcp_settings import TcpSettings
+from wanbed.runner.tcp.channel import PrivateChannel
+from wanbed.testbed.network.flow_model.congestion_window import CongestionWindow, halvings
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.window import opened
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 INITIAL = 14_480
 RTT_NS = 40_000_000

@@ -3,7 +3,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.flow_model.fair_share import fair_rates_bps
+from wanbed.testbed.network.flow_model.fair_share import fair_rates_bps
 
 RESOURCES = 5
 

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
+from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
 
 
 @given(st.integers(0, 2**62))

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.tcp.channel import PrivateChannel
-from testbed.network.flow_model.congestion_window import halvings
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.striping import Connections, Striping, Waiting
-from testbed.network.flow_model.window import TcpWindow
+from wanbed.runner.tcp.channel import PrivateChannel
+from wanbed.testbed.network.flow_model.congestion_window import halvings
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.striping import Connections, Striping, Waiting
+from wanbed.testbed.network.flow_model.window import TcpWindow
 
 INITIAL = 14_480
 WINDOW = 68_812

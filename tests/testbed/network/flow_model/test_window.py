@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.tcp.channel import PrivateChannel
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.striping import Striping
-from testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow, let_out_bytes, opened
-from testbed.network.tcp_settings import TcpSettings
+from wanbed.runner.tcp.channel import PrivateChannel
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow, let_out_bytes, opened
+from wanbed.testbed.network.tcp_settings import TcpSettings
 
 RTT_NS = 60_000_000
 INITIAL = 14_480

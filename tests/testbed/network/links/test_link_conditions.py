@@ -2,10 +2,10 @@
 
 import pytest
 
-from ground.impairments import Impairments
-from ground.strict_model import InputError, parse_model
-from testbed.network.links.figures_spec import FiguresSpec
-from testbed.network.links.link_conditions import LinkConditions, conditions_of
+from wanbed.ground.impairments import Impairments
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.testbed.network.links.figures_spec import FiguresSpec
+from wanbed.testbed.network.links.link_conditions import LinkConditions, conditions_of
 
 LINK = LinkConditions(10_000_000, 10**9, 10**8, Impairments(jitter_ns=1_000_000, loss=0.25))
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import Change, LinkCourse, course_of
-from testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import Change, LinkCourse, course_of
+from wanbed.testbed.network.links.wan_link import WanLink
 
 NEAR, FAR, DOWN = LinkConditions(10_000_000, 10**9), LinkConditions(40_000_000, 10**8), LinkConditions(up=False)
 

@@ -2,11 +2,11 @@ from typing import Any
 
 import pytest
 
-from ground.impairments import Impairments
-from ground.strict_model import InputError, parse_model
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.impairments import Impairments
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 MS = 1_000_000
 GBIT = 10**9

@@ -1,9 +1,9 @@
 """For how long nothing crosses a link in one go, whatever its course."""
 
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import LinkCourse, course_of
-from testbed.network.links.longest_outage import longest_outage_ns
-from testbed.network.links.wan_link import WanLink
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import LinkCourse, course_of
+from wanbed.testbed.network.links.longest_outage import longest_outage_ns
+from wanbed.testbed.network.links.wan_link import WanLink
 
 UP, SLOW = LinkConditions(10_000_000, 10**9), LinkConditions(10_000_000, 10**6)
 DOWN, DOWN_TOO = LinkConditions(up=False), LinkConditions(20_000_000, up=False)

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.link_course import LinkCourse, course_of
-from testbed.network.links.wan_link import WanLink, link_of
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.link_course import LinkCourse, course_of
+from wanbed.testbed.network.links.wan_link import WanLink, link_of
 
 ENDS = ("east", "west")
 FAST, SLOW, DOWN = LinkConditions(10, 1000), LinkConditions(20, 100), LinkConditions(10, 1000, up=False)

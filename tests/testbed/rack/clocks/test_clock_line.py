@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.rack.clocks.clock_line import Exchange, fit_line
+from wanbed.testbed.rack.clocks.clock_line import Exchange, fit_line
 
 MS = 1_000_000
 S = 1000 * MS

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from testbed.rack.clocks.clock_port import ClockPlace, ClockPort, ClockQuestions
+from wanbed.testbed.rack.clocks.clock_port import ClockPlace, ClockPort, ClockQuestions
 
 CALLED_NS = -1
 

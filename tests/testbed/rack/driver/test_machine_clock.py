@@ -1,6 +1,6 @@
 import time
 
-from testbed.rack.driver.machine_clock import MachineClock
+from wanbed.testbed.rack.driver.machine_clock import MachineClock
 
 AHEAD_NS = 7_000_000_000
 

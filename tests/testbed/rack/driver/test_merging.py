@@ -1,7 +1,7 @@
 """What machines count of one trunk adds up."""
 
-from testbed.kernel.link_counters import Counters, PortCounters
-from testbed.rack.driver.merging import merged_counters
+from wanbed.testbed.kernel.link_counters import Counters, PortCounters
+from wanbed.testbed.rack.driver.merging import merged_counters
 
 
 def test_each_machine_has_its_own_part_of_a_trunk() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from testbed.rack.clocks.clock_port import ClockPort
-from testbed.rack.driver import pulse
-from testbed.rack.driver.pulse import BEAT_S, KERNEL_S, SILENT_BEATS, STUCK_BEATS, Pulse
-from testbed.rack.machine import LEASE_S
-from testbed.rack.machine_handle import MachineLostError
+from wanbed.testbed.rack.clocks.clock_port import ClockPort
+from wanbed.testbed.rack.driver import pulse
+from wanbed.testbed.rack.driver.pulse import BEAT_S, KERNEL_S, SILENT_BEATS, STUCK_BEATS, Pulse
+from wanbed.testbed.rack.machine import LEASE_S
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
 QUICK_S = 0.01
 

@@ -4,10 +4,10 @@ import select
 import time
 from typing import Any, cast
 
-from testbed.rack.driver.beginning.common_start import CommonStart
-from testbed.rack.driver.rack_gate import RackGate
-from testbed.rack.machine_handle import MachineLostError
 from tests.support.until import until_within
+from wanbed.testbed.rack.driver.beginning.common_start import CommonStart
+from wanbed.testbed.rack.driver.rack_gate import RackGate
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
 AHEAD_NS = {"a": 5 * 10**12, "b": -7}
 MACHINE_OF = {"east-0": "a", "east-1": "a", "west-0": "b"}

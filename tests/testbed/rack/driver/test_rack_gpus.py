@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from testbed.gpus.gpu_reader import GpuReader, gpu_memories
-from testbed.rack.driver.rack_gpus import RackGpus
-from testbed.rack.machine_handle import MachineLostError
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
+from wanbed.testbed.gpus.gpu_reader import GpuReader, gpu_memories
+from wanbed.testbed.rack.driver.rack_gpus import RackGpus
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
 UUIDS = {"a": ["GPU-1", "GPU-2"], "b": ["GPU-3", "GPU-4"]}
 

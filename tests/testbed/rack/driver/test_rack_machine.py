@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from testbed.rack.driver.leasing import leased
-from testbed.rack.driver.rack_machine import RackMachine
-from testbed.rack.driver.remote_process import RemoteProcess, RemoteProgram
-from testbed.rack.machine_handle import MachineLostError
-from testbed.rack.orders import LeaseFacts, Program
 from tests.support.until import until_within
+from wanbed.testbed.rack.driver.leasing import leased
+from wanbed.testbed.rack.driver.rack_machine import RackMachine
+from wanbed.testbed.rack.driver.remote_process import RemoteProcess, RemoteProgram
+from wanbed.testbed.rack.machine_handle import MachineLostError
+from wanbed.testbed.rack.orders import LeaseFacts, Program
 
 ENDED_NS = 40 * 10**9
 

@@ -1,5 +1,5 @@
-from testbed.rack.clocks.clock_line import ClockLine
-from testbed.rack.driver.time_line import TimeLine
+from wanbed.testbed.rack.clocks.clock_line import ClockLine
+from wanbed.testbed.rack.driver.time_line import TimeLine
 
 S = 1_000_000_000
 

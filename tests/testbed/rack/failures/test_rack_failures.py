@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from testbed.rack.failures.rack_failures import MachineMoment, RackFailures
-from testbed.rack.machine_handle import MachineLostError
+from wanbed.testbed.rack.failures.rack_failures import MachineMoment, RackFailures
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
 MS = 10**6
 

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from testbed.rack.lease.files import LeaseFiles
-from testbed.rack.orders import FilePiece
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.rack.lease.files import LeaseFiles
+from wanbed.testbed.rack.orders import FilePiece
 
 
 @pytest.fixture

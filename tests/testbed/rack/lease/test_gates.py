@@ -2,9 +2,9 @@ import threading
 import time
 from pathlib import Path
 
-from testbed.rack.lease.gates import MachineGate
 from tests.support.until import until_within
-from workloads.start_gate import BEGIN, MET, wait_at_gate
+from wanbed.testbed.rack.lease.gates import MachineGate
+from wanbed.workloads.start_gate import BEGIN, MET, wait_at_gate
 
 
 def test_ranks_wait_until_the_gate_is_opened_at_its_moment(tmp_path: Path) -> None:

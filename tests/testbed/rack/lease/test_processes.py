@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from testbed.rack.lease.processes import LeaseProcesses
 from tests.support.until import until_within
+from wanbed.testbed.rack.lease.processes import LeaseProcesses
 
 
 @pytest.fixture

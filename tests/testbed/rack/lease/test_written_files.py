@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from ground.strict_model import InputError
-from testbed.rack.lease.written_files import WrittenFiles
+from wanbed.ground.strict_model import InputError
+from wanbed.testbed.rack.lease.written_files import WrittenFiles
 
 
 @pytest.fixture(name="folder")

@@ -2,10 +2,10 @@
 
 from configparser import ConfigParser
 
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.rack.machine_plan import WIREGUARD, Underlay, first_vni, plan_machines
-from testbed.rack.tunnel.wireguard_tunnel import tunnel_configuration
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.rack.machine_plan import WIREGUARD, Underlay, first_vni, plan_machines
+from wanbed.testbed.rack.tunnel.wireguard_tunnel import tunnel_configuration
 
 MACHINE_OF = {"east-0": "a", "east-1": "b", "west-0": "c"}
 TOPOLOGY = resolve_topology(

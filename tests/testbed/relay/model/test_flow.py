@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.flow_model.line import Line
-from testbed.network.flow_model.window import opened
-from testbed.network.tcp_settings import TcpSettings
-from testbed.relay.model.flow import Flow, piece_bytes
-from testbed.relay.model.lanes import OwnLane
-from testbed.relay.model.timeline import Timeline
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.window import opened
+from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.relay.model.flow import Flow, piece_bytes
+from wanbed.testbed.relay.model.lanes import OwnLane
+from wanbed.testbed.relay.model.timeline import Timeline
 
 MS = 1_000_000
 RENO = {"congestion": "reno"}

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.flow_model.line import Line
-from testbed.relay.model.lanes import OwnLane
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.relay.model.lanes import OwnLane
 
 LINE = Line(100_000_000, 10_000_000, headers=True)
 MS = 1_000_000

@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import parse_model
-from testbed.network.topology import resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.relay.model.lanes import Lane, OwnLane, SharedLane
-from testbed.relay.model.relay_network import lanes
-from testbed.relay.model.timeline import Timeline
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.network.topology import resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.relay.model.lanes import Lane, OwnLane, SharedLane
+from wanbed.testbed.relay.model.relay_network import lanes
+from wanbed.testbed.relay.model.timeline import Timeline
 
 
 def made(wan: dict[str, str], hosts: int = 2, **topology: Any) -> dict[tuple[str, str], Lane]:

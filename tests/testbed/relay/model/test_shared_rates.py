@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.flow_model.line import Line
-from testbed.relay.model.lanes import SharedLane
-from testbed.relay.model.shared_rates import SharedRates
-from testbed.relay.model.timeline import Timeline
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.relay.model.lanes import SharedLane
+from wanbed.testbed.relay.model.shared_rates import SharedRates
+from wanbed.testbed.relay.model.timeline import Timeline
 
 MBPS = 1_000_000
 TRUNK, PORT = 0, 1

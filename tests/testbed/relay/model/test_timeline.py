@@ -1,4 +1,4 @@
-from testbed.relay.model.timeline import Timeline
+from wanbed.testbed.relay.model.timeline import Timeline
 
 
 def test_events_are_handled_in_the_order_of_their_times_with_these_times() -> None:

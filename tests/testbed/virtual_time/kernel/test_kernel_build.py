@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from testbed.kernel.missing import MissingError
-from testbed.virtual_time.kernel import kernel_build
-from testbed.virtual_time.kernel.kernel_build import BuildError, build, find_source, strayed_options
-from testbed.virtual_time.kernel.kernel_cache import built_kernels
-from testbed.virtual_time.kernel.kernel_options import COMPILER_OPTIONS, configuration
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.virtual_time.kernel import kernel_build
+from wanbed.testbed.virtual_time.kernel.kernel_build import BuildError, build, find_source, strayed_options
+from wanbed.testbed.virtual_time.kernel.kernel_cache import built_kernels
+from wanbed.testbed.virtual_time.kernel.kernel_options import COMPILER_OPTIONS, configuration
 
 MAKEFILE = """
 allnoconfig:

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.kernel.missing import MissingError
-from testbed.virtual_time.kernel.kernel_cache import (
+from tests.support.sudo import hand_over, play_sudo
+from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.virtual_time.kernel.kernel_cache import (
     PROGRAM,
     RECORD,
     KernelRecord,
@@ -14,8 +15,7 @@ from testbed.virtual_time.kernel.kernel_cache import (
     virtual_kernel,
     write_record,
 )
-from testbed.virtual_time.kernel.kernel_options import configuration_hash
-from tests.support.sudo import hand_over, play_sudo
+from wanbed.testbed.virtual_time.kernel.kernel_options import configuration_hash
 
 OURS = KernelRecord("6.1.192", "linux-source-6.1 6.1.192-2", configuration_hash(), 0x60000000)
 

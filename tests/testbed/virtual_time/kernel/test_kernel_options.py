@@ -1,7 +1,12 @@
 import pytest
 
-from testbed.virtual_time.kernel import kernel_options
-from testbed.virtual_time.kernel.kernel_options import WANTED, WANTED_BEFORE_6_10, configuration, configuration_hash
+from wanbed.testbed.virtual_time.kernel import kernel_options
+from wanbed.testbed.virtual_time.kernel.kernel_options import (
+    WANTED,
+    WANTED_BEFORE_6_10,
+    configuration,
+    configuration_hash,
+)
 
 
 def test_no_option_is_listed_twice() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from testbed.claims.processes import MARKER
-from testbed.hosts.host_process import wait_for_any
-from testbed.virtual_time.processes import fork_server
-from testbed.virtual_time.processes.fork_server import _Server
-from testbed.virtual_time.processes.forked_process import ForkedProcess, ForkServer, ServerEndedError
+from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.hosts.host_process import wait_for_any
+from wanbed.testbed.virtual_time.processes import fork_server
+from wanbed.testbed.virtual_time.processes.fork_server import _Server
+from wanbed.testbed.virtual_time.processes.forked_process import ForkedProcess, ForkServer, ServerEndedError
 
 PROGRAM = """
 import os, sys, time

@@ -1,5 +1,5 @@
-from testbed.virtual_time.processes.inner_processes import InnerProcess, described, parse_processes, waiting
-from wanbed.own_modules import module_command
+from wanbed.module_process import module_command
+from wanbed.testbed.virtual_time.processes.inner_processes import InnerProcess, described, parse_processes, waiting
 
 TEXT = """1 R /bin/sh /run/init
 40 S bash --norc -is mininet:east-0
@@ -26,8 +26,8 @@ def test_where_there_are_only_shells_and_sleeps_they_are_reported() -> None:
 
 
 def test_a_command_is_reported_by_its_program_and_shortened() -> None:
-    command = " ".join(["/usr/bin/python3", *module_command("workloads.rank")[1:]])
-    assert str(InnerProcess(7, "R", command)) == "python3 -m workloads.rank (process 7)"
+    command = " ".join(["/usr/bin/python3", *module_command("wanbed.workloads.rank")[1:]])
+    assert str(InnerProcess(7, "R", command)) == "python3 -m wanbed.workloads.rank (process 7)"
     assert len(str(InnerProcess(7, "R", "/bin/echo " + 1000 * "x"))) < 110
 
 

@@ -3,18 +3,19 @@ from pathlib import Path
 import pytest
 
 from tests.support import third_party
-from workloads.compute.backends import registry
-from workloads.compute.backends.backend import create_backend, load_backend
-from workloads.compute.backends.registry import backend_class_path, backend_names
-from workloads.compute.backends.replay_backend import ReplayBackend
-from workloads.compute.backends.torch_backend import TorchBackend
+from wanbed.workloads.compute.backends import registry
+from wanbed.workloads.compute.backends.backend import create_backend, load_backend
+from wanbed.workloads.compute.backends.registry import backend_class_path, backend_names
+from wanbed.workloads.compute.backends.replay_backend import ReplayBackend
+from wanbed.workloads.compute.backends.torch_backend import TorchBackend
 
 
 @pytest.fixture
 def third_party_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package of somebody else's that brings the back end ``still``, and a second ``torch``."""
     code = (
-        "from workloads.compute.backends.replay_backend import ReplayBackend\nclass Still(ReplayBackend):\n    pass\n"
+        "from wanbed.workloads.compute.backends.replay_backend import ReplayBackend\n"
+        "class Still(ReplayBackend):\n    pass\n"
     )
     entries = {"still": "their_compute:Still", "torch": "their_compute:Still"}
     third_party.install(tmp_path, monkeypatch, "their_compute", registry.ENTRY_POINT_GROUP, entries, code=code)
@@ -43,7 +44,7 @@ def test_an_unknown_name_lists_all() -> None:
 
 
 def test_a_module_without_the_class_lists_its_back_ends() -> None:
-    module = "workloads.compute.backends.torch_backend"
+    module = "wanbed.workloads.compute.backends.torch_backend"
     with pytest.raises(ValueError, match=rf"^{module}:Turch: {module} has no class 'Turch': it has TorchBackend$"):
         load_backend(f"{module}:Turch")
     with pytest.raises(ValueError, match=r"has no class 'TorchBakend': did you mean 'TorchBackend'\?$"):

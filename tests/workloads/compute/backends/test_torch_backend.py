@@ -2,17 +2,17 @@ from dataclasses import replace
 
 import pytest
 
-from workloads.compute.backends import torch_backend
-from workloads.compute.backends.backend import ComputeConfig
-from workloads.compute.backends.torch_backend import TorchBackend, torch_work
-from workloads.compute.replay import ReplayCosts, ReplayDurations
-from workloads.compute.torch_work import TorchWork
-from workloads.model.gpt_config import GptConfig
-from workloads.schedules.action import ActionKind
+from wanbed.workloads.compute.backends import torch_backend
+from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.compute.backends.torch_backend import TorchBackend, torch_work
+from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.schedules.action import ActionKind
 
 MODEL = GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64)
 CONFIG = ComputeConfig(
-    backend="workloads.compute.backends.torch_backend:TorchBackend",
+    backend="wanbed.workloads.compute.backends.torch_backend:TorchBackend",
     costs=ReplayCosts(ReplayDurations(1, 2)),
     stages=4,
     stage=1,

@@ -1,6 +1,6 @@
 import pytest
 
-from workloads.compute.device.assigned_gpu import assigned_uuid
+from wanbed.workloads.compute.device.assigned_gpu import assigned_uuid
 
 SEEN = "5fd4c7a1-0000"
 

@@ -1,8 +1,8 @@
 import threading
 from queue import SimpleQueue
 
-from workloads.compute.device.copy_thread import CopyThread
-from workloads.message import Message, MessageKind
+from wanbed.workloads.compute.device.copy_thread import CopyThread
+from wanbed.workloads.message import Message, MessageKind
 
 MESSAGES = [Message(MessageKind.ACTIVATION, microbatch) for microbatch in range(3)]
 PATIENCE_S = 60

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from workloads.compute.device.device_runtime import CudaRuntime
+from wanbed.workloads.compute.device.device_runtime import CudaRuntime
 
 MIB = 1 << 20
 

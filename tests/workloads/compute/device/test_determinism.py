@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.workloads.compute.device.test_torch_device import WORK
-from workloads.compute.device.determinism import choose_kernels, kernels_are_deterministic
-from workloads.compute.torch_compute import TorchCompute
+from wanbed.workloads.compute.device.determinism import choose_kernels, kernels_are_deterministic
+from wanbed.workloads.compute.torch_compute import TorchCompute
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.compute.device.device_clock import DeviceClock, Sighting
+from wanbed.workloads.compute.device.device_clock import DeviceClock, Sighting
 
 SECOND_NS = 1_000_000_000
 

@@ -11,9 +11,9 @@ from tests.support.workloads.hostile_gpu.gpu import HostileGpu
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import on_hostile_gpu
 from tests.workloads.compute.device.test_torch_device import WORK
 from tests.workloads.compute.hand_driven import train_by_hand
-from workloads.compute.torch_compute import TorchCompute
-from workloads.message import Message, MessageKind
-from workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.compute.torch_compute import TorchCompute
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import Action, ActionKind
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from workloads.compute.device.device_runtime import DeviceRuntime
-from workloads.compute.device.event_clock import EventClock
+from wanbed.workloads.compute.device.device_runtime import DeviceRuntime
+from wanbed.workloads.compute.device.event_clock import EventClock
 
 
 class Machine:

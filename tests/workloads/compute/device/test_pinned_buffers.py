@@ -1,5 +1,5 @@
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu
-from workloads.compute.device.pinned_buffers import PinnedBuffers
+from wanbed.workloads.compute.device.pinned_buffers import PinnedBuffers
 
 MIB = 1 << 20
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu, hostile_device
-from workloads.compute.device.staging import DirectStaging, PinnedStaging, Staged, create_staging
-from workloads.compute.device.torch_device import CpuDevice
-from workloads.compute.tensor_bytes import as_bytes
+from wanbed.workloads.compute.device.staging import DirectStaging, PinnedStaging, Staged, create_staging
+from wanbed.workloads.compute.device.torch_device import CpuDevice
+from wanbed.workloads.compute.tensor_bytes import as_bytes
 
 
 def never(payload: memoryview) -> None:

@@ -6,13 +6,13 @@ from torch import Tensor
 
 from tests.support.workloads.reference_training import relative_error
 from tests.workloads.compute.hand_driven import train_by_hand
-from workloads.compute import torch_compute
-from workloads.compute.device.torch_device import CpuDevice, create_device
-from workloads.compute.tensor_bytes import as_tensor
-from workloads.compute.torch_compute import TorchCompute
-from workloads.compute.torch_work import TorchWork
-from workloads.message import Message, MessageKind
-from workloads.model.gpt_config import GptConfig
+from wanbed.workloads.compute import torch_compute
+from wanbed.workloads.compute.device.torch_device import CpuDevice, create_device
+from wanbed.workloads.compute.tensor_bytes import as_tensor
+from wanbed.workloads.compute.torch_compute import TorchCompute
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.model.gpt_config import GptConfig
 
 WORK = TorchWork(
     config=GptConfig(layers=4, hidden=32, context=16, heads=4, vocabulary=64),

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from workloads.compute.files.state_file import load_state, save_state
-from workloads.compute.flat_parameters import FlatParameters
-from workloads.compute.torch_compute import TorchCompute
-from workloads.compute.torch_work import TorchWork
-from workloads.message import Message, MessageKind
-from workloads.model.gpt_config import GptConfig
-from workloads.model.gpt_stage import build_stage
-from workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.compute.files.state_file import load_state, save_state
+from wanbed.workloads.compute.flat_parameters import FlatParameters
+from wanbed.workloads.compute.torch_compute import TorchCompute
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.model.gpt_stage import build_stage
+from wanbed.workloads.schedules.action import Action, ActionKind
 
 LOSSES = 1e-5
 CONFIG = GptConfig(layers=3, hidden=8, heads=2, context=4, vocabulary=16)

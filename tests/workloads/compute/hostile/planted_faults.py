@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
 
-STAGING = "workloads.compute.device.staging"
-DEVICE = "workloads.compute.device.torch_device"
-TIMER = "workloads.compute.span_timer"
-COMPUTE = "workloads.compute.torch_compute"
-COPIES = "workloads.compute.swapping.group_copies"
-GROUPS = "workloads.compute.swapping.grouped_model"
-PREFILL = "workloads.serving.gpu.prefill_compute"
+STAGING = "wanbed.workloads.compute.device.staging"
+DEVICE = "wanbed.workloads.compute.device.torch_device"
+TIMER = "wanbed.workloads.compute.span_timer"
+COMPUTE = "wanbed.workloads.compute.torch_compute"
+COPIES = "wanbed.workloads.compute.swapping.group_copies"
+GROUPS = "wanbed.workloads.compute.swapping.grouped_model"
+PREFILL = "wanbed.workloads.serving.gpu.prefill_compute"
 
 
 @dataclass(frozen=True)

@@ -11,23 +11,23 @@ from torch import Tensor
 from tests.support.workloads.hostile_gpu.gpu import HostileGpu, hostile_device
 from tests.support.workloads.reference_llama import SEED, TINY
 from tests.workloads.compute.hand_driven import HandDriven, train_by_hand
-from workloads.compute.device.staging import OutgoingCopy, create_staging
-from workloads.compute.device.torch_device import CpuDevice
-from workloads.compute.flat_parameters import FlatParameters
-from workloads.compute.swapping.group_copies import create_copies
-from workloads.compute.swapping.grouped_model import GroupedModel
-from workloads.compute.tensor_bytes import as_bytes, as_tensor
-from workloads.compute.torch_work import TorchWork
-from workloads.inference.inference_work import InferenceWork
-from workloads.model.gpt_config import GptConfig
-from workloads.model.gpt_stage import DTYPES, build_stage, language_loss
-from workloads.model.tokens import TokenSource
-from workloads.prefill.bubbles.bubble_filler import Run
-from workloads.prefill.messages import Piece
-from workloads.schedules.action import ActionKind
-from workloads.schedules.virtual.group_by_group import group_by_group
-from workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
-from workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.compute.device.staging import OutgoingCopy, create_staging
+from wanbed.workloads.compute.device.torch_device import CpuDevice
+from wanbed.workloads.compute.flat_parameters import FlatParameters
+from wanbed.workloads.compute.swapping.group_copies import create_copies
+from wanbed.workloads.compute.swapping.grouped_model import GroupedModel
+from wanbed.workloads.compute.tensor_bytes import as_bytes, as_tensor
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.model.gpt_config import GptConfig
+from wanbed.workloads.model.gpt_stage import DTYPES, build_stage, language_loss
+from wanbed.workloads.model.tokens import TokenSource
+from wanbed.workloads.prefill.bubbles.bubble_filler import Run
+from wanbed.workloads.prefill.messages import Piece
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.virtual.group_by_group import group_by_group
+from wanbed.workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 
 WORK = TorchWork(
     config=GptConfig(layers=2, hidden=16, context=8, heads=2, vocabulary=32),

@@ -8,9 +8,9 @@ import pytest
 from studies.gpu_kit.lone_training import train_alone, without_swapping
 from tests.support.workloads.one_thread import one_thread
 from tests.workloads.compute.hostile.programs import WORK
-from workloads.compute.torch_work import TorchWork
-from workloads.swapping.swap_settings import SwapSettings
-from workloads.synchronization.synchronization import Synchronization
+from wanbed.workloads.compute.torch_work import TorchWork
+from wanbed.workloads.swapping.swap_settings import SwapSettings
+from wanbed.workloads.synchronization.synchronization import Synchronization
 
 LAYERS, ITERATIONS = 5, 3
 SIZES = (1, 2, 1, 1)

@@ -1,10 +1,10 @@
 import pytest
 
-from workloads.prefill.bubbles.bubble_filler import BubbleFiller
-from workloads.prefill.bubbles.bubble_forecast import BubbleForecast, IterationPlan, PlannedAction
-from workloads.prefill.messages import Piece, PieceDone
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
+from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller
+from wanbed.workloads.prefill.bubbles.bubble_forecast import BubbleForecast, IterationPlan, PlannedAction
+from wanbed.workloads.prefill.messages import Piece, PieceDone
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
 
 TEN_A_TOKEN = PrefillProfile(fixed_ns=0, per_token_ns=10, per_token_pair_ns=0, source="paper", measured=False)
 PLAN = IterationPlan((PlannedAction(("forward", 0), 0, 100), PlannedAction(("backward", 0), 1100, 1300)), 2000)

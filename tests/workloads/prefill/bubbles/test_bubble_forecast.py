@@ -2,9 +2,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from workloads.prefill.bubbles.bubble_forecast import BubbleForecast, IterationPlan, PlannedAction
-from workloads.prefill.messages import ENDLESS_NS, BubbleReport
-from workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.prefill.bubbles.bubble_forecast import BubbleForecast, IterationPlan, PlannedAction
+from wanbed.workloads.prefill.messages import ENDLESS_NS, BubbleReport
+from wanbed.workloads.prefill.prefill_settings import PrefillSettings
 
 SETTINGS = PrefillSettings(slo_ns=1, switch_ns=2, guard_ns=1, warmup_iterations=0, window=3)
 PLAN = IterationPlan((PlannedAction(("forward", 0), 0, 10), PlannedAction(("backward", 0), 50, 70)), 100)

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from workloads.prefill.bubbles.gpu_timeline import GpuTimeline
-from workloads.prefill.messages import ENDLESS_NS, BubbleReport
+from wanbed.workloads.prefill.bubbles.gpu_timeline import GpuTimeline
+from wanbed.workloads.prefill.messages import ENDLESS_NS, BubbleReport
 
 NEVER = ENDLESS_NS
 

@@ -2,12 +2,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.workloads.schedules.planning.test_cell_planner import cells
-from workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
-from workloads.prefill.bubbles.planned_iterations import planned_iterations
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
-from workloads.schedules.planning.cell_planner import plan_cell
+from wanbed.workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
+from wanbed.workloads.prefill.bubbles.planned_iterations import planned_iterations
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
+from wanbed.workloads.schedules.planning.cell_planner import plan_cell
 
 FORWARD, BACKWARD = Action(ActionKind.FORWARD, 0), Action(ActionKind.BACKWARD, 0)
 

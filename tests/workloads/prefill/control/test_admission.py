@@ -3,13 +3,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workloads.prefill.toy_datacenter import A100, LARGE, LLAMA, MS
-from workloads.prefill.control.admission import Admission, Admitted
-from workloads.prefill.control.memory_ledger import GpuMemory
-from workloads.prefill.control.outcome import Reason
-from workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup, working_bytes
-from workloads.prefill.control.prompt_chunks import ChunkTimes
-from workloads.prefill.messages import ENDLESS_NS, BubbleReport
-from workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.prefill.control.admission import Admission, Admitted
+from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.outcome import Reason
+from wanbed.workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup, working_bytes
+from wanbed.workloads.prefill.control.prompt_chunks import ChunkTimes
+from wanbed.workloads.prefill.messages import ENDLESS_NS, BubbleReport
+from wanbed.workloads.prefill.prefill_settings import PrefillSettings
 
 S = 1_000_000_000
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tests.workloads.prefill.toy_datacenter import A100, LLAMA, MS, Pattern, ToyDatacenter, typical
-from workloads.prefill.control.controller import PrefillController
-from workloads.prefill.control.memory_ledger import GpuMemory
-from workloads.prefill.control.outcome import Outcome, Reason
-from workloads.prefill.control.prefill_group import GroupGpus
-from workloads.prefill.messages import BubbleReport, PieceDone
-from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
-from workloads.prefill.request import Request
+from wanbed.workloads.prefill.control.controller import PrefillController
+from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.outcome import Outcome, Reason
+from wanbed.workloads.prefill.control.prefill_group import GroupGpus
+from wanbed.workloads.prefill.messages import BubbleReport, PieceDone
+from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
+from wanbed.workloads.prefill.request import Request
 
 S = 1_000_000_000
 watching_briefly = partial(PrefillSettings, warmup_iterations=3)

@@ -1,10 +1,10 @@
-from workloads.inference.inference_model import INFERENCE_MODELS
-from workloads.prefill.control.group_timeline import GroupTimeline, PlannedPrefill
-from workloads.prefill.control.outcome import Reason
-from workloads.prefill.control.prompt_chunks import ChunkTimes
-from workloads.prefill.messages import ENDLESS_NS, BubbleReport
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
+from wanbed.workloads.prefill.control.group_timeline import GroupTimeline, PlannedPrefill
+from wanbed.workloads.prefill.control.outcome import Reason
+from wanbed.workloads.prefill.control.prompt_chunks import ChunkTimes
+from wanbed.workloads.prefill.messages import ENDLESS_NS, BubbleReport
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import PrefillSettings
 
 S = 1_000_000_000
 ONE_A_TOKEN = PrefillProfile(fixed_ns=0, per_token_ns=1, per_token_pair_ns=0, source="paper", measured=False)

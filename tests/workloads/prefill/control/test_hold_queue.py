@@ -1,5 +1,5 @@
-from workloads.prefill.control.hold_queue import HoldQueue
-from workloads.prefill.control.outcome import RequestRecord
+from wanbed.workloads.prefill.control.hold_queue import HoldQueue
+from wanbed.workloads.prefill.control.outcome import RequestRecord
 
 
 def record(number: int) -> RequestRecord:

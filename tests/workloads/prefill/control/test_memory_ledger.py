@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.prefill.control.memory_ledger import GpuMemory, MemoryLedger
+from wanbed.workloads.prefill.control.memory_ledger import GpuMemory, MemoryLedger
 
 
 def test_what_is_reserved_is_given_back_in_parts_or_all_at_once() -> None:

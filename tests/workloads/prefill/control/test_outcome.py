@@ -1,4 +1,4 @@
-from workloads.prefill.control.outcome import Outcome, Reason, RequestRecord, count_outcomes
+from wanbed.workloads.prefill.control.outcome import Outcome, Reason, RequestRecord, count_outcomes
 
 
 def record(number: int, outcome: Outcome, reason: Reason | None = None, **times: int) -> RequestRecord:

@@ -2,9 +2,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workloads.prefill.toy_datacenter import A100, LLAMA
-from workloads.prefill.control.prompt_chunks import ChunkTimes
-from workloads.prefill.messages import ENDLESS_NS
-from workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.prefill.control.prompt_chunks import ChunkTimes
+from wanbed.workloads.prefill.messages import ENDLESS_NS
+from wanbed.workloads.prefill.prefill_settings import PrefillSettings
 
 TIMES = ChunkTimes(LLAMA, A100, PrefillSettings(slo_ns=1))
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workloads.prefill.request import Request
-from workloads.prefill.sources.arrivals import gamma, poisson
-from workloads.prefill.sources.lengths import FixedLengths, LogNormalLengths
+from wanbed.workloads.prefill.request import Request
+from wanbed.workloads.prefill.sources.arrivals import gamma, poisson
+from wanbed.workloads.prefill.sources.lengths import FixedLengths, LogNormalLengths
 
 FIXED = FixedLengths(100, 10)
 DRAWN = LogNormalLengths(1000, 2.0, 100, 2.0)

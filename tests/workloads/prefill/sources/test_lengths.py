@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.prefill.request import Request
-from workloads.prefill.sources.lengths import EmpiricalLengths, FixedLengths, LogNormalLengths
+from wanbed.workloads.prefill.request import Request
+from wanbed.workloads.prefill.sources.lengths import EmpiricalLengths, FixedLengths, LogNormalLengths
 
 
 def test_fixed_lengths_are_all_the_same() -> None:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
-from workloads.prefill.sources.trace_file import read_trace
+from wanbed.ground.strict_model import InputError
+from wanbed.workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
+from wanbed.workloads.prefill.sources.trace_file import read_trace
 
 OUT_OF_RANGE = "s is not in 0 to 9223372036854775807 ns"
 NO_ARRAY = ":1: a JSON array: write each request as one JSON object on a line of its own"

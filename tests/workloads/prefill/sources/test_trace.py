@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from workloads.prefill.request import Request
-from workloads.prefill.sources.trace import Trace, scaled
+from wanbed.ground.strict_model import InputError
+from wanbed.workloads.prefill.request import Request
+from wanbed.workloads.prefill.sources.trace import Trace, scaled
 
 
 def trace_of(arrivals_ns: list[int]) -> Trace:

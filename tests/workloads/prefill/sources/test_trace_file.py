@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError
-from workloads.prefill.sources import trace_file
-from workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
-from workloads.prefill.sources.trace import Trace
-from workloads.prefill.sources.trace_file import LONGEST_TICK_NS, read_trace, spread_evenly
+from wanbed.ground.strict_model import InputError
+from wanbed.workloads.prefill.sources import trace_file
+from wanbed.workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
+from wanbed.workloads.prefill.sources.trace import Trace
+from wanbed.workloads.prefill.sources.trace_file import LONGEST_TICK_NS, read_trace, spread_evenly
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
 AZURE_LINES = ("2023-11-16 23:59:59.9999999,4808,10", "2023-11-17 00:00:00.0000001,3180,8", "2023-11-17 00:00:01,1,2")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.prefill.sources.trace_line import (
+from wanbed.workloads.prefill.sources.trace_line import (
     AZURE,
     AZURE_HEADER,
     MAX_TOKENS,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.workloads.hooked_programs import HookedProgram, run_program, spans_of, start_program
-from workloads.programs.hook_environment import HOOK_FOLDER
+from wanbed.workloads.programs.hook_environment import HOOK_FOLDER
 
 ROOT = Path(__file__).parents[4]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from results.records.span_log import COLLECTIVE_KINDS, SpanLogContents
 from tests.support.workloads.hooked_programs import HookedProgram, run_program, run_ranks, spans_of, start_program
+from wanbed.results.records.span_log import COLLECTIVE_KINDS, SpanLogContents
 
 ITERATIONS, PROFILED = 5, 2
 PARAMETER_BYTES = 2 * 4 * (256 * 256 + 256) + 4 * (256 * 8 + 8)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.atlas import Atlas
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
-from workloads.schedules.planning.cell_planner import _wanted, plan_cell
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.atlas import Atlas
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
+from wanbed.workloads.schedules.planning.cell_planner import _wanted, plan_cell
 
 
 @st.composite

@@ -2,9 +2,9 @@
 
 import pytest
 
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
-from workloads.schedules.planning.cell_simulation import CellSimulation, PlanRules, TurnRule
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
+from wanbed.workloads.schedules.planning.cell_simulation import CellSimulation, PlanRules, TurnRule
 
 
 def first_actions(plan: CellPlan, count: int) -> str:

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
-from workloads.schedules.planning.cell_planner import plan_cell
-from workloads.schedules.planning.plan_run import PlanRun, comes_to_an_end, priced
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts, CellPlan
+from wanbed.workloads.schedules.planning.cell_planner import plan_cell
+from wanbed.workloads.schedules.planning.plan_run import PlanRun, comes_to_an_end, priced
 
 FORWARD, BACKWARD = Action(ActionKind.FORWARD, 0), Action(ActionKind.BACKWARD, 0)
 ONE = CellPlan((((FORWARD, BACKWARD), (FORWARD, BACKWARD)),), ((),), ((),), 0, 0)

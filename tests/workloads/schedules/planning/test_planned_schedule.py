@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.atlas import Atlas
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.schedule import Schedule
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.atlas import Atlas
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.schedule import Schedule
 
 SHAPE = PipelineShape(2, 2, recompute=True, memory_bound=(2, 1))
 FIRST = [["forward", 0], ["forward", 1], ["recompute", 0], ["backward", 0], ["recompute", 1], ["backward", 1]]

@@ -1,9 +1,9 @@
 """The run of given orders, and the period that it says: the longest part of any stage."""
 
-from workloads.schedules.action import ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
-from workloads.schedules.planning.split_orders import OrderedPipeline
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
+from wanbed.workloads.schedules.planning.split_orders import OrderedPipeline
 
 FORWARD, INPUT, WEIGHT = ActionKind.FORWARD, ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT
 

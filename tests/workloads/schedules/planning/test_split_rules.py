@@ -5,10 +5,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.schedules.action import ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
-from workloads.schedules.planning.split_rules import SplitRules, SplitSimulation
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
+from wanbed.workloads.schedules.planning.split_rules import SplitRules, SplitSimulation
 
 LETTERS = {
     ActionKind.FORWARD: "F",

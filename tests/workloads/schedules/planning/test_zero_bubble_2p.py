@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from torch.distributed.pipelining import schedules as torch_schedules
 
 from tests.support.workloads.optimal_cell import OptimalCell
-from workloads.schedules.action import ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
-from workloads.schedules.planning.plan_run import PlanRun
-from workloads.schedules.planning.split_orders import OrderedPipeline
-from workloads.schedules.planning.zero_bubble_2p import ZeroBubble2p
-from workloads.schedules.zero_bubble import ZeroBubble
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCosts
+from wanbed.workloads.schedules.planning.plan_run import PlanRun
+from wanbed.workloads.schedules.planning.split_orders import OrderedPipeline
+from wanbed.workloads.schedules.planning.zero_bubble_2p import ZeroBubble2p
+from wanbed.workloads.schedules.zero_bubble import ZeroBubble
 
 FORWARD, RECOMPUTE = ActionKind.FORWARD, ActionKind.RECOMPUTE
 INPUT, WEIGHT = ActionKind.BACKWARD_INPUT, ActionKind.BACKWARD_WEIGHT

@@ -2,9 +2,9 @@
 
 import pytest
 
-from workloads.schedules.action import ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.virtual.group_by_group import GroupByGroup
+from wanbed.workloads.schedules.action import ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.virtual.group_by_group import GroupByGroup
 
 
 def test_forwards_go_from_the_first_group_to_the_last_and_backwards_back() -> None:

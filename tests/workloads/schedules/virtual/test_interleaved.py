@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.virtual.interleaved import InterleavedOneForwardOneBackward
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.virtual.interleaved import InterleavedOneForwardOneBackward
 
 
 def short(actions: list[Action]) -> str:

@@ -2,14 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.message import Message, MessageKind
-from workloads.schedules.action import Action, ActionKind
-from workloads.schedules.gpipe import GPipe
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.schedule import ScheduleError
-from workloads.schedules.virtual.interleaved import InterleavedOneForwardOneBackward
-from workloads.schedules.virtual.virtual_stages import VirtualLayout, VirtualStages
-from workloads.schedules.virtual.zero_bubble_v import ZeroBubbleV
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.gpipe import GPipe
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.schedule import ScheduleError
+from wanbed.workloads.schedules.virtual.interleaved import InterleavedOneForwardOneBackward
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualLayout, VirtualStages
+from wanbed.workloads.schedules.virtual.zero_bubble_v import ZeroBubbleV
 
 
 def test_looped_stages_follow_one_another_round_and_round() -> None:

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.schedules.action import Action
-from workloads.schedules.pipeline_shape import PipelineShape
-from workloads.schedules.virtual.zero_bubble_v import ZeroBubbleV
+from wanbed.workloads.schedules.action import Action
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.virtual.zero_bubble_v import ZeroBubbleV
 
 LETTERS = {"forward": "F", "recompute": "R", "backward_input": "I", "backward_weight": "W"}
 

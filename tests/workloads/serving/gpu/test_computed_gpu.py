@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from tests.support.until import until_within
 from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_llama import SEED, TINY, one_shot
-from workloads.inference.inference_work import InferenceWork
-from workloads.inference.prompt_tokens import prompt_tokens
-from workloads.inference.sequence_decoder import SequenceDecoder
-from workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
-from workloads.prefill.bubbles.bubble_forecast import BubbleForecast
-from workloads.prefill.messages import Piece, PieceDone
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
-from workloads.serving.gpu.computed_gpu import ComputedGpu
-from workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
-from workloads.serving.gpu.shared_gpu import PrefillSpan
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.inference.prompt_tokens import prompt_tokens
+from wanbed.workloads.inference.sequence_decoder import SequenceDecoder
+from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
+from wanbed.workloads.prefill.bubbles.bubble_forecast import BubbleForecast
+from wanbed.workloads.prefill.messages import Piece, PieceDone
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
+from wanbed.workloads.serving.gpu.computed_gpu import ComputedGpu
+from wanbed.workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
+from wanbed.workloads.serving.gpu.shared_gpu import PrefillSpan
 
 MS = 1_000_000
 PATIENCE_S = 60

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workloads.serving.gpu.precise_timer import PreciseTimer
+from wanbed.workloads.serving.gpu.precise_timer import PreciseTimer
 
 
 @pytest.fixture

@@ -5,18 +5,18 @@ import torch
 
 from tests.support.workloads.prefill_by_hand import whole_model
 from tests.support.workloads.reference_llama import SEED, TINY
-from workloads.inference.decode import greedy_token
-from workloads.inference.inference_stage import InferenceStage, PrefillChunk
-from workloads.inference.inference_work import InferenceWork
-from workloads.inference.key_value_cache import KVCache
-from workloads.inference.prompt_tokens import prompt_tokens
-from workloads.prefill.bubbles.bubble_filler import Run
-from workloads.prefill.messages import Piece
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import PrefillSettings
-from workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
-from workloads.serving.gpu.serving_gpu import serving_gpu
-from workloads.serving.serving_configs import Endpoint, GpuServingConfig
+from wanbed.workloads.inference.decode import greedy_token
+from wanbed.workloads.inference.inference_stage import InferenceStage, PrefillChunk
+from wanbed.workloads.inference.inference_work import InferenceWork
+from wanbed.workloads.inference.key_value_cache import KVCache
+from wanbed.workloads.inference.prompt_tokens import prompt_tokens
+from wanbed.workloads.prefill.bubbles.bubble_filler import Run
+from wanbed.workloads.prefill.messages import Piece
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import PrefillSettings
+from wanbed.workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
+from wanbed.workloads.serving.gpu.serving_gpu import serving_gpu
+from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig
 
 WORK = InferenceWork(TINY, SEED, "cpu")
 LAYERS = TINY.layers

@@ -2,12 +2,12 @@
 
 import pytest
 
-from workloads.prefill.bubbles.bubble_filler import BubbleFiller
-from workloads.prefill.bubbles.bubble_forecast import BubbleForecast
-from workloads.prefill.messages import BubbleReport, Piece, PieceDone
-from workloads.prefill.prefill_profile import PrefillProfile
-from workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
-from workloads.serving.gpu.shared_gpu import PrefillSpan, SharedGpu
+from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller
+from wanbed.workloads.prefill.bubbles.bubble_forecast import BubbleForecast
+from wanbed.workloads.prefill.messages import BubbleReport, Piece, PieceDone
+from wanbed.workloads.prefill.prefill_profile import PrefillProfile
+from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
+from wanbed.workloads.serving.gpu.shared_gpu import PrefillSpan, SharedGpu
 
 MS = 1_000_000
 PROFILE = PrefillProfile(0.0, 1e4, 0.0, "test", measured=False)

@@ -17,12 +17,12 @@ from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_llama import TINY
 from tests.workloads.compute.hostile.programs import PREFILL, WORK, prefill
 from tests.workloads.serving.gpu.test_computed_gpu import filler
-from workloads.compute.torch_compute import TorchCompute
-from workloads.inference.sequence_decoder import SequenceDecoder
-from workloads.prefill.messages import Piece, PieceDone
-from workloads.schedules.action import Action, ActionKind
-from workloads.serving.gpu.computed_gpu import ComputedGpu
-from workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
+from wanbed.workloads.compute.torch_compute import TorchCompute
+from wanbed.workloads.inference.sequence_decoder import SequenceDecoder
+from wanbed.workloads.prefill.messages import Piece, PieceDone
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.serving.gpu.computed_gpu import ComputedGpu
+from wanbed.workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
 
 PATIENCE_S = 60
 ITERATIONS = 2

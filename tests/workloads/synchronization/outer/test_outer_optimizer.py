@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from workloads.synchronization.fragments import cut_fragments
-from workloads.synchronization.outer.outer_optimizer import OuterOptimizer
-from workloads.synchronization.outer.outer_steps import OuterSteps
-from workloads.synchronization.synchronization import Synchronization
-from workloads.synchronization.wire.wire_format import WireFormat
+from wanbed.workloads.synchronization.fragments import cut_fragments
+from wanbed.workloads.synchronization.outer.outer_optimizer import OuterOptimizer
+from wanbed.workloads.synchronization.outer.outer_steps import OuterSteps
+from wanbed.workloads.synchronization.synchronization import Synchronization
+from wanbed.workloads.synchronization.wire.wire_format import WireFormat
 
 DILOCO = Synchronization(1, outer_learning_rate=0.7, outer_momentum=0.9)
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from workloads.synchronization.wire.codec import add_encoded, decode, encode
-from workloads.synchronization.wire.wire_format import BLOCK, WireFormat
+from wanbed.workloads.synchronization.wire.codec import add_encoded, decode, encode
+from wanbed.workloads.synchronization.wire.wire_format import BLOCK, WireFormat
 
 ROUNDING = 1e-6
 """What fp32 itself rounds, relative to the largest magnitude."""

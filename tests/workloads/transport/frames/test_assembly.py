@@ -1,12 +1,12 @@
 import pytest
 
-from workloads.message import Message, MessageKind
-from workloads.transport.event import Event, Received
-from workloads.transport.frames.assembly import Assembly
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.frames.cutting import Cutting
-from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
-from workloads.transport.peer import Peer
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.transport.event import Event, Received
+from wanbed.workloads.transport.frames.assembly import Assembly
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.frames.cutting import Cutting
+from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.peer import Peer
 
 CUTTING = Cutting(64 * 1024, 2)
 MICROBATCH = 3

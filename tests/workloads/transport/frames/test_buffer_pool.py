@@ -1,4 +1,4 @@
-from workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 
 
 def test_new_buffers_use_the_preferred_memory() -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.transport.frames.cutting import Cutting
-from workloads.transport.frames.frame import CHUNK_BYTES
+from wanbed.workloads.transport.frames.cutting import Cutting
+from wanbed.workloads.transport.frames.frame import CHUNK_BYTES
 
 SIZES = st.integers(1, 100) | st.integers(1, 2**30)
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.transport.frames.frame import (
+from wanbed.workloads.transport.frames.frame import (
     CHUNK_BYTES,
     CHUNK_KINDS,
     HEADER_BYTES,
@@ -101,7 +101,7 @@ def test_a_connection_beyond_the_number_of_connections_is_refused() -> None:
 
 
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workloads.transport.frames.frame.WIRE_VERSION", 7)
+    monkeypatch.setattr("wanbed.workloads.transport.frames.frame.WIRE_VERSION", 7)
     frame = SHUTDOWN.encode()
     monkeypatch.undo()
     with pytest.raises(FrameError, match="speaks version 7, this program speaks 4"):

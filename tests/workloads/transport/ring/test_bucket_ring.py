@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workloads.transport.ring.test_ring import adder
-from workloads.transport.event import BucketSummed, Closed, Event, Failed
-from workloads.transport.peer import TransportError
-from workloads.transport.ring.bucket_ring import BucketRing
-from workloads.transport.ring.buckets import bucket_count, complete_ns, cut_buckets
-from workloads.transport.ring.ring import RingAllReduce
+from wanbed.workloads.transport.event import BucketSummed, Closed, Event, Failed
+from wanbed.workloads.transport.peer import TransportError
+from wanbed.workloads.transport.ring.bucket_ring import BucketRing
+from wanbed.workloads.transport.ring.buckets import bucket_count, complete_ns, cut_buckets
+from wanbed.workloads.transport.ring.ring import RingAllReduce
 
 PATIENCE_S = 60
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workloads.message import Message, MessageKind
-from workloads.transport.event import Closed, Failed, Received, SegmentReceived, SegmentsSent
-from workloads.transport.frames.frame import FrameHeader, FrameKind
-from workloads.transport.peer import TransportError
-from workloads.transport.ring.ring import RingAllReduce
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.transport.event import Closed, Failed, Received, SegmentReceived, SegmentsSent
+from wanbed.workloads.transport.frames.frame import FrameHeader, FrameKind
+from wanbed.workloads.transport.peer import TransportError
+from wanbed.workloads.transport.ring.ring import RingAllReduce
 
 PATIENCE_S = 60
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workloads.transport.ring.test_ring import Replica, reduce_all
-from workloads.transport.event import Closed
-from workloads.transport.peer import TransportError
-from workloads.transport.ring.ring_passes import RingPass, ring_passes, summed_segment
+from wanbed.workloads.transport.event import Closed
+from wanbed.workloads.transport.peer import TransportError
+from wanbed.workloads.transport.ring.ring_passes import RingPass, ring_passes, summed_segment
 
 
 def test_a_single_ring_is_one_pass_of_all_its_steps() -> None:

@@ -2,10 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.transport.event import SegmentReceived
-from workloads.transport.frames.frame import CHUNK_BYTES
-from workloads.transport.peer import Peer, TransportError
-from workloads.transport.ring.ring_round import LEAST_CHUNK_BYTES, RingRound, cut_segments, ring_chunk_bytes, ring_steps
+from wanbed.workloads.transport.event import SegmentReceived
+from wanbed.workloads.transport.frames.frame import CHUNK_BYTES
+from wanbed.workloads.transport.peer import Peer, TransportError
+from wanbed.workloads.transport.ring.ring_round import (
+    LEAST_CHUNK_BYTES,
+    RingRound,
+    cut_segments,
+    ring_chunk_bytes,
+    ring_steps,
+)
 
 
 @given(st.integers(2, 12))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.transport.star.quorum_rounds import Part, QuorumRounds, StarSum
+from wanbed.workloads.transport.star.quorum_rounds import Part, QuorumRounds, StarSum
 
 
 def given_in_order(rounds: QuorumRounds, *parts: tuple[int, int]) -> list[StarSum]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from workloads.transport.star.star_config import StarConfig
+from wanbed.workloads.transport.star.star_config import StarConfig
 
 
 def star(**changed: Any) -> StarConfig:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.until import until_within
 from tests.workloads.transport.conftest import LOOPBACK, hang_up
-from workloads.transport.event import (
+from wanbed.workloads.transport.event import (
     Closed,
     Event,
     Failed,
@@ -25,15 +25,15 @@ from workloads.transport.event import (
     ReplicaLost,
     StateReceived,
 )
-from workloads.transport.frames.buffer_pool import BufferPool
-from workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
-from workloads.transport.links_config import LinksConfig
-from workloads.transport.peer import Peer, TransportError
-from workloads.transport.star.gathering import Gathering
-from workloads.transport.star.star_config import StarConfig
-from workloads.transport.star.star_end import StarEnd
-from workloads.transport.star.star_sum import StarSums
-from workloads.transport.striped_transport import StripedTransport
+from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
+from wanbed.workloads.transport.links_config import LinksConfig
+from wanbed.workloads.transport.peer import Peer, TransportError
+from wanbed.workloads.transport.star.gathering import Gathering
+from wanbed.workloads.transport.star.star_config import StarConfig
+from wanbed.workloads.transport.star.star_end import StarEnd
+from wanbed.workloads.transport.star.star_sum import StarSums
+from wanbed.workloads.transport.striped_transport import StripedTransport
 
 PATIENCE_S = 60
 

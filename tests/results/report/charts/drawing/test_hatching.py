@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.report.charts.drawing.hatching import PITCH_PX, hatched
+from wanbed.results.report.charts.drawing.hatching import PITCH_PX, hatched
 
 SIZES = st.floats(0.01, 900)
 

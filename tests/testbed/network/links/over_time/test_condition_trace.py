@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import LocatedError
-from netem_profiles.traces.csv_trace import csv_trace
-from testbed.network.links.over_time.condition_trace import ConditionTrace, TraceRow
+from wanbed.ground.strict_model import LocatedError
+from wanbed.netem_profiles.traces.csv_trace import csv_trace
+from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace, TraceRow
 
 
 def trace(*rows: tuple[int, dict[str, Any]], end_ns: int | None = None) -> ConditionTrace:

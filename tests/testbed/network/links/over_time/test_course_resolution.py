@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ground.strict_model import InputError, parse_model
-from netem_profiles.traces.csv_trace import csv_trace
-from testbed.network.links.link_course import LinkCourse
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.netem_profiles.traces.csv_trace import csv_trace
+from wanbed.testbed.network.links.link_course import LinkCourse
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 MS, S = 10**6, 10**9
 GBIT = 10**9

@@ -5,8 +5,14 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from ground.strict_model import InputError, StrictModel, parse_model
-from testbed.network.links.over_time.course_spec import MAX_PATH_CHARACTERS, EventSpec, Loop, TraceSpec, WrittenTrace
+from wanbed.ground.strict_model import InputError, StrictModel, parse_model
+from wanbed.testbed.network.links.over_time.course_spec import (
+    MAX_PATH_CHARACTERS,
+    EventSpec,
+    Loop,
+    TraceSpec,
+    WrittenTrace,
+)
 
 MS = 10**6
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import parse_model
-from testbed.network.links.link_conditions import LinkConditions
-from testbed.network.links.over_time.drawn_timeline import drawn_timeline
-from testbed.network.links.over_time.generate_spec import GenerateSpec
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.over_time.drawn_timeline import drawn_timeline
+from wanbed.testbed.network.links.over_time.generate_spec import GenerateSpec
 
 S = 10**9
 RATE_BPS = 10**10

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ground.strict_model import InputError, parse_model
-from testbed.network.links.over_time.generate_spec import GenerateSpec
+from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.testbed.network.links.over_time.generate_spec import GenerateSpec
 
 OUTAGES = {"outages": {"mtbf": "60s", "mttr": "2s"}}
 

@@ -1,6 +1,6 @@
 import time
 
-from testbed.rack.driver.beginning.common_start import LEAD_NS, CommonStart
+from wanbed.testbed.rack.driver.beginning.common_start import LEAD_NS, CommonStart
 
 
 def test_who_asks_shortly_after_another_one_is_given_the_same_instant() -> None:

@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from ground.strict_model import parse_model
-from testbed.kernel.changes.course_run import AppliedChange, CourseRecord
-from testbed.kernel.qdiscs.read_back_error import ReadBackError
-from testbed.network.topology import Topology, resolve_topology
-from testbed.network.topology_spec import TopologySpec
-from testbed.rack.clocks.clock_line import ClockLine
-from testbed.rack.driver.beginning.common_start import CommonStart
-from testbed.rack.driver.beginning.rack_courses import RackCourses
-from testbed.rack.machine_plan import MachinePlan, Underlay, plan_machines
+from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.kernel.changes.course_run import AppliedChange, CourseRecord
+from wanbed.testbed.kernel.qdiscs.read_back_error import ReadBackError
+from wanbed.testbed.network.topology import Topology, resolve_topology
+from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.rack.clocks.clock_line import ClockLine
+from wanbed.testbed.rack.driver.beginning.common_start import CommonStart
+from wanbed.testbed.rack.driver.beginning.rack_courses import RackCourses
+from wanbed.testbed.rack.machine_plan import MachinePlan, Underlay, plan_machines
 
 AHEAD_NS = {"a": 7 * 10**12, "b": -3 * 10**9, "c": 0}
 MACHINE_OF = {"east-0": "a", "east-1": "b", "west-0": "c"}

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from testbed.rack.driver.files import written_files
-from testbed.rack.driver.files.written_files import Written, fetched
-from testbed.rack.driver.rack_machine import RackMachine
-from testbed.rack.lease.written_files import WrittenFiles
+from wanbed.testbed.rack.driver.files import written_files
+from wanbed.testbed.rack.driver.files.written_files import Written, fetched
+from wanbed.testbed.rack.driver.rack_machine import RackMachine
+from wanbed.testbed.rack.lease.written_files import WrittenFiles
 
 
 class Machine:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from testbed.rack.driver.files import mirrored_files
-from testbed.rack.driver.files.mirrored_files import MirroredFiles
-from testbed.rack.lease.files import LeaseFiles
-from testbed.rack.machine_handle import MachineLostError
+from wanbed.testbed.rack.driver.files import mirrored_files
+from wanbed.testbed.rack.driver.files.mirrored_files import MirroredFiles
+from wanbed.testbed.rack.lease.files import LeaseFiles
+from wanbed.testbed.rack.machine_handle import MachineLostError
 
 AHEAD_NS = 7 * 10**9
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from testbed.rack.driver.files import shared_folder
-from testbed.rack.driver.files.shared_folder import SharedFolder
-from testbed.rack.lease.files import LeaseFiles
+from wanbed.testbed.rack.driver.files import shared_folder
+from wanbed.testbed.rack.driver.files.shared_folder import SharedFolder
+from wanbed.testbed.rack.lease.files import LeaseFiles
 
 BELOW = "trial/attempt-0"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.rack.driver.files.translation import (
+from wanbed.testbed.rack.driver.files.translation import (
     MachinePlace,
     input_path,
     named_configurations,

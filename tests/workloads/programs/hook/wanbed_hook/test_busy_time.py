@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.programs.hook.wanbed_hook.busy_time import Stretch, cpu_busy, cut, gpu_busy
-from workloads.programs.hook.wanbed_hook.optimizer_steps import Step
-from workloads.programs.hook.wanbed_hook.trace import Event
+from wanbed.workloads.programs.hook.wanbed_hook.busy_time import Stretch, cpu_busy, cut, gpu_busy
+from wanbed.workloads.programs.hook.wanbed_hook.optimizer_steps import Step
+from wanbed.workloads.programs.hook.wanbed_hook.trace import Event
 
 MS = 1_000_000
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.programs.hook.wanbed_hook.clock import ProfilerClock, Sighting
+from wanbed.workloads.programs.hook.wanbed_hook.clock import ProfilerClock, Sighting
 
 
 @given(st.integers(0, 10**18), st.integers(1, 10**12), st.integers(0, 10**12), st.integers(0, 10**6))

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from workloads.programs.hook.wanbed_hook.collectives import (
+from wanbed.workloads.programs.hook.wanbed_hook.collectives import (
     Collective,
     Launch,
     find_collectives,
@@ -10,7 +10,7 @@ from workloads.programs.hook.wanbed_hook.collectives import (
     kind_of,
     read_flight_recorder,
 )
-from workloads.programs.hook.wanbed_hook.trace import Event, Trace
+from wanbed.workloads.programs.hook.wanbed_hook.trace import Event, Trace
 
 WORLD, PAIR = {"0": (0, 1, 2)}, {"0": (0, 1, 2), "1": (0, 2)}
 

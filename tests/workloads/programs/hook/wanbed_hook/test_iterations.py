@@ -1,4 +1,4 @@
-from workloads.programs.hook.wanbed_hook.iterations import Iterations
+from wanbed.workloads.programs.hook.wanbed_hook.iterations import Iterations
 
 
 def test_an_iteration_lasts_from_the_end_of_the_one_before() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from workloads.programs.hook.wanbed_hook.optimizer_steps import OptimizerSteps, Step
+from wanbed.workloads.programs.hook.wanbed_hook.optimizer_steps import OptimizerSteps, Step
 
 Ended = list[tuple[Step, bool]]
 

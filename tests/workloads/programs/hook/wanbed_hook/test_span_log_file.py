@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from results.records import span_log
-from workloads.programs.hook.wanbed_hook.span_log_file import VERSION, Span, SpanLogFile
+from wanbed.results.records import span_log
+from wanbed.workloads.programs.hook.wanbed_hook.span_log_file import VERSION, Span, SpanLogFile
 
 HEADER = {"rank": 3, "host": "east-0", "datacenter": "east", "gpu": 1, "pipeline": 3, "stage": 0}
 

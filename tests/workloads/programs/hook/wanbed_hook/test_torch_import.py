@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from workloads.programs.hook.wanbed_hook.torch_import import after_import
+from wanbed.workloads.programs.hook.wanbed_hook.torch_import import after_import
 
 NAME = "module_that_is_watched"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from workloads.programs.hook.wanbed_hook.trace import CLOCK_MARK, Event, read_trace
+from wanbed.workloads.programs.hook.wanbed_hook.trace import CLOCK_MARK, Event, read_trace
 
 BASE_NS = 1_700_000_000_000_000_000
 

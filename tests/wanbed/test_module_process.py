@@ -1,4 +1,4 @@
-"""Somebody's own files with the names of our packages, in the current folder and on PYTHONPATH, change nothing."""
+"""A module of wanbed runs as a process of its own, and nobody else's files are taken for it."""
 
 import json
 import os
@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from wanbed.own_modules import OWN_PACKAGES, module_command
+from tests.test_import_directions import LINKED
+from wanbed.module_process import module_command
 
 ROOT = Path(__file__).resolve().parents[2]
 THEIRS = "raise SystemExit('a module of somebody else was imported')\n"
@@ -31,10 +32,9 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def run_among_theirs(tmp_path: Path) -> Run:
-    """Runs a command in a folder full of such files, which is on PYTHONPATH too, before this checkout."""
-    for package in OWN_PACKAGES:
-        if package != "wanbed":
-            (tmp_path / f"{package}.py").write_text(THEIRS)
+    """Runs a command in a folder with modules named as our folders; PYTHONPATH has it before this checkout."""
+    for name in LINKED:
+        (tmp_path / f"{name}.py").write_text(THEIRS)
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "__init__.py").write_text(THEIRS)
 
@@ -45,11 +45,6 @@ def run_among_theirs(tmp_path: Path) -> Run:
         )
 
     return run
-
-
-def test_python_alone_would_import_their_modules(run_among_theirs: Run) -> None:
-    done = run_among_theirs(sys.executable, "-m", "runner.cli.command_line", "doctor")
-    assert "a module of somebody else was imported" in done.stderr
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -64,12 +59,17 @@ def test_the_command_works_through_to_its_report(run_among_theirs: Run, tmp_path
 @pytest.mark.parametrize(
     ("module", "text"),
     [
-        ("workloads.rank", "wanbed rank: usage: python -m workloads.rank CONFIG.json"),
-        ("workloads.serving.pool_process", "usage: python -m workloads.serving.pool_process CONFIG.json"),
+        ("wanbed.workloads.rank", "wanbed rank: usage: python -m wanbed.workloads.rank CONFIG.json"),
+        ("wanbed.workloads.serving.pool_process", "usage: python -m wanbed.workloads.serving.pool_process CONFIG.json"),
     ],
 )
 def test_a_process_on_a_host_runs_our_module(run_among_theirs: Run, module: str, text: str) -> None:
     assert run_among_theirs(*module_command(module)).stderr.strip().endswith(text)
+
+
+def test_a_users_own_module_named_as_one_of_our_folders_is_the_users(run_among_theirs: Run) -> None:
+    done = run_among_theirs(sys.executable, "-c", "import wanbed, results")
+    assert "a module of somebody else was imported" in done.stderr
 
 
 def test_a_module_gets_its_arguments_and_gives_its_status(run_among_theirs: Run, tmp_path: Path) -> None:
@@ -79,45 +79,23 @@ def test_a_module_gets_its_arguments_and_gives_its_status(run_among_theirs: Run,
     assert (done.returncode, done.stdout) == (7, "__main__ --some two words\n")
 
 
-def test_modules_that_are_not_ours_are_looked_for_as_ever(run_among_theirs: Run, tmp_path: Path) -> None:
-    package = tmp_path / "their_schedules"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "workloads.py").write_text("MINE = 'theirs'\n")
-    script = (
-        "import wanbed.own_modules, their_schedules.workloads as theirs, workloads; "
-        "print(theirs.MINE, workloads.__file__)"
-    )
-    done = run_among_theirs(sys.executable, "-c", script)
-    assert done.stdout.split() == ["theirs", str(ROOT / "workloads" / "__init__.py")], done.stderr
-
-
-def test_without_pythonpath_a_process_runs_the_checkout_of_the_one_that_started_it(tmp_path: Path) -> None:
-    (tmp_path / "workloads.py").write_text(THEIRS)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+def test_a_process_runs_the_wanbed_of_the_one_that_started_it(tmp_path: Path) -> None:
+    (tmp_path / "wanbed").mkdir()
+    (tmp_path / "wanbed" / "__init__.py").write_text(THEIRS)
+    (tmp_path / "where.py").write_text("import wanbed.workloads.rank as rank\nprint(rank.__file__)\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
-        module_command("inspect", "workloads", "--details"),
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        module_command("where"), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
-    assert str(ROOT / "workloads" / "__init__.py") in done.stdout, done.stderr
+    assert done.stdout.strip() == str(ROOT / "wanbed" / "workloads" / "rank.py"), done.stderr
 
 
-def test_every_package_that_is_installed_is_guarded() -> None:
+def test_nothing_but_wanbed_is_installed() -> None:
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    installed = {name.rstrip("*") for name in tools["tool"]["setuptools"]["packages"]["find"]["include"]}
-    assert installed == set(OWN_PACKAGES)
-
-
-def test_the_installed_command_goes_through_the_guard() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["scripts"] == {"wanbed": "wanbed.command:main"}
+    assert tools["tool"]["setuptools"]["packages"]["find"]["include"] == ["wanbed*"]
 
 
 def test_no_module_but_pip_is_started_in_another_way() -> None:
-    sources = [path for package in OWN_PACKAGES for path in (ROOT / package).rglob("*.py")]
+    sources = [path for folder in (*LINKED, "wanbed") for path in (ROOT / folder).rglob("*.py")]
     started = re.compile(r'sys\.executable, "-m"(?!, "pip"\))')
     assert [path for path in sources if started.search(path.read_text())] == []

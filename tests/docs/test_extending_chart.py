@@ -18,7 +18,7 @@ from wanbed.results.report.report import write_report, write_report_figures
 
 SECTION = "A chart"
 PATH = "results/report/charts/training_throughput.py"
-MODULE = PATH.removesuffix(".py").replace("/", ".")
+MODULE = f"wanbed.{PATH.removesuffix('.py').replace('/', '.')}"
 REGISTRY = "results/report/report_charts.py"
 TITLE = "Training throughput"
 

@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, blocks
+from tests.test_import_directions import LINKED
 
 ROOT = DOCS.parent
-PACKAGES = ("ground", "netem_profiles", "results", "runner", "testbed", "wanbed", "workloads")
 DIFFS = blocks(DOCS / "extending.md", "diff", "An impairment of links")
 
 
 @pytest.fixture
 def extended(tmp_path: Path) -> Path:
     """A copy of the sources with the page's changes in it."""
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("reference", "__pycache__"))
+    left_out = shutil.ignore_patterns("reference", "__pycache__")
+    for folder in (*LINKED, "wanbed"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, symlinks=True, ignore=left_out)
     for diff in DIFFS:
         subprocess.run(["git", "apply", "--recount"], cwd=tmp_path, input=diff, text=True, check=True)
     return tmp_path

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.runner.simulator.network.changing_topologies import Changes, with_courses
@@ -13,11 +13,21 @@ from tests.runner.simulator.variants import sweep_point
 from wanbed.runner.bound.lower_bound import lower_bounds
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
-from wanbed.runner.tcp.effects import IDEAL, TcpEffects
+from wanbed.runner.tcp.effects import IDEAL, TcpEffects, effects_of
 from wanbed.testbed.network.topology import Topology
 
 MS = 10**6
 NEVER_NS = 10**15
+ACTIVATION_ABOVE_ITS_WINDOW = {
+    "topology": {
+        "datacenters": [{"name": "dc0", "hosts": 2, "gpus_per_host": 1}],
+        "intra": {"latency": "1ms", "rate": "unlimited"},
+    },
+    "model": {"hidden": 64, "context": 64},
+    "compute": {"forward": "1ms", "backward": "1ms", "recompute": "0ms", "activation": "65KiB", "gradient": "1B"},
+    "training": {"stages": 2, "pipelines": 1, "microbatches": 1, "iterations": 2, "warmup": 0},
+    "variants": [{"name": "any", "schedule": "gpipe", "transport": {"connections": 1, "window": "64KiB"}}],
+}
 
 
 @st.composite
@@ -66,12 +76,18 @@ def test_equal_parts_see_the_same_course(document: dict[str, Any], course: Chang
 
 
 @settings(max_examples=25, deadline=None)
-@given(documents(), changes(), st.sampled_from([IDEAL, TcpEffects()]))
+@example(ACTIVATION_ABOVE_ITS_WINDOW, [(MS, {}), (2001 * MS, {})], "ideal")
+@given(documents(), changes(), st.sampled_from(["tcp", "ideal"]))
 def test_every_byte_arrives_once_in_order_and_none_before_the_bound(
-    document: dict[str, Any], course: Changes, effects: TcpEffects
+    document: dict[str, Any], course: Changes, model: str
 ) -> None:
-    point = sweep_point(document)
+    (written,) = document["variants"]
+    left_out = {"connections", "window"} if model == "ideal" else {}
+    transport = {name: value for name, value in written["transport"].items() if name not in left_out}
+    changed = {"engine": "simulate", "variants": [{**written, "transport": {**transport, "model": model}}]}
+    point = sweep_point({**document, **changed})
     (variant,) = point.variants
+    effects = effects_of(variant.transport)
     topology = with_courses(point.topology, course)
     simulation = simulate_variant(topology, variant, 2, effects=effects)
     constant = simulate_variant(point.topology, variant, 2, effects=effects)

@@ -12,9 +12,9 @@ TREE = {
     "core/wait.py": "def waited(ticks):\n    while ticks:\n        ticks -= 1\n    return ticks\n",
     "core/untested.py": "LIMIT = 7\n",
     "core/part.py": "FIRST = True\n",
-    "tests/test_core.py": "from core.part import FIRST\ndef test_first():\n    assert FIRST\n",
-    "tests/core/test_share.py": "from core.share import share\ndef test_parts():\n    assert share(8, 2) == 4\n",
-    "tests/core/test_wait.py": "from core.wait import waited\ndef test_it_ends():\n    assert waited(3) == 0\n",
+    "tests/test_core.py": "from house.core.part import FIRST\ndef test_first():\n    assert FIRST\n",
+    "tests/core/test_share.py": "from house.core.share import share\ndef test_parts():\n    assert share(8, 2) == 4\n",
+    "tests/core/test_wait.py": "from house.core.wait import waited\ndef test_it_ends():\n    assert waited(3) == 0\n",
     ".gitignore": "/build/\n",
 }
 PLUGIN = Path(__file__).with_name("first_failure.py")
@@ -26,6 +26,8 @@ def root(tmp_path: Path) -> Path:
     for name, text in (TREE | {"tests/mutants/first_failure.py": plugin}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "house").mkdir()
+    (tmp_path / "house" / "core").symlink_to("../core")
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     return tmp_path
 

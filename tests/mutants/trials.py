@@ -76,9 +76,10 @@ def copies(root: Path, at_once: int) -> Iterator[SimpleQueue[Path]]:
         for number in range(at_once):
             copy = Path(folder, str(number))
             for name in filter(None, listed.split("\0")):
-                if (root / name).is_file():
+                if (root / name).is_file() or (root / name).is_symlink():
                     (copy / name).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(root / name, copy / name)
+                    # A link leads to the copy's folder, where the fault is.
+                    shutil.copy2(root / name, copy / name, follow_symlinks=False)
             idle.put(copy)
         yield idle
 

@@ -52,9 +52,18 @@ def prefixed(prefix: str) -> Iterator[None]:
 
 
 class StrictModel(BaseModel):
-    """A frozen model that refuses unknown fields. Defaults are in the program's own units and are not parsed."""
+    """A frozen model that refuses unknown fields. Defaults are in the program's own units and are not parsed.
+
+    A field that is added to a model later is left out of documents while it has its default (``exclude_if``), so that
+    hashes of configurations stay what they were.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+def is_none(value: object) -> bool:
+    """Return whether the value is None: 0 and an empty text are values."""
+    return value is None
 
 
 Model = TypeVar("Model", bound=StrictModel)

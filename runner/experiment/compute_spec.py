@@ -1,17 +1,10 @@
 """Define the section ``compute`` of the experiment file."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from operator import not_
+from typing import Annotated, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    JsonValue,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from wanbed.ground.strict_model import StrictModel
 from wanbed.results.records.span_log import MAX_ITERATIONS
@@ -48,6 +41,8 @@ class ComputeSpec(StrictModel):
     microbatch at one stage, in one value for all stages or a list with one for each, stage 0 first.
     """
 
+    model_config = ConfigDict(serialize_by_alias=True)
+
     kind: Annotated[str, BeforeValidator(_known_backend)] = Field(
         default=DEFAULT_KIND,
         description="Compute back end. `replay` occupies the GPU for a known time, `torch` trains the model in torch. "
@@ -63,6 +58,7 @@ class ComputeSpec(StrictModel):
     )
     trace: NameOrPath | None = Field(
         default=None,
+        exclude_if=not_,
         description="Folder of a Chakra execution trace, with a file `NAME.RANK.et` for each rank, relative to the "
         "experiment file. Every variant replays it in each iteration, in place of training by a schedule: rank r on "
         "the r-th GPU of the topology. No other times and sizes are then written. Default: none.",
@@ -114,18 +110,21 @@ class ComputeSpec(StrictModel):
     )
     slower: tuple[SlowerSpec, ...] = Field(
         default=(),
+        exclude_if=not_,
         description="GPUs that take a factor longer than their stage's times: stragglers, or another type of GPU. "
         "Default: none, all replicas of a stage are alike.",
         examples=[[{"datacenter": "west", "factor": 1.6}]],
     )
     jitter: JitterSpec | None = Field(
         default=None,
+        exclude_if=not_,
         description="How compute times vary from one action to the next. `repeats` then hold for a simulation too. "
         "Default: not at all.",
         examples=[{"distribution": "gamma", "spread": "5%"}],
     )
     from_run: NameOrPath | None = Field(
         default=None,
+        exclude_if=not_,
         alias="from",
         description="Folder of a run whose compute times are taken, relative to the experiment file, in place of those "
         "of the file or the profile: each kind of action at each GPU takes the median of what that run has after its "
@@ -134,6 +133,7 @@ class ComputeSpec(StrictModel):
     )
     resample: Truth | None = Field(
         default=None,
+        exclude_if=not_,
         description="Whether each action's time is drawn from those of the run `from`, in place of their median. "
         "`repeats` then hold for a simulation too. Default: false.",
         examples=[True],
@@ -162,6 +162,7 @@ class ComputeSpec(StrictModel):
     )
     deterministic: Truth | None = Field(
         default=None,
+        exclude_if=not_,
         description="Whether torch uses only kernels that give the same bits in every run, only with `kind: torch`. On "
         "a GPU they are slower than those with which models are trained in practice: cuDNN's attention is refused, and "
         "FlashAttention's backward sums in a fixed order. Default: false.",
@@ -169,6 +170,7 @@ class ComputeSpec(StrictModel):
     )
     options: dict[str, JsonValue] = Field(
         default_factory=dict,
+        exclude_if=not_,
         description="Options of another package's back end, by name, as the back end defines them.",
         examples=[{"warm": True}],
     )
@@ -260,19 +262,3 @@ class ComputeSpec(StrictModel):
     def varies(self) -> bool:
         """Return whether compute times are drawn, so that repeats differ."""
         return bool(self.resample) or (self.jitter is not None and self.jitter.jitter is not None)
-
-    @model_serializer(mode="wrap")
-    def _without_empty_fields(self, write: SerializerFunctionWrapHandler) -> Any:
-        # Fields that came later. Where they are empty, the hash of the configuration stays what it was.
-        later = (
-            "options",
-            "deterministic",
-            "trace",
-            "slower",
-            "jitter",
-            "from_run",
-            "resample",
-        )
-        empty = [name for name in later if not getattr(self, name)]
-        fields = type(self).model_fields
-        return {fields[name].alias or name: value for name, value in write(self).items() if name not in empty}

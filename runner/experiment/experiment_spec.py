@@ -6,6 +6,8 @@ fit the topology?) happen when sweep points are resolved.
 """
 
 from collections.abc import Mapping
+from functools import partial
+from operator import eq, not_
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
@@ -51,6 +53,7 @@ class ExperimentSpec(StrictModel):
     )
     traces: dict[str, str] = Field(
         default_factory=dict,
+        exclude_if=not_,
         description="The text of traces that links name, by their path, in place of the files. A run keeps here what "
         "it has read from files.",
         examples=[{"drift.csv": "t_s,rate\n0,1Gbit\n30,500Mbit\n"}],
@@ -79,6 +82,7 @@ class ExperimentSpec(StrictModel):
     )
     jobs: tuple[JobSpec, ...] = Field(
         default=(),
+        exclude_if=not_,
         description="Trainings that share the WAN, two or more, each with hosts of its own. Their variants run alone "
         "and at once. Default: variants have all hosts, and run one after the other.",
         examples=[
@@ -90,6 +94,7 @@ class ExperimentSpec(StrictModel):
     )
     background: tuple[BackgroundSpec, ...] = Field(
         default=(),
+        exclude_if=not_,
         description="Traffic on the WAN that trains nothing, while training runs. Default: none.",
         examples=[[{"name": "backup", "from": "east", "to": "west", "connections": 4}]],
     )
@@ -100,17 +105,20 @@ class ExperimentSpec(StrictModel):
     )
     fail: tuple[FaultSpec, ...] = Field(
         default=(),
+        exclude_if=not_,
         description="What fails during each trial, and when: hosts, ranks, gateways. Default: nothing.",
         examples=[[{"host": "east-1", "at": "20s"}]],
     )
     recovery: Recovery = Field(
         default="none",
+        exclude_if=partial(eq, "none"),
         description="What a training does about a failure: it ends, or it begins again (`restart`) at its last "
         "checkpoint, on the hosts that are left.",
         examples=["restart"],
     )
     checkpoint_every: Annotated[int, whole_number(1, MAX_CHECKPOINT_EVERY)] = Field(
         default=1,
+        exclude_if=partial(eq, 1),
         description="Number of iterations from one checkpoint to the next, with `recovery: restart`.",
         examples=[5],
     )
@@ -246,8 +254,7 @@ class ExperimentSpec(StrictModel):
 
         Reading the document gives an equal experiment. Links keep only the fields that were written, because the
         others follow ``wan``, which a sweep may change. Values that are derived from others (a backward of twice the
-        forward) stay null for the same reason. Without ``scale``, ``jobs``, ``background``, ``traces``, faults or
-        changes of links there are no such keys: hashes stay the same.
+        forward) stay null for the same reason.
         """
         document = self.model_dump(mode="json")
         document["topology"]["links"] = [
@@ -255,22 +262,6 @@ class ExperimentSpec(StrictModel):
         ]
         if self.topology.wan is not None:
             document["topology"]["wan"] = _written_link(self.topology.wan)
-        if self.topology.scale is None:
-            del document["topology"]["scale"]
-        if not self.jobs:
-            del document["jobs"]
-        for name in ("traces", "background"):
-            if not getattr(self, name):
-                del document[name]
-        for name in ("fail", "recovery", "checkpoint_every"):
-            if getattr(self, name) == type(self).model_fields[name].default:
-                del document[name]
-        for entry in document.get("fail", ()):
-            for kind in ("host", "rank", "gateway"):
-                if entry[kind] is None:
-                    del entry[kind]
-            if (back_after := entry.pop("back_after")) is not None:
-                entry["for"] = back_after
         return document
 
 

@@ -2,16 +2,15 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from operator import not_
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
     Field,
     PlainSerializer,
     PlainValidator,
-    SerializerFunctionWrapHandler,
     WithJsonSchema,
-    model_serializer,
     model_validator,
 )
 
@@ -221,6 +220,7 @@ class PrefillSpec(StrictModel):
     )
     columns: TraceColumnsSpec | None = Field(
         default=None,
+        exclude_if=not_,
         description="The columns of a trace file with names of its own. Default: those of the published formats.",
         examples=[{"arrival": "sent_at", "prompt": "input_tokens", "output": "output_tokens", "unit": "s"}],
     )
@@ -253,8 +253,3 @@ class PrefillSpec(StrictModel):
         if self.training_memory > self.memory:
             raise ValueError("training_memory: it is more than the memory that a GPU has: give less, or more memory")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_no_columns(self, write: SerializerFunctionWrapHandler) -> Any:
-        document = write(self)
-        return {name: value for name, value in document.items() if name != "columns" or value is not None}

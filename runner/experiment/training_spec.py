@@ -1,8 +1,10 @@
 """Define the section ``training`` of the experiment file, and what a variant overrides of it."""
 
-from typing import Annotated, Any, Literal
+from functools import partial
+from operator import eq, not_
+from typing import Annotated, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from wanbed.ground.strict_model import StrictModel
 from wanbed.ground.units import Fraction
@@ -17,16 +19,6 @@ MAX_HELD_OUT_SEQUENCES = 65_536
 
 OptimizerWaits = Literal["own", "all stages"]
 """Gradients that the optimizer step of a stage waits for."""
-
-_LATER_FIELDS = (
-    "virtual_stages",
-    "evaluate_every",
-    "held_out",
-    "held_out_sequences",
-    "vary_seed",
-    "optimizer_waits",
-)
-"""Fields that came later. Where one has its default, the hash of the configuration stays what it was."""
 
 
 class TrainingSpec(StrictModel):
@@ -63,12 +55,14 @@ class TrainingSpec(StrictModel):
     )
     virtual_stages: Annotated[int, whole_number(1, MAX_VIRTUAL_STAGES)] = Field(
         default=1,
+        exclude_if=partial(eq, 1),
         description="Number of parts of the model that each GPU holds, for schedules `interleaved-1f1b` and `zb-v`. "
         "Each takes its share of the stage's time, and counts as much in `memory_bound`.",
         examples=[2],
     )
     optimizer_waits: OptimizerWaits = Field(
         default="own",
+        exclude_if=partial(eq, "own"),
         description="What a stage's optimizer step waits for: `own`, its own gradients and their all-reduce, or `all "
         "stages`, those of every stage of every pipeline and the all-reduce of the gradient norm, by which most "
         "trainings clip.",
@@ -88,34 +82,30 @@ class TrainingSpec(StrictModel):
     )
     evaluate_every: Annotated[int, whole_number(1, MAX_ITERATIONS)] | None = Field(
         default=None,
+        exclude_if=not_,
         description="Number of iterations from one evaluation on held-out sequences to the next, where torch trains; "
         "after the last one there is always one. It counts in no iteration time. Default: none is made.",
         examples=[10],
     )
     held_out: Fraction = Field(
         default=DEFAULT_FRACTION,
+        exclude_if=partial(eq, DEFAULT_FRACTION),
         description="Share of `text`, its end, that is held out from learning for `evaluate_every`.",
         examples=["5%"],
     )
     held_out_sequences: Annotated[int, whole_number(1, MAX_HELD_OUT_SEQUENCES)] = Field(
         default=DEFAULT_SEQUENCES,
+        exclude_if=partial(eq, DEFAULT_SEQUENCES),
         description="Number of held-out sequences of which an evaluation takes the mean loss.",
         examples=[32],
     )
     vary_seed: Truth = Field(
         default=False,
+        exclude_if=not_,
         description="Whether repeat k learns with seed `seed` + k, other weights and other tokens, so that repeats "
         "show how much losses differ by chance. Default: false, all repeats learn the same.",
         examples=[True],
     )
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, write: SerializerFunctionWrapHandler) -> Any:
-        written = write(self)
-        for name in _LATER_FIELDS:
-            if getattr(self, name) == type(self).model_fields[name].default:
-                del written[name]
-        return written
 
 
 class VariantTrainingSpec(StrictModel):
@@ -137,17 +127,14 @@ class VariantTrainingSpec(StrictModel):
         default=None, description="Replaces `training.memory_bound`. Default: the same.", examples=[12]
     )
     virtual_stages: Annotated[int, whole_number(1, MAX_VIRTUAL_STAGES)] | None = Field(
-        default=None, description="Replaces `training.virtual_stages`. Default: the same.", examples=[2]
+        default=None,
+        exclude_if=not_,
+        description="Replaces `training.virtual_stages`. Default: the same.",
+        examples=[2],
     )
     optimizer_waits: OptimizerWaits | None = Field(
-        default=None, description="Replaces `training.optimizer_waits`. Default: the same.", examples=["all stages"]
+        default=None,
+        exclude_if=not_,
+        description="Replaces `training.optimizer_waits`. Default: the same.",
+        examples=["all stages"],
     )
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, write: SerializerFunctionWrapHandler) -> Any:
-        # The fields came later. Where they have their defaults, the hash of the configuration stays what it was.
-        written = write(self)
-        for name in ("virtual_stages", "optimizer_waits"):
-            if getattr(self, name) is None:
-                del written[name]
-        return written

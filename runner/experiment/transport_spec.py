@@ -1,5 +1,7 @@
 """Define the section ``transport`` of a variant."""
 
+from functools import partial
+from operator import eq
 from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -53,6 +55,7 @@ class TransportSpec(StrictModel):
     )
     overlap: Truth = Field(
         default=True,
+        exclude_if=bool,
         description="Whether a GPU computes while it sends. With `false` it starts nothing further until the last byte "
         "of its message has left it, as in stacks whose sends block; messages still arrive.",
         examples=[False],
@@ -88,6 +91,7 @@ class TransportSpec(StrictModel):
     )
     bucket: BucketBytes = Field(
         default=BUCKET_BYTES,
+        exclude_if=partial(eq, BUCKET_BYTES),
         description="The most bytes of gradients in a bucket, with `all_reduce_overlap: true`, from 4KiB. All buckets "
         "are equally large. The default is that of torch's `DistributedDataParallel`.",
         examples=["5MiB"],
@@ -130,13 +134,8 @@ class TransportSpec(StrictModel):
         return self.all_reduce_overlap and self.sums_over_transport
 
     @model_serializer(mode="wrap")
-    def _without_later_fields(self, write: SerializerFunctionWrapHandler) -> Any:
-        # They came later. Where they change nothing, the hash of the configuration stays what it was.
+    def _without_an_overlap_that_changes_nothing(self, write: SerializerFunctionWrapHandler) -> Any:
         written = write(self)
         if not self.sums_over_transport or not (self.all_reduce_overlap or OVERLAPS_ALL_REDUCE):
             del written["all_reduce_overlap"]
-        if self.bucket == BUCKET_BYTES:
-            del written["bucket"]
-        if self.overlap:
-            del written["overlap"]
         return written

@@ -1,9 +1,10 @@
 """Define one entry of the section ``variants`` of the experiment file."""
 
 from collections.abc import Mapping
+from operator import not_
 from typing import Annotated, Any
 
-from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, JsonValue, field_serializer, model_validator
 
 from wanbed.ground.strict_model import StrictModel
 from wanbed.runner.experiment.prefill_spec import Policy
@@ -32,6 +33,7 @@ class VariantSpec(StrictModel):
     )
     program: ProgramSpec | None = Field(
         default=None,
+        exclude_if=not_,
         description="A program of your own in place of a schedule. Default: none.",
         examples=[{"command": ["python", "train.py"], "launcher": "torchrun", "iterations": 20, "warmup": 5}],
     )
@@ -92,12 +94,6 @@ class VariantSpec(StrictModel):
             raise ValueError("program: it takes the place of a schedule: leave one of program and schedule out")
         return written
 
-    @model_serializer(mode="wrap")
-    def _without_empty_program(self, write: SerializerFunctionWrapHandler) -> Any:
-        # The field came later. Where it is empty, the hash of the configuration stays what it was.
-        written = write(self)
-        if self.program is None:
-            del written["program"]
-        else:
-            written["program"] = self.program.document()
-        return written
+    @field_serializer("program", mode="plain")
+    def _written_program(self, program: ProgramSpec | None) -> Any:
+        return None if program is None else program.document()

@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from wanbed.ground.shown_text import shown
-from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.strict_model import StrictModel, is_none
 from wanbed.ground.units import RateBps
 from wanbed.testbed.network.links.figures_spec import DelayNs, FiguresSpec, without_defaults
 from wanbed.testbed.network.links.over_time.course_spec import EventSpec, Loop, WrittenTrace
@@ -217,6 +217,7 @@ class TopologySpec(StrictModel):
     )
     scale: ScaleSpec | None = Field(
         default=None,
+        exclude_if=is_none,
         description="Factors on all WAN links together.",
         examples=[{"latency": 2, "rate": 0.5}],
     )

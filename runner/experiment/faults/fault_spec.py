@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.strict_model import StrictModel, is_none
 from wanbed.ground.units import DurationNs
 from wanbed.runner.experiment.quantities import MAX_PIPELINES, NameOrPath, whole_number
 from wanbed.runner.experiment.training_spec import MAX_STAGES
@@ -22,18 +22,23 @@ Faulty = Literal["host", "rank", "gateway"]
 class FaultSpec(StrictModel):
     """One failure: what fails, one of ``host``, ``rank`` and ``gateway``, and when. It stays failed, or comes back."""
 
+    model_config = ConfigDict(serialize_by_alias=True)
+
     host: NameOrPath | None = Field(
         default=None,
+        exclude_if=is_none,
         description="The host that fails: its interface goes down and all that runs on it is killed.",
         examples=["east-1"],
     )
     rank: Annotated[int, whole_number(0, MAX_PIPELINES * MAX_STAGES - 1)] | None = Field(
         default=None,
+        exclude_if=is_none,
         description="The rank that fails, `pipeline x stages + stage`: its process is killed, and its host stays up.",
         examples=[3],
     )
     gateway: NameOrPath | None = Field(
         default=None,
+        exclude_if=is_none,
         description="The datacenter whose gateway fails: its hosts still run, but reach nobody and are not reached.",
         examples=["west"],
     )
@@ -43,6 +48,7 @@ class FaultSpec(StrictModel):
 
     back_after: DurationNs | None = Field(
         default=None,
+        exclude_if=is_none,
         alias="for",
         description="How long until a replica of a star with a quorum is started again, which then joins the training "
         "under way. For a rank or a host. Default: it stays failed.",

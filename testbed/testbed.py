@@ -13,11 +13,13 @@ from wanbed.testbed.claims.cleaning import end_processes
 from wanbed.testbed.claims.registry import STATE_ROOT, Claim, claim
 from wanbed.testbed.claims.supervisor import Supervisor
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
+from wanbed.testbed.hosts.failures import FailuresHere
 from wanbed.testbed.hosts.host import HostNetwork, NetworkHost, SpawnOptions
 from wanbed.testbed.hosts.host_attachment import attach_host
 from wanbed.testbed.hosts.host_files import write_host_files
 from wanbed.testbed.hosts.host_process import HostProcess
 from wanbed.testbed.hosts.host_programs import missing_programs, system_path
+from wanbed.testbed.hosts.hosts_here import HostsHere
 from wanbed.testbed.hosts.joining import record_hosts
 from wanbed.testbed.hosts.tcp_stacks import KernelStacks, TcpStacks
 from wanbed.testbed.kernel.congestion_control import allow_congestion_control
@@ -50,13 +52,11 @@ _TRIM_PINGS, _TRIM_PINGS_VIRTUAL = 50, 2
 MAX_TRIM_NS = 1_000_000
 
 
-class Testbed:
-    """A network that is up. Create one with ``bring_up``, never directly."""
+class Testbed(HostsHere):
+    """A network that is up on this machine. Create one with ``bring_up``, never directly."""
 
     __test__ = False
 
-    rack = None
-    """All hosts are on this machine."""
     mtu_bytes = MTU_BYTES
 
     def __init__(
@@ -183,6 +183,11 @@ class Testbed:
     def changing(self) -> ChangingLinks | None:
         """What changes the WAN links, None if none changes. Until it is told to, all have their first conditions."""
         return self._substrate.changing() if self.topology.changes else None
+
+    @property
+    def failures(self) -> FailuresHere:
+        """The way to let hosts and ranks fail."""
+        return FailuresHere(self.gateway_plan, self.namespace, stays_up=self.facts.name == GUEST)
 
     def read_qdiscs(self) -> dict[str, Any]:
         """Read every gateway port's qdiscs from the kernel, by ``datacenter interface``."""

@@ -8,7 +8,7 @@ would begin one latency later, and would stay out of step by that much for the w
 import os
 from pathlib import Path
 
-MET, BEGIN = "met", "begin"
+PIPES = MET, BEGIN = "met", "begin"
 
 
 def report_at_gate(folder: Path) -> None:

@@ -34,7 +34,6 @@ from wanbed.runner.emulation.ranks.baseline_configs import configure_baseline
 from wanbed.runner.emulation.ranks.peer_timeout import peer_timeout_s
 from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.emulation.ranks.rank_processes import RANK, run_ranks
-from wanbed.runner.emulation.ranks.start_gate import start_gate
 from wanbed.runner.emulation.ranks.trace_configs import configure_trace
 from wanbed.runner.emulation.serving.prefill_measurement import measured_profile
 from wanbed.runner.emulation.serving.serving_configs import configure_serving
@@ -57,6 +56,7 @@ from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.testbed.virtual_time.repeatability import wait_for_whole_second
 from wanbed.workloads.prefill.prefill_profile import UNMEASURED
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
+from wanbed.workloads.start_gate import PIPES
 
 BASELINE_RANK, TRACE_RANK = "wanbed.workloads.baselines.torch_rank", "wanbed.workloads.trace_replay.trace_rank"
 
@@ -117,11 +117,10 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
             keep_gradients=trial.gradients is not None,
             device=resolved_device(point, testbed.gpus),
             models_tcp=testbed.stacks.modelled,
-            several_machines=testbed.rack is not None,
+            starts_slowly=testbed.starts_slowly,
             peer_timeout_s=peer_timeout_s(testbed.topology),
         )
-        if testbed.rack is not None:
-            testbed.rack.begin_trial(setting.epoch_ns)
+        testbed.begin_trial(setting.epoch_ns)
         serves, service = None, variant.service
         if service is not None:
             if service.inference is not None and setting.device is not None:
@@ -152,7 +151,7 @@ def run_trial(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[],
         own = faulted.logs if faulted is not None else [read_span_log(setting.span_log(rank)) for rank in ranks]
         own = printed.logs if printed is not None else own
         others = [[read_span_log(path) for path in job] for job in beside]
-        line = None if testbed.rack is None else testbed.rack.end_trial()
+        line = testbed.end_trial()
         found, clocks = on_one_time_line(line, [*own, *chain(*others)], arrivals=printed is None, whole=faulted is None)
         logs = [_undilated(log, trial.dilation) for log in found[: len(own)]]
         if printed is not None:
@@ -271,7 +270,7 @@ def _train(
         if variant.trace is None
         else (TRACE_RANK, configure_trace(point, variant, variant.trace, setting))
     )
-    with start_gate(testbed, setting.start_gate, [plan.host for plan in plans], begin=begin) as gate:
+    with testbed.gate(setting.start_gate, [plan.host for plan in plans], PIPES, begin=begin) as gate:
         run_ranks(testbed, program, plans, folder, meanwhile, gate=gate)
     return None
 

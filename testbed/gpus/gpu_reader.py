@@ -3,12 +3,27 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Protocol
 
 from wanbed.testbed.gpus.gpus import machine_gpus
 from wanbed.testbed.gpus.nvml import Nvml, NvmlError, NvmlReading, open_nvml
 
 GpuReadings = list[tuple[str, NvmlReading]]
 """The UUID of each GPU and its NVML reading."""
+
+
+class ReadsGpus(Protocol):
+    """A reader of GPUs, of this machine or of several, until ``close``."""
+
+    @property
+    def faults(self) -> Sequence[str]:
+        """The reasons why some GPUs are not read any more."""
+
+    def read(self) -> GpuReadings:
+        """Read every GPU that has answered so far."""
+
+    def close(self) -> None:
+        """End reading."""
 
 
 class GpuReader:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Unpack
@@ -12,7 +13,9 @@ from wanbed.testbed.claims.registry import STATE_ROOT, Claim, claim
 from wanbed.testbed.claims.supervisor import Supervisor
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
 from wanbed.testbed.hosts.host import SpawnOptions
+from wanbed.testbed.hosts.host_home import HostHome
 from wanbed.testbed.hosts.host_process import HostProcess
+from wanbed.testbed.hosts.manifest_facts import ManifestFacts
 from wanbed.testbed.kernel.link_counters import PortCounters
 from wanbed.testbed.kernel.machine_load import CpuTimes
 from wanbed.testbed.kernel.tcp_state import TcpStates
@@ -49,7 +52,7 @@ from wanbed.testbed.rack.failures.rack_failures import RackFailures
 from wanbed.testbed.rack.machine_facts import MachineFacts
 from wanbed.testbed.rack.machine_handle import MachineHandle
 from wanbed.testbed.rack.machine_plan import VXLAN, MachinePlan, first_vni, plan_machines
-from wanbed.testbed.rack.orders import LeaseFacts, MachineOrder, Program
+from wanbed.testbed.rack.orders import MachineOrder, Program
 from wanbed.testbed.rack.sent_files import SentFiles, path_on_machine
 from wanbed.testbed.rack.trunk_split import TrunkSplit
 from wanbed.testbed.substrate.substrate import SubstrateFacts
@@ -65,6 +68,8 @@ NOT_MEASURED = (
 
 class RackTestbed:
     """A network over several machines that is up. Create one with ``rack_testbed``, never directly."""
+
+    starts_slowly = True
 
     def __init__(
         self,
@@ -99,11 +104,6 @@ class RackTestbed:
         self._start = CommonStart()
         self.changing = RackCourses(machines, plans, self._start) if shaped and topology.changes else None
         """What changes the WAN links, None if none changes. Until it is told to, all have their first conditions."""
-
-    @property
-    def rack(self) -> "RackTestbed":
-        """This testbed: its hosts are on machines of a rack."""
-        return self
 
     @property
     def module_parent(self) -> int:
@@ -175,11 +175,13 @@ class RackTestbed:
         read = zip(self._machines, self._call_all("rdma_sent_bytes"), strict=True)
         return {f"{name} {port}": sent for name, ports in read for port, sent in ports.items()}
 
-    def gpu_reader(self) -> RackGpus:
-        """Return a reader of the GPUs that hosts own, each on its machine."""
+    def gpu_reader(self) -> RackGpus | None:
+        """Return a reader of the GPUs that hosts own, each on its machine; None if they own none."""
         uuids: dict[str, dict[str, None]] = {}
         for seat in () if self.gpus is None else self.gpus.seats():
             uuids.setdefault(self.machine_of[seat.host], {})[seat.uuid] = None
+        if not uuids:
+            return None
         return RackGpus([*self._machines.values()], {name: [*own] for name, own in uuids.items()})
 
     def check(self) -> None:
@@ -187,13 +189,11 @@ class RackTestbed:
         for machine in self._machines.values():
             machine.check()
 
-    def lease_of(self, host: str) -> LeaseFacts:
-        """Return what is known of the part of this testbed on a host's machine."""
-        return self._machine(host).lease
-
-    def path_on(self, host: str, path: str) -> str:
-        """Return where a host finds a file or folder of this machine: at the same path, unless it was sent."""
-        return path_on_machine(self._sent, self.lease_of(host).sent_folder, path)
+    def home(self, host: str) -> HostHome:
+        """Return what programs find on a host: of this machine's files only those that were sent are elsewhere."""
+        lease = self._machine(host).lease
+        place = partial(path_on_machine, self._sent, lease.sent_folder)
+        return HostHome(lease.run_module, lease.search_path, place)
 
     def mirror(self, folder: Path) -> MirroredFiles:
         """Return copies of what processes write to this folder, below this one's, on machines. None is made yet."""
@@ -205,7 +205,7 @@ class RackTestbed:
 
     @property
     def failures(self) -> RackFailures:
-        """What lets hosts and processes fail on their machines."""
+        """The way to let hosts and ranks fail on their machines."""
         return RackFailures(self._machines, self.machine_of)
 
     def take_written(self, folder: Path, name: str, most_bytes: int) -> Written:
@@ -220,8 +220,8 @@ class RackTestbed:
         hosts: Sequence[str],
         pipes: tuple[str, str],
         *,
-        begin: Callable[[], None],
-        opens_itself: bool,
+        begin: Callable[[], None] = lambda: None,
+        opens_itself: bool = True,
     ) -> RackGate:
         """Return a gate for a rank on each of these hosts, whose pipes are in ``folder``, which is below this one's."""
         return RackGate(
@@ -253,9 +253,9 @@ class RackTestbed:
             machine.clock.end()
         return line
 
-    def document(self) -> dict[str, Any]:
-        """Return the machines' facts, and what carries their packets, as in manifests."""
-        return {
+    def manifest_facts(self) -> ManifestFacts:
+        """Return the machines' facts and what carries their packets, and of the network what each of them carries."""
+        document = {
             "overlay": next(iter(self._plans.values())).underlay.kind,
             "mtu_bytes": self.mtu_bytes,
             "machines": {name: self._found[name].document() for name in self._machines},
@@ -264,10 +264,9 @@ class RackTestbed:
             },
             "not_measured": NOT_MEASURED,
         }
-
-    def hosts_by_machine(self) -> dict[str, list[str]]:
-        """Return the hosts of every machine."""
-        return {name: [*plan.hosts] for name, plan in self._plans.items()}
+        hosts = {name: [*plan.hosts] for name, plan in self._plans.items()}
+        split = {f"{each.source} to {each.destination}": each.machines for each in self.trunk_splits()}
+        return ManifestFacts({"rack": document}, {"rack_hosts": hosts, "trunk_split": split})
 
     def trunk_splits(self) -> list[TrunkSplit]:
         """Return how each trunk is divided that several machines send into, each once."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,20 +19,28 @@ from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.emulation import telemetry
 from wanbed.runner.emulation.telemetry import samplers
 from wanbed.runner.emulation.telemetry.sampling import Sampler, sampling
+from wanbed.testbed.hosts.hosts_here import HostsHere
+from wanbed.testbed.kernel.link_counters import PortCounters
 from wanbed.testbed.kernel.tcp_state import TcpStateReader
 from wanbed.testbed.running_testbed import RunningTestbed
 
 MODULE = "wanbed.runner.emulation.telemetry.load_average_sampler"
 Registry = tuple[type[Sampler[Any]], ...]
-TESTBED: RunningTestbed = SimpleNamespace(  # type: ignore[assignment]
-    tcp_state_reader=lambda: TcpStateReader([]),
-    read_counters=list,
-    network_cpu_time_s=lambda: None,
-    gpus=None,
-    rack=None,
-    addresses=SimpleNamespace(host_names=dict),
-)
-"""A testbed without hosts, links and GPUs."""
+
+
+class NoHosts(HostsHere):
+    """A testbed without hosts, links and GPUs."""
+
+    addresses = SimpleNamespace(host_names=dict)
+
+    def tcp_state_reader(self) -> TcpStateReader:
+        return TcpStateReader([])
+
+    def read_counters(self) -> list[PortCounters]:
+        return []
+
+    def network_cpu_time_s(self) -> None:
+        return None
 
 
 @pytest.fixture
@@ -58,7 +66,7 @@ def test_the_registry_has_one_more_entry(page: tuple[ModuleType, Registry]) -> N
 def test_its_rows_are_in_a_file_of_the_trial(page: tuple[ModuleType, Registry], tmp_path: Path) -> None:
     _, registry = page
     epoch_ns = time.monotonic_ns()
-    with sampling(registry, TESTBED, epoch_ns, dilation=2.0) as samples:
+    with sampling(registry, cast("RunningTestbed", NoHosts()), epoch_ns, dilation=2.0) as samples:
         time.sleep(0.6)
     log = SpanLogContents(SpanLogHeader(0, "east-0", "east", 0, 0, 0), (), complete=True)
     trial = write_trial(tmp_path / "run", TrialRecord(TrialId(0, "gpipe", 1), [log], samples.tables, samples.facts))

@@ -16,13 +16,11 @@ _ALL = "after-*/stage-*"
 
 
 def bring_together(testbed: RunningTestbed, folder: Path, stages: int, done: int, every: int) -> None:
-    """Copy the last complete checkpoint below ``folder`` here and to every machine; do nothing on one machine.
+    """Copy the last complete checkpoint below ``folder`` here and to every machine, if any is on another machine.
 
     ``done``, ``every`` and ``stages`` are as for ``last_restart`` and ``checkpoint_files``.
     """
-    if testbed.rack is None:
-        return
-    shared = testbed.rack.shared(folder)
+    shared = testbed.shared(folder)
     there = shared.names(_ALL)
 
     def names(number: int) -> list[str]:
@@ -34,11 +32,10 @@ def bring_together(testbed: RunningTestbed, folder: Path, stages: int, done: int
 
 @contextmanager
 def without_left_checkpoints(testbed: RunningTestbed, folder: Path) -> Iterator[None]:
-    """Remove the checkpoints of a trial's attempts from machines when the block ends: the next trial has its own."""
+    """Remove the checkpoints of a trial's attempts elsewhere when the block ends: the next trial has its own."""
     try:
         yield
     finally:
-        if testbed.rack is not None:
-            # A machine that has gone has none.
-            with suppress(MachineLostError):
-                testbed.rack.shared(folder).remove(f"attempt-*/{_ALL}")
+        # A machine that has gone has none.
+        with suppress(MachineLostError):
+            testbed.shared(folder).remove(f"attempt-*/{_ALL}")

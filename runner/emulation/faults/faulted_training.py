@@ -13,13 +13,13 @@ from wanbed.runner.emulation.faults.fault_history import FaultHistory
 from wanbed.runner.emulation.faults.injection import FaultInjector, injecting
 from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks, rejoining
 from wanbed.runner.emulation.ranks.rank_processes import RANK, RankEnd, RanksFailedError, run_ranks
-from wanbed.runner.emulation.ranks.start_gate import start_gate
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.checkpoints import CheckpointConfig, checkpoint_files, last_restart
 from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.start_gate import PIPES
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _attempt(
         return _log(next(plan for plan in reversed(returned) if plan.rank == rank)).joined is not None
 
     try:
-        with start_gate(testbed, setting.start_gate, [plan.host for plan in plans], begin=begin) as gate:
+        with testbed.gate(setting.start_gate, [plan.host for plan in plans], PIPES, begin=begin) as gate:
             can_lose = trial.variant.goes_on_without
             run_ranks(
                 testbed,

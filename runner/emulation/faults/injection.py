@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from wanbed.runner.emulation.faults.failures import Failures, Killable, failures_of
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.faults.planned_fault import PlannedFault
+from wanbed.testbed.hosts.failures import Failures, Killable
 from wanbed.testbed.running_testbed import RunningTestbed
 
 
@@ -149,7 +149,7 @@ class FaultInjector:
 @contextmanager
 def injecting(testbed: RunningTestbed, faults: Sequence[PlannedFault], dilation: float) -> Iterator[FaultInjector]:
     """Yield an injector; the network is whole again when the block ends."""
-    injector = FaultInjector(failures_of(testbed), faults, dilation)
+    injector = FaultInjector(testbed.failures, faults, dilation)
     try:
         yield injector
     finally:

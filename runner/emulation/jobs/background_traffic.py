@@ -10,16 +10,16 @@ from pathlib import Path
 
 from wanbed.results.records.jobs.background_columns import BackgroundSample
 from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
-from wanbed.runner.emulation.ranks.rank_processes import check_machines
-from wanbed.runner.emulation.ranks.start_gate import Gate, start_gate
 from wanbed.runner.resolve.dilation import dilated_ns, undilated_ns
 from wanbed.runner.resolve.jobs.background_flow import BackgroundFlow
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.process_group import ProcessGroup
+from wanbed.testbed.hosts.start_gate import Gate
 from wanbed.testbed.network.goodput import TCP_OVERHEAD_BYTES
 from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.background.flow_configs import FlowEnd, ReceiverConfig, SenderConfig
+from wanbed.workloads.start_gate import PIPES
 
 SENDER, RECEIVER = (f"wanbed.workloads.background.{end}_process" for end in ("sender", "receiver"))
 PORT = 9_000
@@ -84,7 +84,7 @@ def background_traffic(
     folder = setting.folder / "background"
     folder.mkdir()
     hosts = [host for flow in flows for host in flow.hosts]
-    gate = start_gate(testbed, folder / "gate", hosts, opens_itself=False)
+    gate = testbed.gate(folder / "gate", hosts, PIPES, opens_itself=False)
     with ProcessGroup() as receivers, ProcessGroup() as senders, gate:
         launcher = _Launcher(testbed, setting, folder, receivers, senders)
         for number, flow in enumerate(flows):
@@ -104,7 +104,7 @@ def background_traffic(
         # What waits in queues would be counted as the next trial's.
         _await_empty_queues(testbed, flows, setting.dilation)
         _end(testbed, receivers)
-    line = None if testbed.rack is None else testbed.rack.time_line()
+    line = testbed.time_line()
     traffic.rows = [
         row
         for number, flow in enumerate(flows)
@@ -221,7 +221,7 @@ def _first_fault(testbed: RunningTestbed, group: ProcessGroup) -> TrialError:
 
     Raise MachineLostError if a machine has gone, and the process with it.
     """
-    check_machines(testbed)
+    testbed.check()
     statuses = group.statuses()
     number = next((each for each, status in enumerate(statuses) if status), 0)
     said = group.stderr_tail(number)

@@ -9,13 +9,13 @@ from pathlib import Path
 from wanbed.results.records.span_log import SpanLogContents
 from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.emulation.ranks.rank_processes import RANK, run_ranks
-from wanbed.runner.emulation.ranks.start_gate import start_gate
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.dilation import undilated_ns
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.start_gate import PIPES
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def train_at_once(
         own = configure_ranks(point, each, _setting_beside(point, each, setting))
         plans += [_numbered(plan, first + plan.rank, setting) for plan in own]
         logs.append([setting.span_log(plan.rank) for plan in plans[first:]])
-    with start_gate(testbed, setting.start_gate, [plan.host for plan in plans], begin=begin) as gate:
+    with testbed.gate(setting.start_gate, [plan.host for plan in plans], PIPES, begin=begin) as gate:
         run_ranks(testbed, RANK, plans, setting.folder, meanwhile, gate=gate)
     return logs
 

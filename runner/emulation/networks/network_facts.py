@@ -32,12 +32,9 @@ def remember_network(store: RunStore, point: SweepPoint, testbed: RunningTestbed
     machine = {"kernel": facts.kernel, "prompt_wakeups": facts.prompt_wakeups}
     substrate = {"name": facts.name, "reason": testbed.reason, **machine, **guest, **tcp}
     rights = {"user_namespace": in_user_namespace()}
-    of_point, rack = dict(reported), {}
-    if testbed.rack is not None:
-        rack = {"rack": testbed.rack.document()}
-        split = {f"{each.source} to {each.destination}": each.machines for each in testbed.rack.trunk_splits()}
-        of_point |= {"rack_hosts": testbed.rack.hosts_by_machine(), "trunk_split": split}
-    store.update_manifest({"substrate": substrate, "rights": rights, **rack, **by_point(store, point, of_point)})
+    machines = testbed.manifest_facts()
+    of_point = by_point(store, point, {**reported, **machines.of_point})
+    store.update_manifest({"substrate": substrate, "rights": rights, **machines.of_run, **of_point})
 
 
 def by_point(store: RunStore, point: SweepPoint, facts: Mapping[str, Any]) -> dict[str, Any]:

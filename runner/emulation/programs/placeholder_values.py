@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wanbed.runner.emulation.programs.program_home import ProgramHome
 from wanbed.runner.experiment.program.placeholders import filled, placeholders_in
 from wanbed.runner.resolve.placement import Placement, StagePlace
 from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.testbed.hosts.host_home import HostHome
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.host_interface import HOST_INTERFACE
 from wanbed.testbed.network.topology import Host
@@ -25,7 +25,7 @@ class ProgramPlaces:
     placement: Placement
     addresses: AddressBook
     rendezvous_port: int
-    homes: Mapping[str, ProgramHome]
+    homes: Mapping[str, HostHome]
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -55,7 +55,7 @@ class ProgramPlaces:
         home = self.homes[host.name]
         known = {
             "python": home.python,
-            "folder": home.experiment_folder,
+            "folder": home.place(str(self.program.folder)),
             "host": host.name,
             "datacenter": host.datacenter,
             "hosts": str(len(self.hosts)),

@@ -92,7 +92,7 @@ def _config(
     return ProgramConfig(
         label=label,
         command=command,
-        folder=setting.places.homes[host.name].working_folder,
+        folder=setting.places.homes[host.name].place(str(Path.cwd())),
         stdout=str(setting.folder / f"{name}.stdout"),
         stderr=str(setting.folder / f"{name}.stderr"),
         output_limit_bytes=spec.output_limit,

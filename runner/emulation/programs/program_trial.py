@@ -14,7 +14,6 @@ from wanbed.results.records.span_log import SpanLogContents
 from wanbed.runner.emulation.programs.outcome import measured_ns, profiled_iterations, read_ranks, unmarked
 from wanbed.runner.emulation.programs.placeholder_values import ProgramPlaces
 from wanbed.runner.emulation.programs.process_configs import ProgramSetting
-from wanbed.runner.emulation.programs.program_home import home_on
 from wanbed.runner.emulation.programs.running import ProgramRun
 from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
 from wanbed.runner.experiment.program.placeholders import filled, placeholders_in
@@ -62,7 +61,7 @@ def run_program(
     with the process that failed and what it printed last.
     """
     hidden = {VISIBLE_DEVICES: ""} if testbed.gpus is None and setting.device == "cpu" else {}
-    homes = {host.name: home_on(testbed, host.name, program) for host in testbed.topology.hosts}
+    homes = {host.name: testbed.home(host.name) for host in testbed.topology.hosts}
     places = ProgramPlaces(program, variant.placement, setting.addresses, FIRST_PORT, homes)
     shared = ProgramSetting(
         places,
@@ -72,7 +71,7 @@ def run_program(
         setting.parent_pid,
         hidden,
     )
-    written = Written()
+    written = None
     run = ProgramRun(testbed, shared, begin, meanwhile)
     try:
         run.run()
@@ -80,28 +79,26 @@ def run_program(
     except TrialError as fault:
         with suppress(MachineLostError):
             written = _written(testbed, setting.folder, program)
-        kept = _kept({**_outputs(setting.folder), **written.files}, failed)
+        kept = _kept(_outputs(setting.folder, written), failed)
         raise TrialError(f"{fault}{f' (what it printed: {kept})' if kept else ''}") from None
     written = _written(testbed, setting.folder, program)
     profiled = profiled_iterations(logs, program)
     facts = _facts(shared, logs, profiled)
-    if testbed.rack is not None:
+    if written is not None:
         facts["program"]["written"] = written.document()
-    outputs = {**_outputs(setting.folder), **written.files}
+    outputs = _outputs(setting.folder, written)
     return ProgramOutcome(logs, outputs, facts, measured_ns(logs, program, profiled))
 
 
-def _written(testbed: RunningTestbed, folder: Path, program: ResolvedProgram) -> Written:
-    """Return what processes have written on the machines of a rack. On one machine it is where they wrote it."""
-    if testbed.rack is None:
-        return Written()
-    return testbed.rack.take_written(folder, _WRITTEN, program.spec.output_limit)
+def _written(testbed: RunningTestbed, folder: Path, program: ResolvedProgram) -> Written | None:
+    return testbed.take_written(folder, _WRITTEN, program.spec.output_limit)
 
 
-def _outputs(folder: Path) -> dict[str, Path]:
-    """Return the files of what processes printed, by name, without the empty ones."""
+def _outputs(folder: Path, written: Written | None) -> dict[str, Path]:
+    """Return the files of what processes printed, by name, without the empty ones, and those that they wrote."""
     found = sorted(path for stream in _STREAMS for path in folder.glob(f"*.{stream}"))
-    return {path.name: path for path in found if path.stat().st_size}
+    printed = {path.name: path for path in found if path.stat().st_size}
+    return printed if written is None else {**printed, **written.files}
 
 
 def _kept(outputs: Mapping[str, Path], failed: Path | None) -> Path | None:

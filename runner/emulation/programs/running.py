@@ -16,7 +16,6 @@ from wanbed.runner.emulation.programs.process_configs import (
     rank_launches,
     setup_launches,
 )
-from wanbed.runner.emulation.ranks.rank_processes import check_machines
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.process_group import ProcessGroup
 from wanbed.testbed.running_testbed import RunningTestbed
@@ -52,7 +51,7 @@ class ProgramRun:
         self._meanwhile = meanwhile
         ranks = range(len(setting.places.placement.places))
         self.span_logs = {rank: setting.span_log(rank) for rank in ranks}
-        self._copies = None if testbed.rack is None else testbed.rack.mirror(setting.folder)
+        self._copies = testbed.mirror(setting.folder)
         self._watch = IterationWatch(self.span_logs)
 
     def run(self) -> None:
@@ -70,17 +69,15 @@ class ProgramRun:
             finally:
                 _end(ranks)
                 _end(beside)
-                if self._copies is not None:
-                    self._copies.take(_LEFT)
+                self._copies.take(_LEFT)
 
     def _fetch(self, *patterns: str) -> None:
-        """On a rack, copy what processes have written to files of these names since the last time.
+        """Copy what processes elsewhere have written to files of these names since the last time.
 
         Raise MachineLostError if a machine has gone: what its processes seem to have done then is no fault of theirs.
         """
-        check_machines(self._testbed)
-        if self._copies is not None:
-            self._copies.look(patterns)
+        self._testbed.check()
+        self._copies.look(patterns)
 
     def _start(self, group: ProcessGroup, launches: Sequence[ProcessLaunch]) -> Sequence[ProcessLaunch]:
         for launch in launches:
@@ -91,7 +88,7 @@ class ProgramRun:
         return launches
 
     def _pause(self, group: ProcessGroup) -> None:
-        check_machines(self._testbed)
+        self._testbed.check()
         self._meanwhile()
         group.wait_for_any(_LOOK_S)
 

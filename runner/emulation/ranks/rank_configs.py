@@ -40,8 +40,8 @@ class SharedConfig:
     ``connections`` holds how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
     first. ``folder`` receives the span logs and, with ``keep_gradients``, what the last iteration has summed.
     ``device`` is the device that every process computes on, cuda or cpu, None if the back end uses none. With
-    ``models_tcp`` the network holds the windows, and receivers do not. With ``several_machines`` ranks have more time
-    for their rendezvous. A peer that is silent for ``peer_timeout_s`` of the testbed's clock is lost.
+    ``models_tcp`` the network holds the windows, and receivers do not. With ``starts_slowly`` ranks have more time for
+    their rendezvous. A peer that is silent for ``peer_timeout_s`` of the testbed's clock is lost.
     """
 
     addresses: AddressBook
@@ -54,13 +54,13 @@ class SharedConfig:
     keep_gradients: bool = False
     device: str | None = None
     models_tcp: bool = False
-    several_machines: bool = False
+    starts_slowly: bool = False
     peer_timeout_s: int = PEER_TIMEOUT_S
 
     def rendezvous_timeout_ns(self, point: SweepPoint) -> int:
         """Return the limit of the rendezvous of the ranks, from the start of each."""
         limit_ns = point.spec.compute.backend.rendezvous_timeout_ns
-        limit_ns = max(limit_ns, _RACK_RENDEZVOUS_NS) if self.several_machines else limit_ns
+        limit_ns = max(limit_ns, _RACK_RENDEZVOUS_NS) if self.starts_slowly else limit_ns
         return limit_ns + self.outage_ns
 
     @property

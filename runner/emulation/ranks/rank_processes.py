@@ -9,9 +9,9 @@ from typing import Protocol
 
 from wanbed.runner.emulation.faults.injection import FaultInjector
 from wanbed.runner.emulation.ranks.peer_timeout import peer_timeout_s
-from wanbed.runner.emulation.ranks.start_gate import Gate
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.process_group import ProcessGroup
+from wanbed.testbed.hosts.start_gate import Gate
 from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.running_testbed import RunningTestbed
 
@@ -102,7 +102,7 @@ def run_ranks(
                 running.end_too_late()
 
         def pause(most_s: float = _LOOK_VIRTUAL_S if in_virtual_time() else _LOOK_S) -> None:
-            check_machines(testbed)
+            testbed.check()
             meanwhile()
             closed_gate = None if gate is None or gate.is_open else gate
             ranks.wait_for_any(most_s if faults is None else faults.wait_s(most_s), or_readable=closed_gate)
@@ -125,7 +125,7 @@ def run_ranks(
         deadline_s = time.monotonic() + peer_timeout_s(testbed.topology) + _GRACE_S
         while None in ranks.statuses() and (left_s := deadline_s - time.monotonic()) > 0:
             pause(left_s)
-        check_machines(testbed)
+        testbed.check()
         ends = [
             RankEnd(plan.rank, status, ranks.ended_ns(number), ranks.stderr_tail(number))
             for number, (plan, status) in enumerate(zip(plans, ranks.statuses(), strict=True))
@@ -175,12 +175,6 @@ class _Ranks:
             for number in running:
                 if not self.has_joined(number):
                     self.kill(number)
-
-
-def check_machines(testbed: RunningTestbed) -> None:
-    """Raise MachineLostError if the testbed is over several machines and one has gone."""
-    if testbed.rack is not None:
-        testbed.rack.check()
 
 
 def _cause(plan: Plan, end: RankEnd) -> str:

@@ -36,8 +36,8 @@ def serving(testbed: RunningTestbed, configs: ServingConfigs | None, folder: Pat
             for number, (process, status) in enumerate(zip(processes, group.statuses(), strict=True))
             if status != 0
         ]
-    if testbed.rack is not None and configs is not None:
-        testbed.rack.mirror(folder).take([path.name for path in configs.written])
+    if configs is not None:
+        testbed.mirror(folder).take([path.name for path in configs.written])
 
 
 def _failure(status: int | None, stderr_tail: str) -> str:

@@ -6,25 +6,14 @@ bubbles.
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from wanbed.results.records.schema import GpuSample
 from wanbed.results.records.trial_tables import GPU_TABLE, TrialTable
 from wanbed.runner.emulation.telemetry.sampling import Sampler
-from wanbed.testbed.gpus.gpu_reader import GpuReader, GpuReadings
+from wanbed.testbed.gpus.gpu_reader import GpuReadings, ReadsGpus
 from wanbed.testbed.gpus.nvml import NvmlReading
 from wanbed.testbed.running_testbed import RunningTestbed
-
-
-class ReadsGpus(Protocol):
-    """What reads GPUs: of this machine, or of several."""
-
-    @property
-    def faults(self) -> Sequence[str]:
-        """Why some GPUs are not read any more."""
-
-    def read(self) -> GpuReadings:
-        """Read every GPU that has answered so far."""
 
 
 class GpuSampler(Sampler[GpuReadings]):
@@ -41,13 +30,10 @@ class GpuSampler(Sampler[GpuReadings]):
 
     @classmethod
     def of(cls, testbed: RunningTestbed, ending: ExitStack) -> Self | None:
-        """Return a sampler of all GPUs that hosts own, None if they own none. On a rack they are on its machines."""
-        uuids = [] if testbed.gpus is None else sorted({seat.uuid for seat in testbed.gpus.seats()})
-        if not uuids:
+        """Return a sampler of all GPUs that hosts own, None if they own none."""
+        reader = testbed.gpu_reader()
+        if reader is None:
             return None
-        if testbed.rack is not None:
-            return cls(testbed.rack.gpu_reader())
-        reader = GpuReader(uuids)
         ending.callback(reader.close)
         return cls(reader)
 

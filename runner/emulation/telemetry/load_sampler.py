@@ -1,7 +1,7 @@
-"""Sample how busy the machine's cores are during a trial, to check whether it kept up with the emulation."""
+"""Sample how busy machines' cores are during a trial, to check whether they kept up with the emulation."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from wanbed.runner.emulation.telemetry.sampling import Sampler
 from wanbed.testbed.kernel.inside import in_virtual_time
-from wanbed.testbed.kernel.machine_load import CpuTimes, read_cpu_times
+from wanbed.testbed.kernel.machine_load import CpuTimes
 from wanbed.testbed.running_testbed import RunningTestbed
 
 SATURATED = 0.95
@@ -18,7 +18,7 @@ SATURATED = 0.95
 
 @dataclass(frozen=True)
 class MachineLoad:
-    """The load of the machine during a trial, or the measured part of it; all values are fractions.
+    """The load of a machine during a trial, or the measured part of it; all values are fractions.
 
     ``busy`` is the mean load of the cores. ``saturated`` is the fraction of quarter seconds with a load above 95 %.
     ``network`` is the fraction of the trial that one core spent on the emulated network, None if it is not known.
@@ -38,29 +38,39 @@ class LoadReading:
     network_s: float | None
 
 
-class LoadSampler(Sampler[LoadReading]):
-    """Read the machine's CPU times. ``network_cpu_time_s`` returns the CPU seconds of the network so far."""
+Loads = Mapping[str, LoadReading]
+"""A reading of each machine, by the names that ``RunningTestbed.cpu_times`` has."""
+
+
+class LoadSampler(Sampler[Loads]):
+    """Read the CPU times of every machine. The busiest one counts: packets and ranks wait for its cores."""
 
     interval_s = 0.25
     reads_at_end = False
     of_measured_part = True
 
-    def __init__(self, network_cpu_time_s: Callable[[], float | None]) -> None:
-        self._network_cpu_time_s = network_cpu_time_s
+    def __init__(self, testbed: RunningTestbed) -> None:
+        self._testbed = testbed
 
     @classmethod
     def of(cls, testbed: RunningTestbed, _: ExitStack) -> Self | None:
-        """Return a sampler of this machine, None in virtual time, where compute costs no time, and on a rack."""
-        return None if in_virtual_time() or testbed.rack is not None else cls(testbed.network_cpu_time_s)
+        """Return a sampler of all machines, None in virtual time, where compute costs no time."""
+        return None if in_virtual_time() else cls(testbed)
 
-    def read(self) -> LoadReading:
+    def read(self) -> Loads:
         """Read the current CPU times."""
-        return LoadReading(time.monotonic(), read_cpu_times(), self._network_cpu_time_s())
+        time_s, cores = time.monotonic(), self._testbed.cpu_times()
+        network_s = self._testbed.network_cpu_time_s()
+        return {name: LoadReading(time_s, each, network_s) for name, each in cores.items()}
 
-    def facts(self, readings: Sequence[tuple[int, LoadReading]]) -> dict[str, Any]:
-        """Return the load of the trial, null if the trial was shorter than a quarter second."""
-        load = machine_load([reading for _, reading in readings])
-        return {"machine_load": None if load is None else asdict(load)}
+    def facts(self, readings: Sequence[tuple[int, Loads]]) -> dict[str, Any]:
+        """Return the load of the busiest machine, null for a trial below a quarter second, and of each with a name."""
+        machines = readings[0][1] if readings else {}
+        found = {name: machine_load([reading[name] for _, reading in readings]) for name in machines}
+        loads = {name: load for name, load in found.items() if load is not None}
+        busiest = max(loads.values(), key=lambda load: (load.saturated, load.busy), default=None)
+        named = {"machine_loads": {name: asdict(load) for name, load in loads.items()}} if any(machines) else {}
+        return {"machine_load": None if busiest is None else asdict(busiest), **named}
 
 
 def machine_load(readings: Sequence[LoadReading]) -> MachineLoad | None:

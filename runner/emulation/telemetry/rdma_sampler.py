@@ -6,7 +6,6 @@ from typing import Any, Self
 
 from wanbed.runner.emulation.telemetry.sampling import Sampler
 from wanbed.testbed.kernel.inside import in_virtual_time
-from wanbed.testbed.rack.survey.rdma_devices import rdma_sent_bytes
 from wanbed.testbed.running_testbed import RunningTestbed
 
 RDMA_FACT = "rdma_sent_bytes"
@@ -26,8 +25,7 @@ class RdmaSampler(Sampler[Mapping[str, int]]):
         """Return a sampler, None where no machine has a port that counts."""
         if in_virtual_time():
             return None
-        read_sent = rdma_sent_bytes if testbed.rack is None else testbed.rack.rdma_sent_bytes
-        return cls(read_sent) if read_sent() else None
+        return cls(testbed.rdma_sent_bytes) if testbed.rdma_sent_bytes() else None
 
     def read(self) -> Mapping[str, int]:
         """Read every port's counter."""

@@ -5,7 +5,6 @@ from typing import Any
 from wanbed.runner.emulation.telemetry.gpu_sampler import GpuSampler
 from wanbed.runner.emulation.telemetry.link_sampler import LinkSampler
 from wanbed.runner.emulation.telemetry.load_sampler import LoadSampler
-from wanbed.runner.emulation.telemetry.machines_load_sampler import MachinesLoadSampler
 from wanbed.runner.emulation.telemetry.rdma_sampler import RdmaSampler
 from wanbed.runner.emulation.telemetry.sampling import Sampler
 from wanbed.runner.emulation.telemetry.tcp_sampler import TcpSampler
@@ -16,5 +15,4 @@ SAMPLERS: tuple[type[Sampler[Any]], ...] = (
     LinkSampler,
     GpuSampler,
     LoadSampler,
-    MachinesLoadSampler,
 )

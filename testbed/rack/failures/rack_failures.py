@@ -1,22 +1,16 @@
 """Let hosts and processes on several machines fail, all at one instant of the driver's clock."""
 
+import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
+from wanbed.testbed.hosts.failures import Applied, Killable
 from wanbed.testbed.rack.driver.rack_machine import RackMachine
 from wanbed.testbed.rack.machine_handle import MachineLostError
 
 LEAD_NS = 50_000_000
 """How long before its moment a failure is sent to its machines, so that it has reached all of them by then."""
-
-
-class MachineMoment(NamedTuple):
-    """A moment on the clock of the machine that carries ``host``, less what that was ahead when the trial began."""
-
-    host: str
-    time_ns: int
 
 
 class RackFailures:
@@ -28,25 +22,28 @@ class RackFailures:
         self._machines = machines
         self._machine_of = machine_of
 
-    def fail(self, hosts: Collection[str], processes: Sequence[tuple[str, int]], at_ns: int) -> MachineMoment | None:
-        """Cut hosts off and kill processes, each a host and a number on its machine, at a moment of this clock.
+    def fail(self, hosts: Collection[str], ranks: Mapping[int, str], processes: Killable | None, at_ns: int) -> Applied:
+        """Cut hosts off, then kill ``ranks``, which have their hosts, at a moment of this clock.
 
-        Return when it happened first; None if there was nothing to fail. Raise MachineLostError if a machine has gone.
+        A rank that has no process any more is passed by. Return when it happened first, on the clock of that machine,
+        less what that was ahead when the trial began; now if there was nothing to fail. Raise MachineLostError if a
+        machine has gone.
         """
         cut: dict[str, list[str]] = defaultdict(list)
         killed: dict[str, list[int]] = defaultdict(list)
         for host in hosts:
             cut[self._machine_of[host]].append(host)
-        for host, number in processes:
+        numbers = [] if processes is None else [(host, processes.pid(rank)) for rank, host in ranks.items()]
+        for host, number in numbers:
             killed[self._machine_of[host]].append(number)
-        hit = {self._machine_of[host]: host for host in (*hosts, *(host for host, _ in processes))}
+        hit = {self._machine_of[host]: host for host in (*hosts, *(host for host, _ in numbers))}
         pending = [
             (host, machine, machine.start_call("fail", cut[name], killed[name], at_ns + machine.clock.ahead_ns))
             for name, host in hit.items()
             for machine in [self._machines[name]]
         ]
-        moments = [MachineMoment(host, each.result() - machine.clock.ahead_ns) for host, machine, each in pending]
-        return min(moments, key=lambda moment: moment.time_ns, default=None)
+        applied = [Applied(each.result() - machine.clock.ahead_ns, host) for host, machine, each in pending]
+        return min(applied, key=lambda each: each.time_ns, default=Applied(time.monotonic_ns(), None))
 
     def connect_again(self, hosts: Collection[str]) -> None:
         """Take hosts' interfaces up again. A machine that has gone has none."""

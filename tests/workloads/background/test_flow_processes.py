@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.workloads.loopback_ranks import LOOPBACK, free_ports
-from wanbed.runner.emulation.ranks.start_gate import StartGate
+from wanbed.testbed.hosts.start_gate import StartGate
 from wanbed.workloads.background.flow_configs import FlowEnd, ReceiverConfig, SenderConfig
 from wanbed.workloads.background.offered_rate import OfferedRate
+from wanbed.workloads.start_gate import PIPES
 
 MODULE = [sys.executable, "-m"]
 S = 10**9
@@ -24,7 +25,7 @@ class Flow:
 
     def __init__(self, folder: Path, *, tcp: bool = True, connections: int = 1, rate_bps: int | None = None) -> None:
         (port,) = free_ports(1)
-        self.gate = StartGate(folder / "gate", 3)
+        self.gate = StartGate(folder / "gate", 3, PIPES)
         self.samples = folder / "samples.json"
         end = FlowEnd("flow", tcp, connections, 2**20, LOOPBACK, str(folder / "gate"), os.getpid())
         offered, payload = OfferedRate(((0, rate_bps),)), 1448 if tcp else 1472

@@ -5,8 +5,8 @@ import pytest
 from wanbed.runner.cli.network.rack_report import print_rack
 from wanbed.runner.rack.diagnosis.rack_diagnosis import MachineDiagnosis, RackDiagnosis
 from wanbed.runner.rack.host_placement import Node
+from wanbed.testbed.kernel.rdma_devices import RdmaPort
 from wanbed.testbed.rack.survey.machine_survey import survey_machine
-from wanbed.testbed.rack.survey.rdma_devices import RdmaPort
 
 
 def test_rdma_devices_of_a_machine_are_named(capsys: pytest.CaptureFixture[str]) -> None:

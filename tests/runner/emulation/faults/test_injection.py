@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from wanbed.runner.emulation.faults.failures import Applied, Killable
 from wanbed.runner.emulation.faults.injection import FaultInjector
 from wanbed.runner.resolve.faults.planned_fault import PlannedFault
+from wanbed.testbed.hosts.failures import Applied, Killable
 
 S = 10**9
 HOSTS = {0: "east-0", 1: "west-0"}

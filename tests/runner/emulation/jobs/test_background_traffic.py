@@ -22,14 +22,14 @@ from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.host_process import Program
+from wanbed.testbed.hosts.hosts_here import HostsHere
 from wanbed.testbed.network.shared_rate import MTU_BYTES
 from wanbed.testbed.running_testbed import RunningTestbed
 
 
-class Loopback:
+class Loopback(HostsHere):
     """A testbed whose hosts are all this machine, and whose queues are empty."""
 
-    rack = None
     mtu_bytes = MTU_BYTES
 
     def __init__(self) -> None:

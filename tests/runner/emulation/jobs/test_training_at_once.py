@@ -35,7 +35,6 @@ def test_ranks_of_all_jobs_log_beside_their_plans_where_a_rack_looks_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[NumberedPlan] = []
-    monkeypatch.setattr(training_at_once, "start_gate", lambda *_, **__: nullcontext())
     monkeypatch.setattr(training_at_once, "run_ranks", lambda _, __, plans, *___, **____: started.extend(plans))
     setting = SharedConfig(
         addresses=AddressBook(POINT.topology, 0),
@@ -46,7 +45,7 @@ def test_ranks_of_all_jobs_log_beside_their_plans_where_a_rack_looks_for_it(
         folder=tmp_path,
         parent_pid=1,
     )
-    testbed = cast("RunningTestbed", SimpleNamespace())
+    testbed = cast("RunningTestbed", SimpleNamespace(gate=lambda *_, **__: nullcontext()))
     nothing: Any = lambda: None  # noqa: E731
     others = train_at_once(testbed, POINT, BESIDE, setting, begin=nothing, meanwhile=nothing)
     assert [plan.rank for plan in started] == [*range(8)]

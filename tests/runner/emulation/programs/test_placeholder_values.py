@@ -5,22 +5,20 @@ from typing import Any
 import pytest
 
 from wanbed.runner.emulation.programs.placeholder_values import ProgramPlaces
-from wanbed.runner.emulation.programs.program_home import ProgramHome, home_here
 from wanbed.runner.emulation.programs.torchrun_command import torchrun_command
 from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.testbed.hosts.host_home import HostHome, home_here
 from wanbed.testbed.network.address_book import AddressBook
 
-ELSEWHERE = ProgramHome(
+ELSEWHERE = HostHome(
     ("/opt/python", "module_process.py"),
     "/bin:/opt",
-    "/sent/0",
-    "/sent/1",
-    lambda path: path.replace("/mine", "/sent/0"),
+    lambda path: path.replace("/mine", "/sent/0").replace("/experiments", "/sent/1"),
 )
 """What programs find on another machine."""
 
 
-def places(home: ProgramHome | None = None, **program: Any) -> ProgramPlaces:
+def places(home: HostHome | None = None, **program: Any) -> ProgramPlaces:
     document = {
         "topology": {
             "datacenters": [{"name": "east", "hosts": 1, "gpus_per_host": 2}, {"name": "west", "hosts": 1}],
@@ -31,7 +29,7 @@ def places(home: ProgramHome | None = None, **program: Any) -> ProgramPlaces:
     (point,) = parse_experiment(document, "exp.yaml", Path("/experiments")).points()
     (variant,) = point.variants
     assert variant.program is not None
-    homes = {host.name: home or home_here(variant.program) for host in point.topology.hosts}
+    homes = {host.name: home or home_here() for host in point.topology.hosts}
     return ProgramPlaces(variant.program, variant.placement, AddressBook(point.topology, 3), 20_000, homes)
 
 

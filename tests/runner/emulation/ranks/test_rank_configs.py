@@ -268,9 +268,7 @@ def test_every_rank_is_given_the_device_that_was_decided(device: str | None) -> 
 
 
 def test_ranks_on_several_machines_have_a_minute_for_their_rendezvous() -> None:
-    limits_ns = {
-        several: planned(point(), several_machines=several)[0].rendezvous_timeout_ns for several in (False, True)
-    }
+    limits_ns = {slowly: planned(point(), starts_slowly=slowly)[0].rendezvous_timeout_ns for slowly in (False, True)}
     assert limits_ns == {False: 8_000_000_000, True: 60_000_000_000}
 
 

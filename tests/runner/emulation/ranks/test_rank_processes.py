@@ -65,7 +65,7 @@ def test_a_rank_that_comes_back_is_waited_for_only_if_it_has_joined(tmp_path: Pa
     ended = tmp_path / "ended"
     seconds = 1 if joined else 60
     back = Script(LOST, f"import time; time.sleep({seconds}); open({str(ended)!r}, 'w')")
-    testbed = cast("RunningTestbed", SimpleNamespace(rack=None, start_module=start_module))
+    testbed = cast("RunningTestbed", SimpleNamespace(check=lambda: None, start_module=start_module))
     plans = [Script(0, ""), Script(1, ""), Script(LOST, "import time; time.sleep(60)")]
     run_ranks(
         testbed,

@@ -1,6 +1,6 @@
 import sys
 from contextlib import ExitStack
-from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -9,6 +9,8 @@ from wanbed.results.records.schema import GpuSample
 from wanbed.results.records.trial_tables import GPU_TABLE
 from wanbed.runner.emulation.telemetry.gpu_sampler import GpuSampler
 from wanbed.runner.emulation.telemetry.sampling import sampling
+from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
+from wanbed.testbed.hosts.hosts_here import HostsHere
 from wanbed.testbed.running_testbed import RunningTestbed
 
 
@@ -21,9 +23,9 @@ def binding(monkeypatch: pytest.MonkeyPatch) -> FakePynvml:
 
 def hosts_owning(*uuids: str) -> RunningTestbed:
     """A testbed whose hosts own these GPUs, the first of them twice."""
-    seats = [SimpleNamespace(uuid=uuid) for uuid in (*uuids, *uuids[:1])]
-    gpus = SimpleNamespace(seats=lambda: seats) if uuids else None
-    return SimpleNamespace(gpus=gpus, rack=None)  # type: ignore[return-value]
+    testbed = HostsHere()
+    testbed.gpus = GpuAssignment({"east-0": (*uuids, *uuids[:1])}) if uuids else None
+    return cast("RunningTestbed", testbed)
 
 
 def sampled(*uuids: str) -> tuple[list[GpuSample], dict[str, str]]:

@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from wanbed.runner.emulation.telemetry import rdma_sampler
 from wanbed.runner.emulation.telemetry.rdma_sampler import RdmaSampler
 from wanbed.runner.emulation.telemetry.sampling import sampling
-from wanbed.testbed.rack.survey.rdma_devices import rdma_sent_bytes
+from wanbed.testbed.hosts import hosts_here
+from wanbed.testbed.hosts.hosts_here import HostsHere
+from wanbed.testbed.kernel.rdma_devices import rdma_sent_bytes
+from wanbed.testbed.running_testbed import RunningTestbed
 
 
 def counter(devices: Path, device: str) -> Path:
@@ -26,7 +28,7 @@ def racked(machines: Mapping[str, Path]) -> Any:
         found = {name: rdma_sent_bytes(devices) for name, devices in machines.items()}
         return {f"{name} {port}": sent for name, ports in found.items() for port, sent in ports.items()}
 
-    return SimpleNamespace(rack=SimpleNamespace(rdma_sent_bytes=read))
+    return SimpleNamespace(rdma_sent_bytes=read)
 
 
 def test_what_every_port_has_sent_during_the_trial_is_recorded(tmp_path: Path) -> None:
@@ -41,5 +43,5 @@ def test_what_every_port_has_sent_during_the_trial_is_recorded(tmp_path: Path) -
 
 def test_without_devices_there_is_no_sampler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert RdmaSampler.of(racked({"one": tmp_path}), ExitStack()) is None
-    monkeypatch.setattr(rdma_sampler, "rdma_sent_bytes", dict)
-    assert RdmaSampler.of(SimpleNamespace(rack=None), ExitStack()) is None  # type: ignore[arg-type]
+    monkeypatch.setattr(hosts_here, "rdma_sent_bytes", dict)
+    assert RdmaSampler.of(cast("RunningTestbed", HostsHere()), ExitStack()) is None

@@ -20,7 +20,7 @@ from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.testbed.substrate.substrate import SubstrateError
 
 COUNTS = TrialTable("counts.parquet", "counts", trial_schema(("time_ns", pa.int64(), "when")), tuple)
-NO_TESTBED: RunningTestbed = SimpleNamespace(rack=None)  # type: ignore[assignment]
+NO_TESTBED: RunningTestbed = SimpleNamespace()  # type: ignore[assignment]
 
 
 class Counting(Sampler[int]):

@@ -1,11 +1,13 @@
 """What fails on several machines is sent to each of them, for one moment of the driver's clock."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from wanbed.testbed.rack.failures.rack_failures import MachineMoment, RackFailures
+from wanbed.testbed.hosts.failures import Applied
+from wanbed.testbed.rack.failures.rack_failures import RackFailures
 from wanbed.testbed.rack.machine_handle import MachineLostError
 
 MS = 10**6
@@ -41,6 +43,16 @@ class Machine:
         self.connected.append(hosts)
 
 
+class Ranks:
+    """Processes of ranks, each with the number after its own on its machine."""
+
+    def pid(self, number: int) -> int:
+        return number + 1
+
+    def kill(self, number: int) -> None:
+        raise AssertionError(f"rank {number} is not on this machine")
+
+
 @pytest.fixture
 def machines() -> dict[str, Any]:
     return {"one": Machine(5 * MS, 3 * MS), "two": Machine(-7 * MS, 2 * MS), "three": Machine(0)}
@@ -52,16 +64,20 @@ def failures(machines: dict[str, Any]) -> RackFailures:
 
 
 def test_each_machine_is_told_the_moment_on_its_own_clock(failures: RackFailures, machines: dict[str, Any]) -> None:
-    moment = failures.fail(["east-0", "east-1", "east-2"], [("east-1", 4)], 100 * MS)
+    applied = failures.fail(["east-0", "east-1", "east-2"], {3: "east-1"}, Ranks(), 100 * MS)
     assert machines["one"].failed == [(["east-0", "east-1"], [4], 105 * MS)]
     assert machines["two"].failed == [(["east-2"], [], 93 * MS)]
     assert machines["three"].failed == []
     # It happened first on the second machine, 2 ms late.
-    assert moment == MachineMoment("east-2", 102 * MS)
+    assert applied == Applied(102 * MS, "east-2")
 
 
-def test_what_meets_nobody_happens_nowhere(failures: RackFailures) -> None:
-    assert failures.fail([], [], 0) is None
+def test_what_meets_nobody_happens_here_and_now(failures: RackFailures, machines: dict[str, Any]) -> None:
+    asked_ns = time.monotonic_ns()
+    applied = failures.fail([], {3: "east-1"}, None, 0)
+    assert asked_ns <= applied.time_ns <= time.monotonic_ns()
+    assert applied.timed_by is None
+    assert machines["one"].failed == []
 
 
 def test_a_machine_that_has_gone_has_no_hosts_to_connect_again(

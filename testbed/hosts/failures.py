@@ -1,14 +1,12 @@
-"""Let hosts and ranks fail where they are: on this machine, or on the machines of a rack."""
+"""Define how hosts and ranks of a testbed fail, and let those of this machine."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from wanbed.testbed.hosts.interface_failure import HostEnd, connect_again, cut_off
-from wanbed.testbed.rack.failures.rack_failures import RackFailures
-from wanbed.testbed.running_testbed import RunningTestbed
-from wanbed.testbed.substrate.offer import GUEST
+from wanbed.testbed.network.gateway_plan import GatewayPlan
 
 
 class Killable(Protocol):
@@ -36,7 +34,7 @@ class Failures(Protocol):
 
     @property
     def lead_ns(self) -> int:
-        """How long before its moment a failure has to be asked for."""
+        """The time from when a failure has to be asked for to its moment."""
 
     def fail(self, hosts: Collection[str], ranks: Mapping[int, str], processes: Killable | None, at_ns: int) -> Applied:
         """Cut hosts off, then kill ``ranks``, which have their hosts, at a moment or now if it has passed."""
@@ -45,16 +43,16 @@ class Failures(Protocol):
         """Connect hosts that were cut off."""
 
 
-def failures_of(testbed: RunningTestbed) -> Failures:
-    """Return what lets hosts and ranks of a testbed fail."""
-    return FailuresHere(testbed) if testbed.rack is None else FailuresOnRack(testbed.rack.failures)
-
-
 @dataclass(frozen=True)
 class FailuresHere:
-    """Failures of hosts on this machine."""
+    """Failures of hosts on this machine.
 
-    testbed: RunningTestbed
+    ``namespace`` returns the path of a host's network namespace. ``stays_up`` is as for ``HostEnd``.
+    """
+
+    plan: GatewayPlan
+    namespace: Callable[[str], str]
+    stays_up: bool
     lead_ns: int = 0
 
     def fail(self, hosts: Collection[str], ranks: Mapping[int, str], processes: Killable | None, at_ns: int) -> Applied:
@@ -72,27 +70,4 @@ class FailuresHere:
         connect_again(self._end(host) for host in hosts)
 
     def _end(self, host: str) -> HostEnd:
-        testbed = self.testbed
-        return HostEnd.of(testbed.gateway_plan, host, testbed.namespace(host), stays_up=testbed.facts.name == GUEST)
-
-
-@dataclass(frozen=True)
-class FailuresOnRack:
-    """Failures of hosts on machines of a rack, whose agents let them fail at the moment."""
-
-    machines: RackFailures
-
-    @property
-    def lead_ns(self) -> int:
-        """How long before its moment a failure has to be sent."""
-        return self.machines.lead_ns
-
-    def fail(self, hosts: Collection[str], ranks: Mapping[int, str], processes: Killable | None, at_ns: int) -> Applied:
-        """Send the failure to the machines of the hosts and ranks. A rank that has no process any more is passed by."""
-        numbers = [] if processes is None else [(host, processes.pid(rank)) for rank, host in ranks.items()]
-        moment = self.machines.fail(hosts, numbers, at_ns)
-        return Applied(time.monotonic_ns(), None) if moment is None else Applied(moment.time_ns, moment.host)
-
-    def connect_again(self, hosts: Collection[str]) -> None:
-        """Have the machines take the hosts' interfaces up."""
-        self.machines.connect_again(hosts)
+        return HostEnd.of(self.plan, host, self.namespace(host), stays_up=self.stays_up)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from wanbed.testbed.rack.survey.rdma_devices import rdma_ports, rdma_sent_bytes
+from wanbed.testbed.kernel.rdma_devices import rdma_ports, rdma_sent_bytes
 
 
 def port(devices: Path, device: str, number: int, words: str | None) -> Path:

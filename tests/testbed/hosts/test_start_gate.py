@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from wanbed.runner.emulation.ranks.start_gate import StartGate
-from wanbed.workloads.start_gate import wait_at_gate
+from wanbed.testbed.hosts.start_gate import StartGate
+from wanbed.workloads.start_gate import PIPES, wait_at_gate
 
 
 class Ranks:
@@ -51,7 +51,7 @@ def look_when_somebody_comes(gate: StartGate) -> None:
 
 def test_all_begin_when_the_last_one_has_come(tmp_path: Path) -> None:
     ranks = Ranks(tmp_path / "start")
-    with StartGate(tmp_path / "start", 3) as gate:
+    with StartGate(tmp_path / "start", 3, PIPES) as gate:
         gate.look()
         for rank in range(3):
             assert not gate.is_open
@@ -64,7 +64,7 @@ def test_all_begin_when_the_last_one_has_come(tmp_path: Path) -> None:
 
 def test_a_gate_that_is_left_lets_those_begin_who_have_come(tmp_path: Path) -> None:
     ranks = Ranks(tmp_path / "start")
-    with StartGate(tmp_path / "start", 2) as gate:
+    with StartGate(tmp_path / "start", 2, PIPES) as gate:
         ranks.come(0)
         look_when_somebody_comes(gate)
         assert ranks.nobody_has_begun()
@@ -73,7 +73,7 @@ def test_a_gate_that_is_left_lets_those_begin_who_have_come(tmp_path: Path) -> N
 
 def test_whoever_comes_after_it_was_opened_begins_at_once(tmp_path: Path) -> None:
     ranks = Ranks(tmp_path / "start")
-    with StartGate(tmp_path / "start", 2) as gate:
+    with StartGate(tmp_path / "start", 2, PIPES) as gate:
         gate.open()
         ranks.come(1)
         assert ranks.begun(1) == {1}
@@ -91,14 +91,14 @@ def test_a_gate_of_which_one_pipe_cannot_be_opened_keeps_none(tmp_path: Path, mo
 
     monkeypatch.setattr(os, "open", open_once)
     with pytest.raises(OSError, match="too many open files"):
-        StartGate(tmp_path / "gate", 1)
+        StartGate(tmp_path / "gate", 1, PIPES)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(opened[0])
 
 
 def test_what_is_to_begin_with_the_ranks_begins_once_when_all_have_come(tmp_path: Path) -> None:
     ranks, begun = Ranks(tmp_path / "start"), []
-    with StartGate(tmp_path / "start", 2, lambda: begun.append(ranks.nobody_has_begun())) as gate:
+    with StartGate(tmp_path / "start", 2, PIPES, lambda: begun.append(ranks.nobody_has_begun())) as gate:
         ranks.come(0)
         look_when_somebody_comes(gate)
         assert begun == []
@@ -111,6 +111,6 @@ def test_what_is_to_begin_with_the_ranks_begins_once_when_all_have_come(tmp_path
 
 def test_what_is_to_begin_with_the_ranks_does_not_begin_where_one_never_comes(tmp_path: Path) -> None:
     begun: list[int] = []
-    with StartGate(tmp_path / "start", 2, lambda: begun.append(1)):
+    with StartGate(tmp_path / "start", 2, PIPES, lambda: begun.append(1)):
         pass
     assert begun == []

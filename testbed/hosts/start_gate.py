@@ -1,14 +1,11 @@
-"""Open the gate at which ranks wait for each other: the runner's side of it."""
+"""Open the gate at which ranks wait for each other: the side of it that lets them begin."""
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
-
-from wanbed.testbed.running_testbed import RunningTestbed
-from wanbed.workloads.start_gate import BEGIN, MET
 
 
 class Gate(Protocol):
@@ -22,7 +19,7 @@ class Gate(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether all had come when somebody last looked."""
+        """True if all had come when somebody last looked."""
 
     def __enter__(self) -> Any:
         """Return the gate."""
@@ -42,45 +39,35 @@ class Gate(Protocol):
         """Let everybody begin, who is there and who is still to come."""
 
 
-def start_gate(
-    testbed: RunningTestbed,
-    folder: Path,
-    hosts: Sequence[str],
-    *,
-    begin: Callable[[], None] = lambda: None,
-    opens_itself: bool = True,
-) -> Gate:
-    """Return a gate in the new folder ``folder`` for a rank on each of these hosts, on their machines if those differ.
-
-    A host may be named several times. ``begin`` is called when all ranks have come, just before the gate is opened for
-    them. If it does not ``open_itself``, only ``open`` does.
-    """
-    if testbed.rack is not None:
-        return testbed.rack.gate(folder, hosts, (MET, BEGIN), begin=begin, opens_itself=opens_itself)
-    return StartGate(folder, len(hosts), begin, opens_itself=opens_itself)
-
-
 class StartGate:
     """A gate for so many ranks in a folder of its own; ``with`` opens it at the latest when it ends.
 
-    ``missing`` is how many had not come yet when somebody last looked. ``begin`` is called just before it is opened
-    because all have come. If it does not ``open_itself``, only ``open`` does.
+    ``pipes`` are the names of the pipe to which a rank writes a byte when it comes, and of the one from which it then
+    reads until it may begin. ``missing`` is how many had not come yet when somebody last looked. ``begin`` is called
+    just before the gate is opened because all have come. If it does not ``open_itself``, only ``open`` does.
     """
 
     def __init__(
-        self, folder: Path, ranks: int, begin: Callable[[], None] = lambda: None, *, opens_itself: bool = True
+        self,
+        folder: Path,
+        ranks: int,
+        pipes: tuple[str, str],
+        begin: Callable[[], None] = lambda: None,
+        *,
+        opens_itself: bool = True,
     ) -> None:
         folder.mkdir()
-        for name in (MET, BEGIN):
+        for name in pipes:
             os.mkfifo(folder / name, 0o600)
         self.is_open = False
         self.opened_ns: int | None = None
         self.missing = ranks
         self._all_have_come, self._opens_itself = begin, opens_itself
+        met, begins = pipes
         # With a writer of its own neither pipe ends before all have come, and opening one never waits.
-        self._met = os.open(folder / MET, os.O_RDWR | os.O_NONBLOCK)
+        self._met = os.open(folder / met, os.O_RDWR | os.O_NONBLOCK)
         try:
-            self._begin: int | None = os.open(folder / BEGIN, os.O_RDWR | os.O_CLOEXEC)
+            self._begin: int | None = os.open(folder / begins, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             os.close(self._met)
             raise
@@ -100,7 +87,7 @@ class StartGate:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all had come when somebody last looked."""
+        """True if all had come when somebody last looked."""
         return self.missing <= 0
 
     def look(self) -> None:

@@ -117,7 +117,7 @@ class RunningTestbed(Protocol):
     ) -> Gate:
         """Return a gate in the new folder ``folder``, below this testbed's, for a rank on each of these hosts.
 
-        A host may be named several times. ``pipes`` are as for ``StartGate``. ``begin`` is called when all ranks have
+        A host may be named several times. ``pipes`` are as for ``GatePipes``. ``begin`` is called when all ranks have
         come, just before the gate is opened for them. If it does not ``open_itself``, only ``open`` does.
         """
 

@@ -18,6 +18,7 @@ from wanbed.testbed.claims.registry import Claim, claim, claims
 from wanbed.testbed.claims.supervisor import Supervisor
 from wanbed.testbed.gpus.gpu_reader import GpuReader, GpuReadings
 from wanbed.testbed.host_kinds import host_network
+from wanbed.testbed.hosts.gate_pipes import GatePipes
 from wanbed.testbed.hosts.host import HostNetwork, NetworkHost
 from wanbed.testbed.hosts.host_attachment import attach_host
 from wanbed.testbed.hosts.host_files import write_host_files
@@ -33,7 +34,6 @@ from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.rack.clocks.clock_port import ClockPort
 from wanbed.testbed.rack.failures.machine_failures import MachineFailures
 from wanbed.testbed.rack.lease.files import LeaseFiles
-from wanbed.testbed.rack.lease.gates import MachineGate
 from wanbed.testbed.rack.lease.processes import LeaseProcesses
 from wanbed.testbed.rack.lease.written_files import WrittenFiles
 from wanbed.testbed.rack.machine_network import MachineNetwork
@@ -73,7 +73,7 @@ class Lease:
         # A netlink socket reaches its namespace only from the thread that opened it.
         self._netlink = ThreadPoolExecutor(max_workers=1, thread_name_prefix="netlink")
         self._hosts: dict[str, NetworkHost] = {}
-        self._gates: dict[str, MachineGate] = {}
+        self._gates: dict[str, GatePipes] = {}
         self._tcp_states: TcpStateReader | None = None
         self._imports: dict[str, str] = {}
         self._gpus: dict[tuple[str, ...], GpuReader] = {}
@@ -222,7 +222,7 @@ class Lease:
         """Make a gate in a new folder below the lease's, which replaces an earlier gate of that path."""
         if path in self._gates:
             self.remove_gate(path)
-        self._gates[path] = MachineGate(self._files.path(path), pipes)
+        self._gates[path] = GatePipes(self._files.path(path), pipes)
 
     def remove_gate(self, path: str) -> None:
         """Open a gate and remove it."""
@@ -231,7 +231,7 @@ class Lease:
             pipe.unlink()
         self._files.path(path).rmdir()
 
-    def gate(self, path: str) -> MachineGate:
+    def gate(self, path: str) -> GatePipes:
         """Return a gate by its path."""
         return self._gates[path]
 

@@ -3,13 +3,13 @@ import time
 from pathlib import Path
 
 from tests.support.until import until_within
-from wanbed.testbed.rack.lease.gates import MachineGate
-from wanbed.workloads.start_gate import BEGIN, MET, wait_at_gate
+from wanbed.testbed.hosts.gate_pipes import GatePipes
+from wanbed.workloads.start_gate import PIPES, wait_at_gate
 
 
 def test_ranks_wait_until_the_gate_is_opened_at_its_moment(tmp_path: Path) -> None:
     folder = tmp_path / "trial" / "start"
-    gate = MachineGate(folder, (MET, BEGIN))
+    gate = GatePipes(folder, PIPES)
     began_ns: list[int] = []
 
     def rank() -> None:
@@ -31,13 +31,13 @@ def test_ranks_wait_until_the_gate_is_opened_at_its_moment(tmp_path: Path) -> No
 
 
 def test_who_comes_after_it_has_opened_does_not_wait(tmp_path: Path) -> None:
-    gate = MachineGate(tmp_path / "start", (MET, BEGIN))
+    gate = GatePipes(tmp_path / "start", PIPES)
     gate.open()
     wait_at_gate(tmp_path / "start")
     gate.close()
 
 
 def test_nobody_comes(tmp_path: Path) -> None:
-    gate = MachineGate(tmp_path / "start", (MET, BEGIN))
+    gate = GatePipes(tmp_path / "start", PIPES)
     assert gate.arrivals(0, 0.01) == 0
     gate.close()

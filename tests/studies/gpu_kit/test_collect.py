@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -69,7 +70,8 @@ def test_wheels_are_those_of_the_machines_python_and_of_tested_versions(registri
     (download,) = [each for each in registries.commands if "--python-version" in each]
     assert download[download.index("--python-version") + 1] == "3.12"
     assert download[download.index("--constraint") + 1].endswith("constraints.txt")
-    assert {"pydantic", "pyarrow", "mininet", "nvidia-ml-py", "setuptools"} < set(download)
+    names = {re.split("[<>=;]", word)[0] for word in download}
+    assert {"pydantic", "pyarrow", "mininet", "nvidia-ml-py", "setuptools"} < names
     assert "torch" not in download
 
 

@@ -21,7 +21,7 @@ class EndlessCallError(BaseException):
 
 
 OWN_FAULTS = (Exception, SystemExit)
-"""What code of another author may raise. Only an interrupt, which is the user's, is not among it."""
+"""The exceptions that another author's code may raise. An interrupt is not among them, because it is the user's."""
 
 
 def described_import(fault: BaseException, importer: str) -> str:

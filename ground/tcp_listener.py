@@ -24,7 +24,7 @@ _RECEIVE_BYTES = 4096
 _PROC = Path("/proc/net")
 
 ANY_ADDRESS = socket.inet_ntoa(bytes(4))
-"""Where a socket listens that listens at all addresses."""
+"""The address of a socket that listens at all addresses."""
 
 
 @dataclass(frozen=True)

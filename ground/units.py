@@ -45,7 +45,7 @@ _DURATION = ("a duration", "40ms, 50us or 2s")
 _RATE = ("a rate", "5Gbit, 200Mbit or unlimited")
 _SIZE = ("a size", "32MiB or 64KiB")
 _FRACTION = ("a percentage", "0.1%")
-"""What messages call a quantity, and how it is written."""
+"""The name of each quantity in messages, and examples of its notation."""
 
 MAX_DURATION_NS = 86_400 * 10**9
 """One day: longer than any computation of a microbatch and any deadline."""

@@ -1,4 +1,4 @@
-"""Where the user's cache is, by the XDG Base Directory Specification."""
+"""Find the user's cache, by the XDG Base Directory Specification."""
 
 import os
 import pwd

@@ -7,7 +7,7 @@ from wanbed.netem_profiles.traces.csv_trace import trace_of_columns
 from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
 
 _NOTHING = frozenset({"0bit", "0kbit", "0Mbit", "0Gbit"})
-"""How nothing is written: ``wanbed learn-link`` writes the first."""
+"""The notations of a rate of zero. ``wanbed learn-link`` writes the first."""
 
 
 def _offered_bps(cell: str) -> int:

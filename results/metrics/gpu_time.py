@@ -48,11 +48,12 @@ def spans_of_training_gpus(spans: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class GpuWindows:
-    """When each of several GPUs was measured; both have an entry for each GPU.
+    """The time windows in which several GPUs were measured. Both fields have an entry for each GPU.
 
     In a window of whole iterations a GPU is measured from the end of its own computation before the first of them, for
-    as long as the window lasts: GPUs begin and end an iteration at different times, and of each the whole work of these
-    iterations counts, and no other. A GPU that has fallen behind is measured until it has computed the last of them.
+    as long as the window lasts. GPUs begin and end an iteration at different times. So for each GPU the whole work of
+    these iterations counts, and no other work. A GPU that has fallen behind is measured until it has computed the last
+    of them.
     """
 
     start_ns: Numbers

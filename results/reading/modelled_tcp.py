@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MODELLED = "modelled"
-"""What the manifest's ``substrate.tcp`` says of a run over the relay. It is absent where TCP is a kernel's."""
+"""The value of the manifest's ``substrate.tcp`` for a run over the relay. It is absent where a kernel's TCP ran."""
 
 MODELLED_TCP = (
     "TCP is modelled: a relay imposed latency, rates, windows and slow start, not a kernel. Compare these figures only "

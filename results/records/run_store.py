@@ -43,7 +43,7 @@ from wanbed.results.records.trial_tables import SPANS_FILE, SPANS_TABLE, TRIAL_T
 MANIFEST = "manifest.json"
 TRIAL_FACTS = "trial.json"
 OUTPUT_FOLDER = "output"
-"""What a user's program printed in a trial: a file for each process and stream."""
+"""The folder of the output of a user's program in a trial: a file for each process and stream."""
 SUMMARY_FILE = "summary.parquet"
 
 _MAX_SLUG_LENGTH = 60

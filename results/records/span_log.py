@@ -115,15 +115,15 @@ class SpanLogHeader:
 
 @dataclass(frozen=True)
 class DeviceRecord:
-    """What a rank that really computes reports of its device at its end. Durations are machine time, not dilated.
+    """The facts of its device that a computing rank reports at its end. Durations are machine time, not dilated.
 
-    ``device`` is the GPU's UUID or "cpu", which shows what ranks shared a device. ``to_host_bytes`` of messages were
+    ``device`` is the GPU's UUID or "cpu", which shows which ranks shared a device. ``to_host_bytes`` of messages were
     copied from the device in ``to_host_ns``, ``to_device_bytes`` to the device in ``to_device_ns``; all four are 0 if
     the device shares the CPU's memory. ``clock_error_ns`` is the largest error of a span's times that results from the
-    device's own clock. ``check_iteration`` is the iteration that torch.profiler recorded too, None without one: in it
-    the device was busy for ``check_spans_ns`` according to the spans, for ``check_profiler_ns`` according to the
-    profiler. ``deterministic`` is whether torch refused kernels that may give other bits in another run, None if the
-    log does not say.
+    device's own clock. ``check_iteration`` is the iteration that torch.profiler recorded too, None if there is no such
+    iteration. In it the device was busy for ``check_spans_ns`` according to the spans, and for ``check_profiler_ns``
+    according to the profiler. ``deterministic`` is whether torch refused kernels that may give other bits in another
+    run, None if the log does not record it.
     """
 
     device: str

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 
 class Part(Enum):
-    """What a chain consists of for the most part."""
+    """The part of a pipeline that makes up most of a chain."""
 
     PATH = "fill and drain"
     GPU = "gpu"

@@ -67,7 +67,7 @@ def emulate(
 
 @dataclass(frozen=True)
 class _Trials:
-    """What the trials of a run have in common."""
+    """The settings and tools that all trials of a run have in common."""
 
     store: RunStore
     dilation: float

@@ -41,7 +41,7 @@ def moved_log(log: SpanLogContents, line: TimeLine) -> SpanLogContents:
 
 
 class _Message(NamedTuple):
-    """What tells a message from all others between the same two hosts, but for those sent several times."""
+    """The key of a message. All messages between the same two hosts differ in it, except repeats of one message."""
 
     source: str
     destination: str

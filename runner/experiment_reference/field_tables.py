@@ -16,7 +16,7 @@ END = "<!-- end of fields -->\n"
 
 _WIDTH = 120
 _DEFAULT = " Default: "
-"""What a description says after this is the field's default, where the field is left empty."""
+"""The mark in a description before the field's default, where the field is left empty."""
 
 Schema = Mapping[str, Any]
 

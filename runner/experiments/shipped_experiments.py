@@ -52,7 +52,7 @@ class ShippedExperiment:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """What has to be installed beside wanbed: torch, and what the program's requirements name first."""
+        """The packages to install beside wanbed: torch, and the first package that the program's requirements name."""
         if self.requirements is not None:
             return ("torch", self.requirements.read_text(encoding="utf-8").split("==")[0])
         return ("torch",) if self.trains_in_torch else ()

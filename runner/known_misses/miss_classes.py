@@ -16,7 +16,7 @@ SHORT_TRANSFERS = (0.1, 1.0)
 FEW_LINES, LONG_TRANSFERS = 5.0, 3.0
 """Up to how many times what the line holds a window is short of both directions, and from when transfers are long."""
 DEEP_QUEUES = 50
-"""How many times what the line holds the windows of rings are far beyond it."""
+"""The ratio of the windows of rings to what the line holds, from which they are far beyond it."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from wanbed.testbed.network.topology import Topology
 
 @dataclass(frozen=True)
 class WanTraffic:
-    """What a variant, with those beside it, sends over the WAN of a topology."""
+    """The traffic of a variant, and of all that runs beside it, over the WAN of a topology."""
 
     topology: Topology
     variant: ResolvedVariant

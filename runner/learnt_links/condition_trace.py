@@ -43,7 +43,7 @@ _WRONG_LOSS = 0.01
 
 
 class Form(StrEnum):
-    """What the conditions show of others' traffic."""
+    """The figure in the conditions that shows others' traffic."""
 
     RATE = "rate"
     LATENCY = "latency"

@@ -25,10 +25,10 @@ Cell = Callable[[FittedLink, PacketLog, PacketLog, int], Outcome]
 
 @dataclass(frozen=True)
 class LearntLink:
-    """What was learnt from a log.
+    """The link that was learnt from a log, and its check on the packets held out.
 
-    ``held_out`` has the outcome of each model by its name on the packets held out, and ``truth`` what became of them;
-    both are empty and None if nothing was held out.
+    ``held_out`` has, by its name, the outcome of each model on the packets held out. ``truth`` is the real outcome of
+    these packets. If nothing was held out, ``held_out`` is empty and ``truth`` is None.
     """
 
     fitted_log: PacketLog

@@ -36,9 +36,9 @@ _SO_RCVBUFFORCE = 33
 
 @dataclass(frozen=True)
 class ProbePattern:
-    """What a probe sends: single packets at exponential gaps, and trains sent at once.
+    """The packets that a probe sends: single packets at exponential gaps, and trains sent at once.
 
-    ``size_bytes`` is that of a frame on Ethernet, headers included.
+    ``size_bytes`` is the size of a frame on Ethernet, headers included.
     """
 
     seconds: float

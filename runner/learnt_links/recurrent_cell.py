@@ -36,9 +36,9 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CellLink:
-    """What the cell has learnt: the link with its own base delay and rate, and a series of cross traffic drawn of it.
+    """The link that the cell has learnt, with its own base delay and rate, and a series of cross traffic that it drew.
 
-    ``loss_before`` and ``loss_after`` are the mean absolute errors of the delays in training, in nanoseconds.
+    ``loss_before_ns`` and ``loss_after_ns`` are the mean absolute errors of the delays in training, in nanoseconds.
     """
 
     model: LinkModel

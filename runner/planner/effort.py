@@ -138,7 +138,7 @@ class Effort:
 
     @property
     def done_text(self) -> str:
-        """How many candidates were simulated, as the end of a sentence."""
+        """The number of simulated candidates, as the end of a sentence."""
         return f"after {count_text(self.priced, 'simulation')}"
 
 

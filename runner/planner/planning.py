@@ -70,7 +70,7 @@ class PlanningTask:
 
     @property
     def counted(self) -> Literal["tokens", "sequences"]:
-        """What throughput counts in this task's prices and ceilings: sequences without a model."""
+        """The unit of throughput in this task's prices and ceilings: sequences without a model, otherwise tokens."""
         return "sequences" if self.context is None else "tokens"
 
     @property

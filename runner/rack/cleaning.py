@@ -15,7 +15,10 @@ _PATIENCE_S = 120.0
 
 @dataclass(frozen=True)
 class CleanedMachine:
-    """What was removed from a machine and what is in use there; ``fault`` is why it was not cleaned, None if it was."""
+    """The things removed from a machine and the things in use there.
+
+    ``fault`` is the reason why the machine was not cleaned, None if it was.
+    """
 
     name: str
     cleaned: tuple[dict[str, Any], ...] = ()

@@ -1,7 +1,7 @@
-"""What Ray runs on the machines of a rack. It travels there as code, not by name: this module imports no other.
+"""Run calls on the machines of a rack, in Ray. It travels there as code, not by name, so it imports no other module.
 
-A machine may lack wanbed, or have another one. ``sent`` is whether wanbed comes in the folder that Ray has put the
-worker process in.
+A machine may lack wanbed, or have another version of it. ``sent`` is whether wanbed comes in the folder that Ray has
+put the worker process in.
 """
 
 import os
@@ -13,10 +13,11 @@ from importlib import import_module
 from typing import Any
 
 MACHINE = "wanbed.testbed.rack.machine:Machine"
-"""What an agent drives, as ``module:class``."""
+"""The class of the object that an agent drives, as ``module:class``."""
 
 RETURNED, RAISED = "returned", "raised"
-"""How a call of an agent ended, before what it returned; or before what it raised, and the traceback as text."""
+"""The outcomes of a call of an agent. The returned value follows ``RETURNED``; the exception and its traceback as text
+follow ``RAISED``."""
 
 
 def use_wanbed(sent: bool) -> None:

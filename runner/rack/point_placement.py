@@ -18,9 +18,9 @@ from wanbed.testbed.rack.machine_handle import MachineHandle
 
 @dataclass(frozen=True)
 class PointPlacement:
-    """Where the hosts of a sweep point are. ``sharing`` is None if nothing computes on GPUs.
+    """The machines of a sweep point's hosts. ``sharing`` is None if nothing computes on GPUs.
 
-    ``gateways`` are the gateway machines of datacenters that have one.
+    ``gateways`` are the gateway machines of the datacenters that have one.
     """
 
     point: SweepPoint

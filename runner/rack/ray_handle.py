@@ -20,11 +20,12 @@ _KERNEL_LIMIT_S = 8.0
 _SILENCE_LIMIT_S = 15.0
 _MOST_CHARACTERS = 200
 _NODE_ENDED = ("node died", "node has died", "node was terminated", "nodeaffinityschedulingstrategy doesn't exist")
-"""What Ray says, in small letters, where a node has gone; the last one before anything of a run was on it."""
+"""The texts, in small letters, that Ray's messages have where a node has gone. Ray gives the last one if the node went
+before the run had started anything there."""
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - it carries a traceback's text, as that of multiprocessing does
-    """Where on the machine an error was raised, as text."""
+    """The place on the machine where an error was raised, as text."""
 
 
 class RayPending:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 Kind = tuple[str | int, ...]
-"""What a step is, from general to particular: ``("trial", variant, sweep point)``. Equal kinds cost about alike."""
+"""The kind of a step, from general to particular: ``("trial", variant, sweep point)``. Equal kinds cost about alike."""
 
 OVERRUN_SHARE = 0.25
 """A step that takes longer than expected is taken to last for another such share of what it took so far."""

@@ -13,7 +13,7 @@ from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 
 class Pool(Protocol):
-    """Where trials are simulated, several at a time."""
+    """A pool of workers that simulates several trials at a time."""
 
     def simulate_all(self, trials: Sequence[TrialSpec], run: Path, progress: Progress, simulate: Simulate) -> None:
         """Simulate the trials into the run's folder.

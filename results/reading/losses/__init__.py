@@ -1,1 +1,1 @@
-"""What the trials of a run learnt, over their own clock or that of another run."""
+"""Read the losses of a run's trials, over their own clock or over the clock of another run."""

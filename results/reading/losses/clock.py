@@ -24,7 +24,7 @@ _CLOCK_WORDS: dict[ClockKind, str] = {
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where losses and their clock come from. ``clock_run`` is the run of the clock, "" if it is that of the losses."""
+    """The sources of losses and their clock. ``clock_run`` is the run of the clock, "" if that is the losses' run."""
 
     clock: ClockKind
     clock_run: str = ""
@@ -44,9 +44,9 @@ class Provenance:
 
 @dataclass(frozen=True, eq=False)
 class TrialClock:
-    """When each of ``iterations``, which rise, ended, in nanoseconds since the start of the first.
+    """The end of each of ``iterations``, which rise, in nanoseconds since the start of the first iteration.
 
-    ``wan_bytes`` is what had crossed the WAN since then, headers included; None if no link was sampled.
+    ``wan_bytes`` are the bytes that had crossed the WAN since then, headers included; None if no link was sampled.
     """
 
     iterations: Iterations

@@ -34,12 +34,12 @@ class ClockError(InputError):
 
 @dataclass(frozen=True)
 class LossTrial:
-    """What one trial learnt, over one clock.
+    """The losses of one trial, over one clock.
 
-    ``id`` is the trial that learnt; ``point`` and ``values`` are the clock's sweep point. ``seed`` is that of the
-    weights and tokens, None if the run does not say. ``training`` has the loss of each iteration before its update, the
-    mean over the replicas of the mean loss of their sequences; ``held_out`` the mean over the replicas of their
-    held-out losses, None if the trial was not evaluated.
+    ``id`` is the trial that learnt; ``point`` and ``values`` are the clock's sweep point. ``seed`` is the seed of the
+    weights and tokens, None if the run does not record it. ``training`` has the loss of each iteration before its
+    update: the mean over the replicas of the mean loss of their sequences. ``held_out`` is the mean over the replicas
+    of their held-out losses, None if the trial was not evaluated.
     """
 
     id: TrialId

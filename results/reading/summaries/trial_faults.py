@@ -9,10 +9,10 @@ UNDISTURBED, SURVIVED, RECOVERED, FAILED = "undisturbed", "survived", "recovered
 
 @dataclass(frozen=True)
 class TrialFaults:
-    """What failures did to a trial; None where it is unknown, or never happened.
+    """The effects of failures on a trial. A field is None where its value is unknown, or its event never happened.
 
-    ``outcome`` is None for a trial in which nothing was to fail and nothing did. ``training_goodput`` is the time in
-    iterations that count, as a share of the training's time. Of several failures the times are the longest.
+    ``outcome`` is None for a trial in which no failure was planned and none happened. ``training_goodput`` is the time
+    in iterations that count, as a share of the training's time. Of several failures, the times are the longest.
     """
 
     outcome: str | None = None

@@ -1,1 +1,1 @@
-"""What is recorded of traffic that shares the WAN with a training."""
+"""Define the records of traffic that shares the WAN with a training."""

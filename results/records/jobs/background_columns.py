@@ -20,7 +20,7 @@ BACKGROUND_SAMPLES = trial_schema(
 
 
 class BackgroundSample(NamedTuple):
-    """What one connection has carried by one moment; the columns of ``BACKGROUND_SAMPLES`` after the trial's."""
+    """The bytes that a connection has carried by a moment; the columns of ``BACKGROUND_SAMPLES`` after the trial's."""
 
     time_ns: int
     flow: str

@@ -7,7 +7,7 @@ import pyarrow as pa
 from wanbed.results.records.schema import trial_schema
 
 TRAINING, HELD_OUT = SPLITS = ("training", "held_out")
-"""What a loss is of: sequences that are learnt from, or others."""
+"""The sequences that a loss is measured on: ``training`` ones, which are learnt from, or ``held_out`` ones."""
 
 LOSSES = trial_schema(
     ("iteration", pa.int32(), "training iteration, from 0, warm-up ones included"),

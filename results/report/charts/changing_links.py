@@ -44,7 +44,7 @@ _MARK = "#666666"
 
 @dataclass(frozen=True)
 class _Series:
-    """What was measured in one trial; times are seconds since training began."""
+    """The measurements of one trial. Times are seconds since training began."""
 
     variant: str
     run: str
@@ -66,7 +66,7 @@ class _Content:
 
     @property
     def end_s(self) -> float:
-        """When the longest trial ended."""
+        """The end of the longest trial, in seconds since training began."""
         return max(each.end_s for each in self.series)
 
 

@@ -62,7 +62,7 @@ SIZES = {"column": Size("column", 3.4), "page": Size("page", 7.0)}
 
 @dataclass(frozen=True)
 class FigureOptions:
-    """What figures look like.
+    """The appearance of figures.
 
     ``charts`` names the charts to write, all if empty. ``labels`` gives texts that replace names of variants, runs,
     datacenters and swept paths, and texts of axes. ``logarithmic`` and ``limits`` concern the axes ``x`` and ``y`` of

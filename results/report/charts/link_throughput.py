@@ -57,7 +57,7 @@ class _Series:
     """The intervals of the median over repeats in the bins of ``smoothed``; empty if there are too few repeats."""
     repeats: int
     background: Mapping[tuple[str, str], LinkRates]
-    """What flows in the background sent over each link beside it; empty if there were none."""
+    """The rates at which background flows sent over each link beside the training; empty if there were none."""
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,11 @@ _READING = (
 
 @dataclass(frozen=True)
 class BackgroundRow:
-    """What one flow carried beside one variant, in one sweep point: medians over the repeats.
+    """The traffic of one flow beside one variant, at one sweep point: medians over the repeats.
 
-    ``goodput_bps`` counts payload received while iterations are measured, ``wire_share`` bytes sent with headers as a
-    share of the link's configured rate; None where no iteration was measured, or the link has no rate.
+    ``goodput_bps`` counts payload received while iterations are measured. ``wire_share`` counts bytes sent with
+    headers, as a share of the link's configured rate. Either is None where no iteration was measured, or the link has
+    no rate.
     """
 
     run: str

@@ -15,7 +15,7 @@ from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.records.losses.loss_columns import HELD_OUT, TRAINING
 
 AXES = ("iterations", "tokens", "time_s", "wan_bytes")
-"""What a loss is drawn against: fields of ``LossCurve``."""
+"""The quantities that a loss is drawn against: fields of ``LossCurve``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class PooledCurve:
 
 @dataclass(frozen=True)
 class LossSeries:
-    """What the repeats of one variant of one run learnt, in one sweep point of the clock."""
+    """The losses of all repeats of one variant of one run, at one sweep point of the clock."""
 
     run: str
     variant: str
@@ -52,7 +52,7 @@ class LossSeries:
 
     @property
     def provenance(self) -> str:
-        """Where losses and clock come from, for readers."""
+        """The sources of losses and clock, for readers."""
         return self.trials[0].provenance.text
 
     @property
@@ -87,7 +87,7 @@ class LossSeries:
 
     @property
     def end_s(self) -> float:
-        """When the first of its trainings had ended."""
+        """The end of the training that ended first, in seconds."""
         return min(trial.training.end_s for trial in self.trials)
 
     def loss_at(self, time_s: float) -> float | None:

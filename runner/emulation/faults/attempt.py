@@ -28,7 +28,7 @@ class Attempt:
 
     @property
     def done(self) -> int:
-        """How many iterations every rank has finished, of the whole training."""
+        """The number of iterations of the whole training that every rank has finished."""
         return min((_done(log, self.first_iteration) for log in self.logs), default=self.first_iteration)
 
     @property
@@ -38,7 +38,7 @@ class Attempt:
 
     @property
     def failed_ns(self) -> int | None:
-        """When the first fault happened that concerned a rank, or else when the first rank had ended."""
+        """The time of the first fault that concerned a rank, or else the time when the first rank had ended."""
         if self.hits:
             return self.hits[0].applied_ns
         return min((end.ended_ns for end in self.ends if end.status and end.ended_ns is not None), default=None)
@@ -51,14 +51,14 @@ class Attempt:
 
     @property
     def all_knew_ns(self) -> int | None:
-        """When the last surviving rank had ended because of its lost peers; None if one never noticed."""
+        """The time when the last surviving rank had ended because of its lost peers; None if one never noticed."""
         times_ns = [end.ended_ns for end in self.survivors]
         known = [time_ns for time_ns in times_ns if time_ns is not None]
         return None if len(known) < len(times_ns) else max(known, default=self.failed_ns)
 
     @property
     def said(self) -> tuple[tuple[int, str], ...]:
-        """What surviving ranks printed last, by rank, the first one to end first."""
+        """The last line that each surviving rank printed, with its rank. The first rank to end comes first."""
         spoken = [end for end in self.survivors if end.ended_ns is not None and end.line]
         return tuple((end.rank, end.line) for end in sorted(spoken, key=lambda end: end.ended_ns or 0))
 

@@ -1,4 +1,4 @@
-"""What happened to a training through faults: its attempts and its failures, for the trial's record."""
+"""Record what happened to a training through faults: its attempts and its failures, for the trial's record."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,1 +1,1 @@
-"""What a trial has learnt: its losses, and its evaluation."""
+"""Read what a trial has learnt: its losses, and its evaluation."""

@@ -12,11 +12,11 @@ MAX_AGE_S = 600.0
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured of a testbed's links before the trials of sweep point ``point``.
+    """The measurements of a testbed's links before the trials of sweep point ``point``.
 
-    ``values`` are that point's swept values. ``testbed`` identifies the testbed: one that was brought up anew has
-    another identifier. ``reported`` is what the kernels reported of its network just before. ``began_s`` is when
-    measuring began, on this process's monotonic clock. ``links`` are undilated.
+    ``values`` are the swept values of that point. ``testbed`` identifies the testbed; a testbed that was brought up
+    anew has another identifier. ``reported`` are the settings that the kernels reported of its network just before.
+    ``began_s`` is the start of the measurement, on this process's monotonic clock. ``links`` are undilated.
     """
 
     point: int

@@ -9,7 +9,7 @@ _CONSEQUENCES = re.compile(
     r"ChildFailedError|DistNetworkError|SignalException",
     re.IGNORECASE,
 )
-"""What ranks say when another rank has gone, and what a launcher says of any rank."""
+"""The messages that ranks print when another rank has gone, and that a launcher prints about any rank."""
 
 
 def first_cause(lines: Sequence[str]) -> str | None:

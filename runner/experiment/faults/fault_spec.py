@@ -13,10 +13,10 @@ MAX_FAULTS = 100
 MAX_CHECKPOINT_EVERY = 10_000
 
 Recovery = Literal["none", "restart"]
-"""What a training does about a fault: it ends there, or begins again at its last checkpoint."""
+"""The reaction of a training to a fault: it ends there, or begins again at its last checkpoint."""
 
 Faulty = Literal["host", "rank", "gateway"]
-"""What can fail, besides links, whose failures are a part of their conditions over time."""
+"""The things that can fail besides links. Failures of links are a part of their conditions over time."""
 
 
 class FaultSpec(StrictModel):
@@ -75,5 +75,5 @@ class FaultSpec(StrictModel):
 
     @property
     def kind(self) -> Faulty:
-        """What kind of thing fails."""
+        """The kind of thing that fails."""
         return "host" if self.host is not None else "rank" if self.rank is not None else "gateway"

@@ -24,7 +24,7 @@ MIN_MEAN_NS = 10_000_000
 """The shortest mean of on and off times: what is handed to TCP in one piece lasts half as long."""
 
 FlowKind = Literal["bulk", "rate", "on-off", "trace"]
-"""How a flow offers bytes: as fast as it can, at a rate, now and then, or as a file says."""
+"""The way in which a flow offers bytes: as fast as it can, at a rate, now and then, or as a file prescribes."""
 
 _OF_TCP = ("connections", "congestion", "window")
 
@@ -117,7 +117,7 @@ class BackgroundSpec(StrictModel):
 
     @property
     def kind(self) -> FlowKind:
-        """How it offers bytes."""
+        """The way in which the flow offers bytes."""
         if self.trace is not None:
             return "trace"
         if self.on_off is not None:

@@ -58,6 +58,6 @@ class SlowerSpec(StrictModel):
 
     @property
     def choice(self) -> str:
-        """What the entry is about, for messages: ``host east-1, stage 1``."""
+        """The parts of the training that the entry is about, for messages: ``host east-1, stage 1``."""
         named = ((name, getattr(self, name)) for name in _CHOICES)
         return ", ".join(f"{name} {value}" for name, value in named if value is not None)

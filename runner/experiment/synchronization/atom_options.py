@@ -31,7 +31,7 @@ BytesPerSecond = Annotated[
 
 
 class AtomOptions(SynchronizationOptions):
-    """How a whole model is swapped through one GPU, and when the replicas average."""
+    """The options of ATOM: the swapping of a whole model through one GPU, and the averaging of the replicas."""
 
     swap: BytesPerSecond = Field(
         description="Rate at which layers are loaded from host memory into the GPU.", examples=["12GB/s"]

@@ -17,7 +17,7 @@ class OuterSpec(StrictModel):
 
 
 class SynchronizationOptions(StrictModel):
-    """When replicas synchronise, with which outer optimizer, and over which wire."""
+    """The moments at which replicas synchronise, the outer optimizer, and the wire."""
 
     sync_every: int = Field(
         ge=1,
@@ -72,7 +72,7 @@ class SynchronizationOptions(StrictModel):
 
 
 class DilocoOptions(SynchronizationOptions):
-    """What each replica trains by, and when the replicas synchronise."""
+    """The schedule by which each replica trains, and the moments at which the replicas synchronise."""
 
     inner: PrintableName = Field(
         default="1f1b", description="Schedule of the stages of each replica.", examples=["zb-h1"]

@@ -23,11 +23,11 @@ _LEAST_EMPTY = 5
 
 @dataclass(frozen=True)
 class Backlogs:
-    """What the packets that arrived found at the bottleneck, in the order of sending.
+    """The backlog that each arrived packet found at the bottleneck, in the order of sending.
 
-    ``found_bytes`` is the backlog before a packet of ``size_bytes``, the one in service included as far as it is left.
-    A packet found the queue empty if that is at most ``tolerance_bytes``, which is the noise in the times; of how many
-    packets that is certain ``sharp_bytes`` says, which takes nothing else for noise.
+    ``found_bytes`` is the backlog before a packet of ``size_bytes``. It includes the rest of the packet in service. A
+    packet found the queue empty if its ``found_bytes`` are at most ``tolerance_bytes``, which is the noise in the
+    times. It certainly did if they are at most ``sharp_bytes``, a limit that takes nothing else for noise.
     """
 
     at_ns: Floats

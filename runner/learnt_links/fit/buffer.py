@@ -20,7 +20,7 @@ LEAST_OVERFLOWS = 5
 """The fewest losses at a full queue that show a buffer."""
 
 _LIKELIER = 3
-"""How many times likelier a loss is at a full buffer than elsewhere; otherwise losses are random."""
+"""The least ratio of the chance of a loss at a full buffer to that elsewhere. With a lower ratio, losses are random."""
 _MANY = 0.05
 """More losses than that, where the queue was never seen empty, are those of a queue that is always nearly full."""
 _DEVIATIONS = 3.0

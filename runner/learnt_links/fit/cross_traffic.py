@@ -46,7 +46,7 @@ class CrossTraffic:
 
     @property
     def start_ns(self) -> Floats:
-        """When each piece starts."""
+        """The start of each piece."""
         return np.asarray(np.arange(len(self.rate_bps)) * float(self.piece_ns), dtype=np.float64)
 
 

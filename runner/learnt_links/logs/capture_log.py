@@ -25,9 +25,9 @@ _MOST_CUT_OTHERWISE = 0.001
 
 
 class _Captured(NamedTuple):
-    """When a packet of a flow was captured, what identifies it, and its size; on the wire once the flow's is known.
+    """The capture time of a flow's packet, its identity, and its sizes. ``wire_bytes`` is set once the MTU is known.
 
-    A capture may have millions of them, so there is nothing else of the packet.
+    A capture may have millions of packets, so nothing else of the packet is kept.
     """
 
     at_ns: int

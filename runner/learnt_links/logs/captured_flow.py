@@ -28,7 +28,7 @@ _TCP_BYTES = 20
 _UNSAID_SEGMENT_BYTES, _SMALLEST_SEGMENT_BYTES = 536, 88
 """Segment sizes: that of a SYN without the option (RFC 9293), and the least that Linux takes."""
 MTU_BYTES = 1500
-"""What an IP packet has at most on most networks."""
+"""The largest size of an IP packet on most networks."""
 
 Flow = tuple[bytes, bytes, int, int, int]
 """Source and destination address, protocol, source and destination port."""

@@ -56,7 +56,7 @@ class ServiceRate:
 
 @dataclass(frozen=True)
 class Served:
-    """What a FIFO queue did with each packet: whether it was let in, and when its last bit left (0 if it was not)."""
+    """The outcome of a FIFO queue for each packet: whether it was let in, and when its last bit left (0 if not)."""
 
     let_in: Flags
     departure_ns: Floats

@@ -62,7 +62,7 @@ class LinkUse:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What bounds an iteration. ``path`` adds up to 1, the largest share first: that is the bottleneck.
+    """The limits of an iteration. ``path`` adds up to 1, with the largest share, the bottleneck, first.
 
     ``link`` is None if no WAN link that was used has a capacity.
     """

@@ -32,7 +32,7 @@ _WORK = sorted({*(KIND_CODES[kind] for kind in COMPUTE_KINDS), *_SUMS, _OPTIMIZE
 
 @dataclass(frozen=True)
 class Part:
-    """What a stretch of the critical path belongs to.
+    """The owner of a stretch of the critical path.
 
     ``kind`` is ``computing`` or ``all_reduce`` of a ``stage``, ``norm`` of the gradients of all stages, ``link``
     between ``datacenters`` (only one if both ends are in it), or ``schedule``, which holds a ``stage`` back.

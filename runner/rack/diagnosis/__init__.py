@@ -1,1 +1,1 @@
-"""What ``wanbed doctor --rack`` finds out."""
+"""Diagnose a rack for ``wanbed doctor --rack``."""

@@ -14,9 +14,10 @@ _PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class PlainPath:
-    """What the plain network does between two machines; ``fault`` is why it could not be measured, None if it was.
+    """The measured performance of the plain network between two machines.
 
-    ``there_bps`` is from ``one`` to ``other``, ``back_bps`` from ``other`` to ``one``.
+    ``there_bps`` is the bandwidth from ``one`` to ``other``, ``back_bps`` from ``other`` to ``one``. ``fault`` is the
+    reason why it could not be measured, None if it was measured.
     """
 
     one: str

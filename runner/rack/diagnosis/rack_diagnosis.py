@@ -25,11 +25,11 @@ _CLOCK_READINGS = 5
 
 @dataclass(frozen=True)
 class MachineDiagnosis:
-    """What is known of a machine.
+    """The known facts of a machine.
 
-    ``in_use_by`` is the run that uses it. ``survey`` is that of ``wanbed.testbed.rack.survey``, None for a machine that
-    only drives or does not answer. ``clock_ahead_ms`` is by how much its wall clock is ahead of this machine's,
-    ``clock_uncertainty_ms`` how exactly that is known.
+    ``in_use_by`` is the run that uses it. ``survey`` is the survey by ``wanbed.testbed.rack.survey``, None for a
+    machine that only drives or does not answer. ``clock_ahead_ms`` is how far its wall clock is ahead of this machine's
+    wall clock, and ``clock_uncertainty_ms`` is the uncertainty of that figure.
     """
 
     node: Node

@@ -1,4 +1,4 @@
-"""What sweep points want of the machines that would carry their hosts: programs, files, modules, compute back ends."""
+"""Check machines for the needs of the hosts that they would carry: programs, files, modules, compute back ends."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,1 +1,1 @@
-"""How much slower a run over a rack goes than what it emulates, by what its machines carry."""
+"""Compute how much slower a rack's run is than the system that it emulates, from the load on its machines."""

@@ -32,7 +32,7 @@ class UpOverRack(Protocol):
 
 @dataclass(frozen=True)
 class MachineLoad:
-    """What one machine has to carry at most and what it can, both in bit/s, and its cores for how many hosts."""
+    """The largest demand on one machine and its capacity, both in bit/s, its cores, and the number of its hosts."""
 
     demand_bps: int
     capacity_bps: int

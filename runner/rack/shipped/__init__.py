@@ -1,1 +1,1 @@
-"""What of a user's own goes to the machines of a rack."""
+"""Send a user's own files to the machines of a rack."""

@@ -24,7 +24,7 @@ MOST_FILES = 20_000
 _LEFT_OUT = frozenset({".git", ".hg", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 _ENVIRONMENT = "pyvenv.cfg"
 _RUN = frozenset({"manifest.json", "trials"})
-"""What the folder of a virtual environment has, and that of a run."""
+"""The file that marks the folder of a virtual environment, and the files that mark the folder of a run."""
 
 
 def programs_of(points: Iterable[SweepPoint]) -> list[tuple[str, ResolvedProgram]]:

@@ -37,7 +37,7 @@ class WantedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class ProgramNeeds:
-    """What a machine must have on its own for users' programs."""
+    """The programs and files that a machine must have itself for users' programs."""
 
     programs: tuple[WantedProgram, ...] = ()
     files: tuple[WantedFile, ...] = ()

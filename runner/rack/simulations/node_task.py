@@ -1,6 +1,6 @@
-"""What Ray runs on a machine for a simulation. It travels as code, as ``on_machine`` does, and imports only that.
+"""Run a simulation's task on a machine, in Ray. It travels as code, as ``on_machine`` does, and imports only that.
 
-A machine that joins late may have another wanbed than those that were there in the beginning, so each task looks.
+A machine that joins late may have another wanbed than the machines present at the beginning, so each task checks.
 """
 
 import platform

@@ -19,7 +19,7 @@ from wanbed.runner.simulator.simulation import Simulate
 
 _REFRESH_S = 0.5
 _BATCH_S = 0.25
-"""How long a task is to take: short trials go several at a time, since each task costs some milliseconds."""
+"""The intended duration of a task. Several short trials share a task, because each task costs some milliseconds."""
 _WAITING = 2
 """Tasks that wait at a time, for each that runs, so that no CPU waits for this process."""
 

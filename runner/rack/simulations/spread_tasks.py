@@ -21,7 +21,7 @@ class Tasks(Protocol):
 
     @property
     def at_a_time(self) -> int:
-        """How many run at a time, at this moment."""
+        """The number of tasks that run at a time, at this moment."""
 
     def start(self, function: Callable[[], Any], schedules: tuple[str, ...] = ()) -> Any:
         """Have a function called, which needs these schedules of a user's. Return a reference to its result.

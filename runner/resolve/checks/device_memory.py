@@ -21,7 +21,7 @@ from wanbed.workloads.schedules.fixed_order import FixedOrder
 from wanbed.workloads.schedules.schedule import create_schedule
 
 CONTEXT_BYTES = round(0.6 * 2**30)
-"""What a process takes of a GPU before its first tensor: its CUDA context, and the code of cuBLAS's kernels."""
+"""A process's memory on a GPU before its first tensor: its CUDA context, and the code of cuBLAS's kernels."""
 
 GIB = 2**30
 

@@ -19,11 +19,11 @@ from wanbed.workloads.schedules.planning.planned_schedule import PlannedSchedule
 from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, create_schedule, load_schedule
 
 CALL_LIMIT_S = 5.0
-"""How long one call of a schedule may take. Shipped ones take microseconds, and a rank calls during an iteration."""
+"""The time limit of one call of a schedule. Shipped ones take microseconds, and a rank calls during an iteration."""
 PLAN_LIMIT_S = 120.0
-"""How long planning may take."""
+"""The time limit of planning."""
 _CHECK_S = 3.0
-"""How long the check of a large pipeline may take. What is left of it is left to the engine."""
+"""The time limit of the check of a large pipeline. The rest of the check is left to the engine."""
 
 
 def check_schedule(class_path: str, shape: PipelineShape, options: Mapping[str, object]) -> None:

@@ -24,10 +24,11 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """What fails in the trials of a sweep point, in order of time, and what training does about it.
+    """The faults in the trials of a sweep point, in order of time, and the reaction of training to them.
 
-    ``left`` has each variant, by its name and the hosts that are lost, as it goes on without them; the reason where it
-    cannot. It has an entry for each set of hosts that is lost after one of ``faults``, but the empty set.
+    ``left`` describes each variant without the hosts that are lost. It maps the variant's name and the lost hosts to
+    the variant as it goes on, or to the reason why it cannot. It has an entry for each non-empty set of hosts that is
+    lost after one of ``faults``.
     """
 
     faults: tuple[PlannedFault, ...] = ()

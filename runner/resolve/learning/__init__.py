@@ -1,1 +1,1 @@
-"""What a training learns from, and on what it is evaluated."""
+"""Resolve the data that a training learns from, and the data on which it is evaluated."""

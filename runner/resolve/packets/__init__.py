@@ -1,1 +1,1 @@
-"""What connections hold and what happens to single packets, as far as it follows from the experiment."""
+"""Resolve what connections hold and the treatment of single packets, as far as the experiment says."""

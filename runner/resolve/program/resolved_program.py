@@ -23,7 +23,7 @@ class ResolvedProgram:
 
     @property
     def marked_by(self) -> str:
-        """What ends an iteration: optimizer, call or output."""
+        """The event that ends an iteration: optimizer, call or output."""
         return self.spec.marked_by or "optimizer"
 
     @property

@@ -24,7 +24,7 @@ FIELD = "compute.from"
 
 @dataclass(frozen=True)
 class MeasuredSource:
-    """Where measured times come from: a run's folder, engine and variant, and its trials.
+    """The source of measured times: a run's folder, engine and variant, and its trials.
 
     ``spans_sha256`` is the hash of the span tables of these trials.
     """

@@ -19,7 +19,7 @@ from wanbed.workloads.swapping.grouping import Grouping, SwappedLayer, SwappedMo
 
 @dataclass(frozen=True)
 class Swapping:
-    """What moves layers into a GPU, and the memory that two groups of them share there, None for no limit."""
+    """The rate at which layers move into a GPU, and the memory that two groups share there, None for no limit."""
 
     rate_bytes_per_s: int
     memory_bytes: int | None

@@ -27,7 +27,7 @@ class Group:
 
 
 class GroupRanks:
-    """What the files of all ranks say of groups."""
+    """The groups of ranks that the files of all ranks define."""
 
     def __init__(self, files: tuple[RankFile, ...]) -> None:
         self._everybody = tuple(range(len(files)))

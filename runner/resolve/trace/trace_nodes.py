@@ -67,7 +67,7 @@ class CheckedNode:
 
     @property
     def tensor(self) -> str:
-        """What a message of a trace of wanbed's carries, by the name of its node; of other traces nothing is known."""
+        """The tensor that a message carries in a trace by wanbed, by the name of its node; "" in other traces."""
         kind, _, carried = self.node.name.partition(" ")
         named = carried.split(" ")[0]
         return named if self.node.attributes.get(KIND) == kind and named in {ACTIVATION, GRADIENT} else ""

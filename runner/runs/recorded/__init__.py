@@ -1,1 +1,1 @@
-"""What a run records of itself beside its trials: the manifest, and the facts of plans and prefill."""
+"""Record the facts of a run beside its trials: the manifest, and the facts of plans and prefill."""

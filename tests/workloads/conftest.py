@@ -1,14 +1,13 @@
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.support.workloads.forked_rank import ForkedRank
-from tests.support.workloads.loopback_ranks import REPLAY, ROOT, Start
+from tests.support.workloads.loopback_ranks import REPLAY, ROOT, Start, free_ports
 from wanbed.workloads.rank_config import RankConfig
 
 MODULE = "wanbed.workloads.rank"
@@ -24,10 +23,8 @@ def written(plan: RankConfig, folder: Path) -> Path:
 @pytest.fixture
 def free_port() -> int:
     """A port of the loopback address that nobody listens on."""
-    with closing(socket.socket()) as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    (port,) = free_ports(1)
+    return port
 
 
 @pytest.fixture

@@ -117,12 +117,9 @@ def wrong_imports(tree: ast.Module, module: str, is_package: bool) -> list[str]:
     package, own = module.split(".", maxsplit=1)[0], place_of(module)
     assert own is not None or module in PACKAGES, f"{module} has no place on the floors"
     wrong = []
-    for imported in imported_modules(tree, module, is_package):
-        if imported.split(".")[0] not in ("studies", "wanbed"):
-            continue
-        name = by_file(imported)
+    for name in map(by_file, imported_modules(tree, module, is_package)):
         other = place_of(name)
-        if other == own:
+        if name.split(".")[0] not in PACKAGES or other == own:
             continue
         outside = name.split(".")[0] != package
         allowed = not outside or any(f"{name}.".startswith(f"{prefix}.") for prefix in OUTSIDE[package])
@@ -147,14 +144,12 @@ def test_modules_import_only_what_stands_on_a_floor_above_their_own() -> None:
 
 
 def bare_names(tree: ast.Module) -> Iterator[str]:
-    """What is imported, or named in a text, by the name of a folder that wanbed has a link to."""
+    """Names that are imported, or stand in a text, without ``wanbed`` before the folder that it has a link to."""
     named = re.compile(rf"(?:.* -m )?((?:{'|'.join(LINKED)})(?:\.\w+)+)(?::\w+)?", re.DOTALL)
+    imported = imported_modules(tree, "wanbed.module", is_package=False)
+    yield from (name for name in imported if name.split(".")[0] in LINKED)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.split(".")[0] in LINKED)
-        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in LINKED:
-            yield node.module or ""
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and (found := named.fullmatch(node.value)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and (found := named.fullmatch(node.value)):
             place = ROOT.joinpath(*found[1].split("."))
             if place.is_dir() or place.with_suffix(".py").is_file():
                 yield found[1]
@@ -213,6 +208,7 @@ def test_the_simulator_loads_neither_netlink_nor_mininet_nor_torch_nor_matplotli
         ("testbed.kernel.namespace", "from wanbed.testbed.claims import registry"),
         ("testbed.kernel.namespace", "def later():\n    from wanbed.workloads.rank import main"),
         ("testbed.kernel.namespace", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import wanbed.runner"),
+        ("testbed.kernel.namespace", "from ..hosts.ping import ping"),
         ("results.report.report", "import wanbed.workloads.message as m"),
         ("results.records.schema", "from wanbed.results.report.report import write_report"),
         ("workloads.rank", "from wanbed.results.report.report import write_report"),

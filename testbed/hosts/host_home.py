@@ -10,7 +10,7 @@ from wanbed.testbed.hosts.search_path import search_path
 
 @dataclass(frozen=True)
 class HostHome:
-    """What programs of one host find.
+    """The Python, the PATH and the files that programs of one host find.
 
     ``run_module`` are the words that run a module of wanbed, in front of its name, and begin with Python's path;
     ``search_path`` is the PATH of programs. ``place`` returns where they have the file or folder that this machine has

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from operator import not_
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, JsonValue, field_serializer, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from wanbed.ground.strict_model import StrictModel
 from wanbed.runner.experiment.prefill_spec import Policy
@@ -93,7 +93,3 @@ class VariantSpec(StrictModel):
         if program is not None and schedule not in {None, PROGRAM}:
             raise ValueError("program: it takes the place of a schedule: leave one of program and schedule out")
         return written
-
-    @field_serializer("program", mode="plain")
-    def _written_program(self, program: ProgramSpec | None) -> Any:
-        return None if program is None else program.document()

@@ -4,7 +4,15 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import StrictModel
@@ -249,6 +257,6 @@ class ProgramSpec(StrictModel):
                     )
                     raise ValueError(f"{field}: {{{name}}} is not known here, {known}")
 
-    def document(self) -> dict[str, Any]:
-        """Return the section in plain JSON types, without the fields that are empty."""
-        return {name: value for name, value in self.model_dump(mode="json").items() if value not in (None, [], {})}
+    @model_serializer(mode="wrap")
+    def _without_empty_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in write(self).items() if value not in (None, (), [], {})}

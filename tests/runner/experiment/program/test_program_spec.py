@@ -145,7 +145,7 @@ def test_what_is_written_is_not_replaced_by_a_default() -> None:
 
 
 def test_the_document_has_no_field_that_is_empty_and_every_other_one() -> None:
-    document = ProgramSpec.model_validate({"command": TRAIN}).document()
+    document = ProgramSpec.model_validate({"command": TRAIN}).model_dump(mode="json")
     assert document == {
         "command": TRAIN,
         "launcher": "none",
@@ -156,10 +156,10 @@ def test_the_document_has_no_field_that_is_empty_and_every_other_one() -> None:
         "output_limit": "64MiB",
     }
     more = {"setup": ["a"], "env": {"A": "1"}, "tokens": 7, "processes_per_host": 2}
-    assert ProgramSpec.model_validate({"command": TRAIN, **more}).document() == {**document, **more}
+    assert ProgramSpec.model_validate({"command": TRAIN, **more}).model_dump(mode="json") == {**document, **more}
 
 
 def test_the_document_of_a_variant_has_its_programs_without_what_is_empty() -> None:
     document = variant({"command": TRAIN}).model_dump(mode="json")["program"]
-    assert document == ProgramSpec.model_validate({"command": TRAIN}).document()
+    assert document == ProgramSpec.model_validate({"command": TRAIN}).model_dump(mode="json")
     assert "setup" not in document

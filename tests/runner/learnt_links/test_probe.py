@@ -1,24 +1,18 @@
 """A probe over the machine's own loopback writes a log of every packet."""
 
-import socket
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
+from tests.support.workloads.loopback_ranks import free_ports
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.learnt_links.logs.csv_log import read_csv_log
 from wanbed.runner.learnt_links.probe import ProbePattern, receive_probe, send_probe
 
 
-def free_port() -> int:
-    with socket.socket() as any_port:
-        any_port.bind(("", 0))
-        return int(any_port.getsockname()[1])
-
-
 def test_every_packet_over_loopback_is_in_the_log(tmp_path: Path) -> None:
-    port, pattern = free_port(), ProbePattern(0.5, 100, 200, train_packets=5, train_every_s=0.25, seed=2)
+    (port,), pattern = free_ports(1), ProbePattern(0.5, 100, 200, train_packets=5, train_every_s=0.25, seed=2)
     receiver = Thread(target=receive_probe, args=(port,), daemon=True)
     receiver.start()
     counted = send_probe("127.0.0.1", port, pattern, tmp_path / "log.csv")

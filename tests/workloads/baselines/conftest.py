@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.workloads.forked_rank import ForkedRank
-from tests.workloads.baselines.torch_world import CONFIG, ITERATIONS, LOOPBACK, ROOT, StartWorld, World, free_port
+from tests.support.workloads.loopback_ranks import free_ports
+from tests.workloads.baselines.torch_world import CONFIG, ITERATIONS, LOOPBACK, ROOT, StartWorld, World
 from wanbed.workloads.baselines.baseline_config import BaselineConfig
 
 HOSTILE_GPU_RANK = "tests.support.workloads.torch_rank_on_hostile_gpu"
@@ -33,7 +34,7 @@ def start_world(tmp_path: Path) -> Iterator[StartWorld]:
         alone: Collection[int] = (),
         **changes: Any,
     ) -> World:
-        port, epoch_ns = free_port(), time.monotonic_ns()
+        port, epoch_ns = free_ports(1)[0], time.monotonic_ns()
         folder = tmp_path / schedule
         folder.mkdir()
         plans: list[BaselineConfig] = []

@@ -7,7 +7,8 @@ from queue import Empty, SimpleQueue
 import pytest
 from torch.distributed import TCPStore
 
-from tests.workloads.baselines.torch_world import LOOPBACK, free_port
+from tests.support.workloads.loopback_ranks import free_ports
+from tests.workloads.baselines.torch_world import LOOPBACK
 from wanbed.workloads.baselines.baseline_config import BaselineConfig
 from wanbed.workloads.baselines.peer_watch import PeerWatch
 from wanbed.workloads.baselines.rendezvous import Member
@@ -20,7 +21,7 @@ class Watched:
     """Three ranks' watches on one store, each with what it has been told."""
 
     def __init__(self) -> None:
-        port = free_port()
+        port = free_ports(1)[0]
         self.store = TCPStore(LOOPBACK, port, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=10))
         self.losses: list[SimpleQueue[str]] = [SimpleQueue() for _ in MEMBERS]
         self.watches = [PeerWatch(self.plan(rank, port), MEMBERS, self.losses[rank].put) for rank in MEMBERS]

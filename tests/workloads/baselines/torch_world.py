@@ -1,7 +1,5 @@
 """Worlds of torch ranks as real processes over loopback."""
 
-import random
-import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -18,18 +16,6 @@ LOOPBACK = "127.0.0.1"
 PATIENCE_S = 120
 CONFIG = GptConfig(layers=4, hidden=32, context=16, heads=2, vocabulary=64)
 ITERATIONS = 3
-
-
-def free_port() -> int:
-    """A port that nobody listens on, below those that the kernel gives away while torch is being imported."""
-    while True:
-        port = random.randint(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError:
-                continue
-            return port
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Imports point one way, floor by floor, wherever in a module they stand.
+"""Imports point one way, wherever in a module they stand: floor by floor, and on a floor without a circle.
 
 Modules are named by their files here: ``ground.units`` for ``wanbed.ground.units``.
 """
@@ -7,7 +7,9 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -20,57 +22,29 @@ PACKAGES = (*LINKED, "studies", "wanbed")
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("ground", "wanbed.module_process"),
-    ("testbed.network", "testbed.rights", "results.records", "results.text"),
-    ("results.metrics",),
-    ("netem_profiles", "testbed.kernel", "testbed.claims", "testbed.gpus", "results.reading"),
-    ("testbed.hosts", "testbed.substrate", "results", "results.comparison", "results.perfetto"),
-    ("testbed.virtual_time", "testbed.relay", "results.report"),
-    ("testbed.host_kinds", "testbed.tiers"),
-    ("testbed.testbed", "testbed.doctor"),
-    ("testbed.rack",),
-    ("testbed.running_testbed",),
-    ("testbed.measurement",),
-    ("workloads.prctl",),
-    (
-        "workloads.configured_process",
-        "workloads.message",
-        "workloads.model",
-        "workloads.parent_process",
-        "workloads.checkpoints",
-        "workloads.start_gate",
-        "workloads.synchronization",
-    ),
-    (
-        "workloads.profiles",
-        "workloads.programs",
-        "workloads.schedules",
-        "workloads.swapping",
-        "workloads.trace",
-        "workloads.transport",
-    ),
-    ("workloads.evaluation",),
-    ("workloads.background", "workloads.compute", "workloads.chunk_transport"),
-    ("workloads.inference", "workloads.baselines", "workloads.replica_synchronization"),
-    ("workloads.collective", "workloads.prefill", "workloads.profiling"),
-    ("workloads.serving",),
-    ("workloads.rank_config",),
-    ("workloads.rank_loop",),
-    ("workloads.rank", "workloads.trace_replay"),
-    ("runner.experiment", "runner.experiments"),
-    ("runner.experiment_reference", "runner.tcp"),
-    ("runner.resolve",),
-    ("runner.bound",),
+    ("testbed.network", "results"),
+    ("testbed", "netem_profiles"),
+    ("workloads",),
+    ("runner.experiment", "runner.experiments", "runner.experiment_reference"),
+    ("runner.resolve", "runner.bound", "runner.tcp"),
     ("runner.simulator",),
-    ("runner.known_misses",),
-    ("runner.planner", "runner.runs"),
-    ("runner.emulation", "runner.profiling", "runner.simulated_runs"),
-    ("runner.learnt_links", "runner.rack", "runner.validation"),
-    ("runner.execution",),
-    ("runner.cli", "wanbed.api"),
-    ("wanbed",),
-    ("studies", "studies.bad_days", "studies.gpu_kit", "studies.paper", "studies.which_training"),
+    ("runner",),
+    ("wanbed.api",),
+    ("runner.cli", "wanbed", "studies"),
 )
-"""Each imports only what stands above it, and nothing of its own floor."""
+"""Each imports only what stands above it, and on its own floor only so that imports do not come back to where they
+began: of the modules of ``runner``, and elsewhere of folders."""
+
+SLICES = ("runner.companions",)
+"""Folders of features. A feature is a folder whose modules, or folders, are named by the layer that they join."""
+
+LAYERS = {
+    "spec": "runner.experiment",
+    "resolution": "runner.resolve",
+    "simulation": "runner.simulator",
+    "on_hosts": "runner",
+}
+"""The place on whose floor each layer of a feature stands."""
 
 OUTSIDE: dict[str, tuple[str, ...]] = {
     "ground": (),
@@ -108,14 +82,15 @@ def by_file(name: str) -> str:
 
 
 def place_of(module: str) -> str | None:
-    """The place on the floors that a module belongs to."""
+    """The place on the floors that a module belongs to; of a feature, that of the layer it is named by."""
     parts = module.split(".")
+    if ".".join(parts[:2]) in SLICES:
+        return LAYERS[parts[3]] if len(parts) > 3 else None
     return next((".".join(parts[:size]) for size in (2, 1) if ".".join(parts[:size]) in FLOOR_OF), None)
 
 
 def wrong_imports(tree: ast.Module, module: str, is_package: bool) -> list[str]:
     package, own = module.split(".", maxsplit=1)[0], place_of(module)
-    assert own is not None or module in PACKAGES, f"{module} has no place on the floors"
     wrong = []
     for name in map(by_file, imported_modules(tree, module, is_package)):
         other = place_of(name)
@@ -123,24 +98,65 @@ def wrong_imports(tree: ast.Module, module: str, is_package: bool) -> list[str]:
             continue
         outside = name.split(".")[0] != package
         allowed = not outside or any(f"{name}.".startswith(f"{prefix}.") for prefix in OUTSIDE[package])
-        if not allowed or other is None or own is None or FLOOR_OF[other] >= FLOOR_OF[own]:
+        if not allowed or other is None or own is None or FLOOR_OF[other] > FLOOR_OF[own]:
             wrong.append(name)
     return wrong
 
 
-def module_files() -> list[Path]:
-    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-
-
-def test_modules_import_only_what_stands_on_a_floor_above_their_own() -> None:
-    offenders = {}
-    for path in module_files():
+def modules() -> dict[str, tuple[Path, bool]]:
+    """The file of each module, and whether it is that of a package."""
+    found = {}
+    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         relative = path.relative_to(ROOT).with_suffix("")
         is_package = relative.name == "__init__"
-        module = ".".join(relative.parts[:-1] if is_package else relative.parts)
-        if wrong := wrong_imports(ast.parse(path.read_text(encoding="utf-8")), module, is_package):
-            offenders[module] = wrong
+        found[".".join(relative.parts[:-1] if is_package else relative.parts)] = (path, is_package)
+    return found
+
+
+def test_modules_import_only_what_stands_on_their_own_floor_or_above() -> None:
+    trees = {module: (ast.parse(path.read_text()), is_package) for module, (path, is_package) in modules().items()}
+    offenders = {module: wrong for module, tree in trees.items() if (wrong := wrong_imports(tree[0], module, tree[1]))}
     assert offenders == {}
+
+
+def part_of(module: str) -> str:
+    """What imports must not come back to: a module of runner, elsewhere a folder of a package."""
+    return module if module.startswith("runner.") else ".".join(module.split(".")[:2])
+
+
+def circle(imports: Mapping[str, Iterable[str]]) -> list[str]:
+    """Parts that import each other in a circle; [] if there are none. ``imports`` are those of each module."""
+    parts: dict[str, set[str]] = defaultdict(set)
+    for module, names in imports.items():
+        parts[part_of(module)] |= {part_of(name) for name in names} - {part_of(module)}
+    try:
+        TopologicalSorter(parts).prepare()
+    except CycleError as found:
+        return list(found.args[1])
+    return []
+
+
+def test_imports_do_not_come_back_to_where_they_began() -> None:
+    known = modules()
+    imports: dict[str, set[str]] = {}
+    for module, (path, is_package) in known.items():
+        names = map(by_file, imported_modules(ast.parse(path.read_text()), module, is_package))
+        imports[module] = {name if name in known else name.rpartition(".")[0] for name in names} & known.keys()
+    assert circle(imports) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("testbed.kernel.namespace", "testbed.hosts.ping"),
+        ("testbed.claims.registry", "testbed.rack.machine"),
+        ("runner.emulation.trial", "runner.companions.faults.on_hosts.injection"),
+        ("runner.resolve.experiment", "runner.resolve.demand"),
+    ],
+)
+def test_imports_in_a_circle_are_noticed(one: str, other: str) -> None:
+    assert circle({one: [other], other: []}) == []
+    assert set(circle({one: [other], other: [one]})) == {part_of(one), part_of(other)}
 
 
 def bare_names(tree: ast.Module) -> Iterator[str]:
@@ -157,7 +173,7 @@ def bare_names(tree: ast.Module) -> Iterator[str]:
 
 def test_the_only_name_that_is_imported_or_started_is_wanbed() -> None:
     tests = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__).resolve()]
-    files = [path for path in [*module_files(), *tests] if "programs/hook/" not in str(path)]
+    files = [path for path in [*(path for path, _ in modules().values()), *tests] if "programs/hook/" not in str(path)]
     offenders = {str(path): names for path in files if (names := [*bare_names(ast.parse(path.read_text()))])}
     assert offenders == {}
 
@@ -184,7 +200,7 @@ def test_wanbed_has_a_link_to_each_folder() -> None:
 
 
 def test_every_package_is_looked_at() -> None:
-    assert {path.relative_to(ROOT).parts[0] for path in module_files()} == set(PACKAGES) == set(OUTSIDE)
+    assert {module.split(".")[0] for module in modules()} == set(PACKAGES) == set(OUTSIDE)
 
 
 def test_every_place_on_the_floors_is_there() -> None:
@@ -204,13 +220,9 @@ def test_the_simulator_loads_neither_netlink_nor_mininet_nor_torch_nor_matplotli
     [
         ("testbed.kernel.namespace", "import wanbed.runner.emulation"),
         ("testbed.kernel.namespace", "from wanbed.results.records import span_log"),
-        ("testbed.kernel.namespace", "from wanbed.testbed.hosts.ping import ping"),
-        ("testbed.kernel.namespace", "from wanbed.testbed.claims import registry"),
         ("testbed.kernel.namespace", "def later():\n    from wanbed.workloads.rank import main"),
         ("testbed.kernel.namespace", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import wanbed.runner"),
-        ("testbed.kernel.namespace", "from ..hosts.ping import ping"),
         ("results.report.report", "import wanbed.workloads.message as m"),
-        ("results.records.schema", "from wanbed.results.report.report import write_report"),
         ("workloads.rank", "from wanbed.results.report.report import write_report"),
         ("workloads.rank", "import wanbed.results"),
         ("workloads.rank", "from wanbed.testbed.hosts import emulated_hosts"),
@@ -220,7 +232,11 @@ def test_the_simulator_loads_neither_netlink_nor_mininet_nor_torch_nor_matplotli
         ("runner.cli.command_line", "from wanbed.command import main"),
         ("wanbed.api.running", "from wanbed.runner.cli.outcome import log"),
         ("runner.planner.planning", "import wanbed.api.planning"),
-        ("wanbed.module_process", "import wanbed.ground.units"),
+        ("wanbed.module_process", "import wanbed.runner.runs"),
+        ("testbed.network.topology", "from ..hosts.ping import ping"),
+        ("runner.companions.background.spec", "import wanbed.runner.resolve.placement"),
+        ("runner.companions.background.resolution", "import wanbed.runner.companions.background.on_hosts"),
+        ("runner.simulator.simulation", "from wanbed.runner.companions.background.on_hosts.flows import rows"),
     ],
 )
 def test_an_import_the_wrong_way_is_noticed(module: str, source: str) -> None:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wanbed.ground.wanbed_error import WanbedError
-from wanbed.testbed.claims.processes import MARKER, marked_processes, namespace_count, processes_of
+from wanbed.testbed.claims.processes import MARKER, SUPERVISED, marked_processes, namespace_count, processes_of
 from wanbed.testbed.claims.registry import STATE_ROOT, Claim, abandoned_drafts, claims
-from wanbed.testbed.claims.supervisor import SUPERVISED
 
 _DEADLINE_S = 10.0
 _EMPTY_LOOKS = 2

@@ -13,6 +13,9 @@ from pathlib import Path
 MARKER = "WANBED_TESTBED"
 """The variable whose value is the identifier of the testbed that a process belongs to."""
 
+SUPERVISED = "WANBED_SUPERVISED"
+"""The variable of a supervisor: its value is the identifier of the testbed whose processes it ends."""
+
 
 def process_start_ticks(pid: int) -> int | None:
     """Return the start time of a process in clock ticks since boot, None if it does not exist or is a zombie."""

@@ -13,10 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from wanbed.module_process import module_command
-from wanbed.testbed.claims.processes import MARKER, marked_processes
-
-SUPERVISED = "WANBED_SUPERVISED"
-"""Variable in the environment of a supervisor: the mark's value that it looks for."""
+from wanbed.testbed.claims.processes import MARKER, SUPERVISED, marked_processes
 
 _STARTED, _DISMISSED = b"started\n", b"dismissed\n"
 _END_S, _LOOK_S = 10.0, 0.01

@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.support.ray.machine_namespaces import NamespaceMachine
-from wanbed.testbed.claims.processes import MARKER
-from wanbed.testbed.claims.supervisor import SUPERVISED
+from wanbed.testbed.claims.processes import MARKER, SUPERVISED
 
 AGENT = "ray::MachineAgent"
 """What an agent's process is called."""

@@ -20,9 +20,8 @@ from tests.support.testbed.command_line import command_line
 from tests.support.testbed.links_outside import links_outside
 from tests.support.until import until_within
 from wanbed import results
-from wanbed.testbed.claims.processes import marked_processes
+from wanbed.testbed.claims.processes import SUPERVISED, marked_processes
 from wanbed.testbed.claims.registry import STATE_ROOT, claims
-from wanbed.testbed.claims.supervisor import SUPERVISED
 from wanbed.testbed.hosts.ping import ping
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.testbed import Testbed, bring_up

@@ -21,9 +21,8 @@ from tests.support.until import until_within
 from tests.support.workloads.reference_training import train_reference
 from tests.system.hosts.ordinary_user import DEVICES, ROOT, UNPRIVILEGED, USER, as_ordinary_user
 from wanbed import results
-from wanbed.testbed.claims.processes import marked_processes
+from wanbed.testbed.claims.processes import SUPERVISED, marked_processes
 from wanbed.testbed.claims.registry import state_root
-from wanbed.testbed.claims.supervisor import SUPERVISED
 from wanbed.testbed.substrate.guest_device import TAP_DEVICE, guest_device
 from wanbed.testbed.substrate.probe import probe_guest
 from wanbed.workloads.model.gpt_config import GptConfig

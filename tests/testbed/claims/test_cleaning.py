@@ -19,9 +19,8 @@ from wanbed.testbed.claims.cleaning import (
     end_processes,
     leftovers,
 )
-from wanbed.testbed.claims.processes import MARKER, marked_processes
+from wanbed.testbed.claims.processes import MARKER, SUPERVISED, marked_processes
 from wanbed.testbed.claims.registry import Claim, claim, claims
-from wanbed.testbed.claims.supervisor import SUPERVISED
 
 until = partial(until_within, 60)
 

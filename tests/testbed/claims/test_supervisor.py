@@ -13,9 +13,9 @@ import pytest
 from tests.support.until import until_within
 from wanbed.module_process import RUN_MODULE
 from wanbed.testbed.claims import supervisor
-from wanbed.testbed.claims.processes import MARKER, marked_processes
+from wanbed.testbed.claims.processes import MARKER, SUPERVISED, marked_processes
 from wanbed.testbed.claims.registry import claim, claims
-from wanbed.testbed.claims.supervisor import SUPERVISED, Supervisor
+from wanbed.testbed.claims.supervisor import Supervisor
 
 OWNER = """
 import os, subprocess, sys

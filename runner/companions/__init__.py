@@ -1,0 +1,1 @@
+"""Hold what happens beside a training, a feature a folder."""

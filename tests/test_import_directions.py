@@ -42,6 +42,7 @@ LAYERS = {
     "spec": "runner.experiment",
     "resolution": "runner.resolve",
     "simulation": "runner.simulator",
+    "record": "runner.simulator",
     "on_hosts": "runner",
 }
 """The place on whose floor each layer of a feature stands."""

@@ -9,9 +9,9 @@ from wanbed.results.reading.summaries.saturation import MachineLoad
 from wanbed.results.reading.summaries.ways_around import WaysAround
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.trial_id import TrialId
-from wanbed.runner.emulation.faults.fault_lines import fault_lines
-from wanbed.runner.emulation.faults.unplanned import ended_unplanned, failed_record
-from wanbed.runner.emulation.jobs.background_traffic import use_tcp_of_flows
+from wanbed.runner.companions.background.on_hosts import use_tcp_of_flows
+from wanbed.runner.companions.faults.on_hosts.fault_lines import fault_lines
+from wanbed.runner.companions.faults.on_hosts.unplanned import ended_unplanned, failed_record
 from wanbed.runner.emulation.jobs.training_at_once import use_tcp_of_jobs
 from wanbed.runner.emulation.networks.calibration import Calibration
 from wanbed.runner.emulation.networks.kept_testbed import NetworkOf, kept_testbed

@@ -22,31 +22,31 @@ from wanbed.results.records.trial_tables import (
     PREFILL_TABLE,
     TrialTable,
 )
-from wanbed.runner.emulation.faults.faulted_training import FaultedTraining, train_through_faults
+from wanbed.runner.companions.background.on_hosts import background_traffic
+from wanbed.runner.companions.faults.on_hosts.faulted_training import FaultedTraining, train_through_faults
+from wanbed.runner.companions.link_changes.on_hosts import link_changes
+from wanbed.runner.companions.losses.on_hosts.held_out_evaluation import held_out_losses
+from wanbed.runner.companions.losses.on_hosts.losses import learning_facts, loss_rows
+from wanbed.runner.companions.prefill.on_hosts.prefill_measurement import measured_profile
+from wanbed.runner.companions.prefill.on_hosts.serving_configs import configure_serving
+from wanbed.runner.companions.prefill.on_hosts.serving_outcome import gather, pool_logs
+from wanbed.runner.companions.prefill.on_hosts.serving_processes import serving
+from wanbed.runner.companions.prefill.resolution.prefill_forecast import planned_bubbles
+from wanbed.runner.companions.telemetry.on_hosts.carried_bytes import carried_facts
+from wanbed.runner.companions.telemetry.on_hosts.samplers import SAMPLERS
+from wanbed.runner.companions.telemetry.on_hosts.sampling import Samples, sampling
 from wanbed.runner.emulation.gpu_provisioning import resolved_device
-from wanbed.runner.emulation.jobs.background_traffic import background_traffic
 from wanbed.runner.emulation.jobs.job_rows import rows_of_job
 from wanbed.runner.emulation.jobs.training_at_once import train_at_once, while_all_ran_ns
-from wanbed.runner.emulation.learning.held_out_evaluation import held_out_losses
-from wanbed.runner.emulation.learning.losses import learning_facts, loss_rows
 from wanbed.runner.emulation.programs.program_trial import ProgramOutcome, run_program
 from wanbed.runner.emulation.ranks.baseline_configs import configure_baseline
 from wanbed.runner.emulation.ranks.peer_timeout import peer_timeout_s
 from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.emulation.ranks.rank_processes import RANK, run_ranks
 from wanbed.runner.emulation.ranks.trace_configs import configure_trace
-from wanbed.runner.emulation.serving.prefill_measurement import measured_profile
-from wanbed.runner.emulation.serving.serving_configs import configure_serving
-from wanbed.runner.emulation.serving.serving_outcome import gather, pool_logs
-from wanbed.runner.emulation.serving.serving_processes import serving
-from wanbed.runner.emulation.telemetry.carried_bytes import carried_facts
-from wanbed.runner.emulation.telemetry.link_changes import link_changes
-from wanbed.runner.emulation.telemetry.samplers import SAMPLERS
-from wanbed.runner.emulation.telemetry.sampling import Samples, sampling
 from wanbed.runner.emulation.time_line import on_one_time_line
 from wanbed.runner.resolve.dilation import undilated_span
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.resolve.prefill.prefill_forecast import planned_bubbles
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.recorded.trial_facts import TrialCourse, trial_facts
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment

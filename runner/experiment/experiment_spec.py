@@ -14,13 +14,13 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import StrictModel
+from wanbed.runner.companions.background.spec import BackgroundSpec, check_background
+from wanbed.runner.companions.faults.spec import MAX_CHECKPOINT_EVERY, MAX_FAULTS, FaultSpec, Recovery
+from wanbed.runner.companions.prefill.spec import PrefillSpec
 from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE, WRITTEN_COSTS, ComputeSpec
-from wanbed.runner.experiment.faults.fault_spec import MAX_CHECKPOINT_EVERY, MAX_FAULTS, FaultSpec, Recovery
-from wanbed.runner.experiment.jobs.background_spec import BackgroundSpec, check_background
 from wanbed.runner.experiment.jobs.job_check import check_jobs
 from wanbed.runner.experiment.jobs.job_spec import JobSpec
 from wanbed.runner.experiment.model_spec import DEFAULT_MODEL, WrittenModel
-from wanbed.runner.experiment.prefill_spec import PrefillSpec
 from wanbed.runner.experiment.quantities import AUTO, Dilation, PrintableName, whole_number
 from wanbed.runner.experiment.training_spec import TrainingSpec
 from wanbed.runner.experiment.variant_spec import VariantSpec

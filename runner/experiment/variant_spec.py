@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, JsonValue, model_validator
 
 from wanbed.ground.strict_model import StrictModel
-from wanbed.runner.experiment.prefill_spec import Policy
+from wanbed.runner.companions.prefill.spec import Policy
 from wanbed.runner.experiment.program.program_spec import ProgramSpec
 from wanbed.runner.experiment.quantities import PrintableName, StageDatacenters, whole_number
 from wanbed.runner.experiment.training_spec import VariantTrainingSpec

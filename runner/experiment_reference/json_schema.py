@@ -13,8 +13,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, NoDefault
 from pydantic_core import CoreSchema, SchemaSerializer, core_schema
 
 from wanbed.netem_profiles.preset import preset_names
+from wanbed.runner.companions.prefill.spec import DRAWN, MEASURED
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.experiment.prefill_spec import DRAWN, MEASURED
 from wanbed.runner.experiment_reference.sweep_schema import sweep_schema
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 from wanbed.workloads.compute.backends.registry import backend_names

@@ -10,17 +10,17 @@ from typing import Any
 
 from wanbed.ground.strict_model import InputError, parse_model, prefixed
 from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
+from wanbed.runner.companions.background.resolution.flows import resolve_background
+from wanbed.runner.companions.faults.resolution.fault_resolution import FaultPlan, resolve_faults
+from wanbed.runner.companions.link_changes.resolution import check_changing_links_train
+from wanbed.runner.companions.losses.resolution.evaluation_check import check_learning
+from wanbed.runner.companions.losses.resolution.learnt_text import resolve_text
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep import MAX_TRIALS
 from wanbed.runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs, with_topology_inline
-from wanbed.runner.resolve.checks.changing_links import check_changing_links_train
 from wanbed.runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from wanbed.runner.resolve.demand import NetworkDemand, network_demand
-from wanbed.runner.resolve.faults.fault_resolution import FaultPlan, resolve_faults
-from wanbed.runner.resolve.jobs.background_flow import BackgroundFlow
-from wanbed.runner.resolve.jobs.background_resolution import resolve_background
-from wanbed.runner.resolve.learning.evaluation_check import check_learning
-from wanbed.runner.resolve.learning.learnt_text import resolve_text
 from wanbed.runner.resolve.packets.packet_draws import draws_packets
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import profile_conditions

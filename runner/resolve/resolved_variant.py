@@ -6,12 +6,12 @@ from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
 
+from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
+from wanbed.runner.companions.faults.resolution.planned_fault import PlannedFault
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.experiment.variant_spec import VariantSpec
 from wanbed.runner.resolve.connection_count import tcp_settings
 from wanbed.runner.resolve.dilation import dilated_ns
-from wanbed.runner.resolve.faults.planned_fault import PlannedFault
-from wanbed.runner.resolve.jobs.background_flow import BackgroundFlow
 from wanbed.runner.resolve.placement import Pair, Placement, StagePlace, ring_order
 from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
 from wanbed.runner.resolve.replicas.replica_times import ReplicaTimes

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from wanbed.ground.own_code import OWN_FAULTS, EndlessCallError, described
 from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.runner.companions.prefill.resolution.prefill_resolution import with_service
 from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.quantities import AUTO
@@ -20,7 +21,6 @@ from wanbed.runner.resolve.checks.trial_extent import check_extent
 from wanbed.runner.resolve.jobs.job_hosts import job_topologies
 from wanbed.runner.resolve.jobs.variants_at_once import variants_at_once
 from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
-from wanbed.runner.resolve.prefill.prefill_resolution import with_service
 from wanbed.runner.resolve.program.program_resolution import resolve_program
 from wanbed.runner.resolve.replicas.replica_resolution import check_matches, check_measured, replica_times, usual_costs
 from wanbed.runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant

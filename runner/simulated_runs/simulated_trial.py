@@ -16,15 +16,15 @@ from wanbed.results.records.span_log import SpanLogHeader
 from wanbed.results.records.trial_columns import TrialCounters, TrialSpans
 from wanbed.results.records.trial_id import TrialId
 from wanbed.results.records.trial_tables import BACKGROUND_TABLE, CHANGES_TABLE, LINK_TABLE, PREFILL_TABLE, TrialTable
+from wanbed.runner.companions.faults.simulation.fault_facts import simulated_fault_facts
+from wanbed.runner.companions.link_changes.simulation import link_changes
+from wanbed.runner.companions.prefill.record import prefill_facts, prefill_rows
 from wanbed.runner.known_misses.classification import known_miss_facts
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.packets.packet_draws import draws_packets
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.faults import TrialError
-from wanbed.runner.runs.recorded.prefill_record import prefill_facts, prefill_rows
 from wanbed.runner.runs.recorded.trial_facts import TrialCourse, trial_facts
-from wanbed.runner.simulated_runs.simulated_changes import link_changes
-from wanbed.runner.simulated_runs.simulated_faults import simulated_fault_facts
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.simulation import Simulate, Simulation
 from wanbed.runner.tcp.effects import effects_of

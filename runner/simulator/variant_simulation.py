@@ -13,19 +13,20 @@ import numpy.typing as npt
 
 from wanbed.results.records.span_columns import Column, SpanColumns, TraceSpanColumns
 from wanbed.results.records.span_log import NO_REQUEST
+from wanbed.runner.companions.background.simulation import BackgroundTraffic
+from wanbed.runner.companions.faults.simulation.failures import Failures
+from wanbed.runner.companions.prefill.resolution.prefill_forecast import planned_bubbles
+from wanbed.runner.companions.prefill.simulation import PrefillSimulation
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.packets.packet_draws import draws_packets
-from wanbed.runner.resolve.prefill.prefill_forecast import planned_bubbles
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.equal_parts import equal_parts
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.network.background import BackgroundTraffic
 from wanbed.runner.simulator.network.network import Ends, Network
 from wanbed.runner.simulator.network.transfers import OwnTransfers, SharedTransfers
 from wanbed.runner.simulator.network.wan_traffic import Crossing, wan_traffic
-from wanbed.runner.simulator.prefill_simulation import PrefillSimulation
 from wanbed.runner.simulator.rings.norm_ring import NormRing
 from wanbed.runner.simulator.rings.rings import Rings, ring_ends
 from wanbed.runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
@@ -33,7 +34,6 @@ from wanbed.runner.simulator.simulation import NO_PEER, SimulatedFailure, Simula
 from wanbed.runner.simulator.star.stars import Stars, star_ends
 from wanbed.runner.simulator.traces.trace_network import TraceNetwork
 from wanbed.runner.simulator.traces.trace_replay import TraceReplay
-from wanbed.runner.simulator.training.failures import Failures
 from wanbed.runner.simulator.training.surroundings import Transfers
 from wanbed.runner.simulator.training.training import Pulse, Training
 from wanbed.runner.simulator.training.training_loop import run_trainings

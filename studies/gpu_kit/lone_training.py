@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from wanbed.results.records.span_log import SwappingRecord
-from wanbed.runner.emulation.learning.losses import largest_error
+from wanbed.runner.companions.losses.on_hosts.losses import largest_error
 from wanbed.workloads.compute.swapping.swapped_compute import SwappedCompute
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork

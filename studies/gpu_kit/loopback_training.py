@@ -13,7 +13,7 @@ import numpy as np
 
 from wanbed.module_process import module_command
 from wanbed.results.records.span_log import SpanLogContents, read_span_log
-from wanbed.runner.emulation.learning.losses import largest_error, loss_rows, mean_losses
+from wanbed.runner.companions.losses.on_hosts.losses import largest_error, loss_rows, mean_losses
 from wanbed.runner.emulation.ranks.baseline_configs import configure_baseline
 from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.emulation.ranks.rank_processes import RANK

@@ -16,15 +16,15 @@ from tests.docs.pages import DOCS, blocks
 from wanbed.results.records.run_store import TrialRecord, write_trial
 from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader
 from wanbed.results.records.trial_id import TrialId
-from wanbed.runner.emulation import telemetry
-from wanbed.runner.emulation.telemetry import samplers
-from wanbed.runner.emulation.telemetry.sampling import Sampler, sampling
+from wanbed.runner.companions.telemetry import on_hosts as telemetry
+from wanbed.runner.companions.telemetry.on_hosts import samplers
+from wanbed.runner.companions.telemetry.on_hosts.sampling import Sampler, sampling
 from wanbed.testbed.hosts.hosts_here import HostsHere
 from wanbed.testbed.kernel.link_counters import PortCounters
 from wanbed.testbed.kernel.tcp_state import TcpStateReader
 from wanbed.testbed.running_testbed import RunningTestbed
 
-MODULE = "wanbed.runner.emulation.telemetry.load_average_sampler"
+MODULE = "wanbed.runner.companions.telemetry.on_hosts.load_average_sampler"
 Registry = tuple[type[Sampler[Any]], ...]
 
 

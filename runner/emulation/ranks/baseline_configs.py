@@ -1,8 +1,8 @@
 """Make the configuration of each rank of a variant that is a baseline of torch's."""
 
+from wanbed.runner.companions.losses.resolution.learnt_text import held_out, learning_seed
 from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.resolve.learning.learnt_text import held_out, learning_seed
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import model_config
 from wanbed.workloads.baselines.baseline_config import DEFAULT_SILENCE_NS, BaselineConfig

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from wanbed.runner.companions.losses.resolution.learnt_text import held_out, learning_seed
 from wanbed.runner.resolve.checks.all_reduce_check import NCCL_SHARED
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.resolve.learning.learnt_text import held_out, learning_seed
 from wanbed.runner.resolve.packets.held_bytes import held_bytes
 from wanbed.runner.resolve.placement import Pair, StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

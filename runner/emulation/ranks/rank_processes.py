@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from wanbed.runner.emulation.faults.injection import FaultInjector
+from wanbed.runner.companions.faults.on_hosts.injection import FaultInjector
 from wanbed.runner.emulation.ranks.peer_timeout import peer_timeout_s
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.process_group import ProcessGroup

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from wanbed.ground.strict_model import InputError
+from wanbed.runner.companions.prefill.resolution.computed_prefill import check_computed_prefill
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.resolve.prefill.computed_prefill import check_computed_prefill
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.network.topology import Topology, check_can_be_emulated
 from wanbed.testbed.network.topology_spec import TopologySpec

@@ -6,7 +6,7 @@ from typing import Any
 
 from wanbed.results.records.documents import TIMES_DRAWN
 from wanbed.runner.bound.lower_bound import lower_bounds
-from wanbed.runner.resolve.jobs.background_flow import BackgroundFlow
+from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.cut_connections import cut_facts
 from wanbed.runner.runs.recorded.plan_record import plan_facts

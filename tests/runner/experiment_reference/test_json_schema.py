@@ -15,8 +15,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from wanbed import runner
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
+from wanbed.runner.companions.prefill.spec import PrefillSpec, TokensSpec
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.experiment.prefill_spec import PrefillSpec, TokensSpec
 from wanbed.runner.experiment.sweep import swept_paths
 from wanbed.runner.experiment_reference.json_schema import DEFINITIONS, experiment_schema
 from wanbed.testbed.network.topology_spec import LinkSpec, TopologySpec, WanSpec

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runner.emulation.ranks.rank_plans import ONE, PAIR, PLANNED, SHARED, TOKEN, four_by_two, planned, point
+from wanbed.runner.companions.prefill.resolution.computed_prefill import inference_work
 from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.resolve.prefill.computed_prefill import inference_work
 from wanbed.testbed.network.address_book import LoopbackAddressBook
 from wanbed.workloads.compute.backends.torch_backend import torch_work
 from wanbed.workloads.compute.replay import ReplayDurations

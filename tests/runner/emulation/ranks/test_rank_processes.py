@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from wanbed.runner.emulation.faults.injection import FaultInjector
+from wanbed.runner.companions.faults.on_hosts.injection import FaultInjector
 from wanbed.runner.emulation.ranks.rank_processes import run_ranks
 from wanbed.testbed.hosts.host_process import Program
 from wanbed.testbed.running_testbed import RunningTestbed

@@ -1,0 +1,160 @@
+"""Resolve the section ``fail``: check each fault, and place each variant anew on the hosts that faults leave."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.strict_model import InputError
+from wanbed.results.text.number_text import list_text
+from wanbed.runner.companions.background.spec import BackgroundSpec
+from wanbed.runner.companions.faults.resolution.planned_fault import PlannedFault
+from wanbed.runner.companions.faults.resolution.return_check import check_returns
+from wanbed.runner.companions.faults.resolution.simulated_check import check_simulated
+from wanbed.runner.companions.faults.spec import FaultSpec, Recovery
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.variant_resolution import Choose, resolve_variant
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.testbed.network.topology import Topology
+
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class FaultPlan:
+    """The faults in the trials of a sweep point, in order of time, and the reaction of training to them.
+
+    ``left`` describes each variant without the hosts that are lost. It maps the variant's name and the lost hosts to
+    the variant as it goes on, or to the reason why it cannot. It has an entry for each non-empty set of hosts that is
+    lost after one of ``faults``.
+    """
+
+    faults: tuple[PlannedFault, ...] = ()
+    recovery: Recovery = "none"
+    checkpoint_every: int = 1
+    left: Mapping[tuple[str, frozenset[str]], ResolvedVariant | str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether anything fails."""
+        return bool(self.faults)
+
+    def brings_back(self, variant: ResolvedVariant) -> bool:
+        """Return whether any rank of ``variant`` fails and comes back."""
+        places = enumerate(variant.placement.places)
+        returning = [fault for fault in self.faults if fault.back_ns is not None]
+        return any(fault.hits(rank, place.host.name) for rank, place in places for fault in returning)
+
+    def variant_left(self, variant: ResolvedVariant, lost: frozenset[str]) -> ResolvedVariant | str:
+        """Return how ``variant`` goes on without these hosts, or why it cannot."""
+        return self.left[variant.name, lost] if lost else variant
+
+
+def resolve_faults(
+    point: SweepPointSpec, variants: Sequence[ResolvedVariant], directory: Path, choose: Choose
+) -> FaultPlan:
+    """Return what fails at a sweep point. ``directory`` and ``choose`` are as for ``resolve_variants``.
+
+    Raise InputError for what is not in the topology, for an engine that nothing fails in, and for a variant that does
+    not know failures.
+    """
+    spec, topology, values = point.spec, point.topology, point.values
+    if not spec.fail:
+        _check_unused(spec)
+        return FaultPlan()
+    _check_checkpoints(spec)
+    if spec.engine == "simulate":
+        check_simulated(spec.fail, variants)
+    for position, variant in enumerate(variants):
+        _check_variant(f"variants.{position}", variant, restarts=spec.recovery == "restart")
+    for position, entry in enumerate(spec.fail):
+        _check_fault(f"fail.{position}", entry, topology, variants)
+        _check_flows(f"fail.{position}", entry, spec.background)
+    planned = [PlannedFault.of(entry, topology) for entry in spec.fail]
+    for variant in variants:
+        check_returns(planned, variant)
+    faults = tuple(sorted(planned, key=lambda fault: fault.at_ns))
+    plan = FaultPlan(faults, spec.recovery, spec.checkpoint_every)
+    if spec.recovery == "none":
+        return plan
+    backend = spec.compute.backend
+    if backend.trains and not backend.saves_state:
+        raise InputError(f"recovery: {backend.title} saves no checkpoints: give recovery: none")
+    lost: frozenset[str] = frozenset()
+    left: dict[tuple[str, frozenset[str]], ResolvedVariant | str] = {}
+    for fault in faults:
+        lost |= frozenset(fault.hosts)
+        for position, variant in enumerate(variants) if lost else ():
+            written = WrittenVariant(spec, position, topology.without(lost), directory, values)
+            left[variant.name, lost] = _resolved(written, choose)
+    return replace(plan, left=left)
+
+
+def _resolved(written: WrittenVariant, choose: Choose) -> ResolvedVariant | str:
+    if not written.topology.hosts:
+        return "no host is left"
+    try:
+        return resolve_variant(written, choose)
+    except InputError as refusal:
+        return str(refusal)
+
+
+def _check_unused(spec: ExperimentSpec) -> None:
+    for name, value, default in (
+        ("recovery", spec.recovery, "none"),
+        ("checkpoint_every", spec.checkpoint_every, 1),
+    ):
+        if value != default:
+            raise InputError(f"{name}: nothing fails: give fail, like [{{host: east-1, at: 20s}}], or leave {name} out")
+
+
+def _check_checkpoints(spec: ExperimentSpec) -> None:
+    if spec.recovery == "none" and spec.checkpoint_every != 1:
+        raise InputError("checkpoint_every: nothing is restored from checkpoints: give recovery: restart")
+
+
+def _check_variant(where: str, variant: ResolvedVariant, *, restarts: bool) -> None:
+    if variant.program is not None:
+        raise InputError(f"{where}.program: fail knows ranks of schedules only: leave fail out, or the variant")
+    if variant.is_baseline:
+        raise InputError(f"{where}.schedule: torch's {variant.schedule} has no part in fail: leave fail out, or it")
+    if variant.synchronization is not None and not variant.goes_on_without:
+        raise InputError(
+            f"{where}.schedule: replicas that synchronise seldom go on without one that fails only if each is a single "
+            "stage of a star: give training.stages: 1 and options with topology: star and a quorum, or leave fail out"
+        )
+    if variant.synchronization is not None and restarts:
+        raise InputError(f"recovery: the replicas of {where} that are left go on: give none, or leave the variant out")
+    if variant.trace is not None:
+        raise InputError(f"{where}.schedule: a trace is replayed without failures: leave fail out")
+    if variant.service is not None:
+        raise InputError(f"{where}.prefill: prefill has no part in fail: give prefill: none and no pool")
+    if not variant.transport.sums_over_transport:
+        raise InputError(
+            f"{where}.transport.all_reduce: {variant.transport.all_reduce} does not end at once where a rank fails: "
+            "give ring, or leave fail out"
+        )
+
+
+def _check_flows(where: str, fault: FaultSpec, flows: Sequence[BackgroundSpec]) -> None:
+    for flow in flows:
+        if fault.gateway is not None and fault.gateway in {flow.source, flow.destination}:
+            raise InputError(
+                f"{where}.gateway: the flow {flow.name!r} in the background would end with that of {fault.gateway}: "
+                "let hosts or ranks fail, or leave the flow out"
+            )
+
+
+def _check_fault(where: str, fault: FaultSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> None:
+    # Hosts of flows in the background are nobody's to name.
+    hosts = [host.name for host in topology.hosts if host.trains or host.serves]
+    datacenters = [each.name for each in topology.datacenters]
+    for kind, name, names in (("host", fault.host, hosts), ("gateway", fault.gateway, datacenters)):
+        if name is not None and name not in names:
+            remedy = did_you_mean(name, names, f"there are {list_text(names[:_MOST_NAMED])}")
+            raise InputError(f"{where}.{kind}: {name!r} is none, {remedy}")
+    for variant in variants if fault.rank is not None else ():
+        ranks = len(variant.placement.places)
+        if fault.rank is not None and fault.rank >= ranks:
+            raise InputError(f"{where}.rank: {fault.rank}, and {variant.name!r} has ranks 0 to {ranks - 1}")

@@ -1,1 +1,0 @@
-"""The section ``fail`` of the experiment file."""

@@ -1,0 +1,176 @@
+"""What a trial's record keeps of failures: times from the failure on, each iteration once, and who is gone."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wanbed.results.records.span_log import LostReplica, Span, SpanLogContents, SpanLogHeader
+from wanbed.runner.companions.faults.on_hosts.attempt import Attempt
+from wanbed.runner.companions.faults.on_hosts.fault_facts import fault_facts
+from wanbed.runner.companions.faults.on_hosts.fault_history import FaultHistory
+from wanbed.runner.companions.faults.on_hosts.fault_lines import fault_lines
+from wanbed.runner.companions.faults.on_hosts.injection import InjectedFault
+from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.ranks.rank_processes import RankEnd
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.rack.clocks.clock_line import ClockLine
+from wanbed.testbed.rack.driver.time_line import TimeLine
+
+S = 10**9
+EPOCH = 1000 * S
+DOCUMENT: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
+        "wan": {"latency": "5ms"},
+    },
+    "compute": {"forward": "1ms", "backward": "2ms", "activation": "1KiB"},
+    "training": {"microbatches": 2, "iterations": 6},
+    "fail": [{"rank": 1, "at": "2500ms"}],
+    "recovery": "restart",
+}
+
+
+@pytest.fixture
+def point() -> SweepPoint:
+    (only,) = parse_experiment(DOCUMENT, "exp.yaml", Path()).points()
+    return only
+
+
+def setting(point: SweepPoint, dilation: float = 1.0) -> SharedConfig:
+    return SharedConfig(AddressBook(point.topology, 0), {}, dilation, "00" * 16, EPOCH, Path(), 1)
+
+
+def log(rank: int, iterations: range, from_s: float) -> SpanLogContents:
+    spans = [
+        Span("forward", each, 0, round((from_s + number) * S), round((from_s + number + 1) * S))
+        for number, each in enumerate(iterations)
+    ]
+    return SpanLogContents(SpanLogHeader(rank, "east-0", "east", 0, 0, rank), tuple(spans), True)
+
+
+@pytest.fixture
+def first(point: SweepPoint) -> Attempt:
+    """Two iterations of a second from second 1 on; rank 1 is killed at 3.5, rank 0 knows at 3.75."""
+    (fault,) = point.faults.faults
+    injected = InjectedFault(fault, EPOCH + round(3.5 * S), EPOCH + round(3.5 * S), (1,))
+    ends = RankEnd(0, 1, EPOCH + round(3.75 * S), "rank 0: lost rank 1"), RankEnd(1, -9, EPOCH + round(3.51 * S), "")
+    logs = log(0, range(2), 1), log(1, range(2), 1)
+    return Attempt(point.variants[0], 0, EPOCH + S, logs, ends, (injected,))
+
+
+def test_a_trial_that_began_again_lost_the_work_since_the_last_iteration_that_counts(
+    point: SweepPoint, first: Attempt
+) -> None:
+    second = Attempt(point.variants[0], 2, EPOCH + 6 * S, (log(0, range(2, 6), 6), log(1, range(2, 6), 6)))
+    facts = fault_facts((point.faults, 6), [first, second], first.faults, setting(point), None)
+    assert facts["outcome"] == "recovered"
+    assert facts["iterations_completed"] == 6
+    (each,) = facts["disturbances"]
+    assert each["lost_work_ns"] == S // 2
+    assert each["iterations_lost"] == 0
+    assert each["time_to_detect_ns"] == S // 4
+    assert each["time_to_recover_ns"] == round(2.5 * S)
+    assert facts["training_goodput"] == pytest.approx(6 / 9)
+    assert list(fault_lines(facts)) == [
+        "rank 1 failed at 3.500 s of the trial, every rank knew after 0.250 s, training began again after 2.500 s; "
+        "finished iterations that were lost: 0"
+    ]
+
+
+def test_iterations_after_the_checkpoint_are_lost(point: SweepPoint, first: Attempt) -> None:
+    second = Attempt(point.variants[0], 1, EPOCH + 6 * S, (log(0, range(1, 6), 6), log(1, range(1, 6), 6)))
+    facts = fault_facts((point.faults, 6), [first, second], first.faults, setting(point), None)
+    assert facts["iterations_lost"] == 1
+    assert facts["disturbances"][0]["lost_work_ns"] == round(1.5 * S)
+    assert facts["training_goodput"] == pytest.approx(6 / 10)
+
+
+def test_a_trial_that_cannot_go_on_keeps_what_it_had_and_the_reason(point: SweepPoint, first: Attempt) -> None:
+    facts = fault_facts((point.faults, 6), [first], first.faults, setting(point), "no host is left")
+    assert facts["outcome"] == "failed"
+    assert facts["planned"]
+    assert facts["iterations_completed"] == 2
+    assert facts["reason"] == "rank 1 failed, and training cannot go on: no host is left"
+    assert facts["wall_ns"] == round(2.75 * S)
+
+
+def test_a_trial_that_fails_when_every_iteration_is_kept_has_recovered_and_begins_no_other_attempt(
+    point: SweepPoint, first: Attempt
+) -> None:
+    facts = fault_facts((point.faults, 2), [first], first.faults, setting(point), None, finished=True)
+    assert (facts["outcome"], facts["reason"], facts["iterations_completed"]) == ("recovered", None, 2)
+    (each,) = facts["disturbances"]
+    assert (each["iterations_lost"], each["time_to_recover_ns"]) == (0, None)
+    assert facts["training_goodput"] == 1.0
+
+
+def test_times_are_undilated(point: SweepPoint, first: Attempt) -> None:
+    facts = fault_facts((point.faults, 6), [first], first.faults, setting(point, 2.0), None)
+    assert facts["disturbances"][0]["time_to_detect_ns"] == S // 8
+    assert facts["injected"][0]["applied_ns"] == round(1.75 * S)
+
+
+def test_a_failure_that_nothing_planned_is_named_by_the_first_rank_that_failed(
+    point: SweepPoint, first: Attempt
+) -> None:
+    alone = replace(first, faults=(), cause="rank 0: lost rank 1")
+    facts = fault_facts((point.faults, 6), [alone], (), setting(point), None)
+    assert (facts["outcome"], facts["planned"], facts["reason"]) == ("failed", False, "rank 0: lost rank 1")
+    assert facts["never_due"] == ["rank 1"]
+
+
+def test_a_fault_that_meets_nobody_disturbs_nothing(point: SweepPoint, first: Attempt) -> None:
+    met = replace(first.faults[0], ranks=())
+    whole = Attempt(point.variants[0], 0, EPOCH + S, (log(0, range(6), 1), log(1, range(6), 1)), (), (met,))
+    facts = fault_facts((point.faults, 6), [whole], (met,), setting(point), None)
+    assert facts["outcome"] == "undisturbed"
+    assert list(fault_lines(facts)) == ["rank 1 failed, where no rank was"]
+
+
+def test_a_fault_that_meets_ranks_which_have_done_all_disturbs_nothing(point: SweepPoint, first: Attempt) -> None:
+    whole = Attempt(point.variants[0], 0, EPOCH + S, (log(0, range(6), 1), log(1, range(6), 1)), (), first.faults)
+    facts = fault_facts((point.faults, 6), [whole], first.faults, setting(point), None)
+    assert (facts["outcome"], facts["disturbances"]) == ("undisturbed", [])
+    assert list(fault_lines(facts)) == ["rank 1 failed when its ranks had done all iterations"]
+
+
+def test_a_replica_that_is_killed_before_its_end_is_lost_even_if_nobody_noticed(
+    point: SweepPoint, first: Attempt
+) -> None:
+    killed = replace(log(1, range(6), 1), complete=False)
+    attempt = Attempt(point.variants[0], 0, EPOCH + S, (log(0, range(6), 1), killed), (), first.faults)
+    assert fault_facts((point.faults, 6), [attempt], first.faults, setting(point), None)["outcome"] == "survived"
+
+
+def test_where_the_others_go_on_the_trial_survives(point: SweepPoint, first: Attempt) -> None:
+    gatherer = replace(log(0, range(6), 1), lost=(LostReplica(1, round(3.75 * S)),))
+    attempt = Attempt(point.variants[0], 0, EPOCH + S, (gatherer, log(1, range(2), 1)), (), first.faults)
+    facts = fault_facts((point.faults, 6), [attempt], first.faults, setting(point), None)
+    assert (facts["outcome"], facts["iterations_completed"], facts["iterations_lost"]) == ("survived", 6, 0)
+    (loss,) = facts["disturbances"]
+    assert loss["time_to_detect_ns"] == round(0.25 * S)
+    assert list(fault_lines(facts)) == [
+        "rank 1 failed at 3.500 s of the trial, the rank that gathers knew after 0.250 s, and the others went on"
+    ]
+
+
+def test_over_machines_moments_are_put_on_the_drivers_clock_with_how_far_they_can_be_off(
+    point: SweepPoint, first: Attempt
+) -> None:
+    timed = tuple(replace(each, timed_by="west-0") for each in first.faults)
+    attempts = [replace(first, faults=timed)]
+    history = FaultHistory(point.faults, 6, attempts, timed, setting(point, 2.0), None, finished=False)
+    # The clock of the west, where rank 1 was killed, has gained 10 ms since the trial's start.
+    machine_of = {"east-0": "one", "west-0": "two"}
+    lines = {"one": ClockLine(EPOCH, 0.0, 0.0, 4_000), "two": ClockLine(EPOCH, 10e6, 0.0, 7_000)}
+    facts = history.facts(TimeLine(EPOCH, machine_of, lines, {"one": 0, "two": 0}))
+    (injected,) = facts["injected"]
+    assert injected["applied_ns"] == round((3.5 * S - 10e6) / 2)
+    assert injected["clock_error_ns"] == 3_500
+    (each,) = facts["disturbances"]
+    assert each["time_to_detect_ns"] == round((0.25 * S + 10e6) / 2)
+    assert "clock_error_ns" not in history.facts(None)["injected"][0]

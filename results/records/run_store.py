@@ -73,6 +73,15 @@ class TrialRecord:
     outputs: Mapping[str, Path] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class TrialPart:
+    """What a companion of a training leaves in the trial's record; ``logs`` are those of GPUs that do not train."""
+
+    tables: Mapping[TrialTable, Rows] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    logs: Sequence[SpanLogContents] = ()
+
+
 def slug(name: str) -> str:
     """Return a folder name for any text; two texts never share one.
 

@@ -17,7 +17,8 @@ from wanbed.runner.emulation.networks.calibration import Calibration
 from wanbed.runner.emulation.networks.kept_testbed import NetworkOf, kept_testbed
 from wanbed.runner.emulation.networks.measured_links import calibrated
 from wanbed.runner.emulation.networks.network_facts import read_network, remember_network
-from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.emulation.running_trial import TrialSpec
+from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.runner.runs.faults import TrialError

@@ -6,11 +6,12 @@ small.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal, Protocol, TypeVar
 
 from wanbed.ground.units import format_rate
 from wanbed.ground.wanbed_error import WanbedError
-from wanbed.results.records.span_log import Span
+from wanbed.results.records.span_log import Span, SpanLogContents
 
 MAX_AUTO_DILATION = 10
 USABLE_PERCENT = 80
@@ -110,3 +111,8 @@ def undilated_ns(time_ns: int, dilation: float) -> int:
 def undilated_span(span: Span, dilation: float) -> Span:
     """Return the span with its times converted to the experiment's clock."""
     return span._replace(start_ns=undilated_ns(span.start_ns, dilation), end_ns=undilated_ns(span.end_ns, dilation))
+
+
+def undilated_log(log: SpanLogContents, dilation: float) -> SpanLogContents:
+    """Return the log with the times of its spans converted to the experiment's clock."""
+    return replace(log, spans=tuple(undilated_span(span, dilation) for span in log.spans))

@@ -17,7 +17,7 @@ from wanbed.runner.companions.losses.on_hosts.losses import largest_error, loss_
 from wanbed.runner.emulation.ranks.baseline_configs import configure_baseline
 from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.emulation.ranks.rank_processes import RANK
-from wanbed.runner.emulation.trial import BASELINE_RANK
+from wanbed.runner.emulation.training import BASELINE_RANK
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.network.address_book import AddressBook

@@ -7,10 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 from wanbed.results.records.jobs.background_columns import BackgroundSample
+from wanbed.results.records.run_store import TrialPart
+from wanbed.results.records.trial_tables import BACKGROUND_TABLE
 from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
+from wanbed.runner.emulation.companion import Companion
 from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.resolve.dilation import dilated_ns, undilated_ns
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.process_group import ProcessGroup
@@ -33,88 +38,80 @@ _GRACE_S = 10.0
 _LOOK_S = 0.02
 
 
-class BackgroundTraffic:
-    """The flows of a trial. ``begin`` lets them send; ``rows`` are empty until their end.
-
-    ``look`` raises TrialError if one has ended before the trial, whose training then shared the WAN with less.
-    """
-
-    def __init__(self, look: Callable[[], None] = lambda: None) -> None:
-        self._look = look
-        self.rows: Sequence[BackgroundSample] = ()
-        self._gate: Gate | None = None
-
-    def begin(self) -> None:
-        """Let all flows begin to send, if they have not yet."""
-        if self._gate is not None and not self._gate.is_open:
-            self._gate.open()
-
-    def looked_at(self, meanwhile: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that does ``meanwhile`` and looks whether all flows still run."""
-
-        def look() -> None:
-            meanwhile()
-            self._look()
-
-        return look
-
-    def wait_at(self, gate: Gate) -> None:
-        """Have the flows begin by opening ``gate``."""
-        self._gate = gate
-
-
 def use_tcp_of_flows(testbed: RunningTestbed, flows: Sequence[BackgroundFlow]) -> None:
     """Apply on the hosts of each flow its TCP settings, for connections opened from now on."""
     for flow in flows:
         testbed.use_tcp(flow.tcp, set(flow.hosts))
 
 
-@contextmanager
-def background_traffic(
-    testbed: RunningTestbed, flows: Sequence[BackgroundFlow], setting: SharedConfig
-) -> Iterator[BackgroundTraffic]:
-    """Run the processes of all flows inside the block, connected from its begin on. They are gone after it.
+class BackgroundTraffic(Companion):
+    """The flows of a trial: connected before training, sending from its begin, gone after it.
 
-    After it their queues are empty. Raise TrialError, one line, if one cannot begin, or has ended before the block has:
-    then not what was asked for shared the WAN with training. An error of the block comes first, and MachineLostError.
+    After it their queues are empty.
     """
-    if not flows:
-        yield BackgroundTraffic()
-        return
-    folder = setting.folder / "background"
-    folder.mkdir()
-    hosts = [host for flow in flows for host in flow.hosts]
-    gate = testbed.gate(folder / "gate", hosts, PIPES, opens_itself=False)
-    with ProcessGroup() as receivers, ProcessGroup() as senders, gate:
-        launcher = _Launcher(testbed, setting, folder, receivers, senders)
-        for number, flow in enumerate(flows):
-            launcher.start(number, flow)
-        _await_all(testbed, gate, [receivers, senders])
 
-        def look() -> None:
-            for group in (senders, receivers):
-                _check_running(testbed, group)
+    def __init__(self, testbed: RunningTestbed, flows: Sequence[BackgroundFlow], setting: SharedConfig) -> None:
+        self._testbed = testbed
+        self._flows = flows
+        self._setting = setting
+        self._folder = setting.folder / "background"
+        self._receivers, self._senders = ProcessGroup(), ProcessGroup()
+        self._gate: Gate
 
-        traffic = BackgroundTraffic(look)
-        traffic.wait_at(gate)
-        yield traffic
-        look()
-        traffic.begin()
-        _end(testbed, senders)
-        # What waits in queues would be counted as the next trial's.
-        _await_empty_queues(testbed, flows, setting.dilation)
-        _end(testbed, receivers)
-    line = testbed.time_line()
-    traffic.rows = [
-        row
-        for number, flow in enumerate(flows)
-        for row in _rows(
-            flow,
-            _samples(folder, number),
-            setting.dilation,
-            (lambda time_ns: time_ns) if line is None else partial(line.trial_ns, flow.hosts[1]),
-        )
-    ]
+    @classmethod
+    def of(cls, trial: RunningTrial) -> Self | None:
+        """Return the flows of a trial, None if it has the WAN for itself."""
+        flows = trial.point.background
+        return cls(trial.testbed, flows, trial.setting) if flows else None
+
+    @contextmanager
+    def during(self) -> Iterator[None]:
+        """Run the processes of all flows inside the block.
+
+        Raise TrialError, one line, if one cannot begin, or has ended before the block has: then not what was asked for
+        shared the WAN with training. An error of the block comes first, and MachineLostError.
+        """
+        testbed, flows = self._testbed, self._flows
+        self._folder.mkdir()
+        hosts = [host for flow in flows for host in flow.hosts]
+        gate = testbed.gate(self._folder / "gate", hosts, PIPES, opens_itself=False)
+        with self._receivers, self._senders, gate as self._gate:
+            launcher = _Launcher(testbed, self._setting, self._folder, self._receivers, self._senders)
+            for number, flow in enumerate(flows):
+                launcher.start(number, flow)
+            _await_all(testbed, self._gate, [self._receivers, self._senders])
+            yield
+            self.look()
+            self.begin()
+            _end(testbed, self._senders)
+            # What waits in queues would be counted as the next trial's.
+            _await_empty_queues(testbed, flows, self._setting.dilation)
+            _end(testbed, self._receivers)
+
+    def begin(self) -> None:
+        """Let all flows begin to send, if they have not yet."""
+        if not self._gate.is_open:
+            self._gate.open()
+
+    def look(self) -> None:
+        """Raise TrialError if a flow has ended before the trial, whose training then shared the WAN with less."""
+        for group in (self._senders, self._receivers):
+            _check_running(self._testbed, group)
+
+    def left(self, trained: Trained) -> TrialPart:
+        """Return what each flow has carried."""
+        line = trained.line
+        rows = [
+            row
+            for number, flow in enumerate(self._flows)
+            for row in _rows(
+                flow,
+                _samples(self._folder, number),
+                self._setting.dilation,
+                (lambda time_ns: time_ns) if line is None else partial(line.trial_ns, flow.hosts[1]),
+            )
+        ]
+        return TrialPart({BACKGROUND_TABLE: rows})
 
 
 def _configuration(folder: Path, module: str, number: int) -> Path:

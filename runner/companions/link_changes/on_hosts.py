@@ -1,58 +1,74 @@
 """Let the WAN links of a trial change from the moment when training begins, and write down when they did."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Self
 
 from wanbed.ground.wanbed_error import WanbedError
+from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.schema import LinkChange
+from wanbed.results.records.trial_tables import CHANGES_TABLE
+from wanbed.runner.emulation.companion import Companion
+from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.resolve.dilation import undilated_ns
 from wanbed.testbed.kernel.changes.course_run import CourseRecord
 from wanbed.testbed.network.links.link_conditions import LinkConditions
 from wanbed.testbed.network.topology import Topology
-from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.testbed.substrate.changing_links import ChangingLinks
 
 
-class LinkChanges:
-    """The changes of one trial's links. ``begin`` lets them begin; ``rows`` and ``facts`` are empty until the end."""
+class LinkChanges(Companion):
+    """The changes of one trial's links.
 
-    def __init__(self, testbed: RunningTestbed) -> None:
-        self._changing = testbed.changing
-        self.rows: Sequence[LinkChange] = ()
-        self.facts: dict[str, Any] = {}
+    Before ``begin`` and after the training all links have their first conditions, also if the trial fails.
+    ``topology`` is the undilated network; the trial began at ``epoch_ns`` on this process's monotonic clock.
+    """
+
+    def __init__(self, changing: ChangingLinks, topology: Topology, epoch_ns: int, dilation: float) -> None:
+        self._changing = changing
+        self._topology = topology
+        self._epoch_ns = epoch_ns
+        self._dilation = dilation
+        self._record: CourseRecord
+
+    @classmethod
+    def of(cls, trial: RunningTrial) -> Self | None:
+        """Return the changes of a trial's links, None if none changes."""
+        changing, setting = trial.testbed.changing, trial.setting
+        if changing is None:
+            return None
+        return cls(changing, trial.point.topology, setting.epoch_ns, setting.dilation)
+
+    @contextmanager
+    def during(self) -> Iterator[None]:
+        """Hold the first conditions at the block's begin, and come back to them at its end.
+
+        Raise SubstrateError, or ReadBackError if a link was not changed as it should.
+        """
+        self._changing.hold(0)
+        try:
+            yield
+        except BaseException:
+            # The trial's own fault is the one to tell. The next trial begins with its first conditions, or fails.
+            with suppress(WanbedError):
+                self._changing.end()
+            raise
+        self._record = self._changing.end()
 
     def begin(self) -> None:
         """Let the links change from now on. Raise SubstrateError or ReadBackError on failure."""
-        if self._changing is not None:
-            self._changing.begin()
+        self._changing.begin()
 
-
-@contextmanager
-def link_changes(testbed: RunningTestbed, topology: Topology, epoch_ns: int, dilation: float) -> Iterator[LinkChanges]:
-    """Yield the changes of a trial that began at ``epoch_ns`` on this process's monotonic clock.
-
-    Before ``begin`` and after the block all links have their first conditions, also if the trial fails. ``topology`` is
-    the undilated network. Raise SubstrateError, or ReadBackError if a link was not changed as it should.
-    """
-    changes, changing = LinkChanges(testbed), testbed.changing
-    if changing is None:
-        yield changes
-        return
-    changing.hold(0)
-    try:
-        yield changes
-    except BaseException:
-        # The trial's own fault is the one to tell. The next trial begins with its first conditions, or fails.
-        with suppress(WanbedError):
-            changing.end()
-        raise
-    record = changing.end()
-    changes.rows = change_rows(record, topology, epoch_ns, dilation)
-    changes.facts = {
-        "link_change_clock_error_ns": undilated_ns(record.clock_error_ns, dilation),
-        "link_change_real_time_priority": record.real_time_priority,
-    }
+    def left(self, _: Trained) -> TrialPart:
+        """Return when each change was due, and when the kernel had made it."""
+        return TrialPart(
+            {CHANGES_TABLE: change_rows(self._record, self._topology, self._epoch_ns, self._dilation)},
+            {
+                "link_change_clock_error_ns": undilated_ns(self._record.clock_error_ns, self._dilation),
+                "link_change_real_time_priority": self._record.real_time_priority,
+            },
+        )
 
 
 def change_rows(record: CourseRecord, topology: Topology, epoch_ns: int, dilation: float) -> list[LinkChange]:

@@ -5,7 +5,6 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,10 @@ from wanbed.runner.emulation.programs.outcome import measured_ns, profiled_itera
 from wanbed.runner.emulation.programs.placeholder_values import ProgramPlaces
 from wanbed.runner.emulation.programs.process_configs import ProgramSetting
 from wanbed.runner.emulation.programs.running import ProgramRun
-from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
+from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT
+from wanbed.runner.emulation.running_trial import Ended, RunningTrial
 from wanbed.runner.experiment.program.placeholders import filled, placeholders_in
 from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.gpus.gpu_assignment import VISIBLE_DEVICES
 from wanbed.testbed.rack.driver.files.written_files import Written
@@ -30,36 +29,17 @@ _WRITTEN = "written"
 """The folder, in a trial's output, of what processes wrote on the machines of a rack."""
 
 
-@dataclass(frozen=True)
-class ProgramOutcome:
-    """What a program left: the spans of its ranks, what every process printed, by file name, and facts of it.
-
-    From a rack what processes wrote is among the files.
-    """
-
-    logs: list[SpanLogContents]
-    outputs: Mapping[str, Path]
-    facts: Mapping[str, Any]
-    measured_ns: tuple[int, int]
-    """Begin and end of the measured iterations, since the trial's start: loading the program is no part of them."""
-
-
 def run_program(
-    testbed: RunningTestbed,
-    variant: ResolvedVariant,
-    program: ResolvedProgram,
-    setting: SharedConfig,
-    *,
-    failed: Path | None,
-    begin: Callable[[], None],
-    meanwhile: Callable[[], None],
-) -> ProgramOutcome:
+    trial: RunningTrial, program: ResolvedProgram, begin: Callable[[], None], look: Callable[[], None]
+) -> Ended:
     """Run a variant's program until its iterations are done. What it printed is in the trial's folder.
 
-    ``begin`` is called just before its ranks are started, ``meanwhile`` several times a second.
-    If it fails, what it printed is copied to the folder ``failed``, unless that is None. Raise TrialError, one line
-    with the process that failed and what it printed last.
+    ``begin`` is called just before its ranks are started, ``look`` several times a second. What it printed, and what
+    processes on a rack wrote, are the outputs; loading the program is no part of what is measured. If it fails, what
+    it printed is copied to the folder of failed trials. Raise TrialError, one line with the process that failed and
+    what it printed last.
     """
+    testbed, variant, setting = trial.testbed, trial.variant, trial.setting
     hidden = {VISIBLE_DEVICES: ""} if testbed.gpus is None and setting.device == "cpu" else {}
     homes = {host.name: testbed.home(host.name) for host in testbed.topology.hosts}
     places = ProgramPlaces(program, variant.placement, setting.addresses, FIRST_PORT, homes)
@@ -72,14 +52,14 @@ def run_program(
         hidden,
     )
     written = None
-    run = ProgramRun(testbed, shared, begin, meanwhile)
+    run = ProgramRun(testbed, shared, begin, look)
     try:
         run.run()
         logs = read_ranks(run.span_logs, program, variant.name)
     except TrialError as fault:
         with suppress(MachineLostError):
             written = _written(testbed, setting.folder, program)
-        kept = _kept(_outputs(setting.folder, written), failed)
+        kept = _kept(_outputs(setting.folder, written), trial.spec.failed)
         raise TrialError(f"{fault}{f' (what it printed: {kept})' if kept else ''}") from None
     written = _written(testbed, setting.folder, program)
     profiled = profiled_iterations(logs, program)
@@ -87,7 +67,8 @@ def run_program(
     if written is not None:
         facts["program"]["written"] = written.document()
     outputs = _outputs(setting.folder, written)
-    return ProgramOutcome(logs, outputs, facts, measured_ns(logs, program, profiled))
+    measured = measured_ns(logs, program, profiled)
+    return Ended(logs, setting, arrivals=False, measured_ns=measured, outputs=outputs, facts=lambda _: facts)
 
 
 def _written(testbed: RunningTestbed, folder: Path, program: ResolvedProgram) -> Written | None:

@@ -1,7 +1,7 @@
 """Make the plan of each rank from a sweep point's variant."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wanbed.runner.companions.losses.resolution.learnt_text import held_out, learning_seed
@@ -41,7 +41,8 @@ class SharedConfig:
     first. ``folder`` receives the span logs and, with ``keep_gradients``, what the last iteration has summed.
     ``device`` is the device that every process computes on, cuda or cpu, None if the back end uses none. With
     ``models_tcp`` the network holds the windows, and receivers do not. With ``starts_slowly`` ranks have more time for
-    their rendezvous. A peer that is silent for ``peer_timeout_s`` of the testbed's clock is lost.
+    their rendezvous. A peer that is silent for ``peer_timeout_s`` of the testbed's clock is lost. ``serving`` has what
+    some of the ranks prefill.
     """
 
     addresses: AddressBook
@@ -56,6 +57,7 @@ class SharedConfig:
     models_tcp: bool = False
     starts_slowly: bool = False
     peer_timeout_s: int = PEER_TIMEOUT_S
+    serving: Mapping[int, GpuServingConfig] = field(default_factory=dict)
 
     def rendezvous_timeout_ns(self, point: SweepPoint) -> int:
         """Return the limit of the rendezvous of the ranks, from the start of each."""
@@ -90,18 +92,9 @@ class SharedConfig:
         return SnapshotConfig(str(self.folder / "snapshots"), every, point.iterations(variant))
 
 
-def configure_ranks(
-    point: SweepPoint,
-    variant: ResolvedVariant,
-    setting: SharedConfig,
-    serving: Mapping[int, GpuServingConfig] | None = None,
-) -> list[RankConfig]:
-    """Return one plan for each rank, in order: ``pipeline x stages + stage``.
-
-    ``serving`` is what some of the ranks prefill.
-    """
-    plans = [_plan(point, variant, setting, place) for place in variant.placement.places]
-    return [replace(plan, serving=(serving or {}).get(plan.rank)) for plan in plans]
+def configure_ranks(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig) -> list[RankConfig]:
+    """Return one plan for each rank, in order: ``pipeline x stages + stage``."""
+    return [_plan(point, variant, setting, place) for place in variant.placement.places]
 
 
 def _plan(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> RankConfig:
@@ -133,6 +126,7 @@ def _plan(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, pl
         start_gate=str(setting.start_gate),
         overlap=variant.transport.overlap,
         snapshots=setting.snapshots(point, variant),
+        serving=setting.serving.get(rank),
     )
 
 

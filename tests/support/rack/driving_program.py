@@ -11,7 +11,8 @@ from typing import Any
 
 from tests.support.rack.driving import MACHINE_OF
 from tests.support.rack.machine_process import ProcessHandle
-from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.emulation.running_trial import TrialSpec
+from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.rack.shipped.program_files import packed_programs, programs_of
 from wanbed.runner.runs.faults import TrialError

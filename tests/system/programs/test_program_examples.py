@@ -12,7 +12,8 @@ import pytest
 
 from wanbed.results.records.span_log import ITERATION
 from wanbed.results.records.trial_tables import LINK_TABLE
-from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.emulation.running_trial import TrialSpec
+from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.experiments.shipped_experiments import shipped_experiment
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.testbed.network.goodput import tcp_goodput_bps

@@ -11,7 +11,8 @@ import pytest
 
 from wanbed.results.records.run_store import TrialRecord
 from wanbed.results.records.span_log import SpanLogContents
-from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.emulation.running_trial import TrialSpec
+from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.claims.processes import marked_processes

@@ -18,7 +18,8 @@ from tests.support.ray.ray_cluster import RayCluster
 from tests.support.ray.ray_fixture import two_nodes  # noqa: F401 - a fixture
 from tests.support.until import until_within
 from wanbed.results import load
-from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.emulation.running_trial import TrialSpec
+from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.testbed.claims.processes import MARKER, marked_processes

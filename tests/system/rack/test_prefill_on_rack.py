@@ -15,7 +15,8 @@ from wanbed.results.records.run_store import TrialRecord
 from wanbed.results.records.schema import PrefillRequest
 from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents
 from wanbed.results.records.trial_tables import PREFILL_TABLE
-from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.emulation.running_trial import TrialSpec
+from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.testbed.rack.rack_testbed import rack_testbed

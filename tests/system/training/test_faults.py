@@ -23,7 +23,8 @@ from wanbed.results.reading.run import Run
 from wanbed.results.records.losses.loss_columns import ReplicaLossRow
 from wanbed.results.records.run_store import TRIAL_FACTS, TrialRecord, read_json
 from wanbed.results.records.trial_tables import LOSSES_TABLE
-from wanbed.runner.emulation.trial import TrialSpec, run_trial
+from wanbed.runner.emulation.running_trial import TrialSpec
+from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.testbed.claims.processes import marked_processes

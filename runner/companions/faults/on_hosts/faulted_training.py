@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader, read_span_log
-from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.companions.faults.on_hosts.attempt import Attempt, each_iteration_once, kept
 from wanbed.runner.companions.faults.on_hosts.checkpoints_of_machines import bring_together, without_left_checkpoints
 from wanbed.runner.companions.faults.on_hosts.fault_history import FaultHistory
 from wanbed.runner.companions.faults.on_hosts.injection import FaultInjector, injecting
 from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks, rejoining
 from wanbed.runner.emulation.ranks.rank_processes import RANK, RankEnd, RanksFailedError, run_ranks
+from wanbed.runner.emulation.running_trial import Ended, RunningTrial
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
@@ -23,19 +23,6 @@ from wanbed.workloads.start_gate import PIPES
 
 
 @dataclass(frozen=True)
-class FaultedTraining:
-    """What is left of a training through faults: the iterations that count, each once, and what happened to them.
-
-    ``logs`` has a log for each rank of each attempt, as each was logged. ``history`` is None if nothing was to fail and
-    nothing has. ``setting`` is that of the last attempt.
-    """
-
-    logs: tuple[SpanLogContents, ...]
-    history: FaultHistory | None
-    setting: SharedConfig
-
-
-@dataclass(frozen=True)
 class _Restart:
     """Where an attempt begins: after so many iterations, with the files of this checkpoint, () for none."""
 
@@ -43,29 +30,22 @@ class _Restart:
     files: tuple[Path, ...] = ()
 
 
-def train_through_faults(
-    testbed: RunningTestbed,
-    point: SweepPoint,
-    trial: TrialId,
-    setting: SharedConfig,
-    meanwhile: Callable[[], None],
-    *,
-    begin: Callable[[], None] = lambda: None,
-    unplanned: bool = False,
-) -> FaultedTraining:
+def train_through_faults(trial: RunningTrial, begin: Callable[[], None], look: Callable[[], None]) -> Ended:
     """Train, let everything fail when it is due, and begin again where the sweep point says so.
 
     A trial that planned faults have ended is no error. If ranks fail that no fault explains, raise RanksFailedError;
-    with ``unplanned`` the trial ends there, and that is no error either. ``begin`` is called when training begins for
-    the first time.
+    in a run that keeps going the trial ends there, and that is no error either. ``begin`` is called when training
+    begins for the first time, ``look`` several times a second. There is a log for each rank of each attempt, of the
+    iterations that count, each once.
     """
-    variant = point.variant(trial.variant)
+    testbed, point, setting, unplanned = trial.testbed, trial.point, trial.setting, trial.spec.keeps_going
+    repeat, variant = trial.spec.id.repeat, point.variant(trial.spec.id.variant)
     plan, iterations = point.faults, point.iterations(variant)
     attempts: list[Attempt] = []
     counted: list[SpanLogContents] = []
     ended_by: str | None = None
     finished = False
-    restart, running = _Restart(), variant.in_repeat(trial.repeat)
+    restart, running = _Restart(), variant.in_repeat(repeat)
     with (
         without_left_checkpoints(testbed, setting.folder),
         injecting(testbed, plan.faults, setting.dilation) as faults,
@@ -74,7 +54,7 @@ def train_through_faults(
             own = _attempt_setting(point, running, setting, len(attempts))
             first = begin if not attempts else lambda: None
             of_attempt = _Trial(point, running, own, restart)
-            attempt = _attempt(testbed, of_attempt, faults, meanwhile, begin=first, unplanned=unplanned)
+            attempt = _attempt(testbed, of_attempt, faults, look, begin=first, unplanned=unplanned)
             attempts.append(attempt)
             # What falls due while nothing runs is lost too.
             faults.look()
@@ -93,12 +73,12 @@ def train_through_faults(
             counted += kept(attempt.logs, attempt.first_iteration, end)
             if not goes_on or isinstance(left, str):
                 break
-            running = left.in_repeat(trial.repeat)
+            running = left.in_repeat(repeat)
         injected = tuple(faults.injected)
     if not plan and not attempts[-1].ends:
-        return FaultedTraining(tuple(counted), None, own)
+        return Ended(counted, own, whole=False)
     history = FaultHistory(plan, iterations, attempts, injected, setting, ended_by, finished)
-    return FaultedTraining(tuple(counted), history, own)
+    return Ended(counted, own, whole=False, facts=lambda line: {"faults": history.facts(line)})
 
 
 @dataclass(frozen=True)

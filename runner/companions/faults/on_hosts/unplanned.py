@@ -1,13 +1,11 @@
 """Record trials that have failed although nothing was to fail, where the other trials of the run go on."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wanbed.results.reading.summaries.trial_faults import FAILED
 from wanbed.results.records.run_store import TrialRecord
-
-if TYPE_CHECKING:
-    from wanbed.runner.emulation.trial import TrialSpec
+from wanbed.runner.emulation.running_trial import TrialSpec
 
 
 def ended_unplanned(facts: Mapping[str, Any]) -> bool:
@@ -16,7 +14,7 @@ def ended_unplanned(facts: Mapping[str, Any]) -> bool:
     return faults is not None and faults["outcome"] == FAILED and not faults["planned"]
 
 
-def failed_record(trial: "TrialSpec", reason: str) -> TrialRecord:
+def failed_record(trial: TrialSpec, reason: str) -> TrialRecord:
     """Return the record of a trial of which nothing is left but why it failed."""
     training = trial.point.spec.training
     return TrialRecord(

@@ -1,19 +1,43 @@
-"""Gather the losses of a trial's replicas."""
+"""Gather the losses of a trial's replicas, and evaluate what they have learnt."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from math import fsum, isfinite
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from wanbed.results.records.losses.loss_columns import HELD_OUT, TRAINING, ReplicaLossRow
+from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.span_log import SpanLogContents
+from wanbed.results.records.trial_tables import LOSSES_TABLE
+from wanbed.runner.companions.losses.on_hosts.held_out_evaluation import held_out_losses
 from wanbed.runner.companions.losses.resolution.learnt_text import learning_seed
+from wanbed.runner.emulation.companion import Companion
+from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.workloads.evaluation.evaluation_config import ReplicaLoss
 from wanbed.workloads.model.corpora import CORPORA, digest
+
+
+class Losses(Companion):
+    """What a training has learnt."""
+
+    def __init__(self, trial: RunningTrial) -> None:
+        self._trial = trial
+
+    @classmethod
+    def of(cls, trial: RunningTrial) -> Self:
+        """Return the losses of a trial, of which there are none where nothing is learnt."""
+        return cls(trial)
+
+    def left(self, trained: Trained) -> TrialPart:
+        """Return the losses that ranks have logged, and those on held-out text, which are computed now."""
+        trial = self._trial
+        held_out = held_out_losses(trial.testbed, trial.point, trial.variant, trial.setting)
+        rows = loss_rows(trained.logs, held_out)
+        return TrialPart({LOSSES_TABLE: rows}, learning_facts(trial.point, trial.variant, rows))
 
 
 def loss_rows(logs: Iterable[SpanLogContents], held_out: Iterable[ReplicaLoss]) -> list[ReplicaLossRow]:

@@ -60,14 +60,30 @@ class Sampler(ABC, Generic[Reading]):
 
 @dataclass
 class Samples:
-    """The table rows and facts of all samplers of a trial, empty until the ranks have ended.
+    """The readings of all samplers of a trial, by their undilated times; empty until the ranks have ended.
 
-    ``measured_ns`` may be set until then: begin and end of the trial's measured part, None for the whole trial.
+    ``measured_ns`` may be set: begin and end of the trial's measured part, None for the whole trial.
     """
 
-    tables: dict[TrialTable, Rows] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    dilation: float = 1.0
     measured_ns: tuple[int, int] | None = None
+    readings: list[tuple[Sampler[Any], Sequence[tuple[int, Any]]]] = field(default_factory=list)
+
+    @property
+    def tables(self) -> dict[TrialTable, Rows]:
+        """The rows of all readings, by table."""
+        found: dict[TrialTable, Rows] = {}
+        for sampler, readings in self.readings:
+            found |= sampler.tables(readings, self.dilation)
+        return found
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The facts of all readings, or of those of the measured part."""
+        found: dict[str, Any] = {}
+        for sampler, readings in self.readings:
+            found |= sampler.facts(self.measured(readings) if sampler.of_measured_part else readings)
+        return found
 
     def measured(self, readings: Sequence[tuple[int, Reading]]) -> Sequence[tuple[int, Reading]]:
         """Return the readings of the measured part, with the last one before it."""
@@ -83,7 +99,7 @@ def sampling(
     kinds: Sequence[type[Sampler[Any]]], testbed: RunningTestbed, epoch_ns: int, dilation: float
 ) -> Iterator[Samples]:
     """Run a sampler of each kind inside the block. Raise the errors of their readings."""
-    samples, loops = Samples(), []
+    samples, loops = Samples(dilation), []
     with ExitStack() as ending:
         for kind in kinds:
             sampler = kind.of(testbed, ending)
@@ -92,9 +108,7 @@ def sampling(
         yield samples
     for loop in loops:
         readings = [(undilated_ns(time_ns, dilation), reading) for time_ns, reading in loop.readings]
-        samples.tables.update(loop.sampler.tables(readings, dilation))
-        of_facts = samples.measured(readings) if loop.sampler.of_measured_part else readings
-        samples.facts.update(loop.sampler.facts(of_facts))
+        samples.readings.append((loop.sampler, readings))
 
 
 class SamplingLoop(Generic[Reading]):

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,11 +14,12 @@ from tests.support.runner.background import TO_WEST, with_background
 from tests.support.workloads.loopback_ranks import LOOPBACK, free_ports
 from wanbed.results.records.jobs.background_columns import BackgroundSample
 from wanbed.results.records.schema import LinkSample
-from wanbed.results.records.trial_tables import LINK_TABLE
+from wanbed.results.records.trial_tables import BACKGROUND_TABLE, LINK_TABLE
 from wanbed.runner.companions.background import on_hosts as module
-from wanbed.runner.companions.background.on_hosts import background_traffic
+from wanbed.runner.companions.background.on_hosts import BackgroundTraffic
 from wanbed.runner.emulation.jobs.job_rows import rows_of_job
 from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.runs.faults import TrialError
@@ -67,13 +69,14 @@ def setting(testbed: Loopback, folder: Path, dilation: float = 1.0) -> SharedCon
 
 def test_a_flow_begins_with_training_and_its_rows_are_undilated(testbed: Loopback, tmp_path: Path) -> None:
     own, shared = point({**TO_WEST, "connections": 2}), setting(testbed, tmp_path, dilation=4.0)
-    with background_traffic(cast("RunningTestbed", testbed), own.background, shared) as traffic:
+    traffic = BackgroundTraffic(cast("RunningTestbed", testbed), own.background, shared)
+    with traffic.during():
         time.sleep(0.3)
         begin_ns = (time.monotonic_ns() - shared.epoch_ns) / 4
         traffic.begin()
         # Long enough for a busy machine: what came is known once the flow has ended.
         time.sleep(1.5)
-    rows = list(traffic.rows)
+    rows = cast("list[BackgroundSample]", traffic.left(Trained([])).tables[BACKGROUND_TABLE])
     assert {(row.flow, row.connection, row.source, row.destination) for row in rows} == {
         ("flow", number, "east-background-0", "west-background-0") for number in (0, 1)
     }
@@ -86,7 +89,8 @@ def test_a_flow_begins_with_training_and_its_rows_are_undilated(testbed: Loopbac
 def fail(testbed: Loopback, folder: Path, failure: Callable[[], None]) -> None:
     """Run a flow beside what ``failure`` does."""
     flows = point(TO_WEST).background
-    with background_traffic(cast("RunningTestbed", testbed), flows, setting(testbed, folder)) as traffic:
+    traffic = BackgroundTraffic(cast("RunningTestbed", testbed), flows, setting(testbed, folder))
+    with traffic.during():
         traffic.begin()
         failure()
 
@@ -109,11 +113,12 @@ def test_a_flow_that_ends_early_fails_the_trial(testbed: Loopback, tmp_path: Pat
         fail(testbed, tmp_path, kill_the_receiver)
 
 
-def test_without_flows_nothing_is_started(testbed: Loopback, tmp_path: Path) -> None:
-    with background_traffic(cast("RunningTestbed", testbed), (), setting(testbed, tmp_path)) as traffic:
-        traffic.begin()
-    assert not testbed.started
-    assert list(traffic.rows) == cast("list[BackgroundSample]", [])
+@pytest.mark.parametrize("flows", [(), (TO_WEST,)])
+def test_a_trial_has_the_flows_that_its_experiment_asks_for(
+    testbed: Loopback, tmp_path: Path, flows: tuple[dict[str, Any], ...]
+) -> None:
+    trial = SimpleNamespace(testbed=testbed, point=point(*flows), setting=setting(testbed, tmp_path))
+    assert (BackgroundTraffic.of(cast("RunningTrial", trial)) is not None) is bool(flows)
 
 
 def test_counters_of_flows_are_kept_apart_from_trainings() -> None:

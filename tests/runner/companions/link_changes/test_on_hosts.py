@@ -1,11 +1,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import cast
 
 import pytest
 
-from wanbed.runner.companions.link_changes.on_hosts import change_rows, link_changes
+from wanbed.results.records.schema import LinkChange
+from wanbed.results.records.trial_tables import CHANGES_TABLE
+from wanbed.runner.companions.link_changes.on_hosts import LinkChanges, change_rows
+from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.kernel.changes.course_run import AppliedChange, CourseRecord
 from wanbed.testbed.network.links.link_conditions import LinkConditions
@@ -41,8 +44,8 @@ class Changing:
         return self.record
 
 
-def network_of(changing: Changing | None) -> Any:
-    return SimpleNamespace(changing=changing)
+def changes_of(changing: Changing, dilation: float = 1.0) -> LinkChanges:
+    return LinkChanges(changing, TOPOLOGY, 0, dilation)
 
 
 def test_rows_begin_with_the_first_conditions_and_are_on_the_undilated_time_line() -> None:
@@ -71,12 +74,14 @@ def test_every_change_has_the_conditions_that_it_made_at_any_dilation(dilation: 
 
 def test_links_begin_with_their_first_conditions_and_end_with_them() -> None:
     changing = Changing(CourseRecord(2 * S, (), False, 1000))
-    with link_changes(network_of(changing), TOPOLOGY, 0, 2.0) as changes:
+    changes = changes_of(changing, dilation=2.0)
+    with changes.during():
         changes.begin()
         assert changing.told == ["hold 0", "begin"]
     assert changing.told[2:] == ["end"]
-    assert [row.due_ns for row in changes.rows] == [1 * S]
-    assert changes.facts == {"link_change_clock_error_ns": 500, "link_change_real_time_priority": False}
+    left = changes.left(Trained([]))
+    assert [row.due_ns for row in cast("list[LinkChange]", left.tables[CHANGES_TABLE])] == [1 * S]
+    assert left.facts == {"link_change_clock_error_ns": 500, "link_change_real_time_priority": False}
 
 
 def test_a_failed_trial_ends_them_too_and_its_own_fault_is_told() -> None:
@@ -86,12 +91,11 @@ def test_a_failed_trial_ends_them_too_and_its_own_fault_is_told() -> None:
         raise SubstrateError("the gateway guest ended")
 
     changing.ends = fail
-    with pytest.raises(TrialError, match="rank 3"), link_changes(network_of(changing), TOPOLOGY, 0, 1.0):
+    with pytest.raises(TrialError, match="rank 3"), changes_of(changing).during():
         raise TrialError("rank 3 failed")
     assert changing.told == ["hold 0", "end"]
 
 
 def test_where_no_link_changes_nothing_is_written() -> None:
-    with link_changes(network_of(None), TOPOLOGY, 0, 1.0) as changes:
-        changes.begin()
-    assert (list(changes.rows), changes.facts) == ([], {})
+    trial = SimpleNamespace(testbed=SimpleNamespace(changing=None), setting=None)
+    assert LinkChanges.of(cast("RunningTrial", trial)) is None

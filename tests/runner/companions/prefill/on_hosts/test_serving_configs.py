@@ -65,7 +65,7 @@ def planned(**variant: Any) -> tuple[ServiceConfig, ServingConfigs, list[RankCon
     )
     assert one.service is not None
     serving = configure_serving(one.service, setting, {0: ITERATION})
-    return one.service, serving, configure_ranks(point, one, setting, serving.gpus)
+    return one.service, serving, configure_ranks(point, one, replace(setting, serving=serving.gpus))
 
 
 def test_every_prefilling_gpu_is_in_its_ranks_config(tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""Run the processes that train in a trial: beside other jobs, through faults, or undisturbed."""
+
+from collections.abc import Callable
+
+from wanbed.results.records.span_log import SpanLogContents, read_span_log
+from wanbed.runner.companions.faults.on_hosts.faulted_training import train_through_faults
+from wanbed.runner.emulation.jobs.training_at_once import train_at_once
+from wanbed.runner.emulation.programs.program_trial import run_program
+from wanbed.runner.emulation.ranks.baseline_configs import configure_baseline
+from wanbed.runner.emulation.ranks.rank_configs import configure_ranks
+from wanbed.runner.emulation.ranks.rank_processes import RANK, run_ranks
+from wanbed.runner.emulation.ranks.trace_configs import configure_trace
+from wanbed.runner.emulation.running_trial import Ended, RunningTrial
+from wanbed.workloads.start_gate import PIPES
+
+BASELINE_RANK, TRACE_RANK = "wanbed.workloads.baselines.torch_rank", "wanbed.workloads.trace_replay.trace_rank"
+
+
+def train(trial: RunningTrial, begin: Callable[[], None], look: Callable[[], None]) -> Ended:
+    """Run what trains until all of it has ended well, or as its faults have it.
+
+    ``begin`` is called at the moment when ranks of ours begin together, or when other processes are started; ``look``
+    several times a second. Raise TrialError, one line with the first process that failed and its own words.
+    """
+    point, variant, setting = trial.point, trial.variant, trial.setting
+    if variant.beside:
+        others = train_at_once(trial.testbed, point, variant, setting, begin=begin, meanwhile=look)
+        logs = [[read_span_log(path) for path in job] for job in others]
+        return Ended(_logs(trial), setting, others=logs)
+    if point.faults or (trial.spec.keeps_going and trial.spec.of_ranks):
+        return train_through_faults(trial, begin, look)
+    if variant.program is not None:
+        return run_program(trial, variant.program, begin, look)
+    if variant.is_baseline:
+        begin()
+        run_ranks(trial.testbed, BASELINE_RANK, configure_baseline(point, variant, setting), setting.folder, look)
+        return Ended(_logs(trial), setting)
+    program, plans = (
+        (RANK, configure_ranks(point, variant, setting))
+        if variant.trace is None
+        else (TRACE_RANK, configure_trace(point, variant, variant.trace, setting))
+    )
+    with trial.testbed.gate(setting.start_gate, [plan.host for plan in plans], PIPES, begin=begin) as gate:
+        run_ranks(trial.testbed, program, plans, setting.folder, look, gate=gate)
+    return Ended(_logs(trial), setting)
+
+
+def _logs(trial: RunningTrial) -> list[SpanLogContents]:
+    """Return what each rank of the variant has logged."""
+    return [read_span_log(trial.setting.span_log(rank)) for rank in range(len(trial.variant.placement.places))]

@@ -20,7 +20,7 @@ from wanbed.module_process import module_command
 from wanbed.results.records.run_store import remove_partial_trials
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.runs.progress import Progress
-from wanbed.runner.simulated_runs.simulated_trial import TrialSpec, simulate_into
+from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial, simulate_into
 from wanbed.runner.simulator.simulation import Simulate
 
 _PROGRAM = "wanbed.runner.simulated_runs.simulation_process"
@@ -33,7 +33,7 @@ class ProcessPool:
     def __init__(self, jobs: int | None = None) -> None:
         self._jobs = jobs or len(os.sched_getaffinity(0))
 
-    def simulate_all(self, trials: Sequence[TrialSpec], run: Path, progress: Progress, simulate: Simulate) -> None:
+    def simulate_all(self, trials: Sequence[SimulatedTrial], run: Path, progress: Progress, simulate: Simulate) -> None:
         """Simulate the trials into the run's folder, as ``Pool`` says."""
         processes = min(self._jobs, len(trials))
         if processes > 1:
@@ -48,10 +48,10 @@ class ProcessPool:
 
 
 def _side_by_side(
-    pending: Sequence[TrialSpec], run: Path, processes: int, progress: Progress, simulate: Simulate
+    pending: Sequence[SimulatedTrial], run: Path, processes: int, progress: Progress, simulate: Simulate
 ) -> None:
     left = deque(pending)
-    at_work: dict[Connection, TrialSpec | None] = {}
+    at_work: dict[Connection, SimulatedTrial | None] = {}
     workers: dict[Connection, subprocess.Popen[bytes]] = {}
     try:
         with _signals_held():
@@ -97,7 +97,7 @@ def _started(connection: "Connection[object, object]") -> "subprocess.Popen[byte
     return subprocess.Popen(command, pass_fds=[connection.fileno()], stdin=subprocess.DEVNULL)
 
 
-def _lost(trial: TrialSpec | None, worker: "subprocess.Popen[bytes]") -> TrialError:
+def _lost(trial: SimulatedTrial | None, worker: "subprocess.Popen[bytes]") -> TrialError:
     """Return the error for a process that has ended before its time."""
     status = worker.wait()
     killed = status == -signal.SIGKILL

@@ -7,7 +7,7 @@ from typing import Protocol
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.runs.progress import Progress
-from wanbed.runner.simulated_runs.simulated_trial import TrialSpec
+from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 
@@ -15,7 +15,7 @@ from wanbed.runner.simulator.variant_simulation import simulate_variant
 class Pool(Protocol):
     """A pool of workers that simulates several trials at a time."""
 
-    def simulate_all(self, trials: Sequence[TrialSpec], run: Path, progress: Progress, simulate: Simulate) -> None:
+    def simulate_all(self, trials: Sequence[SimulatedTrial], run: Path, progress: Progress, simulate: Simulate) -> None:
         """Simulate the trials into the run's folder.
 
         Raises what ``simulate_sweep`` does. Trials that had finished by then are in the folder, and of the others
@@ -37,7 +37,7 @@ def simulate_sweep(
     for a process that is killed, and OSError where the store cannot be written.
     """
     pending = [
-        TrialSpec.of(trial, point)
+        SimulatedTrial.of(trial, point)
         for point in experiment.points()
         for trial in point.trials()
         if not store.has_trial(*trial)

@@ -3,9 +3,20 @@
 from dataclasses import asdict
 from itertools import takewhile
 
+from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.schema import LinkChange
+from wanbed.results.records.trial_tables import CHANGES_TABLE
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.simulation import Simulation
 from wanbed.testbed.network.links.link_conditions import LinkConditions
 from wanbed.testbed.network.topology import Topology
+
+
+def simulated_link_changes(topology: Topology, _: ResolvedVariant, simulation: Simulation) -> TrialPart:
+    """Return the changes of a simulated trial, in which each is made when it is due."""
+    if not topology.changes:
+        return TrialPart()
+    return TrialPart({CHANGES_TABLE: link_changes(topology, int(simulation.spans.end_ns.max(initial=0)))})
 
 
 def link_changes(topology: Topology, end_ns: int) -> list[LinkChange]:

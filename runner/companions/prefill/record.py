@@ -4,11 +4,42 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median_low
 from typing import Any
 
+from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.schema import PrefillRequest
+from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader
+from wanbed.results.records.trial_tables import PREFILL_TABLE
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.simulator.simulation import Simulation
+from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.prefill.control.outcome import RequestRecord, count_outcomes
 from wanbed.workloads.prefill.service_config import ServiceConfig
 
 NO_GROUP = -1
+
+NO_PLACE = -1
+"""The pipeline and the stage of a GPU that does not train."""
+
+
+def simulated_prefill(_: Topology, variant: ResolvedVariant, simulation: Simulation) -> TrialPart:
+    """Return the prefill of a simulated trial, and the pool's GPUs, whose logs have no spans of their own."""
+    service, prefill = variant.service, simulation.prefill
+    if service is None or prefill is None:
+        return TrialPart()
+    facts = prefill_facts(
+        service,
+        prefill.records,
+        deadline_overruns=prefill.deadline_overruns,
+        overrun_ns=prefill.overrun_ns,
+        margins_ns=prefill.margins_ns,
+    )
+    pool = [
+        SpanLogContents(SpanLogHeader(gpu.number, gpu.host, datacenter.name, gpu.index, NO_PLACE, NO_PLACE), (), True)
+        for datacenter in service.datacenters
+        for gpu in datacenter.gpus
+        if gpu.number >= len(variant.placement.places)
+    ]
+    rows = prefill_rows(service, prefill.records, prefill.output_tokens)
+    return TrialPart({PREFILL_TABLE: rows}, {"prefill": facts}, pool)
 
 
 def prefill_rows(

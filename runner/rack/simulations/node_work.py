@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from wanbed.results.records.run_store import read_trial_files
-from wanbed.runner.simulated_runs.simulated_trial import TrialSpec, simulate_into
+from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial, simulate_into
 from wanbed.runner.simulator.simulation import Simulate
 
 
@@ -20,7 +20,7 @@ class SimulatedTrials:
     elapsed_s: float
 
 
-def simulate_trials(trials: Sequence[TrialSpec], simulate: Simulate) -> SimulatedTrials:
+def simulate_trials(trials: Sequence[SimulatedTrial], simulate: Simulate) -> SimulatedTrials:
     """Simulate trials one after the other until the first foreseen failure."""
     started_s = time.perf_counter()
     files: list[Mapping[str, bytes]] = []

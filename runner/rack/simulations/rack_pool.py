@@ -14,7 +14,7 @@ from wanbed.runner.rack.simulations.node_work import SimulatedTrials, simulate_t
 from wanbed.runner.rack.simulations.spread_tasks import SpreadTasks, Tasks
 from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import Log
-from wanbed.runner.simulated_runs.simulated_trial import TrialSpec
+from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial
 from wanbed.runner.simulator.simulation import Simulate
 
 _REFRESH_S = 0.5
@@ -30,10 +30,10 @@ class RackPool:
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
 
-    def simulate_all(self, trials: Sequence[TrialSpec], run: Path, progress: Progress, simulate: Simulate) -> None:
+    def simulate_all(self, trials: Sequence[SimulatedTrial], run: Path, progress: Progress, simulate: Simulate) -> None:
         """Simulate the trials into the run's folder, as ``Pool`` says."""
         left = deque(trials)
-        at_work: dict[Any, list[TrialSpec]] = {}
+        at_work: dict[Any, list[SimulatedTrial]] = {}
         trial_s = _BATCH_S
         try:
             while left or at_work:
@@ -54,7 +54,7 @@ class RackPool:
             remove_partial_trials(run)
 
 
-def _stored(run: Path, batch: Sequence[TrialSpec], simulated: SimulatedTrials, progress: Progress) -> float:
+def _stored(run: Path, batch: Sequence[SimulatedTrial], simulated: SimulatedTrials, progress: Progress) -> float:
     """Keep the trials of a batch. Return how long one took, or raise the failure that ended it."""
     for trial, files in zip(batch, simulated.files, strict=False):
         write_trial_files(run, trial.id, files)

@@ -12,7 +12,7 @@ from wanbed.results.records.schema import SCHEMA_VERSION, TCP_SAMPLES
 from wanbed.results.records.schema_page import BEGIN, END, main, unit_of, with_tables
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.runs.recorded.manifest import gather_manifest
-from wanbed.runner.simulated_runs.simulated_trial import TrialSpec, simulated_record
+from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial, simulated_record
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "results.md"
 BuildRun = Callable[..., Path]
@@ -99,7 +99,7 @@ def test_every_key_that_is_known_before_a_run_starts_is_on_the_page(tmp_path: Pa
 def test_every_key_of_a_simulated_trial_is_on_the_page(tmp_path: Path) -> None:
     document = {"topology": {"datacenters": [{"name": "east", "hosts": 1}]}, "engine": "simulate"}
     (point,) = parse_experiment(document, "exp.yaml", tmp_path).points()
-    record = simulated_record(TrialSpec.of(point.trials()[0], point), simulate_on_paper)
+    record = simulated_record(SimulatedTrial.of(point.trials()[0], point), simulate_on_paper)
     text = keys_below("trial.json")
     # What an emulation, torch, a prefill service, a planned schedule, drawn times, connections that are cut,
     # synchronisations, swapping, counters of links and RDMA, or a kind of trial that is known to be off add is not

@@ -3,18 +3,20 @@
 from typing import Any
 
 from wanbed.results.reading.summaries.trial_faults import SURVIVED, UNDISTURBED
+from wanbed.results.records.run_store import TrialPart
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.simulator.simulation import SimulatedFailure, Simulation
+from wanbed.testbed.network.topology import Topology
 
 
-def simulated_fault_facts(variant: ResolvedVariant, simulation: Simulation, iterations: int) -> dict[str, Any]:
+def simulated_faults(_: Topology, variant: ResolvedVariant, simulation: Simulation) -> TrialPart:
     """Return the entry ``faults`` of a trial's record, nothing where nothing was to fail.
 
     The others have gone on without each rank that failed, so that all iterations count.
     """
     if not variant.failures:
-        return {}
-    found = simulation.failures
+        return TrialPart()
+    found, iterations = simulation.failures, len(simulation.windows_ns)
     wall_ns = max(end_ns for _, end_ns in simulation.windows_ns)
     faults = {
         "outcome": SURVIVED if found else UNDISTURBED,
@@ -36,7 +38,7 @@ def simulated_fault_facts(variant: ResolvedVariant, simulation: Simulation, iter
         "disturbances": [_disturbance(each) for each in found],
         "placements": [[[place.host.name, place.gpu] for place in variant.placement.places]],
     }
-    return {"faults": faults}
+    return TrialPart(facts={"faults": faults})
 
 
 def _disturbance(failure: SimulatedFailure) -> dict[str, Any]:

@@ -13,13 +13,14 @@ from wanbed.results.records.schema import PREFILL_REQUESTS, SPANS
 from wanbed.results.records.span_log import PREFILL
 from wanbed.results.records.table_files import read_tables
 from wanbed.results.records.trial_tables import PREFILL_REQUESTS_FILE, SPANS_FILE
-from wanbed.runner.simulated_runs.simulated_trial import NO_PLACE, TrialSpec, simulated_record
+from wanbed.runner.companions.prefill.record import NO_PLACE
+from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial, simulated_record
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 
 def kept(run: Path, **fields: Any) -> Path:
     of = point(variants=[{"name": "any", "schedule": "1f1b", **fields}])
-    return write_trial(run, simulated_record(TrialSpec.of(of.trials()[0], of), simulate_variant))
+    return write_trial(run, simulated_record(SimulatedTrial.of(of.trials()[0], of), simulate_variant))
 
 
 def test_every_request_has_a_row_and_counts_agree(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 """Each imports only what stands above it, and on its own floor only so that imports do not come back to where they
 began: of the modules of ``runner``, and elsewhere of folders."""
 
-SLICES = ("runner.companions",)
+SLICES = ("runner.companions", "runner.trainings")
 """Folders of features. A feature is a folder whose modules, or folders, are named by the layer that they join."""
 
 LAYERS = {

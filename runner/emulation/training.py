@@ -5,12 +5,12 @@ from collections.abc import Callable
 from wanbed.results.records.span_log import SpanLogContents, read_span_log
 from wanbed.runner.companions.faults.on_hosts.faulted_training import train_through_faults
 from wanbed.runner.emulation.jobs.training_at_once import train_at_once
-from wanbed.runner.emulation.programs.program_trial import run_program
-from wanbed.runner.emulation.ranks.baseline_configs import configure_baseline
 from wanbed.runner.emulation.ranks.rank_configs import configure_ranks
 from wanbed.runner.emulation.ranks.rank_processes import RANK, run_ranks
-from wanbed.runner.emulation.ranks.trace_configs import configure_trace
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial
+from wanbed.runner.trainings.program.on_hosts.program_trial import run_program
+from wanbed.runner.trainings.torch_baseline.on_hosts import configure_baseline
+from wanbed.runner.trainings.trace.on_hosts import configure_trace
 from wanbed.workloads.start_gate import PIPES
 
 BASELINE_RANK, TRACE_RANK = "wanbed.workloads.baselines.torch_rank", "wanbed.workloads.trace_replay.trace_rank"

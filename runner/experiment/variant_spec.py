@@ -8,10 +8,10 @@ from pydantic import Field, JsonValue, model_validator
 
 from wanbed.ground.strict_model import StrictModel
 from wanbed.runner.companions.prefill.spec import Policy
-from wanbed.runner.experiment.program.program_spec import ProgramSpec
 from wanbed.runner.experiment.quantities import PrintableName, StageDatacenters, whole_number
 from wanbed.runner.experiment.training_spec import VariantTrainingSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.trainings.program.spec.program_spec import ProgramSpec
 from wanbed.workloads.synchronization.synchronization import DILOCO
 
 MAX_POOL_GPUS = 65_536

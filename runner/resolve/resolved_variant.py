@@ -13,10 +13,10 @@ from wanbed.runner.experiment.variant_spec import VariantSpec
 from wanbed.runner.resolve.connection_count import tcp_settings
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.placement import Pair, Placement, StagePlace, ring_order
-from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
 from wanbed.runner.resolve.replicas.replica_times import ReplicaTimes
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
+from wanbed.runner.trainings.program.resolution.resolved_program import ResolvedProgram
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.workloads.compute.replay import ReplayCosts
 from wanbed.workloads.prefill.service_config import ServiceConfig

@@ -21,16 +21,16 @@ from wanbed.runner.resolve.checks.trial_extent import check_extent
 from wanbed.runner.resolve.jobs.job_hosts import job_topologies
 from wanbed.runner.resolve.jobs.variants_at_once import variants_at_once
 from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
-from wanbed.runner.resolve.program.program_resolution import resolve_program
 from wanbed.runner.resolve.replicas.replica_resolution import check_matches, check_measured, replica_times, usual_costs
 from wanbed.runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
 from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs
-from wanbed.runner.resolve.synchronization.diloco_resolution import TrainedAlone, trained_alone
-from wanbed.runner.resolve.synchronization.swapped_costs import swapped_costs
-from wanbed.runner.resolve.trace.trace_variant import resolve_trace
 from wanbed.runner.resolve.virtual.virtual_check import check_alike, virtual_stages
 from wanbed.runner.resolve.virtual.virtual_costs import virtual_stage_costs
 from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.runner.trainings.local_updates.resolution.diloco_resolution import TrainedAlone, trained_alone
+from wanbed.runner.trainings.local_updates.resolution.swapped_costs import swapped_costs
+from wanbed.runner.trainings.program.resolution.program_resolution import resolve_program
+from wanbed.runner.trainings.trace.resolution.trace_variant import resolve_trace
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP, check_baseline_shape
 from wanbed.workloads.schedules.planning.cell_plan import CellPlan, options_for

@@ -31,15 +31,15 @@ from wanbed.runner.simulator.rings.norm_ring import NormRing
 from wanbed.runner.simulator.rings.rings import Rings, ring_ends
 from wanbed.runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
 from wanbed.runner.simulator.simulation import NO_PEER, SimulatedFailure, SimulatedPrefill, Simulation
-from wanbed.runner.simulator.star.stars import Stars, star_ends
-from wanbed.runner.simulator.traces.trace_network import TraceNetwork
-from wanbed.runner.simulator.traces.trace_replay import TraceReplay
 from wanbed.runner.simulator.training.surroundings import Transfers
 from wanbed.runner.simulator.training.training import Pulse, Training
 from wanbed.runner.simulator.training.training_loop import run_trainings
 from wanbed.runner.simulator.work_numbers import WorkNumbers
 from wanbed.runner.tcp.channel import Channel
 from wanbed.runner.tcp.effects import TcpEffects, effects_of
+from wanbed.runner.trainings.local_updates.simulation.stars import Stars, star_ends
+from wanbed.runner.trainings.trace.simulation.trace_network import TraceNetwork
+from wanbed.runner.trainings.trace.simulation.trace_replay import TraceReplay
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.message import MessageKind

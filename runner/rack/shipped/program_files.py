@@ -12,9 +12,9 @@ from pathlib import Path
 
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_size
-from wanbed.runner.experiment.program.placeholders import placeholders_in
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.resolve.program.resolved_program import ResolvedProgram
+from wanbed.runner.trainings.program.resolution.resolved_program import ResolvedProgram
+from wanbed.runner.trainings.program.spec.placeholders import placeholders_in
 from wanbed.testbed.rack.sent_files import SentFiles
 
 MOST_BYTES = 128 * 2**20

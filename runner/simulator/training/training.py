@@ -27,8 +27,8 @@ from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
 from wanbed.runner.simulator.span_rows import NUMBERS, SpanRows
 from wanbed.runner.simulator.training.rank_state import RankState, culprit_of, simulated_ranks
 from wanbed.runner.simulator.training.surroundings import AllReduce, Norm, Transfers
-from wanbed.runner.simulator.training.synchronizations import Synchronizations
 from wanbed.runner.simulator.work_numbers import WorkNumbers
+from wanbed.runner.trainings.local_updates.simulation.synchronizations import Synchronizations
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, load_schedule

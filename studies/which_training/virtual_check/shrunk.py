@@ -8,7 +8,7 @@ from typing import Any
 from studies.which_training.candidates import Candidate
 from studies.which_training.setting import MODEL, Wan, topology
 from wanbed.ground.units import parse_rate_bps, parse_size_bytes
-from wanbed.runner.experiment.synchronization.atom_options import parse_swap_rate
+from wanbed.runner.trainings.local_updates.spec.atom_options import parse_swap_rate
 from wanbed.workloads.profiles.catalogue import load_profile
 
 EIGHTH = 8

@@ -16,9 +16,9 @@ from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulation import KIND_CODES, SimulatedFailure
 from wanbed.runner.simulator.span_rows import NUMBERS
-from wanbed.runner.simulator.star.star import PartCut, Star
 from wanbed.runner.simulator.training.rank_state import RankState
 from wanbed.runner.simulator.training.training import Training
+from wanbed.runner.trainings.local_updates.simulation.star import PartCut, Star
 
 
 class Failures:

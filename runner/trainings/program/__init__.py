@@ -1,0 +1,1 @@
+"""Training programs of users, which run as they are."""

@@ -1,0 +1,1 @@
+"""Torch's own pipeline schedules and data parallelism, to be compared with."""

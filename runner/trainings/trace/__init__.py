@@ -1,0 +1,1 @@
+"""Execution traces that ranks replay."""

@@ -1,1 +1,1 @@
-"""Hold the kinds of training that are no pipelines of ours, one a folder; pipelines are what all other folders are of."""
+"""Hold the kinds of training that are no pipelines of ours, one a folder. Pipelines are in all other folders."""

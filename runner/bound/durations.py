@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.workloads.compute.replay import ReplayCosts
 from wanbed.workloads.compute.varied_durations import DurationDraws
 from wanbed.workloads.schedules.action import ActionKind
@@ -28,7 +28,7 @@ class Durations:
     longest: tuple[tuple[ByKind, ...], ...]
 
 
-def durations_of(variant: ResolvedVariant, iterations: int) -> Durations | None:
+def durations_of(variant: PipelineVariant, iterations: int) -> Durations | None:
     """Return the durations in so many iterations; None if too many are drawn."""
     pipelines, stages = range(variant.pipelines), range(variant.placement.stages)
     draws = variant.pipelines * len(stages) * len(ActionKind) * variant.microbatches * iterations
@@ -41,7 +41,7 @@ def durations_of(variant: ResolvedVariant, iterations: int) -> Durations | None:
     )
 
 
-def _extremes(variant: ResolvedVariant, costs: ReplayCosts, iterations: int) -> tuple[ByKind, ByKind]:
+def _extremes(variant: PipelineVariant, costs: ReplayCosts, iterations: int) -> tuple[ByKind, ByKind]:
     usual = {kind.value: costs.durations.of(kind) for kind in ActionKind} | {OPTIMIZER: costs.durations.optimizer_ns}
     if costs.variation is None:
         return usual, usual

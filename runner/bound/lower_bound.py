@@ -20,6 +20,7 @@ from wanbed.runner.bound.resources import Resource, Resources
 from wanbed.runner.bound.rings import ring_times
 from wanbed.runner.bound.virtual_bound import VirtualBound
 from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.network.topology import Topology
@@ -74,9 +75,7 @@ def lower_bounds(topology: Topology, variant: ResolvedVariant, iterations: int =
     send is not known here. None too for replicas that synchronise seldom, of which few iterations send anything.
     Where compute times are drawn, the shortest of all draws counts; None for too many draws.
     """
-    if variant.program is not None or variant.trace is not None or variant.is_baseline:
-        return None
-    if variant.synchronization is not None:
+    if not isinstance(variant, PipelineVariant) or not variant.follows_own_schedule or not variant.sums_every_iteration:
         return None
     schedule = load_schedule(variant.schedule)
     if schedule.kinds is not Schedule.kinds or schedule.sends is not Schedule.sends:
@@ -98,7 +97,7 @@ def lower_bounds(topology: Topology, variant: ResolvedVariant, iterations: int =
     return LowerBounds(_largest((*trial.periods(), *waiting)), _largest(trial.makespans()))
 
 
-def _stepping_alike(variant: ResolvedVariant) -> ResolvedVariant:
+def _stepping_alike(variant: PipelineVariant) -> PipelineVariant:
     """Return the variant with the first stage's optimizer step at all stages."""
     work = variant.work
     return replace(variant, work=replace(work, optimizer_ns=(work.optimizer_ns[0],) * len(work.optimizer_ns)))
@@ -109,7 +108,7 @@ def _largest(times: Iterable[tuple[float, str]]) -> LowerBound:
     return LowerBound(int(time_ns * BELOW), part)
 
 
-def stage_times(variant: ResolvedVariant, schedule: type[Schedule], stage: int, durations_ns: ByKind) -> StageTimes:
+def stage_times(variant: PipelineVariant, schedule: type[Schedule], stage: int, durations_ns: ByKind) -> StageTimes:
     """Return the durations of one microbatch at a stage, as the schedule divides its work."""
     recomputes = variant.shape.recomputes(stage)
     splits = schedule.splits_backward
@@ -131,7 +130,7 @@ class _TrialBound:
     def __init__(
         self,
         topology: Topology,
-        variant: ResolvedVariant,
+        variant: PipelineVariant,
         schedule: type[Schedule],
         durations: Durations,
         *,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wanbed.runner.bound.resources import Resources
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
 
 
@@ -33,7 +33,7 @@ class RingTimes:
     begins_before_ns: float = 0.0
 
 
-def ring_times(variant: ResolvedVariant, resources: Resources, stage: int, last_backward_ns: float) -> RingTimes:
+def ring_times(variant: PipelineVariant, resources: Resources, stage: int, last_backward_ns: float) -> RingTimes:
     """Return the times of a stage's rings; 0 without gradients, and for an all-reduce that is not wanbed's own.
 
     ``last_backward_ns`` is how long the last backward of a replica takes at most, of which buckets make use.

@@ -12,8 +12,8 @@ from math import inf
 from wanbed.runner.bound.pipeline_chains import Hop, Part, PipelineChains, StageTimes, Way
 from wanbed.runner.bound.resources import Resources
 from wanbed.runner.bound.rings import RingTimes, ring_times
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.schedules.schedule import Schedule
 
@@ -21,7 +21,7 @@ from wanbed.workloads.schedules.schedule import Schedule
 class VirtualBound:
     """The bound of a variant with virtual stages, whose GPUs all take the same times."""
 
-    def __init__(self, variant: ResolvedVariant, schedule: type[Schedule], resources: Resources) -> None:
+    def __init__(self, variant: PipelineVariant, schedule: type[Schedule], resources: Resources) -> None:
         self._variant, self._resources, self._splits = variant, resources, schedule.splits_backward
         self._times = self._of_parts()
         last = ActionKind.BACKWARD_WEIGHT if self._splits else ActionKind.BACKWARD

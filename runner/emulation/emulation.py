@@ -24,6 +24,7 @@ from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import Log
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.testbed.hosts.ping import MeasurementError
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.testbed.substrate.substrate import SubstrateError
@@ -105,7 +106,7 @@ class _Trials:
 def _connections(point: SweepPoint, trial: TrialId) -> dict[tuple[str, str], int]:
     variant = point.variant(trial.variant)
     # A program makes its own connections.
-    pairs = variant.pairs if variant.program is None else ()
+    pairs = variant.pairs if not isinstance(variant, ProgramVariant) else ()
     return count_connections(point.topology, pairs, variant.transport)
 
 
@@ -124,7 +125,7 @@ def _record(testbed: RunningTestbed, trial: TrialSpec, meanwhile: Callable[[], N
 def _may_change_its_network(trial: TrialSpec, record: TrialRecord) -> bool:
     """Return whether something failed in a trial, planned or not, or a user's program ran, which may do anything."""
     failed = trial.point.faults or record.facts.get("faults") or record.facts.get("prefill", {}).get("faults")
-    return bool(failed) or trial.variant.program is not None
+    return bool(failed) or isinstance(trial.variant, ProgramVariant)
 
 
 def _remarks(trial: TrialSpec, record: TrialRecord) -> Iterator[str]:
@@ -136,7 +137,7 @@ def _remarks(trial: TrialSpec, record: TrialRecord) -> Iterator[str]:
     if saturated := MachineLoad.of(record.facts).sentence:
         backend = trial.point.spec.compute.backend
         remedy = f"{backend.title} wants more cores" if backend.real_time else "give a larger dilation"
-        if trial.variant.program is not None:
+        if isinstance(trial.variant, ProgramVariant):
             remedy = "run it where nothing else runs, or where there are more cores"
         yield f"{saturated}: {remedy}"
 

@@ -6,6 +6,7 @@ from wanbed.runner.companions.prefill.resolution.computed_prefill import check_m
 from wanbed.runner.resolve.checks.all_reduce_check import check_collective_gpus
 from wanbed.runner.resolve.checks.device_memory import DeviceMemory, check_device_memory
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.testbed.gpus.gpu_assignment import VISIBLE_DEVICES, GpuAssignment, assign_gpus
 from wanbed.testbed.gpus.gpu_reader import GpuMemory, gpu_memories
 from wanbed.testbed.gpus.gpus import Gpu, device_files, machine_gpus, visible_gpus
@@ -75,7 +76,7 @@ def device_memory(uuid: str, memory: GpuMemory, machine: str | None = None) -> D
 
 def _visible(point: SweepPoint) -> tuple[Gpu, ...]:
     """Return the GPUs that are to be assigned, () if nothing computes on a GPU."""
-    compute, programs = point.spec.compute, any(variant.program is not None for variant in point.variants)
+    compute, programs = point.spec.compute, any(isinstance(variant, ProgramVariant) for variant in point.variants)
     if not (compute.backend.on_device or programs) or compute.device == _CPU:
         return ()
     listed = machine_gpus()

@@ -6,6 +6,8 @@ from wanbed.ground.strict_model import InputError
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.not_modelled import MODELLED_CONGESTION_CONTROLS
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
+from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.testbed.relay.relayed_topology import check_can_be_relayed
 from wanbed.testbed.substrate.offer import RELAY
 
@@ -32,7 +34,7 @@ def check_relay(points: Sequence[SweepPoint], substrate: str) -> None:
 
 def _check_variant(variant: ResolvedVariant) -> None:
     where = f"--substrate relay: variant {variant.name!r}"
-    if variant.program is not None:
+    if isinstance(variant, ProgramVariant):
         raise InputError(
             f"{where}: a program opens connections of its own, which a relay cannot tell apart: give a schedule, "
             f"{_ELSEWHERE}"
@@ -41,7 +43,7 @@ def _check_variant(variant: ResolvedVariant) -> None:
         raise InputError(
             f"{where}: a relay models one TCP for all, and jobs may differ in theirs: leave jobs out, {_ELSEWHERE}"
         )
-    if variant.is_baseline:
+    if isinstance(variant, BaselineVariant):
         raise InputError(
             f"{where}: {variant.schedule} opens connections of its own, which a relay cannot tell apart: "
             f"give another schedule, {_ELSEWHERE}"

@@ -9,6 +9,7 @@ from wanbed.results.records.span_log import SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.rack.driver.time_line import TimeLine
 from wanbed.testbed.running_testbed import RunningTestbed
@@ -41,7 +42,7 @@ class TrialSpec:
     def of_ranks(self) -> bool:
         """Whether ranks of ours train, and nothing else runs."""
         variant = self.variant
-        own = variant.program is None and not variant.is_baseline and variant.trace is None
+        own = isinstance(variant, PipelineVariant) and variant.follows_own_schedule
         return own and variant.service is None
 
 

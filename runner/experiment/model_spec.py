@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, With
 
 from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import StrictModel
-from wanbed.runner.experiment.quantities import whole_number
+from wanbed.runner.experiment.quantities import Truth, whole_number
 from wanbed.workloads.model.gpt_config import (
     MAX_CONTEXT_TOKENS,
     MAX_HEADS,
@@ -65,7 +65,7 @@ class ModelSpec(StrictModel):
         description="Width inside the feed-forward layer. Default: 4 times hidden.",
         examples=[14336],
     )
-    tied_head: bool | None = Field(
+    tied_head: Truth | None = Field(
         default=None,
         description="Whether the head is the embedding of tokens, for a model of one stage. Default: true of gpt-2, "
         "otherwise false.",

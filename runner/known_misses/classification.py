@@ -8,6 +8,7 @@ from wanbed.runner.known_misses.miss_classes import MISS_CLASSES
 from wanbed.runner.known_misses.wan_traffic import WanTraffic
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.testbed.network.topology import Topology
 
 
@@ -22,7 +23,7 @@ def misses_of(topology: Topology, variant: ResolvedVariant) -> tuple[KnownMiss, 
 
     An ideal transport has no TCP that could be off: nothing applies to it.
     """
-    if variant.program is not None or variant.transport.model == "ideal":
+    if isinstance(variant, ProgramVariant) or variant.transport.model == "ideal":
         return ()
     traffic = WanTraffic(topology, variant)
     return tuple(each.miss for each in MISS_CLASSES if each.applies(traffic))

@@ -7,10 +7,12 @@ from functools import cached_property
 
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.runner.simulator.segments.validated_range import beyond, cubic_beyond
+from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.testbed.network.topology import Topology
 
 
@@ -55,7 +57,9 @@ class WanTraffic:
 
         With temporal sharing a node pair carries its part of a transfer. () without a limited rate.
         """
-        sizes = self._crossing_bytes
+        if not isinstance(self.variant, PipelineVariant):
+            return ()
+        sizes = _crossing_bytes(self.variant)
         held = {
             ends: bytes_held
             for one, other in self.pairs
@@ -65,16 +69,6 @@ class WanTraffic:
         return tuple(size / self.variant.pipelines_per_cell / each for size in sizes for each in held.values())
 
     @cached_property
-    def _crossing_bytes(self) -> tuple[int, ...]:
-        placement, sizes = self.variant.placement, self.variant.work.activation_bytes
-        if self.variant.trace is not None or self.variant.layout.chunks > 1:
-            # Which messages cross is not told by boundaries between stages.
-            return tuple(sizes)
-        return tuple(
-            size for boundary, size in enumerate(sizes[: placement.stages - 1]) if placement.crosses_wan(boundary)
-        )
-
-    @cached_property
     def fills_a_trunk(self) -> bool:
         """Whether the variant's node pairs together can send more over a trunk than it carries, at any time."""
         return self._fills((self.variant,))
@@ -82,7 +76,7 @@ class WanTraffic:
     @cached_property
     def fills_a_trunk_with_others(self) -> bool:
         """Whether it can together with the variants of other jobs that run beside it."""
-        return bool(self.variant.beside) and self._fills(self.variant.at_once)
+        return bool(self.variant.beside) and self._fills((self.variant, *self.variant.beside))
 
     def _fills(self, at_once: Iterable[ResolvedVariant]) -> bool:
         asked = Counter(each for variant in at_once for each in _asked_bps(self.topology, variant))
@@ -156,10 +150,20 @@ def _asked_bps(topology: Topology, variant: ResolvedVariant) -> Iterator[tuple[t
         yield (other.datacenter, one.datacenter), windows_bps
 
 
+def _crossing_bytes(variant: PipelineVariant) -> tuple[int, ...]:
+    """Return the size of each transfer over a WAN boundary."""
+    placement, sizes = variant.placement, variant.work.activation_bytes
+    if variant.layout.chunks > 1:
+        # Which messages cross is not told by boundaries between stages.
+        return tuple(sizes)
+    return tuple(size for boundary, size in enumerate(sizes[: placement.stages - 1]) if placement.crosses_wan(boundary))
+
+
 def _rings(variant: ResolvedVariant) -> Iterator[tuple[Pair, ...]]:
     """Yield the neighbours of each ring that sums more than a byte a replica."""
-    yield from variant.trace_rings
-    if variant.is_star or variant.trace is not None:
+    if isinstance(variant, TraceVariant):
+        yield from variant.rings
+    if not isinstance(variant, PipelineVariant) or variant.is_star:
         return
     for stage in range(variant.placement.stages):
         if max(variant.buckets_bytes(stage), default=0) > variant.pipelines:

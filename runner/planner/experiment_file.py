@@ -8,7 +8,7 @@ from wanbed.runner.experiment.sweep_points import read_experiment
 
 if TYPE_CHECKING:
     from wanbed.runner.resolve.experiment import Experiment
-    from wanbed.runner.resolve.resolved_variant import PlannedPlacement
+    from wanbed.runner.resolve.pipeline_variant import PlannedPlacement
     from wanbed.runner.resolve.written_variant import WrittenVariant
 
 

@@ -17,8 +17,8 @@ from wanbed.runner.planner.pricing import PricedIterations, Pricer, Spread, simu
 from wanbed.runner.planner.search import Found, promising_walks, search_better, search_exhaustively, search_greedily
 from wanbed.runner.planner.search_space import SearchSpace, alike_before, free_gpus, most_pipelines
 from wanbed.runner.resolve.boundary_costs import cell_of, transfer_in_forwards
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.placement import place_stages
-from wanbed.runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.tcp.effects import effects_of
 from wanbed.testbed.network.topology import Topology
@@ -65,8 +65,8 @@ class PlanningTask:
     least_work: StageCosts
     slower: tuple[SlowerSpec, ...]
     iterations: PricedIterations
-    resolve: Callable[[Candidate], ResolvedVariant] = field(compare=False)
-    place: Callable[[Candidate], ResolvedVariant] = field(compare=False)
+    resolve: Callable[[Candidate], PipelineVariant] = field(compare=False)
+    place: Callable[[Candidate], PipelineVariant] = field(compare=False)
 
     @property
     def counted(self) -> Literal["tokens", "sequences"]:

@@ -11,10 +11,16 @@ from wanbed.runner.planner.planning import PlanningTask, planned_placement
 from wanbed.runner.planner.pricing import PricedIterations
 from wanbed.runner.planner.search_space import most_pipelines
 from wanbed.runner.resolve.checks.engine_limits import check_packets_arrive
+from wanbed.runner.resolve.pipeline_variant import PlannedPlacement
 from wanbed.runner.resolve.replicas.replica_resolution import least_costs, usual_costs
-from wanbed.runner.resolve.resolved_variant import PlannedPlacement
 from wanbed.runner.resolve.stage_costs import stage_costs
-from wanbed.runner.resolve.variant_resolution import Layout, memory_bound, resolve_variant, schedule_class, training_cut
+from wanbed.runner.resolve.variant_resolution import (
+    Layout,
+    memory_bound,
+    resolve_pipeline,
+    schedule_class,
+    training_cut,
+)
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 
@@ -67,8 +73,8 @@ def planning_task(written: WrittenVariant, *, pipelines: int | None) -> Planning
         spec.compute.slower,
         PricedIterations.of(spec.training.iterations, spec.training.warmup),
         # What is drawn would make the price of a candidate a matter of luck.
-        lambda candidate: resolve_variant(written, _layout(candidate)).without_variation(),
-        lambda candidate: resolve_variant(written, _layout(candidate), plans=False),
+        lambda candidate: resolve_pipeline(written, _layout(candidate)).without_variation(),
+        lambda candidate: resolve_pipeline(written, _layout(candidate), plans=False),
     )
 
 

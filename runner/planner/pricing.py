@@ -10,7 +10,7 @@ import numpy as np
 from wanbed.runner.planner.candidate import Candidate, Price, Pricing
 from wanbed.runner.planner.effort import Effort
 from wanbed.runner.planner.explanation.bottleneck import bottleneck_of
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.training.training import Pulse
 from wanbed.runner.simulator.variant_simulation import simulate_variant
@@ -51,7 +51,7 @@ class Pricer:
     iterations: PricedIterations
     explained: bool = False
 
-    def price(self, variant: ResolvedVariant, pulse: Pulse | None = None) -> Price:
+    def price(self, variant: PipelineVariant, pulse: Pulse | None = None) -> Price:
         """Simulate a variant and return its price. ``pulse`` is told how far it is, and may end it by raising."""
         # A plan is for the network as it is when training begins: how long it will run is not known. What is drawn
         # would make candidates differ by luck.
@@ -78,13 +78,13 @@ class AheadPricing(Protocol):
         """
 
 
-Spread = Callable[[Pricer, Callable[[Candidate], ResolvedVariant], Effort], AbstractContextManager[AheadPricing]]
+Spread = Callable[[Pricer, Callable[[Candidate], PipelineVariant], Effort], AbstractContextManager[AheadPricing]]
 """Prices the candidates of one search, each once it is converted to a variant, within the limits of its effort."""
 
 
 def simulated_pricing(
     topology: Topology,
-    resolve: Callable[[Candidate], ResolvedVariant],
+    resolve: Callable[[Candidate], PipelineVariant],
     context: int,
     effects: TcpEffects,
     iterations: PricedIterations,
@@ -100,7 +100,7 @@ def simulated_pricing(
     return lambda candidate: pricer.price(resolve(candidate), pulse)
 
 
-def price_of(simulation: Simulation, variant: ResolvedVariant, context: int, warmup: int) -> Price:
+def price_of(simulation: Simulation, variant: PipelineVariant, context: int, warmup: int) -> Price:
     """Return the price of a simulated variant without the first ``warmup`` iterations.
 
     The time is the period of the other iterations, ``wan_bytes`` their mean. Utilization is that of the GPUs in use.

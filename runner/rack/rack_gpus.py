@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from wanbed.runner.rack.host_placement import Node
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment, assign_gpus
 from wanbed.testbed.gpus.gpus import Gpu
 from wanbed.testbed.kernel.missing import MissingError
@@ -17,7 +18,7 @@ def gpu_sharing(point: SweepPoint, nodes: Sequence[Node]) -> int | None:
     Nothing does if neither the back end uses a device nor there is a program, if the device is cpu, or if it is auto
     and Ray counts no GPU on the machines that may carry hosts. Raise MissingError if it is cuda and there is none.
     """
-    compute, programs = point.spec.compute, any(variant.program is not None for variant in point.variants)
+    compute, programs = point.spec.compute, any(isinstance(variant, ProgramVariant) for variant in point.variants)
     if not (compute.backend.on_device or programs) or compute.device == "cpu":
         return None
     if any(node.gpus for node in nodes if node.has_room):

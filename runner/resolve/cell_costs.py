@@ -1,12 +1,12 @@
 """Collect the costs of one DP-cell, from which a planned schedule makes its plan."""
 
 from wanbed.runner.resolve.boundary_costs import between_iterations_ns, boundary_costs
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.schedules.planning.cell_plan import CellCosts
 
 
-def cell_costs(topology: Topology, variant: ResolvedVariant) -> CellCosts:
+def cell_costs(topology: Topology, variant: PipelineVariant) -> CellCosts:
     """Return the stage costs and boundary costs of a DP-cell of the variant, slow start of TCP included.
 
     If DP-cells differ, the result has the slowest links of all.

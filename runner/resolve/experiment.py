@@ -22,9 +22,11 @@ from wanbed.runner.experiment.sweep_points import SweepPointSpec, sweep_point_sp
 from wanbed.runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from wanbed.runner.resolve.demand import NetworkDemand, network_demand
 from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import profile_conditions
 from wanbed.runner.resolve.variant_resolution import Choose, resolve_variants
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.profiles.measured_conditions import MeasuredConditions
 
@@ -60,14 +62,20 @@ class SweepPoint:
 
         None without a model or a schedule.
         """
-        model = self.spec.model
-        schedules = [variant for variant in self.variants if variant.program is None]
-        return None if model is None or not schedules else schedules[0].sequences_per_iteration * model.context
+        model, scheduled = self.spec.model, self.scheduled
+        return None if model is None or not scheduled else scheduled[0].sequences_per_iteration * model.context
+
+    @property
+    def scheduled(self) -> tuple[PipelineVariant, ...]:
+        """The variants that follow a schedule."""
+        return tuple(variant for variant in self.variants if isinstance(variant, PipelineVariant))
 
     @property
     def real_time(self) -> bool:
         """Whether something computes in real time here, which no clock and no dilation changes."""
-        return self.spec.compute.backend.real_time or any(variant.program is not None for variant in self.variants)
+        return self.spec.compute.backend.real_time or any(
+            isinstance(variant, ProgramVariant) for variant in self.variants
+        )
 
     @property
     def background(self) -> tuple[BackgroundFlow, ...]:

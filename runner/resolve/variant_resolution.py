@@ -20,23 +20,26 @@ from wanbed.runner.resolve.checks.schedule_check import check_schedule, planned
 from wanbed.runner.resolve.checks.trial_extent import check_extent
 from wanbed.runner.resolve.jobs.job_hosts import job_topologies
 from wanbed.runner.resolve.jobs.variants_at_once import variants_at_once
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
 from wanbed.runner.resolve.replicas.replica_resolution import check_matches, check_measured, replica_times, usual_costs
-from wanbed.runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs
 from wanbed.runner.resolve.virtual.virtual_check import check_alike, virtual_stages
 from wanbed.runner.resolve.virtual.virtual_costs import virtual_stage_costs
 from wanbed.runner.resolve.written_variant import WrittenVariant
-from wanbed.runner.trainings.local_updates.resolution.diloco_resolution import TrainedAlone, trained_alone
-from wanbed.runner.trainings.local_updates.resolution.swapped_costs import swapped_costs
+from wanbed.runner.trainings.local_updates.resolution.diloco_resolution import trained_alone
+from wanbed.runner.trainings.local_updates.resolution.swapped_costs import Swapping, swapped_costs
 from wanbed.runner.trainings.program.resolution.program_resolution import resolve_program
-from wanbed.runner.trainings.trace.resolution.trace_variant import resolve_trace
+from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
+from wanbed.runner.trainings.trace.resolution.trace_resolution import resolve_trace
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP, check_baseline_shape
 from wanbed.workloads.schedules.planning.cell_plan import CellPlan, options_for
 from wanbed.workloads.schedules.planning.planned_schedule import PlannedSchedule
 from wanbed.workloads.schedules.registry import schedule_class_path
 from wanbed.workloads.schedules.schedule import Schedule, create_schedule, load_schedule
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
 from wanbed.workloads.swapping.grouping import Grouping
 from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
@@ -81,9 +84,9 @@ def resolve_variants(
     written = [WrittenVariant(spec, position, topology, directory, values) for position in range(len(spec.variants))]
     written = [each if each.job is None else replace(each, topology=own[each.job.name]) for each in written]
     resolved = tuple(with_service(resolve_variant(each, choose), each) for each in written)
-    by_schedule = [(position, variant) for position, variant in enumerate(resolved) if variant.program is None]
-    for position, variant in by_schedule:
-        first = by_schedule[0][1]
+    pipelines = {position: each for position, each in enumerate(resolved) if isinstance(each, PipelineVariant)}
+    for position, variant in pipelines.items():
+        first = next(iter(pipelines.values()))
         if variant.sequences_per_iteration != first.sequences_per_iteration:
             raise InputError(
                 f"variants.{position}.training: {variant.pipelines} pipelines of {variant.microbatches} "
@@ -91,40 +94,30 @@ def resolve_variants(
                 f"{first.name!r} on {first.sequences_per_iteration}: to be compared they need the same"
             )
     check_matches(spec, [variant.placement for variant in resolved])
-    return (*resolved, *variants_at_once(spec.jobs, resolved)) if spec.jobs else resolved
+    return (*resolved, *variants_at_once(spec.jobs, tuple(pipelines.values()))) if spec.jobs else resolved
 
 
-def resolve_variant(written: WrittenVariant, where: Choose | Layout, *, plans: bool = True) -> ResolvedVariant:
-    """Return the variant, resolved. A ``Layout`` replaces its stages, pipelines, DP-cells and placement.
-
-    Without ``plans`` its schedule is neither planned nor checked.
-
-    Raise InputError if it cannot run.
-    """
-    variant = written.variant
-    waits = waits_for_all(written)
-    if variant.program is not None:
-        return resolve_program(written, variant.program)
-    if variant.schedule == TRACE_SCHEDULE:
+def resolve_variant(written: WrittenVariant, choose: Choose) -> ResolvedVariant:
+    """Return the variant, resolved. Raise InputError if it cannot run."""
+    # Refused where nobody can wait.
+    waits_for_all(written)
+    if written.variant.program is not None:
+        return resolve_program(written, written.variant.program)
+    if written.variant.schedule == TRACE_SCHEDULE:
         return resolve_trace(written)
-    if (alone := trained_alone(written)) is not None:
-        return alone.synchronized(_resolve_schedule(alone.inner, where, plans=plans, alone=alone))
-    return _resolve_schedule(written, where, plans=plans, waits=waits)
+    return resolve_pipeline(written, choose)
 
 
-def _resolve_schedule(
-    written: WrittenVariant,
-    where: Choose | Layout,
-    *,
-    plans: bool,
-    alone: TrainedAlone | None = None,
-    waits: bool = False,
-) -> ResolvedVariant:
-    """Return the variant of a schedule, resolved.
+def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: bool = True) -> PipelineVariant:
+    """Return the variant of a schedule, resolved. A ``Layout`` replaces its stages, pipelines, DP-cells and placement.
 
-    ``alone`` if it is that of replicas which train alone; ``waits`` is whether optimizer steps wait for all stages.
+    Without ``plans`` the schedule is neither planned nor checked. Raise InputError if the variant cannot run.
     """
-    spec, topology, variant = written.spec, written.topology, written.variant
+    waits = waits_for_all(written)
+    alone = trained_alone(written)
+    if alone is not None:
+        written = alone.inner
+    spec, variant = written.spec, written.variant
     peer = variant.schedule in BASELINE_SCHEDULES
     schedule = None if peer else schedule_class(written)
     whole_replicas = variant.schedule == TORCH_DDP if schedule is None else schedule.whole_replicas
@@ -133,24 +126,10 @@ def _resolve_schedule(
     if peer:
         _check_baseline(written, cut)
     virtual = virtual_stages(written, schedule, cut.stages, cut.virtual_stages)
-    configured: ConfiguredPlacement | None = variant.placement
-    planned: PlannedPlacement | None = None
-    if isinstance(where, Layout):
-        cut, configured = replace(cut, stages=where.stages, pipelines=where.pipelines), where.placement
-    elif variant.placement == AUTO:
-        planned = where(written, cut.pipelines)
-        configured = planned.datacenters
-    with prefixed("" if configured is None else f"{written.field}."):
-        placement = place_stages(topology, cut.stages, cut.pipelines, configured, whole_replicas=whole_replicas)
+    placed = _placed(written, cut, where, whole_replicas=whole_replicas)
+    cut, placement = placed.cut, placed.placement
     check_all_reduce(written, placement)
-    grouping: Grouping | None = None
-    if alone is not None and alone.swapping is not None:
-        swapped = swapped_costs(written, alone.swapping, cut.microbatches, cut.pipelines)
-        of_file, grouping = swapped.costs, swapped.grouping
-    elif virtual is None:
-        of_file = stage_costs(spec, cut.stages, cut.pipelines, written.directory)
-    else:
-        of_file = virtual_stage_costs(spec, virtual, cut.pipelines, written.directory)
+    of_file, grouping = _costs(written, cut, virtual, None if alone is None else alone.swapping)
     if schedule is not None and not schedule.last_stage_recomputes and grouping is None:
         of_file = of_file.keeping_last()
     replicas = replica_times(written, placement, of_file)
@@ -164,19 +143,17 @@ def _resolve_schedule(
         # The planner sizes DP-cells before it knows which GPUs they have.
         pipelines_per_cell = _pipelines_per_cell(written, placement, usual_costs(written, of_file))
     _check_cells(written, placement, pipelines_per_cell)
-    resolved = ResolvedVariant(
-        variant,
-        placement,
-        cut.microbatches,
-        memory_bound(cut, schedule),
-        work,
-        variant.schedule if schedule is None else f"{schedule.__module__}:{schedule.__qualname__}",
-        peer,
-        pipelines_per_cell,
-        None,
-        planned=planned,
+    kind = BaselineVariant if schedule is None else PipelineVariant
+    resolved = kind(
+        spec=variant,
+        placement=placement,
+        schedule=variant.schedule if schedule is None else f"{schedule.__module__}:{schedule.__qualname__}",
+        microbatches=cut.microbatches,
+        memory_bound=memory_bound(cut, schedule),
+        work=work,
+        pipelines_per_cell=pipelines_per_cell,
+        planned=placed.planned,
         virtual=virtual,
-        grouping=grouping,
         replicas=replicas,
         seed=spec.seed,
         iterations=None if written.job is None else written.iterations,
@@ -184,15 +161,48 @@ def _resolve_schedule(
         waits_for_all=waits,
     )
     check_segments(written, resolved)
-    if schedule is None or not plans:
-        return resolved
-    resolved = replace(resolved, plan=_checked_plan(written, schedule, resolved))
-    if replicas is not None and replicas.source is not None:
-        check_measured(replicas, _kinds(resolved, of_file))
-    return resolved
+    if schedule is not None and plans:
+        resolved = replace(resolved, plan=_checked_plan(written, schedule, resolved))
+        if replicas is not None and replicas.source is not None:
+            check_measured(replicas, _kinds(resolved, of_file))
+    return resolved if alone is None else alone.synchronized(resolved, grouping)
 
 
-def _kinds(variant: ResolvedVariant, of_file: StageCosts) -> dict[int, list[str]]:
+@dataclass(frozen=True)
+class _Placed:
+    """Where a variant's stages are; its training dimensions; and the planner's search, None if the file says where."""
+
+    placement: Placement
+    cut: TrainingCut
+    planned: PlannedPlacement | None = None
+
+
+def _placed(written: WrittenVariant, cut: TrainingCut, where: Choose | Layout, *, whole_replicas: bool) -> _Placed:
+    configured: ConfiguredPlacement | None = written.variant.placement
+    planned: PlannedPlacement | None = None
+    if isinstance(where, Layout):
+        cut, configured = replace(cut, stages=where.stages, pipelines=where.pipelines), where.placement
+    elif configured == AUTO:
+        planned = where(written, cut.pipelines)
+        configured = planned.datacenters
+    with prefixed("" if configured is None else f"{written.field}."):
+        placement = place_stages(written.topology, cut.stages, cut.pipelines, configured, whole_replicas=whole_replicas)
+    return _Placed(placement, cut, planned)
+
+
+def _costs(
+    written: WrittenVariant, cut: TrainingCut, virtual: VirtualStages | None, swapping: Swapping | None
+) -> tuple[StageCosts, Grouping | None]:
+    """Return the costs of each stage by the file, and the groups of layers where replicas swap them."""
+    if swapping is not None:
+        swapped = swapped_costs(written, swapping, cut.microbatches, cut.pipelines)
+        return swapped.costs, swapped.grouping
+    if virtual is None:
+        return stage_costs(written.spec, cut.stages, cut.pipelines, written.directory), None
+    return virtual_stage_costs(written.spec, virtual, cut.pipelines, written.directory), None
+
+
+def _kinds(variant: PipelineVariant, of_file: StageCosts) -> dict[int, list[str]]:
     """Return the kinds of action that take time at each stage."""
     schedule = create_schedule(variant.schedule, variant.shape, variant.schedule_options(0))
     return {
@@ -310,7 +320,7 @@ def _check_cells(written: WrittenVariant, placement: Placement, pipelines_per_ce
                     )
 
 
-def _checked_plan(written: WrittenVariant, schedule: type[Schedule], variant: ResolvedVariant) -> CellPlan | None:
+def _checked_plan(written: WrittenVariant, schedule: type[Schedule], variant: PipelineVariant) -> CellPlan | None:
     """Return the plan of a planned schedule, None for any other. Raise InputError if the schedule cannot be made."""
     path, field = f"{schedule.__module__}:{schedule.__qualname__}", f"{written.field}.schedule"
     options = written.variant.options

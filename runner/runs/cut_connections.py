@@ -8,12 +8,13 @@ from wanbed.runner.experiment.quantities import MAX_CONNECTIONS
 from wanbed.runner.resolve.connection_count import CutPair, cut_pairs
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.testbed.network.topology import Topology
 
 
 def cuts_of(topology: Topology, variant: ResolvedVariant) -> tuple[CutPair, ...]:
     """Return the node pairs of a variant whose connections are limited below what would fill them."""
-    if variant.program is not None:
+    if isinstance(variant, ProgramVariant):
         return ()
     return cut_pairs(topology, variant.pairs, variant.transport)
 

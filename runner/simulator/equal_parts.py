@@ -9,10 +9,10 @@ A part is one or more DP-cells. Parts that share no host affect each other in tw
   receives from the previous one.
 """
 
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 
 
-def equal_parts(variant: ResolvedVariant) -> int:
+def equal_parts(variant: PipelineVariant) -> int:
     """Return the largest number of provably equal parts into which the pipelines divide, 1 if there are none.
 
     Each stage must be in a single datacenter, no ring may have empty segments, replicas may not synchronise over a
@@ -41,7 +41,7 @@ def equal_parts(variant: ResolvedVariant) -> int:
     return 1
 
 
-def _all_equal(variant: ResolvedVariant, size: int) -> bool:
+def _all_equal(variant: PipelineVariant, size: int) -> bool:
     """Return whether parts of ``size`` pipelines share no host, and have equal times and places on hosts."""
     if variant.replicas is not None:
         times, ranks = variant.replicas.durations, size * variant.placement.stages

@@ -19,6 +19,7 @@ from wanbed.runner.companions.prefill.resolution.prefill_forecast import planned
 from wanbed.runner.companions.prefill.simulation import PrefillSimulation
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.runner.simulator.deadlock import SimulationError
@@ -37,7 +38,9 @@ from wanbed.runner.simulator.training.training_loop import run_trainings
 from wanbed.runner.simulator.work_numbers import WorkNumbers
 from wanbed.runner.tcp.channel import Channel
 from wanbed.runner.tcp.effects import TcpEffects, effects_of
+from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
 from wanbed.runner.trainings.local_updates.simulation.stars import Stars, star_ends
+from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.runner.trainings.trace.simulation.trace_network import TraceNetwork
 from wanbed.runner.trainings.trace.simulation.trace_replay import TraceReplay
 from wanbed.testbed.network.flow_model.striping import Striping
@@ -73,10 +76,11 @@ def simulate_variant(
     Raises SimulationError, one line, if the schedule fails or deadlocks, or if times or sizes exceed 64 bits.
     """
     effects = TcpEffects() if effects is None else effects
-    if variant.trace is not None:
-        connections = count_connections(topology, variant.pairs, variant.transport)
-        network = Network(topology, connections, variant, effects, 1, dilation)
-        return _simulate_trace(network, variant.trace, iterations, pulse)
+    if isinstance(variant, TraceVariant):
+        counted = count_connections(topology, variant.pairs, variant.transport)
+        of_trace = Network(topology, counted, variant, effects, 1, dilation)
+        return _simulate_trace(of_trace, variant.trace, iterations, pulse)
+    variant = in_pipelines(variant)
     drawn = effects.impairments and draws_packets(topology, variant.transport)
     alone = variant.service is None and not variant.beside and not variant.background and not drawn
     parts = equal_parts(variant) if symmetry and alone else 1
@@ -95,7 +99,7 @@ def simulate_variant(
     if trained.met:
         trained = train(frozenset())
     represented = 1 if one_part else parts
-    spans = _for_all(trained.rows, variant, parts, represented)
+    spans = _for_all(trained.rows, len(pipelines) * variant.placement.stages, represented)
     if (numbers := WorkNumbers.of(variant)) is not None:
         spans = numbers.decoded(spans)
     if trained.prefill is not None:
@@ -123,7 +127,7 @@ class _Trained:
 
 
 def _trained(
-    network: Network,
+    network: Network[PipelineVariant],
     boundary_ends: "Mapping[Boundary, Ends]",
     pipelines: Sequence[int],
     iterations: int,
@@ -161,7 +165,7 @@ def _trained(
     )
     background.begin(channels, [training.rows])
     failures = None
-    if variant.failures and isinstance(rings, Stars):
+    if isinstance(variant, LocalUpdatesVariant) and variant.failures and isinstance(rings, Stars):
         headers = network.effects.headers
         failures = Failures(variant, training, rings.of_stages[0], events, iterations=iterations, headers=headers)
         failures.begin()
@@ -177,7 +181,7 @@ def _trained(
 
 def _simulate_at_once(
     topology: Topology,
-    variant: ResolvedVariant,
+    variant: PipelineVariant,
     iterations: int,
     effects: TcpEffects,
     *,
@@ -234,7 +238,8 @@ def _simulate_at_once(
     first, *others = trainings
     _run(first, events, others)
     spans = [
-        _for_all(each.rows.numbers, network.variant, 1, 1) for each, network in zip(trainings, networks, strict=True)
+        _for_all(each.rows.numbers, len(network.variant.placement.places), 1)
+        for each, network in zip(trainings, networks, strict=True)
     ]
     boundaries, rings, norm, of_training = crossed[variant.turn]
     norms = [] if norm is None else norm.crossed(of_training)
@@ -246,13 +251,15 @@ def _simulate_at_once(
     return Simulation(own, traffic, network.connections, while_all_ran_ns=min(ends_ns), background=background.flows())
 
 
-def _simulate_trace(network: Network, trace: ReplayedTrace, iterations: int, pulse: Pulse | None) -> Simulation:
+def _simulate_trace(
+    network: Network[TraceVariant], trace: ReplayedTrace, iterations: int, pulse: Pulse | None
+) -> Simulation:
     events = EventQueue()
     over = TraceNetwork(network, trace, events)
     replay = TraceReplay(trace, iterations, over, events, pulse)
     _run(replay, events)
     traffic = wan_traffic(network.variant, over.crossed(), 1)
-    spans = _for_all(replay.rows, network.variant, 1, 1)
+    spans = _for_all(replay.rows, len(network.variant.placement.places), 1)
     tensor = np.frombuffer(replay.tensors, np.int64)[_order_of(np.frombuffer(replay.rows, np.int64).reshape(-1, 8))]
     labelled = TraceSpanColumns(**vars(spans), tensor=tensor)
     return Simulation(labelled, traffic, network.connections)
@@ -291,7 +298,7 @@ Boundary = tuple[int, int, MessageKind]
 """A pipeline, the virtual stage that sends, and the kind of message that it sends."""
 
 
-def _boundary_ends(variant: ResolvedVariant, pipelines: Sequence[int]) -> dict[Boundary, Ends]:
+def _boundary_ends(variant: PipelineVariant, pipelines: Sequence[int]) -> dict[Boundary, Ends]:
     """Return the sending and the receiving place of every boundary of ``pipelines``, by direction."""
     ends = {}
     for pipeline in pipelines:
@@ -306,7 +313,11 @@ class _Boundaries:
     """The transfers over all boundaries of some pipelines."""
 
     def __init__(
-        self, network: Network, ends: Mapping[Boundary, Ends], channels: Mapping[Ends, Channel], events: EventQueue
+        self,
+        network: Network[PipelineVariant],
+        ends: Mapping[Boundary, Ends],
+        channels: Mapping[Ends, Channel],
+        events: EventQueue,
     ) -> None:
         self._network = network
         self._events = events
@@ -383,14 +394,16 @@ def _order_of(rows: Column) -> npt.NDArray[np.intp]:
     return np.lexsort((microbatch, kind, end_ns, start_ns, iteration, rank))
 
 
-def _for_all(flat: "array[int]", variant: ResolvedVariant, parts: int, represented: int) -> SpanColumns:
+def _for_all(flat: "array[int]", ranks: int, represented: int) -> SpanColumns:
     """Return the spans of the first ``represented`` parts in order, copied from the first's: eight numbers a span.
+
+    Each part has so many ranks.
 
     One column is handled at a time, so that the memory is little more than that of the columns.
     """
     rows = np.frombuffer(flat, np.int64).reshape(-1, 8)
     order = _order_of(rows)
-    shifts = np.arange(represented, dtype=np.int64)[:, None] * (variant.pipelines // parts * variant.placement.stages)
+    shifts = np.arange(represented, dtype=np.int64)[:, None] * ranks
 
     def column(position: int) -> Column:
         own = rows[:, position][order]

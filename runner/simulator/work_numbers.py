@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wanbed.results.records.span_columns import SpanColumns, VirtualSpanColumns
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.workloads.message import MessageKind
 
 _TENSORS = {None: 0, MessageKind.ACTIVATION: 1, MessageKind.GRADIENT: 2}
@@ -19,7 +19,7 @@ class WorkNumbers:
     virtual_stages: int
 
     @classmethod
-    def of(cls, variant: ResolvedVariant) -> "WorkNumbers | None":
+    def of(cls, variant: PipelineVariant) -> "WorkNumbers | None":
         """Return the numbers of a variant, None if a microbatch says it all: stages are not divided."""
         return None if variant.virtual is None else cls(variant.microbatches, variant.virtual.count)
 

@@ -19,6 +19,7 @@ from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.runner.resolve.packets.packet_draws import draws_packets
 from wanbed.runner.runs.not_modelled import links_without
 from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 
 OUTSIDE, SATURATED, RECOUNTED = "links outside tolerance", "machine saturated", "another number of connections"
 
@@ -75,7 +76,7 @@ def _experiment(run: Run) -> Experiment:
         raise InputError(f"{here}: it was not emulated: give a run of wanbed run")
     experiment = parse_experiment(document, f"{here}: its experiment", Path(run.path))
     for point in experiment.points():
-        if any(variant.program is not None for variant in point.variants):
+        if any(isinstance(variant, ProgramVariant) for variant in point.variants):
             raise InputError(f"{here}: what a program computes takes no time that is known: give a run of schedules")
         if (backend := point.spec.compute.backend).real_time:
             raise InputError(

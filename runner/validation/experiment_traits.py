@@ -7,8 +7,8 @@ from wanbed.results.text.number_text import count_text
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.demand import network_demand
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
 from wanbed.runner.resolve.placement import Pair
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.testbed.network.topology import Topology
 
@@ -19,7 +19,7 @@ _SIZE_WORDS = ("up to 64 KiB", "64 KiB to 1 MiB", "1 to 16 MiB", "above 16 MiB")
 
 def traits(point: SweepPoint) -> tuple[str, ...]:
     """Return the traits of the sweep point's only variant, each as a few words."""
-    (variant,) = point.variants
+    variant = in_pipelines(*point.variants)
     return (
         variant.spec.schedule,
         *_of_places(point.topology, variant),
@@ -29,7 +29,7 @@ def traits(point: SweepPoint) -> tuple[str, ...]:
     )
 
 
-def _of_places(topology: Topology, variant: ResolvedVariant) -> Iterator[str]:
+def _of_places(topology: Topology, variant: PipelineVariant) -> Iterator[str]:
     yield count_text(len(topology.datacenters), "datacenter")
     if len({(len(each.hosts), each.hosts[0].gpus) for each in topology.datacenters}) > 1:
         yield "datacenters differ"
@@ -49,7 +49,7 @@ def _of_places(topology: Topology, variant: ResolvedVariant) -> Iterator[str]:
         yield "several cells"
 
 
-def _of_transfers(variant: ResolvedVariant) -> Iterator[str]:
+def _of_transfers(variant: PipelineVariant) -> Iterator[str]:
     if variant.work.activation_bytes:
         yield f"activations {_size(max(variant.work.activation_bytes))}"
     if len({*variant.work.activation_bytes}) > 1:
@@ -68,7 +68,7 @@ def _of_transfers(variant: ResolvedVariant) -> Iterator[str]:
         yield "rings inside a datacenter"
 
 
-def _rings(variant: ResolvedVariant) -> Iterator[list[Pair]]:
+def _rings(variant: PipelineVariant) -> Iterator[list[Pair]]:
     """Yield the neighbours of each ring that all-reduces more than a few bytes between hosts."""
     for stage, size_bytes in enumerate(variant.work.gradient_bytes):
         for ring in variant.rings(stage).rings if size_bytes > variant.pipelines else ():
@@ -76,7 +76,7 @@ def _rings(variant: ResolvedVariant) -> Iterator[list[Pair]]:
                 yield neighbours
 
 
-def _of_rates(topology: Topology, variant: ResolvedVariant) -> Iterator[str]:
+def _of_rates(topology: Topology, variant: PipelineVariant) -> Iterator[str]:
     demand = network_demand(topology, variant.pairs)
     demand_bps: Counter[tuple[str, str]] = Counter()
     for pair in demand.wan_pairs:
@@ -99,7 +99,7 @@ def _of_rates(topology: Topology, variant: ResolvedVariant) -> Iterator[str]:
         yield "links differ"
 
 
-def _of_transport(topology: Topology, variant: ResolvedVariant) -> Iterator[str]:
+def _of_transport(topology: Topology, variant: PipelineVariant) -> Iterator[str]:
     transport = variant.transport
     if variant.pipelines_per_cell > 1:
         yield "temporal sharing"
@@ -122,7 +122,7 @@ def _of_transport(topology: Topology, variant: ResolvedVariant) -> Iterator[str]
         yield "recomputes"
 
 
-def _limits(topology: Topology, variant: ResolvedVariant) -> Iterator[bool]:
+def _limits(topology: Topology, variant: PipelineVariant) -> Iterator[bool]:
     """Yield for each node pair across the WAN whether its TCP windows limit it more than its rate."""
     counts = count_connections(topology, variant.pairs, variant.transport)
     for one, other in variant.pairs:

@@ -19,7 +19,9 @@ from wanbed.runner.emulation.ranks.rank_processes import RANK
 from wanbed.runner.emulation.training import BASELINE_RANK
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.pipeline_variant import in_pipelines
 from wanbed.runner.trainings.torch_baseline.on_hosts import configure_baseline
+from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.topology import Host
 
@@ -83,15 +85,17 @@ def train_over_loopback(schedule: str, precision: str, device: str, folder: Path
         device=device,
     )
     configs: Sequence[_RankFile]
-    if variant.is_baseline:
+    if isinstance(variant, BaselineVariant):
         port = secrets.choice(_DYNAMIC_PORTS)
         configs = [
             replace(config, listen_address=LOOPBACK, rendezvous_address=LOOPBACK, rendezvous_port=port, interface="lo")
             for config in configure_baseline(point, variant, setting)
         ]
     else:
-        configs = [replace(config, start_gate=None) for config in configure_ranks(point, variant, setting)]
-    _run(BASELINE_RANK if variant.is_baseline else RANK, configs, folder)
+        configs = [
+            replace(config, start_gate=None) for config in configure_ranks(point, in_pipelines(variant), setting)
+        ]
+    _run(BASELINE_RANK if isinstance(variant, BaselineVariant) else RANK, configs, folder)
     logs = [read_span_log(setting.span_log(rank)) for rank in range(len(configs))]
     return Training(
         tuple(mean_losses(loss_rows(logs, ()))), _gradients(setting, logs), tuple(_device(log) for log in logs)

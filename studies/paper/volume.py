@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from wanbed.results.text.markdown_text import table_line
 from wanbed.results.text.number_text import size_text
 from wanbed.runner.resolve.experiment import Experiment
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
 
 
-def iteration_bytes(variant: ResolvedVariant) -> int:
+def iteration_bytes(variant: PipelineVariant) -> int:
     """Return the payload in bytes that one iteration of a variant sends over TCP, inside and between datacenters.
 
     The M microbatches of each pipeline cross each boundary twice, as activation and as gradient. On a boundary that is
@@ -39,7 +39,7 @@ class Volume:
         """Return the volume of a complete run of that experiment."""
         points = experiment.points()
         total_bytes = sum(
-            experiment.repeats * point.spec.training.iterations * iteration_bytes(variant)
+            experiment.repeats * point.spec.training.iterations * iteration_bytes(in_pipelines(variant))
             for point in points
             for variant in point.variants
         )

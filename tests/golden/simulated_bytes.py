@@ -14,8 +14,11 @@ from wanbed.runner.cli.command_line import app
 
 EXPERIMENTS = Path("runner/experiments")
 FORMATS = ("html", "md", "csv", "json")
-_CHANGES = re.compile(rb'(created|ended)(</dt><dd>|": ")[0-9T:+-]+|"path": "[^"]*"|[a-z0-9-]+-\d{8}T\d{6}Z-[0-9a-f]{8}')
-"""When a run was made, where it lies, and its folder's name."""
+_CHANGES = re.compile(
+    rb'(created|ended)(</dt><dd>|": ")[0-9T:+-]+|"path": "[^"]*"|[a-z0-9-]+-\d{8}T\d{6}Z-[0-9a-f]{8}'
+    rb"|<dt>(host|measuring programs|versions|git revision)</dt><dd>[^<]*"
+)
+"""When and where a run was made, on which machine and by which revision, and its folder's name."""
 
 
 def shipped() -> list[Path]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from wanbed.results.records.span_columns import Column
 from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.network.network import Ends, Network
@@ -31,14 +32,16 @@ class BackgroundTraffic:
     ``networks`` has the network of each flow, by the ends of its channel: the one of training, with its own TCP.
     """
 
-    def __init__(self, flows: Sequence[BackgroundFlow], network: Network, events: EventQueue) -> None:
+    def __init__(self, flows: Sequence[BackgroundFlow], network: Network[PipelineVariant], events: EventQueue) -> None:
         self._events = events
         self._flows = tuple(flows)
         self._running: list[_Flow] = []
-        self.networks: Mapping[Ends, Network] = {flow.ends: _network_of(flow, network) for flow in flows}
+        self.networks: Mapping[Ends, Network[PipelineVariant]] = {
+            flow.ends: _network_of(flow, network) for flow in flows
+        }
 
     @property
-    def by_host(self) -> dict[str, Network]:
+    def by_host(self) -> dict[str, Network[PipelineVariant]]:
         """The network of each flow, by the host that sends."""
         return {ends[0].host.name: network for ends, network in self.networks.items()}
 
@@ -56,7 +59,7 @@ class BackgroundTraffic:
         return tuple(running.traffic() for running in self._running)
 
 
-def _network_of(flow: BackgroundFlow, network: Network) -> Network:
+def _network_of(flow: BackgroundFlow, network: Network[PipelineVariant]) -> Network[PipelineVariant]:
     effects = network.effects
     if not flow.is_tcp:
         effects = replace(effects, window=False, slow_start=False)

@@ -12,6 +12,7 @@ from wanbed.runner.emulation.ranks.rank_processes import RANK, run_ranks
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.dilation import undilated_ns
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.rank_config import RankConfig
@@ -48,14 +49,14 @@ def use_tcp_of_jobs(testbed: RunningTestbed, variant: ResolvedVariant) -> None:
     if not variant.beside:
         testbed.use_tcp(variant.tcp)
         return
-    for each in variant.at_once:
+    for each in (variant, *variant.beside):
         testbed.use_tcp(each.tcp, {place.host.name for place in each.placement.places})
 
 
 def train_at_once(
     testbed: RunningTestbed,
     point: SweepPoint,
-    variant: ResolvedVariant,
+    variant: PipelineVariant,
     setting: SharedConfig,
     *,
     begin: Callable[[], None],
@@ -84,7 +85,7 @@ def _numbered(plan: RankConfig, number: int, setting: SharedConfig) -> NumberedP
     return NumberedPlan(number, own)
 
 
-def _setting_beside(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig) -> SharedConfig:
+def _setting_beside(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig) -> SharedConfig:
     """Return the setting of a variant beside another: its own folder, connections, and token."""
     folder = setting.folder / f"beside-{secrets.token_hex(4)}"
     folder.mkdir()

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 from wanbed.results.text.number_text import size_text
 from wanbed.results.text.span_text import kind_text
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
+from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.testbed.measurement.calibration import LinkMeasurement
 from wanbed.testbed.network.gateway_plan import GatewayPlan
-from wanbed.workloads.trace.replayed_trace import ReplayedTrace, WorkKind
+from wanbed.workloads.trace.replayed_trace import WorkKind
 
 TIMES = 10
 
@@ -78,8 +80,9 @@ def _on_the_way(pair: Pair, bursts: Bursts) -> Iterator[tuple[tuple[str, str], i
 
 
 def _transfers(variant: ResolvedVariant) -> Iterator[_Transfer]:
-    if variant.trace is not None:
-        yield from _trace_transfers(variant, variant.trace)
+    if isinstance(variant, TraceVariant):
+        yield from _trace_transfers(variant)
+    if not isinstance(variant, PipelineVariant):
         return
     for boundary, size_bytes in enumerate(variant.work.activation_bytes):
         shared = variant.shares(boundary)
@@ -87,7 +90,7 @@ def _transfers(variant: ResolvedVariant) -> Iterator[_Transfer]:
         what = "a node pair's share of an activation" if shared else "an activation"
         for chain in variant.chains:
             yield _Transfer(what, part_bytes, (chain[boundary], chain[boundary + 1]))
-    what = "the gradients" if variant.synchronization is None else "a synchronisation"
+    what = "the gradients" if variant.sums_every_iteration else "a synchronisation"
     for stage in range(variant.placement.stages):
         size_bytes = sum(variant.buckets_bytes(stage))
         if not size_bytes:
@@ -103,14 +106,14 @@ def _transfers(variant: ResolvedVariant) -> Iterator[_Transfer]:
                     yield _Transfer(f"a ring's segment of {what}", summed_bytes // len(ring), pair)
 
 
-def _trace_transfers(variant: ResolvedVariant, trace: ReplayedTrace) -> Iterator[_Transfer]:
-    places = variant.placement.places
+def _trace_transfers(variant: TraceVariant) -> Iterator[_Transfer]:
+    places, trace = variant.placement.places, variant.trace
     for rank, nodes in enumerate(trace.ranks):
         for node in nodes:
             if node.kind is WorkKind.SEND:
                 yield _Transfer("a message", node.size_bytes, (places[rank], places[node.peer]))
             elif node.kind is WorkKind.COLLECTIVE and rank == trace.groups[node.group][0]:
-                ring, collective = variant.trace_rings[node.group], trace.collective(node)
+                ring, collective = variant.rings[node.group], trace.collective(node)
                 what = f"a segment of a ring's {kind_text(collective.kind)}"
                 for pair in ring:
                     yield _Transfer(what, collective.whole_bytes // len(ring), pair)

@@ -8,10 +8,13 @@ from wanbed.runner.companions.losses.resolution.learnt_text import held_out, lea
 from wanbed.runner.resolve.checks.all_reduce_check import NCCL_SHARED
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.packets.held_bytes import held_bytes
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair, StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import model_config
 from wanbed.runner.resolve.stage_rings import Ring, most_connections, ring_pairs
+from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
+from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.host_interface import HOST_INTERFACE
 from wanbed.workloads.chunk_transport import ChunkMessages
@@ -86,18 +89,17 @@ class SharedConfig:
     def snapshots(self, point: SweepPoint, variant: ResolvedVariant) -> SnapshotConfig | None:
         """Return the snapshots that every rank keeps for an evaluation, None if nothing is evaluated."""
         every = point.spec.training.evaluate_every
-        own = variant.program is None and variant.trace is None and point.spec.compute.backend.trains
-        if every is None or not own:
+        if every is None or not isinstance(variant, PipelineVariant) or not point.spec.compute.backend.trains:
             return None
         return SnapshotConfig(str(self.folder / "snapshots"), every, point.iterations(variant))
 
 
-def configure_ranks(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig) -> list[RankConfig]:
+def configure_ranks(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig) -> list[RankConfig]:
     """Return one plan for each rank, in order: ``pipeline x stages + stage``."""
     return [_plan(point, variant, setting, place) for place in variant.placement.places]
 
 
-def _plan(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> RankConfig:
+def _plan(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> RankConfig:
     rank = variant.placement.rank(place)
     gradients = setting.gradients(rank)
     return RankConfig(
@@ -130,8 +132,9 @@ def _plan(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, pl
     )
 
 
-def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> ComputeConfig:
+def _compute(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> ComputeConfig:
     spec, compute = point.spec, point.spec.compute
+    seldom = variant if isinstance(variant, LocalUpdatesVariant) else None
     return ComputeConfig(
         backend=compute.backend_path,
         options=compute.options,
@@ -152,32 +155,33 @@ def _compute(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig,
         deterministic=compute.deterministic,
         virtual=variant.virtual,
         chunks=variant.chunk_costs(place.stage, setting.dilation),
-        synchronization=variant.synchronization,
-        fragments_bytes=variant.fragments_bytes(place.stage),
+        synchronization=seldom.synchronization if seldom else None,
+        fragments_bytes=seldom.fragments_bytes(place.stage) if seldom else (),
         held_out=held_out(spec.training),
         swapping=_swapping(point, variant),
     )
 
 
-def _swapping(point: SweepPoint, variant: ResolvedVariant) -> SwapSettings | None:
+def _swapping(point: SweepPoint, variant: PipelineVariant) -> SwapSettings | None:
     """Return how ranks swap their layers, None where they do not, or where their times include that.
 
     They measure their groups, unless the file names the profile whose times gave them.
     """
-    grouping, compute = variant.grouping, point.spec.compute
+    compute = point.spec.compute
+    grouping = variant.grouping if isinstance(variant, LocalUpdatesVariant) else None
     if grouping is None or not compute.backend.swaps:
         return None
     return SwapSettings(None if compute.profile is None else grouping.sizes, grouping.model.memory_bytes)
 
 
-def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> LinksConfig:
+def _links(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> LinksConfig:
     placement = variant.placement
     rank = placement.rank(place)
     whole = variant.virtual is None
     sums = any(variant.work.gradient_bytes) and variant.transport.sums_over_transport
     overlaps = variant.overlaps_all_reduce and variant.work.gradient_bytes[place.stage] > 0
-    synchronized, sums = variant.synchronization, sums and not variant.is_star
-    in_ring = synchronized is not None and not variant.is_star
+    sums = sums and not variant.is_star
+    seldom = variant if isinstance(variant, LocalUpdatesVariant) and not variant.is_star else None
     return LinksConfig(
         rank=rank,
         pipeline=place.pipeline,
@@ -191,17 +195,17 @@ def _links(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, p
         window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
         exchanges=() if whole else _exchanges(variant, setting, place),
         buckets=len(variant.buckets_bytes(place.stage)) if overlaps else 0,
-        synchronizations=synchronized.count(point.iterations(variant)) if in_ring and synchronized else None,
+        synchronizations=seldom.synchronization.count(point.iterations(seldom)) if seldom else None,
         star=_star(point, variant, setting, place),
         norm_ring=_ring_config(variant, setting, variant.norm_ring) if variant.norm_ring else None,
     )
 
 
-def _star(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> StarConfig | None:
+def _star(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> StarConfig | None:
     """Return the star over which the replicas of this stage synchronise, None where there is none."""
-    synchronization = variant.synchronization
-    if synchronization is None or not variant.is_star:
+    if not isinstance(variant, LocalUpdatesVariant) or not variant.is_star:
         return None
+    synchronization = variant.synchronization
     return StarConfig(
         tuple(variant.placement.rank(replica) for replica in variant.placement.replicas(place.stage)),
         variant.fragments_bytes(place.stage),
@@ -222,16 +226,16 @@ def rejoining(plan: RankConfig, plans: Sequence[RankConfig], span_log: Path) -> 
     return replace(plan, links=links, span_log=str(span_log), start_gate=None)
 
 
-def _rings(variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> tuple[RingConfig, ...]:
+def _rings(variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> tuple[RingConfig, ...]:
     """Return the rings that a replica is in: one of all, or one inside its datacenter and one across."""
     return tuple(_ring_config(variant, setting, ring) for ring in variant.rings(place.stage).with_place(place))
 
 
-def _ring_config(variant: ResolvedVariant, setting: SharedConfig, ring: Ring) -> RingConfig:
+def _ring_config(variant: PipelineVariant, setting: SharedConfig, ring: Ring) -> RingConfig:
     return RingConfig(tuple(map(variant.placement.rank, ring)), most_connections(ring_pairs(ring), setting.connections))
 
 
-def _exchanges(variant: ResolvedVariant, setting: SharedConfig, place: StagePlace) -> tuple[ExchangeConfig, ...]:
+def _exchanges(variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> tuple[ExchangeConfig, ...]:
     """Return the messages between the virtual stages of this stage and those of each neighbour."""
     messages, sizes = ChunkMessages(variant.layout, variant.microbatches), variant.work.activation_bytes
     found = []
@@ -251,9 +255,9 @@ def _exchanges(variant: ResolvedVariant, setting: SharedConfig, place: StagePlac
 
 
 def _collective(
-    point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace
+    point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace
 ) -> CollectiveConfig | None:
-    if variant.is_baseline or variant.transport.sums_over_transport:
+    if isinstance(variant, BaselineVariant) or variant.transport.sums_over_transport:
         return None
     replicas = variant.placement.replicas(place.stage)
     return CollectiveConfig(
@@ -269,7 +273,7 @@ def _collective(
     )
 
 
-def _boundary(variant: ResolvedVariant, setting: SharedConfig, place: StagePlace, step: int) -> BoundaryConfig:
+def _boundary(variant: PipelineVariant, setting: SharedConfig, place: StagePlace, step: int) -> BoundaryConfig:
     placement, pipeline = variant.placement, place.pipeline
     boundary = place.stage if step > 0 else place.stage - 1
     rank = placement.rank(placement.pipelines[pipeline][place.stage + step])

@@ -10,8 +10,8 @@ from wanbed.runner.planner.families.family_layout import Family, FamilyLayout, f
 from wanbed.runner.planner.families.merged_stages import merged_stages
 from wanbed.runner.planner.planning import Plan, PlanningTask
 from wanbed.runner.planner.pricing import wan_bytes_per_iteration
-from wanbed.runner.resolve.resolved_variant import PlannedPlacement, ResolvedVariant
-from wanbed.runner.resolve.variant_resolution import resolve_variant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
+from wanbed.runner.resolve.variant_resolution import resolve_pipeline
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import effects_of
@@ -145,7 +145,7 @@ def _written(
 
 
 def _priced(family: Family, written: WrittenVariant, layout: FamilyLayout, task: PlanningTask) -> FamilyPrice:
-    variant: ResolvedVariant = resolve_variant(written, _no_placement).without_variation()
+    variant: PipelineVariant = resolve_pipeline(written, _no_placement).without_variation()
     training, topology = written.spec.training, as_begun(written.topology)
     effects = replace(effects_of(variant.transport), impairments=False)
     simulation = simulate_variant(topology, variant, training.iterations, effects=effects, one_part=True)

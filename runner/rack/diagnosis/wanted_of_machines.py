@@ -7,7 +7,7 @@ from typing import Any
 
 from wanbed.runner.rack.shipped.program_files import packed_programs, programs_of
 from wanbed.runner.rack.shipped.program_needs import ProgramNeeds, program_needs
-from wanbed.runner.rack.shipped.user_modules import UserModules, user_modules
+from wanbed.runner.rack.shipped.user_modules import UserModules, schedules_of, user_modules
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.trainings.program.resolution.resolved_program import ResolvedProgram
 
@@ -53,7 +53,7 @@ class WantedOfMachines:
         return self._answers[own]
 
     def _modules_of(self, point: SweepPoint) -> UserModules:
-        classes = (*(variant.schedule for variant in point.variants), point.spec.compute.backend_path)
+        classes = (*schedules_of(point.scheduled), point.spec.compute.backend_path)
         if classes not in self._modules:
             self._modules[classes] = user_modules([point])
         return self._modules[classes]

@@ -13,6 +13,7 @@ from pathlib import Path
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_size
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.runner.trainings.program.resolution.resolved_program import ResolvedProgram
 from wanbed.runner.trainings.program.spec.placeholders import placeholders_in
 from wanbed.testbed.rack.sent_files import SentFiles
@@ -32,9 +33,11 @@ def programs_of(points: Iterable[SweepPoint]) -> list[tuple[str, ResolvedProgram
     found: list[tuple[str, ResolvedProgram]] = []
     for point in points:
         for position, variant in enumerate(point.variants):
+            if not isinstance(variant, ProgramVariant):
+                continue
             entry = f"variants.{position}.program", variant.program
-            if entry[1] is not None and entry not in found:
-                found.append((entry[0], entry[1]))
+            if entry not in found:
+                found.append(entry)
     return found
 
 

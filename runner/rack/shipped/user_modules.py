@@ -19,7 +19,7 @@ from wanbed.ground.class_path import load_subclass
 from wanbed.ground.strict_model import InputError
 from wanbed.module_process import PACKAGE
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.workloads.compute.backends.backend import ComputeBackend
 from wanbed.workloads.schedules.schedule import Schedule
 
@@ -49,7 +49,7 @@ def user_modules(points: Iterable[SweepPoint]) -> UserModules:
     Raise InputError for a module without files.
     """
     points = list(points)
-    schedules = _users(variant.schedule for point in points for variant in point.variants)
+    schedules = schedules_of(variant for point in points for variant in point.scheduled)
     backends = _users(point.spec.compute.backend_path for point in points)
     return packed_modules(schedules, backends)
 
@@ -104,7 +104,7 @@ def used_modules(modules: UserModules) -> str | None:
     return lacking_module(modules)
 
 
-def schedules_of(variants: Iterable[ResolvedVariant]) -> tuple[str, ...]:
+def schedules_of(variants: Iterable[PipelineVariant]) -> tuple[str, ...]:
     """Return the schedules of a user that these variants follow, or jobs beside them, each once."""
     return _users(each.schedule for variant in variants for each in variant.at_once)
 

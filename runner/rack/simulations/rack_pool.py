@@ -12,6 +12,7 @@ from wanbed.runner.rack.same_sources import rack_at
 from wanbed.runner.rack.shipped.user_modules import schedules_of
 from wanbed.runner.rack.simulations.node_work import SimulatedTrials, simulate_trials
 from wanbed.runner.rack.simulations.spread_tasks import SpreadTasks, Tasks
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import Log
 from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial
@@ -41,8 +42,8 @@ class RackPool:
                 size = max(min(int(_BATCH_S / trial_s), len(left) // (2 * slots)), 1)
                 while left and len(at_work) < _WAITING * slots:
                     batch = [left.popleft() for _ in range(min(size, len(left)))]
-                    schedules = schedules_of(trial.variant for trial in batch)
-                    at_work[self._tasks.start(partial(simulate_trials, batch, simulate), schedules)] = batch
+                    started = self._tasks.start(partial(simulate_trials, batch, simulate), _schedules_of(batch))
+                    at_work[started] = batch
                 ready = self._tasks.ended(at_work, _REFRESH_S)
                 if not ready:
                     progress.refresh()
@@ -52,6 +53,11 @@ class RackPool:
         finally:
             self._tasks.cancel(at_work)
             remove_partial_trials(run)
+
+
+def _schedules_of(batch: Sequence[SimulatedTrial]) -> tuple[str, ...]:
+    """Return the schedules of a user that these trials follow."""
+    return schedules_of(trial.variant for trial in batch if isinstance(trial.variant, PipelineVariant))
 
 
 def _stored(run: Path, batch: Sequence[SimulatedTrial], simulated: SimulatedTrials, progress: Progress) -> float:

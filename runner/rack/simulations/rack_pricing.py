@@ -12,7 +12,7 @@ from wanbed.runner.planner.pricing import Pricer, Spread
 from wanbed.runner.rack.same_sources import rack_at
 from wanbed.runner.rack.shipped.user_modules import schedules_of
 from wanbed.runner.rack.simulations.spread_tasks import SpreadTasks, Tasks
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.runs.run_folder import Log
 
 _LOOK_S = 0.1
@@ -28,7 +28,7 @@ class RackPricing:
         self,
         tasks: Tasks,
         pricer: Pricer,
-        resolve: Callable[[Candidate], ResolvedVariant],
+        resolve: Callable[[Candidate], PipelineVariant],
         effort: Effort,
     ) -> None:
         self._tasks, self._pricer, self._resolve, self._effort = tasks, pricer, resolve, effort
@@ -80,7 +80,7 @@ def rack_spread_of(tasks: Tasks) -> Spread:
 
     @contextmanager
     def spread(
-        pricer: Pricer, resolve: Callable[[Candidate], ResolvedVariant], effort: Effort
+        pricer: Pricer, resolve: Callable[[Candidate], PipelineVariant], effort: Effort
     ) -> Iterator[RackPricing]:
         pricing = RackPricing(tasks, pricer, resolve, effort)
         try:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from wanbed.ground.strict_model import InputError
 from wanbed.results.text.number_text import list_text
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Placement
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import by_datacenter
@@ -70,7 +71,7 @@ def _check_levels(where: str, placement: Placement) -> None:
             )
 
 
-def check_segments(written: WrittenVariant, variant: ResolvedVariant) -> None:
+def check_segments(written: WrittenVariant, variant: PipelineVariant) -> None:
     """Raise InputError if hierarchical rings would have to sum fewer bytes than there are replicas."""
     for stage in range(variant.placement.stages):
         least_bytes = min(variant.buckets_bytes(stage))

@@ -11,8 +11,10 @@ from itertools import islice
 
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.stage_costs import model_config
+from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
+from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.workloads.baselines.baseline_config import TORCH_1F1B, TORCH_DDP, TORCH_GPIPE
 from wanbed.workloads.prefill.prefill_settings import FillPolicy
 from wanbed.workloads.profiling.memory_need import TrainingMemory, swapped_memory, together, training_memory
@@ -62,7 +64,7 @@ def check_device_memory(
     the device is the CPU, where prefill's part does not count, because its memory is that of GPUs that are not there.
     """
     for position, variant in enumerate(point.variants):
-        if variant.program is not None:
+        if not isinstance(variant, PipelineVariant):
             # What a program takes is known to nobody.
             continue
         sharers: dict[str, list[ProcessNeed]] = defaultdict(list)
@@ -76,7 +78,7 @@ def check_device_memory(
                 raise InputError(f"variants.{position}: {_sum_text(needs, memory)}: {_remedy(needs)}")
 
 
-def process_needs(point: SweepPoint, variant: ResolvedVariant, *, on_cpu: bool = False) -> Iterator[ProcessNeed]:
+def process_needs(point: SweepPoint, variant: PipelineVariant, *, on_cpu: bool = False) -> Iterator[ProcessNeed]:
     """Yield the memory of every process of a variant that computes on a device, on the high side."""
     spec, prefill = point.spec, point.spec.prefill
     config, precision = model_config(spec, "torch"), spec.training.precision
@@ -86,7 +88,7 @@ def process_needs(point: SweepPoint, variant: ResolvedVariant, *, on_cpu: bool =
     layout = variant.layout
     held = cache(lambda pipeline, stage, chunk: most_in_flight(variant, pipeline, stage, chunk))
     for place in variant.placement.places:
-        if variant.grouping is not None:
+        if isinstance(variant, LocalUpdatesVariant) and variant.grouping is not None:
             memory_bytes = variant.grouping.model.memory_bytes
             need = swapped_memory(
                 config, precision, microbatches=variant.microbatches, memory_bytes=memory_bytes, on_cpu=on_cpu
@@ -100,7 +102,7 @@ def process_needs(point: SweepPoint, variant: ResolvedVariant, *, on_cpu: bool =
                 layout.count,
                 precision,
                 in_flight=held(place.pipeline % variant.pipelines_per_cell, place.stage, chunk),
-                recompute=not variant.is_baseline and variant.shape.recomputes(place.stage),
+                recompute=not isinstance(variant, BaselineVariant) and variant.shape.recomputes(place.stage),
             )
             for chunk in range(layout.chunks)
         ]
@@ -117,7 +119,7 @@ def process_needs(point: SweepPoint, variant: ResolvedVariant, *, on_cpu: bool =
             yield ProcessNeed(host, 0, prefill_bytes=model.weight_bytes(model.layers, embedding=True, head=True))
 
 
-def most_in_flight(variant: ResolvedVariant, pipeline: int, stage: int, chunk: int = 0) -> int:
+def most_in_flight(variant: PipelineVariant, pipeline: int, stage: int, chunk: int = 0) -> int:
     """Return how many microbatches a stage holds at once at most, between their forward and the end of their backward.
 
     Of a stage that is divided they are those of one of its chunks.
@@ -126,7 +128,7 @@ def most_in_flight(variant: ResolvedVariant, pipeline: int, stage: int, chunk: i
     there.
     """
     microbatches, stages = variant.microbatches, variant.placement.stages
-    if variant.is_baseline:
+    if isinstance(variant, BaselineVariant):
         # Torch's zero bubble defers the weights of as many microbatches as there are stages before.
         bounds = {TORCH_GPIPE: microbatches, TORCH_1F1B: stages - stage, TORCH_DDP: 1}
         return min(microbatches, bounds.get(variant.schedule, stages))

@@ -9,7 +9,11 @@ from collections.abc import Sequence
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.companions.prefill.resolution.computed_prefill import check_computed_prefill
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
+from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
+from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.testbed.network.topology import Topology, check_can_be_emulated
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.workloads.trace.replayed_trace import ReplayedTrace
@@ -41,9 +45,13 @@ def check_engine(spec: ExperimentSpec, topology: Topology, variants: Sequence[Re
                 f"variants.{position}.transport.model: only a simulation has ideal transport: leave it out, "
                 "or give engine: simulate"
             )
-        if variant.trace is not None:
+        if isinstance(variant, TraceVariant):
             _check_groups(variant.trace)
-        if variant.virtual is not None and not spec.compute.backend.virtual_stages:
+        if (
+            isinstance(variant, PipelineVariant)
+            and variant.virtual is not None
+            and not spec.compute.backend.virtual_stages
+        ):
             raise InputError(
                 f"variants.{position}.training.virtual_stages: {spec.compute.backend.title} computes undivided stages "
                 "only: give 1, kind: replay, or engine: simulate"
@@ -84,7 +92,7 @@ def _check_known_times(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]
         if not getattr(spec.compute, name):
             continue
         for position, variant in enumerate(variants):
-            if variant.program is not None:
+            if isinstance(variant, ProgramVariant):
                 raise InputError(
                     f"compute.{written}: the program of variants.{position} takes as long as it computes: leave "
                     f"{written} out, or the variant"
@@ -98,7 +106,7 @@ def _check_known_times(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]
 
 def _check_virtual_time(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) -> None:
     for position, variant in enumerate(variants):
-        if variant.program is not None:
+        if isinstance(variant, ProgramVariant):
             raise InputError(
                 f"variants.{position}.program: in virtual time computation is free, and what a program computes would "
                 "take none: give clock: real"
@@ -127,12 +135,12 @@ def _check_groups(trace: ReplayedTrace) -> None:
 
 def _check_simulation(variants: Sequence[ResolvedVariant]) -> None:
     for position, variant in enumerate(variants):
-        if variant.program is not None:
+        if isinstance(variant, ProgramVariant):
             raise InputError(
                 f"variants.{position}.program: a program runs as it is and is not simulated: leave the variant out, "
                 "or give engine: emulate"
             )
-        if variant.is_baseline:
+        if isinstance(variant, BaselineVariant):
             raise InputError(
                 f"variants.{position}.schedule: {variant.schedule} is run by torch itself and is not "
                 "simulated: leave the variant out, or give engine: emulate"

@@ -15,10 +15,10 @@ from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.packets.packet_draws import is_impaired
 from wanbed.runner.resolve.placement import Pair, Placement, StagePlace
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import StageRings, ring_pairs
 from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.topology import Topology
@@ -123,15 +123,14 @@ def check_extent(
         _check_requests(spec.prefill.rate * least_ns / 1e9)
 
 
-def check_trace_extent(written: WrittenVariant, variant: ResolvedVariant) -> None:
+def check_trace_extent(written: WrittenVariant, variant: TraceVariant) -> None:
     """Raise InputError for a trial that replays a trace and is beyond the limits of this module."""
     trace, iterations, places = variant.trace, written.spec.training.iterations, variant.placement.places
-    assert trace is not None
     field = "compute.trace"
     paths = _Paths(written.spec, written.topology, written.variant.transport)
     nodes = [(rank, node) for rank, own in enumerate(trace.ranks) for node in own]
     _check_span_count(iterations * len(nodes))
-    rings = variant.trace_rings
+    rings = variant.rings
     pairs: tuple[Pair, ...]
     time_ns = sum(node.duration_ns for _, node in nodes)
     sent_bytes = windows = drawn_bytes = 0

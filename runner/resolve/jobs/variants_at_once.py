@@ -8,7 +8,7 @@ from wanbed.ground.strict_model import InputError
 from wanbed.results.text.number_text import list_text
 from wanbed.runner.experiment.jobs.job_spec import JobSpec
 from wanbed.runner.experiment.quantities import MAX_NAME_LENGTH
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 
 MAX_COMBINATIONS = 100
 
@@ -18,20 +18,20 @@ def name_beside(own: str, others: Sequence[str]) -> str:
     return f"{own} beside {list_text(list(others))}"
 
 
-def variants_at_once(jobs: Sequence[JobSpec], alone: Sequence[ResolvedVariant]) -> tuple[ResolvedVariant, ...]:
+def variants_at_once(jobs: Sequence[JobSpec], alone: Sequence[PipelineVariant]) -> tuple[PipelineVariant, ...]:
     """Return each variant once more for every combination of one variant of each job, beside the others.
 
     Those of one combination follow each other, in order of the jobs. Raise InputError for too many combinations, and
     for names that are too long or clash.
     """
-    by_name: Mapping[str, ResolvedVariant] = {variant.name: variant for variant in alone}
+    by_name: Mapping[str, PipelineVariant] = {variant.name: variant for variant in alone}
     combinations = list(product(*(job.variants for job in jobs)))
     if len(combinations) > MAX_COMBINATIONS:
         raise InputError(
             f"jobs: {len(combinations)} combinations of a variant of each job, more than {MAX_COMBINATIONS}: give jobs "
             "fewer variants"
         )
-    found: list[ResolvedVariant] = []
+    found: list[PipelineVariant] = []
     for names in combinations:
         members = [by_name[name] for name in names]
         for position, variant in enumerate(members):

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 
 
 def search_facts(point: SweepPoint) -> dict[str, Any]:
@@ -12,7 +13,7 @@ def search_facts(point: SweepPoint) -> dict[str, Any]:
     searches = {
         variant.name: {**asdict(variant.planned), "datacenters": list(variant.planned.datacenters)}
         for variant in point.variants
-        if variant.planned is not None
+        if isinstance(variant, PipelineVariant) and variant.planned is not None
     }
     return {"placement_searches": searches} if searches else {}
 
@@ -23,9 +24,10 @@ def cut_off_lines(points: Iterable[SweepPoint]) -> list[str]:
     for point in points:
         at = "".join(f"{path}={value}: " for path, value in point.values.items())
         for variant in point.variants:
-            if variant.planned is not None and variant.planned.cut_off is not None:
+            planned = variant.planned if isinstance(variant, PipelineVariant) else None
+            if planned is not None and planned.cut_off is not None:
                 lines.append(
-                    f"{at}{variant.name}: placement auto: the search was cut off {variant.planned.cut_off}, on any "
+                    f"{at}{variant.name}: placement auto: the search was cut off {planned.cut_off}, on any "
                     "machine alike: a better placement may exist (wanbed plan searches for longer)"
                 )
     return lines

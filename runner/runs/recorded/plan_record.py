@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from wanbed.runner.resolve.cell_costs import cell_costs
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.schedules.action import Action
 from wanbed.workloads.schedules.planning.cell_plan import CellCosts
 from wanbed.workloads.schedules.planning.plan_run import PlanRun, priced
 
 
-def plan_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
+def plan_facts(topology: Topology, variant: PipelineVariant) -> dict[str, Any]:
     """Return a trial's facts about the plan of a variant.
 
     ``planned_makespan_s`` is null, and the only fact, if the schedule is not planned. ``by_rates_s`` is the

@@ -7,9 +7,11 @@ from typing import Any
 from wanbed.results.records.documents import TIMES_DRAWN
 from wanbed.runner.bound.lower_bound import lower_bounds
 from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.cut_connections import cut_facts
 from wanbed.runner.runs.recorded.plan_record import plan_facts
+from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
 from wanbed.testbed.network.topology import Topology
 
 
@@ -44,12 +46,9 @@ def trial_facts(topology: Topology, variant: ResolvedVariant, course: TrialCours
         "dilation": course.dilation,
         "connections": [[*hosts, count] for hosts, count in course.connections.items()],
         **cut_facts(topology, variant),
-        "pipelines_per_cell": variant.pipelines_per_cell,
         **({"sends_block": True} if variant.sends_block else {}),
-        **({} if variant.synchronization is None else {"synchronization": asdict(variant.synchronization)}),
-        **_all_reduces(variant),
+        **_pipeline_facts(topology, variant),
         **averages_facts(course.sums, course.dropped),
-        **plan_facts(topology, variant),
         **_bounds(topology, variant, course),
         **({TIMES_DRAWN: True} if course.varies else {}),
         **_beside(variant, course.while_all_ran_ns),
@@ -78,14 +77,21 @@ def background_facts(flows: Sequence[BackgroundFlow]) -> dict[str, Any]:
     return {"background": [flow.document() for flow in flows]} if flows else {}
 
 
-def _all_reduces(variant: ResolvedVariant) -> dict[str, Any]:
-    """Return by stage the bytes over the WAN for each byte that a replica sums.
+def _pipeline_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
+    """Return how pipelines share links and sum gradients, and their plan.
 
-    Nothing for a trace and a program, whose collectives are their own.
+    ``all_reduce_wan_ratio`` is by stage the bytes over the WAN for each byte that a replica sums. A trace and a program
+    have collectives of their own, and no plan.
     """
-    if variant.trace is not None or variant.program is not None:
-        return {}
-    return {"all_reduce_wan_ratio": [variant.wan_ratio(stage) for stage in range(variant.placement.stages)]}
+    if not isinstance(variant, PipelineVariant):
+        return {"pipelines_per_cell": 1, "planned_makespan_s": None}
+    seldom = asdict(variant.synchronization) if isinstance(variant, LocalUpdatesVariant) else None
+    return {
+        "pipelines_per_cell": variant.pipelines_per_cell,
+        **({"synchronization": seldom} if seldom else {}),
+        "all_reduce_wan_ratio": [variant.wan_ratio(stage) for stage in range(variant.placement.stages)],
+        **plan_facts(topology, variant),
+    }
 
 
 def _bounds(topology: Topology, variant: ResolvedVariant, course: TrialCourse) -> dict[str, Any]:
@@ -102,7 +108,7 @@ def _bounds(topology: Topology, variant: ResolvedVariant, course: TrialCourse) -
 
 def _beside(variant: ResolvedVariant, while_all_ran_ns: int | None) -> dict[str, Any]:
     """Return the entry of a trial beside other jobs, empty of one alone."""
-    if not variant.beside or while_all_ran_ns is None:
+    if not isinstance(variant, PipelineVariant) or not variant.beside or while_all_ran_ns is None:
         return {}
     return {
         "beside": {

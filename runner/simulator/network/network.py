@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from wanbed.runner.resolve.packets.held_bytes import held_bytes
 from wanbed.runner.resolve.packets.packet_draws import has_narrow_way, is_impaired
@@ -44,8 +45,11 @@ _NOTICED_PART = 8
 """Acknowledgements wait noticeably only behind windows of at least 1/8 of what the line holds in a round trip."""
 
 
+Variant = TypeVar("Variant", bound=ResolvedVariant)
+
+
 @dataclass(frozen=True)
-class Network:
+class Network(Generic[Variant]):
     """The network of one simulation, which creates the channels.
 
     Across the WAN the channels of a node pair share its cap, and the node pairs of two datacenters share their trunk.
@@ -65,13 +69,13 @@ class Network:
 
     topology: Topology
     connections: Mapping[tuple[str, str], int]
-    variant: ResolvedVariant
+    variant: Variant
     effects: TcpEffects
     equal_parts: int = 1
     dilation: float = 1.0
-    beside: "Mapping[str, Network]" = field(default_factory=dict)
+    beside: "Mapping[str, Network[Variant]]" = field(default_factory=dict)
 
-    def of(self, ends: Ends) -> "Network":
+    def of(self, ends: Ends) -> "Network[Variant]":
         """Return the network of the job that sends from the first place: this one, or one of ``beside``."""
         return self.beside.get(ends[0].host.name, self)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.network.network import Ends, Network
@@ -15,7 +16,7 @@ from wanbed.workloads.transport.links_config import NORM_BYTES
 class NormRing:
     """The ring of all ranks, round which one number goes over ``channels``, which others may use too."""
 
-    def __init__(self, network: Network, channels: Mapping[Ends, Channel], events: EventQueue) -> None:
+    def __init__(self, network: Network[PipelineVariant], channels: Mapping[Ends, Channel], events: EventQueue) -> None:
         ring, placement = network.variant.norm_ring, network.variant.placement
         self._hops = {pair: channels[pair] for pair in ring_pairs(ring)}
         self._positions = {placement.rank(place): position for position, place in enumerate(ring)}

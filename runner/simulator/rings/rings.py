@@ -1,7 +1,9 @@
 """Simulate the rings over which the replicas of each stage all-reduce their gradients."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.stage_rings import most_connections, ring_pairs
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.network.network import Ends, Network
@@ -17,7 +19,7 @@ Hops = tuple[Ends, ...]
 """The two places of each hop of a ring, from each replica to the next."""
 
 
-def ring_levels(network: Network) -> dict[int, tuple[tuple[Hops, ...], ...]]:
+def ring_levels(network: Network[PipelineVariant]) -> dict[int, tuple[tuple[Hops, ...], ...]]:
     """Return the rings of each stage, level by level, as ``StageRings`` has them.
 
     Stages without gradients are left out. With a single replica there are no rings. Where only one of several equal
@@ -33,7 +35,7 @@ def ring_levels(network: Network) -> dict[int, tuple[tuple[Hops, ...], ...]]:
     return found
 
 
-def ring_ends(network: Network) -> dict[int, list[Ends]]:
+def ring_ends(network: Network[PipelineVariant]) -> dict[int, list[Ends]]:
     """Return the two places of each hop of all rings of each stage that has gradients and replicas."""
     return {
         stage: [pair for level in levels for ring in level for pair in ring]
@@ -41,7 +43,7 @@ def ring_ends(network: Network) -> dict[int, list[Ends]]:
     }
 
 
-def ring_cut(network: Network, stage: int, level: int = 0, number: int = 0) -> tuple[int, RingCut]:
+def ring_cut(network: Network[PipelineVariant], stage: int, level: int = 0, number: int = 0) -> tuple[int, RingCut]:
     """Return the size of what a ring of a stage all-reduces at once, in bytes, and how it is cut."""
     variant, rings = network.variant, network.variant.rings(stage)
     connections = most_connections(ring_pairs(rings.levels[level][number]), network.connections)
@@ -61,7 +63,7 @@ class Rings:
 
     def __init__(
         self,
-        network: Network,
+        network: Network[PipelineVariant],
         channels: Mapping[Ends, Channel],
         events: EventQueue,
         apart: Collection[int] = (),
@@ -119,7 +121,7 @@ class Rings:
 
 
 def create_ring(
-    network: Network,
+    network: Network[Any],
     ends: Sequence[Ends],
     channels: Sequence[Channel],
     events: EventQueue,
@@ -150,7 +152,7 @@ class PrivateRing:
     ``under_way`` has, for each all-reduce, when each position was ready and when it had the result.
     """
 
-    def __init__(self, network: Network, ends: Sequence[Ends], cut: RingCut) -> None:
+    def __init__(self, network: Network[Any], ends: Sequence[Ends], cut: RingCut) -> None:
         self._network = network
         self._ends = ends
         self._cut = cut

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.network.network import Ends, Network
 from wanbed.runner.simulator.rings.rings import Rings, ring_cut, ring_ends
 from wanbed.runner.simulator.rings.shared_ring import awaits_room
@@ -19,10 +20,10 @@ _LEAST_REPLICAS = 3
 """With fewer, the ring's own bytes meet acknowledgements of what the other replica sends."""
 
 
-def rings_apart(network: Network, others: Collection[Ends]) -> frozenset[int]:
+def rings_apart(network: Network[PipelineVariant], others: Collection[Ends]) -> frozenset[int]:
     """Return the stages whose rings meet other traffic at ports only. ``others`` is where all other traffic flows."""
     variant = network.variant
-    if variant.overlaps_all_reduce or variant.synchronization is not None or network.topology.intra_rate_bps is None:
+    if variant.overlaps_all_reduce or not variant.sums_every_iteration or network.topology.intra_rate_bps is None:
         return frozenset()
     rings = ring_ends(network)
     joined = {frozenset((one.host.name, other.host.name)) for one, other in others}
@@ -42,19 +43,19 @@ def rings_apart(network: Network, others: Collection[Ends]) -> frozenset[int]:
     )
 
 
-def _is_computed_at_once(network: Network, stage: int, ends: Iterable[Ends]) -> bool:
+def _is_computed_at_once(network: Network[PipelineVariant], stage: int, ends: Iterable[Ends]) -> bool:
     size_bytes, cut = ring_cut(network, stage)
     return size_bytes >= cut.replicas and not awaits_room([network.line(pair) for pair in ends], cut)
 
 
-def watched_hosts(network: Network, apart: Collection[int]) -> frozenset[str]:
+def watched_hosts(network: Network[PipelineVariant], apart: Collection[int]) -> frozenset[str]:
     """Return the hosts at which the rings of the stages in ``apart`` arrive."""
     return frozenset(
         network.arrival_host(pair) for stage, ends in ring_ends(network).items() if stage in apart for pair in ends
     )
 
 
-def rings_met(network: Network, rings: Rings, channels: Mapping[Ends, Channel]) -> frozenset[int]:
+def rings_met(network: Network[PipelineVariant], rings: Rings, channels: Mapping[Ends, Channel]) -> frozenset[int]:
     """Return the stages whose rings were computed at once although other traffic has arrived at one of their ports.
 
     ``channels`` are those of all other traffic.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.training.surroundings import AllReduce
 from wanbed.runner.simulator.work_numbers import WorkNumbers
 from wanbed.workloads.compute.varied_durations import DurationDraws
@@ -74,7 +74,7 @@ def culprit_of(ranks: Sequence[RankState]) -> RankState | None:
     return None
 
 
-def simulated_ranks(variant: ResolvedVariant, pipelines: Sequence[int], rings: AllReduce) -> list[RankState]:
+def simulated_ranks(variant: PipelineVariant, pipelines: Sequence[int], rings: AllReduce) -> list[RankState]:
     """Return the ranks of these pipelines, one pipeline after the other, as they are before training begins."""
     stages, numbers = variant.placement.stages, WorkNumbers.of(variant)
     ranks = []

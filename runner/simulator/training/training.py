@@ -17,7 +17,7 @@ from operator import index
 from typing import Any, Final
 
 from wanbed.ground.own_code import OWN_FAULTS, described
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.deadlock import SimulationError, deadlock, event_text
 from wanbed.runner.simulator.event_queue import EventQueue, Handler
 from wanbed.runner.simulator.gpu_sharing import GpuSharing
@@ -64,7 +64,7 @@ class Training:
 
     def __init__(
         self,
-        variant: ResolvedVariant,
+        variant: PipelineVariant,
         pipelines: Sequence[int],
         iterations: int,
         events: EventQueue,
@@ -345,7 +345,7 @@ class Training:
         now_ns = self._events.now_ns
         if rank.buckets_bytes:
             self._end_one(now_ns, rank)
-        elif self._variant.synchronization is None and self._rings.has_gradients(rank.stage):
+        elif self._variant.sums_every_iteration and self._rings.has_gradients(rank.stage):
             self._rings.join(rank.stage, rank.iteration, rank.pipeline, now_ns, partial(self._reduced, rank))
         else:
             self._gradients_complete(now_ns, rank)

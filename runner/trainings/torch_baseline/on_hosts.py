@@ -3,14 +3,14 @@
 from wanbed.runner.companions.losses.resolution.learnt_text import held_out, learning_seed
 from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.stage_costs import model_config
 from wanbed.workloads.baselines.baseline_config import DEFAULT_SILENCE_NS, BaselineConfig
 
 INTERFACE = "eth0"
 
 
-def configure_baseline(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig) -> list[BaselineConfig]:
+def configure_baseline(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig) -> list[BaselineConfig]:
     """Return one configuration for each rank, in order: ``pipeline x stages + stage``. Rank 0 serves the store."""
     spec, placement = point.spec, variant.placement
     store = setting.addresses.address(placement.places[0].host)

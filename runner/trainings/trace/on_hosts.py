@@ -7,21 +7,21 @@ from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig,
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.placement import Pair, StagePlace
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.workloads.trace.replayed_trace import ReplayedTrace, WorkKind
 from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig
 from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
 
 
 def configure_trace(
-    point: SweepPoint, variant: ResolvedVariant, trace: ReplayedTrace, setting: SharedConfig
+    point: SweepPoint, variant: TraceVariant, trace: ReplayedTrace, setting: SharedConfig
 ) -> list[TraceRankConfig]:
     """Return one configuration for each rank, in order."""
     return [_config(point, variant, trace, setting, place) for place in variant.placement.places]
 
 
 def _config(
-    point: SweepPoint, variant: ResolvedVariant, trace: ReplayedTrace, setting: SharedConfig, place: StagePlace
+    point: SweepPoint, variant: TraceVariant, trace: ReplayedTrace, setting: SharedConfig, place: StagePlace
 ) -> TraceRankConfig:
     rank = variant.placement.rank(place)
     nodes = tuple(
@@ -48,11 +48,11 @@ def _config(
 
 
 def _links(
-    point: SweepPoint, variant: ResolvedVariant, trace: ReplayedTrace, setting: SharedConfig, place: StagePlace
+    point: SweepPoint, variant: TraceVariant, trace: ReplayedTrace, setting: SharedConfig, place: StagePlace
 ) -> LinksConfig:
     rank_of = variant.placement.rank
     rank = rank_of(place)
-    ring = next((ring for ring in variant.trace_rings if any(place == one for one, _ in ring)), ())
+    ring = next((ring for ring in variant.rings if any(place == one for one, _ in ring)), ())
     collectives = sum(node.kind is WorkKind.COLLECTIVE for node in trace.ranks[rank])
     peers = sorted({peer for pair in trace.pairs if rank in pair for peer in pair} - {rank})
     return LinksConfig(
@@ -70,7 +70,7 @@ def _links(
     )
 
 
-def _rings(variant: ResolvedVariant, setting: SharedConfig, pairs: Sequence[Pair]) -> tuple[RingConfig, ...]:
+def _rings(variant: TraceVariant, setting: SharedConfig, pairs: Sequence[Pair]) -> tuple[RingConfig, ...]:
     if not pairs:
         return ()
     connections = max(_connections(setting, one, other) for one, other in pairs)
@@ -78,7 +78,7 @@ def _rings(variant: ResolvedVariant, setting: SharedConfig, pairs: Sequence[Pair
 
 
 def _exchange(
-    variant: ResolvedVariant, trace: ReplayedTrace, setting: SharedConfig, place: StagePlace, peer: int
+    variant: TraceVariant, trace: ReplayedTrace, setting: SharedConfig, place: StagePlace, peer: int
 ) -> ExchangeConfig:
     rank = variant.placement.rank(place)
     return ExchangeConfig(

@@ -10,7 +10,7 @@ from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.planner.candidate import Candidate, Price, Pricing
 from wanbed.runner.planner.planning import PlanningTask
 from wanbed.runner.planner.planning_task import planning_task
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.testbed.network.topology import Topology, resolve_topology
 
@@ -79,7 +79,7 @@ def random_task(seed: int, schedule: str = "atlas", *, most_gpus: int = 8, **tra
 
 
 def planned_pricing(
-    topology: Topology, resolve: Callable[[Candidate], ResolvedVariant], context: int, *_: object, **__: object
+    topology: Topology, resolve: Callable[[Candidate], PipelineVariant], context: int, *_: object, **__: object
 ) -> Pricing:
     """Price without the simulator: the makespan of Atlas's plan, and the all-reduce over a ring of replicas."""
 

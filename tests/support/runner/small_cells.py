@@ -10,6 +10,7 @@ from tests.support.workloads.optimal_cell import Interval, OptimalCell
 from wanbed.runner.bound.lower_bound import lower_bounds
 from wanbed.runner.resolve.cell_costs import cell_costs
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.pipeline_variant import in_pipelines
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import IDEAL
 
@@ -83,7 +84,7 @@ class Compared:
 def compared(cell: SmallCell) -> Iterator[Compared]:
     """Yield each schedule of a cell, simulated, beside the proven interval of its optimum."""
     point, optima = cell.point(), dict[bool, Interval]()
-    for variant in point.variants:
+    for variant in map(in_pipelines, point.variants):
         splits = variant.name in SPLIT
         costs = cell_costs(point.topology, variant)
         if splits not in optima:

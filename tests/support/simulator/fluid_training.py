@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tests.support.simulator.fluid_network import FluidNetwork, Resource
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.workloads.transport.ring.ring_round import ring_chunk_bytes
 
 SpanEnd = tuple[str, int, int]
@@ -30,7 +30,7 @@ class Limits:
 class FluidTraining:
     """Finds when each span ends, in nanoseconds: ``ends_ns`` after ``run``."""
 
-    def __init__(self, variant: ResolvedVariant, limits: Limits) -> None:
+    def __init__(self, variant: PipelineVariant, limits: Limits) -> None:
         self.variant, self._limits = variant, limits
         self._home = {place.host.name: place.datacenter for place in variant.placement.places}
         self.network = FluidNetwork(self._crossed, self._capacity_bps)

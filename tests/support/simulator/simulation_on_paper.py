@@ -6,6 +6,7 @@ import numpy as np
 
 from wanbed.results.records.span_columns import SpanColumns
 from wanbed.results.records.span_log import SPAN_KINDS
+from wanbed.runner.resolve.pipeline_variant import in_pipelines
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.simulator.deadlock import DeadlockError
 from wanbed.runner.simulator.simulation import NO_PEER, Simulation, WanTraffic
@@ -19,6 +20,7 @@ def simulate_on_paper(topology: Topology, variant: ResolvedVariant, iterations: 
     """Every stage computes its microbatches one after the other; each is sent while the next one is computed."""
     if variant.name == DEADLOCKING:
         raise DeadlockError("stage 1 waits for the activation of microbatch 0; last: forward 0 at stage 0")
+    variant = in_pipelines(variant)
     work, stages, rows = variant.work, variant.placement.stages, []
     latency_ns = topology.wan[0].conditions.latency_ns if topology.wan else 0
     kind = {name: SPAN_KINDS.index(name) for name in SPAN_KINDS}

@@ -10,6 +10,9 @@ from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.resolve.connection_count import tcp_settings
 from wanbed.runner.resolve.placement import StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
+from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
+from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
 from wanbed.testbed.network.topology import Topology, flow_host
 from wanbed.workloads.background.offered_rate import OfferedRate, OnOffTimes
@@ -22,8 +25,8 @@ def resolve_background(point: SweepPointSpec, variants: Sequence[ResolvedVariant
         return ()
     for position, variant in enumerate(variants):
         for is_other, field in (
-            (variant.program is not None, "program"),
-            (variant.trace is not None or variant.is_baseline, "schedule"),
+            (isinstance(variant, ProgramVariant), "program"),
+            (isinstance(variant, (TraceVariant, BaselineVariant)), "schedule"),
         ):
             if is_other:
                 raise InputError(

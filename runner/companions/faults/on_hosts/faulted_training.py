@@ -15,6 +15,7 @@ from wanbed.runner.emulation.ranks.rank_processes import RANK, RankEnd, RanksFai
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.pipeline_variant import in_pipelines
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.checkpoints import CheckpointConfig, checkpoint_files, last_restart
@@ -152,7 +153,7 @@ def _attempt(
 
 
 def _configured(trial: _Trial) -> list[RankConfig]:
-    plans = configure_ranks(trial.point, trial.variant, trial.setting)
+    plans = configure_ranks(trial.point, in_pipelines(trial.variant), trial.setting)
     plan, backend = trial.point.faults, trial.point.spec.compute.backend
     checkpoints = None
     if plan.recovery == "restart" and backend.saves_state:

@@ -17,6 +17,10 @@ from wanbed.runner.experiment.sweep_points import SweepPointSpec
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.variant_resolution import Choose, resolve_variant
 from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
+from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
+from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.testbed.network.topology import Topology
 
 _MOST_NAMED = 20
@@ -115,18 +119,18 @@ def _check_checkpoints(spec: ExperimentSpec) -> None:
 
 
 def _check_variant(where: str, variant: ResolvedVariant, *, restarts: bool) -> None:
-    if variant.program is not None:
+    if isinstance(variant, ProgramVariant):
         raise InputError(f"{where}.program: fail knows ranks of schedules only: leave fail out, or the variant")
-    if variant.is_baseline:
+    if isinstance(variant, BaselineVariant):
         raise InputError(f"{where}.schedule: torch's {variant.schedule} has no part in fail: leave fail out, or it")
-    if variant.synchronization is not None and not variant.goes_on_without:
+    if isinstance(variant, LocalUpdatesVariant) and not variant.goes_on_without:
         raise InputError(
             f"{where}.schedule: replicas that synchronise seldom go on without one that fails only if each is a single "
             "stage of a star: give training.stages: 1 and options with topology: star and a quorum, or leave fail out"
         )
-    if variant.synchronization is not None and restarts:
+    if isinstance(variant, LocalUpdatesVariant) and restarts:
         raise InputError(f"recovery: the replicas of {where} that are left go on: give none, or leave the variant out")
-    if variant.trace is not None:
+    if isinstance(variant, TraceVariant):
         raise InputError(f"{where}.schedule: a trace is replayed without failures: leave fail out")
     if variant.service is not None:
         raise InputError(f"{where}.prefill: prefill has no part in fail: give prefill: none and no pool")

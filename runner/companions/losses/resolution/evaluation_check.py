@@ -8,6 +8,7 @@ from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.training_spec import TrainingSpec
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import model_config
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.workloads.evaluation.snapshots import MAX_SNAPSHOT_BYTES, evaluated_after
 
 _OF_AN_EVALUATION = ("held_out", "held_out_sequences")
@@ -44,7 +45,7 @@ def check_learning(spec: ExperimentSpec, variants: Sequence[ResolvedVariant]) ->
 def _check_snapshots(spec: ExperimentSpec, every: int, variants: Sequence[ResolvedVariant]) -> None:
     model = model_config(spec, "an evaluation")
     count = len(evaluated_after(spec.training.iterations, every))
-    pipelines = max((variant.pipelines for variant in variants if variant.program is None), default=0)
+    pipelines = max((variant.pipelines for variant in variants if not isinstance(variant, ProgramVariant)), default=0)
     # Kept in fp32 whatever the precision.
     size_bytes = 4 * model.parameters(0, 1) * pipelines * count
     if size_bytes > MAX_SNAPSHOT_BYTES:

@@ -16,6 +16,7 @@ from wanbed.runner.emulation.companion import Companion
 from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.resolve.dilation import undilated_log
+from wanbed.runner.resolve.pipeline_variant import in_pipelines
 from wanbed.testbed.hosts.process_group import ProcessGroup
 from wanbed.workloads.prefill.prefill_profile import UNMEASURED
 from wanbed.workloads.prefill.service_config import ServiceConfig
@@ -31,7 +32,7 @@ class PrefillService(Companion):
         self._trial = trial
         self._service = service
         # A plan is made with times of a profile, and torch takes its own.
-        ahead = planned_bubbles(trial.point.topology, trial.variant) if service.inference is None else {}
+        ahead = planned_bubbles(trial.point.topology, in_pipelines(trial.variant)) if service.inference is None else {}
         self._configs = configure_serving(service, trial.setting, ahead)
         self._faults: list[str] = []
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.workloads.inference.inference_model import InferenceModel
 from wanbed.workloads.inference.inference_work import InferenceWork
 from wanbed.workloads.prefill.prefill_settings import FillPolicy
@@ -38,7 +39,7 @@ def check_computed_prefill(spec: ExperimentSpec, variants: Iterable[ResolvedVari
                     f"prefill.{name}: where torch computes, what it has made is sent: leave {name} out, or "
                     "give compute: {kind: replay}"
                 )
-        if variant.is_baseline and service.settings.policy is not FillPolicy.NONE:
+        if isinstance(variant, BaselineVariant) and service.settings.policy is not FillPolicy.NONE:
             raise InputError(
                 f"variants.{position}.prefill: {variant.schedule} is run by torch itself, whose bubbles are "
                 "not filled: give the variant prefill: none, or another schedule"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from wanbed.runner.resolve.cell_costs import cell_costs
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction
 from wanbed.workloads.prefill.bubbles.planned_iterations import planned_iterations
@@ -12,7 +12,7 @@ OPTIMIZER = ("optimizer", -1)
 """The key of the optimizer in a forecast. The other keys are those of the microbatches' actions."""
 
 
-def planned_bubbles(topology: Topology, variant: ResolvedVariant) -> dict[int, IterationPlan]:
+def planned_bubbles(topology: Topology, variant: PipelineVariant) -> dict[int, IterationPlan]:
     """Return the planned actions of every rank; {} if the schedule is not planned or its plan deadlocks.
 
     The optimizer follows a rank's last action directly, as if the all-reduce in between took no time. No bubble is

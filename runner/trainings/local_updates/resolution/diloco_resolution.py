@@ -6,8 +6,9 @@ from wanbed.ground.strict_model import InputError
 from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.experiment.transport_spec import OVERLAPS_ALL_REDUCE
 from wanbed.runner.experiment.variant_spec import VariantSpec
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
 from wanbed.runner.trainings.local_updates.resolution.swapped_costs import Swapping
 from wanbed.runner.trainings.local_updates.resolution.swapping_check import WHOLE_MODEL_SCHEDULE, check_swapping
 from wanbed.runner.trainings.local_updates.spec.atom_options import parse_atom_options
@@ -18,6 +19,7 @@ from wanbed.runner.trainings.local_updates.spec.diloco_options import (
 )
 from wanbed.workloads.model.gpt_config import bytes_per_element
 from wanbed.workloads.schedules.registry import schedule_class_path
+from wanbed.workloads.swapping.grouping import Grouping
 from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO, Synchronization, Topology
 from wanbed.workloads.synchronization.wire.wire_format import WireFormat
 
@@ -33,8 +35,11 @@ class TrainedAlone:
     synchronization: Synchronization
     swapping: Swapping | None = None
 
-    def synchronized(self, resolved: ResolvedVariant) -> ResolvedVariant:
-        """Return the resolved inner variant with its synchronisations. Raise InputError if it cannot have any."""
+    def synchronized(self, resolved: PipelineVariant, grouping: Grouping | None) -> LocalUpdatesVariant:
+        """Return the resolved inner variant with its synchronisations, and with what it swaps.
+
+        Raise InputError if it cannot have any.
+        """
         field = self.inner.field
         if resolved.pipelines == 1:
             raise InputError(
@@ -59,7 +64,7 @@ class TrainedAlone:
                 f"{field}.options.fragments: {self.synchronization.fragments}, and a stage has {min(parameters)} "
                 "parameters: give fewer fragments, or a larger model"
             )
-        return replace(resolved, synchronization=self.synchronization, parameters=parameters)
+        return LocalUpdatesVariant.of(resolved, self.synchronization, parameters, grouping)
 
 
 def trained_alone(written: WrittenVariant) -> TrainedAlone | None:

@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping
 
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.network.network import Ends, Network
 from wanbed.runner.simulator.network.wan_traffic import Crossing
 from wanbed.runner.simulator.rings.shared_ring import Done
 from wanbed.runner.tcp.channel import Channel
+from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
 from wanbed.runner.trainings.local_updates.simulation.star import PartCut, Star
 
 
-def star_ends(network: Network) -> dict[int, list[Ends]]:
+def star_ends(network: Network[PipelineVariant]) -> dict[int, list[Ends]]:
     """Return the two places of each way of each stage's star: from every other replica to the first, then back."""
     found: dict[int, list[Ends]] = {}
-    for stage in range(network.variant.placement.stages) if network.variant.is_star else ():
+    for stage in range(network.variant.placement.stages):
         first, *others = network.variant.placement.replicas(stage)
         found[stage] = [*((other, first) for other in others), *((first, other) for other in others)]
     return found
@@ -22,9 +24,17 @@ def star_ends(network: Network) -> dict[int, list[Ends]]:
 class Stars:
     """The stars of all stages: one for each stage, of all its replicas, in ``iterations`` iterations."""
 
-    def __init__(self, network: Network, channels: Mapping[Ends, Channel], events: EventQueue, iterations: int) -> None:
-        variant, synchronization = network.variant, network.variant.synchronization
-        assert synchronization is not None
+    def __init__(
+        self,
+        network: Network[PipelineVariant],
+        channels: Mapping[Ends, Channel],
+        events: EventQueue,
+        iterations: int,
+    ) -> None:
+        variant = network.variant
+        if not isinstance(variant, LocalUpdatesVariant):
+            raise TypeError(f"{variant.name}: its replicas synchronise over no star")
+        synchronization = variant.synchronization
         self._ends = star_ends(network)
         self._channels = channels
         self.of_stages: dict[int, Star] = {}

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
 from wanbed.runner.simulator.span_rows import SpanRows
 from wanbed.runner.simulator.training.rank_state import RankState
 from wanbed.runner.simulator.training.surroundings import AllReduce
+from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
 
 GoOn = Callable[[int, RankState], None]
 """Is called once a rank's iteration is over, at that time."""
@@ -39,10 +40,12 @@ class Synchronizations:
     """
 
     def __init__(
-        self, variant: ResolvedVariant, iterations: int, events: EventQueue, rings: AllReduce, rows: SpanRows
+        self, variant: PipelineVariant, iterations: int, events: EventQueue, rings: AllReduce, rows: SpanRows
     ) -> None:
-        self._synchronization = variant.synchronization
-        self._fragments_bytes = [variant.fragments_bytes(stage) for stage in range(variant.placement.stages)]
+        seldom = variant if isinstance(variant, LocalUpdatesVariant) else None
+        self._synchronization = None if seldom is None else seldom.synchronization
+        stages = range(0 if seldom is None else seldom.placement.stages)
+        self._fragments_bytes = [seldom.fragments_bytes(stage) for stage in stages if seldom is not None]
         self._iterations = iterations
         self._events = events
         self._rings = rings

@@ -8,6 +8,7 @@ from pathlib import Path
 from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.runner.trainings.program.resolution.resolved_program import ResolvedProgram
 from wanbed.runner.trainings.program.spec.placeholders import filled, placeholders_in
 from wanbed.testbed.hosts.search_path import search_path
@@ -16,7 +17,7 @@ from wanbed.testbed.hosts.search_path import search_path
 def check_programs(point: SweepPoint) -> None:
     """Raise InputError, naming the field, for a program that is not found or cannot be executed."""
     for position, variant in enumerate(point.variants):
-        if variant.program is not None:
+        if isinstance(variant, ProgramVariant):
             for field, name in wanted_programs(variant.program):
                 fault = _fault(name, variant.program)
                 if fault is not None:

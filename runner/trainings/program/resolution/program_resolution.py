@@ -3,9 +3,8 @@
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.experiment.variant_spec import VariantSpec
 from wanbed.runner.resolve.placement import Placement, StagePlace
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.runner.trainings.program.resolution.resolved_program import ResolvedProgram
 from wanbed.runner.trainings.program.spec.program_spec import ProgramSpec
 
@@ -20,10 +19,9 @@ _OF_OUR_TRANSPORT = (
     "all_reduce_overlap",
     "bucket",
 )
-_NO_COSTS = StageCosts((0,), (0,), (0,), (0,), (0,), (0,), (), (0,))
 
 
-def resolve_program(written: WrittenVariant, program: ProgramSpec) -> ResolvedVariant:
+def resolve_program(written: WrittenVariant, program: ProgramSpec) -> ProgramVariant:
     """Return the variant with one rank for each of the program's processes; each is a whole replica.
 
     Raise InputError for fields that only a schedule has, for more processes than a host has GPUs, and where no
@@ -46,18 +44,8 @@ def resolve_program(written: WrittenVariant, program: ProgramSpec) -> ResolvedVa
             f"{here}.program.iterations: {iterations}, of which {warmup} warm up and {profiled} are profiled, leaves "
             "none to measure: give more iterations"
         )
-    return ResolvedVariant(
-        written.variant,
-        _placement(written, program),
-        microbatches=1,
-        memory_bound=None,
-        work=_NO_COSTS,
-        schedule=written.variant.schedule,
-        is_baseline=False,
-        pipelines_per_cell=1,
-        plan=None,
-        program=ResolvedProgram(program, iterations, warmup, profiled, written.directory.resolve()),
-    )
+    resolved = ResolvedProgram(program, iterations, warmup, profiled, written.directory.resolve())
+    return ProgramVariant(spec=written.variant, placement=_placement(written, program), program=resolved)
 
 
 def _placement(written: WrittenVariant, program: ProgramSpec) -> Placement:

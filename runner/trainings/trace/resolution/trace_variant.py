@@ -1,91 +1,45 @@
-"""Resolve a variant that replays a trace: its ranks placed on GPUs, and what it cannot be combined with refused."""
+"""Describe a variant whose ranks replay an execution trace."""
 
-from wanbed.ground.shown_text import shown
-from wanbed.ground.strict_model import InputError, prefixed
-from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
-from wanbed.runner.experiment.quantities import AUTO
-from wanbed.runner.experiment.training_spec import TrainingSpec
-from wanbed.runner.experiment.transport_spec import TransportSpec
-from wanbed.runner.resolve.checks.all_reduce_check import check_all_reduce
-from wanbed.runner.resolve.checks.trial_extent import check_trace_extent
-from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_ranks, place_stages
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from wanbed.runner.resolve.placement import Pair, ring_order
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import StageCosts
-from wanbed.runner.resolve.written_variant import WrittenVariant
-from wanbed.runner.trainings.trace.resolution.replayed import replayed_trace
+from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.workloads.trace.replayed_trace import ReplayedTrace
 
 
-def resolve_trace(written: WrittenVariant) -> ResolvedVariant:
-    """Return the variant, resolved. Raise InputError if the trace cannot be replayed, or not with this variant."""
-    _check_alone(written)
-    assert written.spec.compute.trace is not None
-    with prefixed("compute.trace: "):
-        trace = replayed_trace(written.directory / written.spec.compute.trace)
-    placement = _placement(written, len(trace.ranks))
-    check_all_reduce(written, placement)
-    resolved = ResolvedVariant(
-        written.variant,
-        placement,
-        microbatches=1,
-        memory_bound=None,
-        work=_work(trace),
-        schedule=TRACE_SCHEDULE,
-        is_baseline=False,
-        pipelines_per_cell=1,
-        plan=None,
-        trace=trace,
-        seed=written.spec.seed,
-    )
-    check_trace_extent(written, resolved)
-    return resolved
+@dataclass(frozen=True, kw_only=True)
+class TraceVariant(ResolvedVariant):
+    """A variant whose ranks replay ``trace``. Each rank is a stage of the only pipeline."""
 
+    trace: ReplayedTrace
 
-def _check_alone(written: WrittenVariant) -> None:
-    """Raise InputError for what a trace is not combined with, because it has its own or is not replayed with it."""
-    spec, variant, here = written.spec, written.variant, written.field
-    own = "the trace has its own"
-    if spec.model is not None:
-        raise InputError(f"model: {own}: leave model out")
-    if spec.prefill is not None:
-        raise InputError("prefill: nothing prefills beside a replayed trace: leave the section out")
-    for name in ("stages", "pipelines", "microbatches", "memory_bound", "virtual_stages"):
-        if getattr(spec.training, name) != TrainingSpec.model_fields[name].default:
-            raise InputError(f"training.{name}: {own} ranks and work: leave {name} out")
-        if getattr(variant.training, name) is not None:
-            raise InputError(f"{here}.training.{name}: {own} ranks and work: leave {name} out")
-    if variant.options:
-        raise InputError(f"{here}.options: a trace takes none: leave options out")
-    if variant.transport.sharing != "none":
-        raise InputError(
-            f"{here}.transport.sharing: {variant.transport.sharing}: each message of a trace goes over the connections "
-            "of its own two hosts: leave sharing out"
-        )
-    if not variant.transport.overlap:
-        raise InputError(
-            f"{here}.transport.overlap: false: {own} order of computations and messages: leave overlap out"
-        )
-    if variant.transport.all_reduce_overlap != TransportSpec.model_fields["all_reduce_overlap"].default:
-        raise InputError(
-            f"{here}.transport.all_reduce_overlap: {own} all-reduces, which overlap as it says: leave "
-            "all_reduce_overlap out"
-        )
-    if variant.placement == AUTO:
-        raise InputError(
-            f"{here}.placement: auto: the planner places stages of a schedule: name the datacenter of each rank"
-        )
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs of ranks that send to each other, and of neighbours in a group's ring."""
+        rank = self.placement.rank
+        of_rings = {(rank(one), rank(other)) for ring in self.rings for one, other in ring}
+        return self._pairs_of(self.trace.pairs | of_rings)
 
+    @cached_property
+    def rings(self) -> tuple[tuple[Pair, ...], ...]:
+        """Each place with the next one of its ring, for every group that has collectives."""
+        rings = (ring_order([self.placement.places[rank] for rank in group]) for group in self.trace.groups)
+        return tuple(ring_pairs(ring) for ring in rings)
 
-def _placement(written: WrittenVariant, ranks: int) -> Placement:
-    configured: ConfiguredPlacement | None = written.variant.placement
-    if configured is None:
-        return place_ranks(written.topology, ranks)
-    if len(configured) != ranks or not all(isinstance(name, str) for name in configured):
-        raise InputError(
-            f"{written.field}.placement: {shown(list(configured))} for {ranks} ranks: name one datacenter for each"
-        )
-    with prefixed(f"{written.field}."):
-        return place_stages(written.topology, ranks, 1, configured)
+    def document(self) -> Mapping[str, Any]:
+        """Return what the experiment file leaves open, as resolved, in plain JSON types."""
+        return {
+            "placement": self._places_document(),
+            "microbatches": 1,
+            "pipelines_per_cell": 1,
+            "work": _work(self.trace).document(),
+            "trace": self.trace.digest,
+        }
 
 
 def _work(trace: ReplayedTrace) -> StageCosts:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.network.network import Ends, Network
 from wanbed.runner.simulator.network.transfers import Arrived, OwnTransfers
@@ -11,6 +10,7 @@ from wanbed.runner.simulator.rings.ring import Ring
 from wanbed.runner.simulator.rings.ring_all_reduce import RingCut
 from wanbed.runner.simulator.rings.rings import PrivateRing, create_ring
 from wanbed.runner.simulator.rings.shared_ring import Done
+from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind
 from wanbed.workloads.trace.ring_collective import RingCollective
@@ -25,7 +25,7 @@ class TraceNetwork:
     group that are alike share a ring.
     """
 
-    def __init__(self, network: Network, trace: ReplayedTrace, events: EventQueue) -> None:
+    def __init__(self, network: Network[TraceVariant], trace: ReplayedTrace, events: EventQueue) -> None:
         self._network, self._trace, self._events = network, trace, events
         variant = network.variant
         self._places = variant.placement.places
@@ -33,19 +33,18 @@ class TraceNetwork:
         self._most_collectives = max(map(len, trace.ranks))
         self._rings: dict[tuple[int, RingCollective], Ring] = {}
         self._positions = [
-            {variant.placement.rank(one): position for position, (one, _) in enumerate(ring)}
-            for ring in variant.trace_rings
+            {variant.placement.rank(one): position for position, (one, _) in enumerate(ring)} for ring in variant.rings
         ]
         wanted = self._wanted(variant)
         self._channels = network.channels(wanted, events)
         for group, collectives in enumerate(self._collectives):
             for collective in collectives:
-                ends = variant.trace_rings[group]
+                ends = variant.rings[group]
                 alone = all(wanted[pair] == 1 for pair in ends)
                 self._rings[group, collective] = self._ring(ends, collective, alone=alone)
         self._transfers: dict[tuple[Ends, int], OwnTransfers] = {}
 
-    def _wanted(self, variant: ResolvedVariant) -> Counter[Ends]:
+    def _wanted(self, variant: TraceVariant) -> Counter[Ends]:
         """Return the ends of all channels, each with the number of its users: messages count as one, each ring too."""
         sends = {
             (self._places[rank], self._places[node.peer])
@@ -54,7 +53,7 @@ class TraceNetwork:
             if node.kind is WorkKind.SEND
         }
         wanted = Counter(sends)
-        for ring, collectives in zip(variant.trace_rings, self._collectives, strict=True):
+        for ring, collectives in zip(variant.rings, self._collectives, strict=True):
             for _ in collectives:
                 wanted.update(ring)
         return wanted

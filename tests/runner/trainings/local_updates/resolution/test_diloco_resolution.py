@@ -1,6 +1,6 @@
 """Variants with ``schedule: diloco``: what they resolve to, and what they refuse."""
 
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from wanbed.runner.bound.lower_bound import lower_bounds
 from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.runs.recorded.manifest import gather_manifest
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.workloads.rank_config import read_rank_config
@@ -90,7 +91,8 @@ def test_no_lower_bound_is_claimed() -> None:
     own = point(STREAMING)
     (variant,) = own.variants
     assert lower_bounds(own.topology, variant) is None
-    assert lower_bounds(own.topology, replace(variant, synchronization=None)) is not None
+    inner = {field.name: getattr(variant, field.name) for field in fields(PipelineVariant)}
+    assert lower_bounds(own.topology, PipelineVariant(**inner)) is not None
 
 
 def test_the_manifest_has_it_as_resolved() -> None:

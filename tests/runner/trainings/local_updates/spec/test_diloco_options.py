@@ -10,7 +10,7 @@ from wanbed.ground.strict_model import InputError
 from wanbed.runner.trainings.local_updates.spec.atom_options import AtomOptions, parse_atom_options
 from wanbed.runner.trainings.local_updates.spec.diloco_options import DilocoOptions, OuterSpec, parse_diloco_options
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "local-updates.md"
+PAGE = Path(__file__).resolve().parents[5] / "docs" / "local-updates.md"
 
 
 def test_defaults_are_those_of_diloco_s_paper() -> None:

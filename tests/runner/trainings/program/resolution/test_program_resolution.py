@@ -7,6 +7,7 @@ import pytest
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 
 TRAIN: dict[str, Any] = {"command": ["python", "train.py"]}
 
@@ -48,16 +49,16 @@ def test_fewer_processes_than_gpus_may_be_asked_for() -> None:
 
 def test_iterations_and_warm_up_are_those_of_training_unless_written() -> None:
     (variant,) = resolved({}, training={"iterations": 8, "warmup": 2}).variants
-    assert variant.program is not None
+    assert isinstance(variant, ProgramVariant)
     assert (variant.program.iterations, variant.program.warmup, variant.program.profiled) == (8, 2, 1)
     (variant,) = resolved({"iterations": 9, "warmup": 3, "profile": 2}).variants
-    assert variant.program is not None
+    assert isinstance(variant, ProgramVariant)
     assert (variant.program.iterations, variant.program.warmup, variant.program.profiled) == (9, 3, 2)
 
 
 def test_a_program_stands_beside_schedules_whatever_they_train_on() -> None:
     point = resolved({}, variants=[{"name": "gpipe", "schedule": "gpipe"}], training={"microbatches": 4})
-    assert [variant.program is None for variant in point.variants] == [False, True]
+    assert [isinstance(variant, ProgramVariant) for variant in point.variants] == [True, False]
     assert point.tokens_per_iteration == 4 * 4096
     assert point.real_time
 
@@ -97,7 +98,7 @@ def test_a_window_and_a_congestion_control_hold_for_a_program_s_connections() ->
 
 def test_one_iteration_at_least_is_left_to_measure() -> None:
     (variant,) = resolved({"iterations": 4, "warmup": 2}).variants
-    assert variant.program is not None
+    assert isinstance(variant, ProgramVariant)
     assert (variant.program.iterations, variant.program.warmup, variant.program.profiled) == (4, 2, 1)
     assert resolved({"iterations": 3, "warmup": 1, "profile": 1}).variants
     assert resolved({"iterations": 2, "warmup": 1, "profile": 0}).variants
@@ -107,7 +108,7 @@ def test_one_iteration_at_least_is_left_to_measure() -> None:
 def test_the_python_of_torchs_launcher_is_that_of_the_command() -> None:
     def python_of(word: str) -> str | None:
         (variant,) = resolved({"command": [word, "a"], "launcher": "torchrun"}).variants
-        assert variant.program is not None
+        assert isinstance(variant, ProgramVariant)
         assert variant.program.uses_torchrun
         return variant.program.torchrun_python
 
@@ -121,7 +122,7 @@ def test_the_python_of_torchs_launcher_is_that_of_the_command() -> None:
 
 def test_what_stands_for_the_same_everywhere_is_known_ahead() -> None:
     (variant,) = resolved({"pattern": "step"}).variants
-    assert variant.program is not None
+    assert isinstance(variant, ProgramVariant)
     assert variant.program.values_everywhere == {"python": sys.executable, "folder": str(Path("/tmp").resolve())}
     assert (variant.program.marked_by, variant.program.uses_torchrun, variant.program.profiled) == ("output", False, 0)
 

@@ -43,7 +43,7 @@ def refusal(folder: Path, **others: Any) -> str:
 
 def test_ranks_take_the_gpus_in_the_topologys_order(folder: Path) -> None:
     (variant,) = variants(folder)
-    assert (variant.name, variant.schedule, places(variant)) == ("trace", "trace", ["east-0/0", "east-1/0", "west-0/0"])
+    assert (variant.name, places(variant)) == ("trace", ["east-0/0", "east-1/0", "west-0/0"])
 
 
 def test_variants_differ_in_transport_and_placement(folder: Path) -> None:
@@ -58,9 +58,7 @@ def test_variants_differ_in_transport_and_placement(folder: Path) -> None:
 
 def test_the_ring_enters_each_datacenter_once(folder: Path) -> None:
     (variant,) = variants(folder, variants=[{"name": "v", "placement": ["east", "west", "east"]}])
-    assert [[(one.stage, other.stage) for one, other in ring] for ring in variant.trace_rings] == [
-        [(0, 2), (2, 1), (1, 0)]
-    ]
+    assert [[(one.stage, other.stage) for one, other in ring] for ring in variant.rings] == [[(0, 2), (2, 1), (1, 0)]]
     assert [(one.stage, other.stage) for one, other in variant.pairs] == [(0, 1), (0, 2), (1, 2)]
 
 

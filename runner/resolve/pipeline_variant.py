@@ -1,0 +1,256 @@
+"""Describe a variant whose pipelines follow a schedule: what GPUs compute, and which ranks communicate."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations, pairwise
+from typing import Any, Self
+
+from wanbed.runner.resolve.dilation import dilated_ns
+from wanbed.runner.resolve.placement import Pair, StagePlace, ring_order
+from wanbed.runner.resolve.replicas.replica_times import ReplicaTimes
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
+from wanbed.workloads.compute.replay import ReplayCosts
+from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.schedules.planning.cell_plan import CellPlan, options_for
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.workloads.transport.ring.buckets import bucket_count, cut_buckets
+
+
+@dataclass(frozen=True)
+class PlannedPlacement:
+    """The datacenter of each stage, as a search of the planner has chosen them.
+
+    ``simulations`` is how many candidates were simulated. ``cut_off`` is the reason why the search ended early, None if
+    it is complete.
+    """
+
+    datacenters: tuple[str, ...]
+    simulations: int
+    cut_off: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineVariant(ResolvedVariant):
+    """A variant whose replicas of the model are pipelines of stages.
+
+    ``schedule`` is the path of the schedule's class. ``memory_bound`` is how many microbatches a stage may hold at
+    once, None for no limit. ``pipelines_per_cell`` is 1 without sharing. ``plan`` is the plan of every DP-cell, None
+    unless the schedule is planned. ``planned`` is how the planner has placed the stages, None if it has not.
+    ``replicas`` are the compute times of each GPU where replicas of a stage differ or times vary; ``work`` then has
+    those of the slowest replica of each stage. None where ``work`` holds for all of them. ``virtual`` are the virtual
+    stages, None where stages are not divided. With ``waits_for_all`` optimizer steps wait for the gradients of all
+    stages of all pipelines, and for the all-reduce of their norm. ``beside`` are the variants of other jobs that run at
+    the same time, as they are alone, in order of the jobs; ``job`` is the name of its own job, None without jobs;
+    ``turn`` is its position among all of them; and ``alone`` is the name of the same variant where it runs alone, ""
+    where it does.
+    """
+
+    schedule: str
+    microbatches: int
+    memory_bound: int | None
+    work: StageCosts
+    pipelines_per_cell: int
+    plan: CellPlan | None = None
+    planned: PlannedPlacement | None = None
+    replicas: ReplicaTimes | None = None
+    virtual: VirtualStages | None = None
+    waits_for_all: bool = False
+    beside: "tuple[PipelineVariant, ...]" = ()
+    job: str | None = None
+    turn: int = 0
+    alone: str = ""
+
+    @property
+    def at_once(self) -> "tuple[PipelineVariant, ...]":
+        """This variant and those beside it, in order of the jobs."""
+        return (*self.beside[: self.turn], self, *self.beside[self.turn :])
+
+    @property
+    def sequences_per_iteration(self) -> int:
+        """The sequences trained on in one iteration: microbatches x pipelines, one sequence each."""
+        return self.microbatches * self.pipelines
+
+    @cached_property
+    def shape(self) -> PipelineShape:
+        """The shape of one pipeline, for which the schedule is made."""
+        return PipelineShape(
+            self.placement.stages, self.microbatches, self.work.recomputes, self.memory_bound, self.layout.chunks
+        )
+
+    @cached_property
+    def layout(self) -> VirtualStages:
+        """The virtual stages. A stage that is not divided is its own."""
+        return self.virtual or VirtualStages(self.placement.stages)
+
+    @cached_property
+    def chains(self) -> tuple[tuple[StagePlace, ...], ...]:
+        """The place of each virtual stage of each pipeline, in the order of the model.
+
+        Boundary i lies between places i and i + 1. Nothing is sent over it where they are the same.
+        """
+        return tuple(self.placement.chain(pipeline, self.layout) for pipeline in range(self.pipelines))
+
+    @property
+    def varies(self) -> bool:
+        """Return whether compute times are drawn, so that repeats differ."""
+        return self.replicas is not None and self.replicas.varies
+
+    def in_repeat(self, repeat: int) -> Self:
+        """Return the variant with what is drawn in that repeat: compute times, and packets in a simulation."""
+        beside = tuple(other.in_repeat(repeat) for other in self.beside)
+        unchanged = repeat == self.repeat and beside == self.beside
+        drawn = self if unchanged else replace(self, repeat=repeat, beside=beside)
+        if self.replicas is None or not self.replicas.varies:
+            return drawn
+        return replace(drawn, replicas=replace(self.replicas, repeat=repeat))
+
+    def without_variation(self) -> Self:
+        """Return the variant with the usual compute times, of which none is drawn."""
+        return self if self.replicas is None else replace(self, replicas=self.replicas.without_variation())
+
+    def costs(self, pipeline: int, stage: int, dilation: float = 1.0) -> ReplayCosts:
+        """Return the costs of a stage's GPU in that pipeline, in dilated time."""
+        costs = self.work.replay(stage)
+        if self.replicas is not None:
+            rank = pipeline * self.placement.stages + stage
+            variation = self.replicas.variation(rank, pipeline, stage, self.microbatches, dilation)
+            costs = replace(costs, durations=self.replicas.durations[rank], variation=variation)
+        if dilation == 1:
+            return costs
+        return replace(costs, durations=costs.durations.changed(lambda time_ns: dilated_ns(time_ns, dilation)))
+
+    def chunk_costs(self, stage: int, dilation: float = 1.0) -> tuple[ReplayCosts, ...]:
+        """Return the costs of each virtual stage that a stage holds, in dilated time; () if it is not divided."""
+        parts = self.work.virtual
+        if parts is None:
+            return ()
+        costs = [parts.replay(self.layout.number(stage, chunk)) for chunk in range(self.layout.chunks)]
+        return tuple(
+            replace(each, durations=each.durations.changed(lambda time_ns: dilated_ns(time_ns, dilation)))
+            for each in costs
+        )
+
+    @property
+    def overlaps_all_reduce(self) -> bool:
+        """Whether the gradients of replicas are all-reduced in buckets while the last backward computes."""
+        return self.transport.sums_in_buckets and self.pipelines > 1
+
+    def buckets_bytes(self, stage: int) -> tuple[int, ...]:
+        """Return what a stage's replicas all-reduce one after the other: all gradients at once, or in buckets."""
+        size_bytes = self.work.gradient_bytes[stage]
+        if not self.overlaps_all_reduce:
+            return (size_bytes,)
+        return tuple(
+            end - start for start, end in cut_buckets(size_bytes, 1, bucket_count(size_bytes, self.transport.bucket))
+        )
+
+    def rings(self, stage: int) -> StageRings:
+        """Return the rings of a stage's replicas. Collectives of torch are taken to be a ring of all of them."""
+        return self._rings[stage]
+
+    @cached_property
+    def _rings(self) -> tuple[StageRings, ...]:
+        replicas = map(self.placement.replicas, range(self.placement.stages))
+        return tuple(StageRings.of(each, hierarchical=self.transport.is_hierarchical) for each in replicas)
+
+    @cached_property
+    def norm_ring(self) -> Ring:
+        """The ring of all ranks over which the gradient norm is all-reduced; () where no optimizer step waits for it.
+
+        It enters each datacenter once.
+        """
+        places = self.placement.places
+        return ring_order(places) if self.waits_for_all and len(places) > 1 else ()
+
+    @property
+    def sums_gradients(self) -> bool:
+        """Whether replicas of a stage have connections over which they sum."""
+        return any(self.work.gradient_bytes)
+
+    @property
+    def follows_own_schedule(self) -> bool:
+        """Whether ranks of wanbed follow the schedule: torch runs its own schedules itself."""
+        return True
+
+    @property
+    def sums_every_iteration(self) -> bool:
+        """Whether an optimizer step waits for the sum of the gradients of its iteration."""
+        return True
+
+    @property
+    def is_star(self) -> bool:
+        """Whether what replicas sum goes over a star, whose first replica gathers."""
+        return False
+
+    def summing_pairs(self, stage: int) -> tuple[Pair, ...]:
+        """Return the replicas of a stage that exchange what they sum: neighbours in a ring."""
+        return self.rings(stage).pairs
+
+    def wan_ratio(self, stage: int) -> float:
+        """Return how many bytes cross between datacenters for each byte that a replica of a stage sums."""
+        return self.rings(stage).wan_ratio
+
+    def shares(self, boundary: int) -> bool:
+        """Return whether transfers over that boundary use the node pairs of the whole DP-cell."""
+        return self.pipelines_per_cell > 1 and self.placement.crosses_wan(boundary)
+
+    def cell(self, pipeline: int) -> range:
+        """Return the pipelines of that pipeline's DP-cell."""
+        first = pipeline - pipeline % self.pipelines_per_cell
+        return range(first, first + self.pipelines_per_cell)
+
+    def cell_mates_connect(self, stage: int) -> bool:
+        """Return whether the replicas of a stage in one DP-cell forward each other's transfers."""
+        return (stage > 0 and self.shares(stage - 1)) or (stage + 1 < self.placement.stages and self.shares(stage))
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs of places whose ranks have connections to each other, lower rank first, each pair once.
+
+        These hold neighbour stages, or virtual stages; are cell mates that forward each other's transfers; exchange
+        what a stage's replicas sum; or follow each other in the ring of the gradient norm.
+        """
+        rank = self.placement.rank
+        ranks = [[rank(place) for place in chain] for chain in self.chains]
+        found = {pair for chain in ranks for pair in pairwise(chain) if pair[0] != pair[1]}
+        for stage in range(self.placement.stages):
+            replicas = self.placement.replicas(stage)
+            if self.cell_mates_connect(stage):
+                for first in range(0, self.pipelines, self.pipelines_per_cell):
+                    found |= set(combinations([rank(replicas[pipeline]) for pipeline in self.cell(first)], 2))
+            if self.sums_gradients:
+                found |= {(rank(one), rank(other)) for one, other in self.summing_pairs(stage)}
+        found |= {(rank(one), rank(other)) for one, other in ring_pairs(self.norm_ring)}
+        return self._pairs_of(found)
+
+    def schedule_options(self, pipeline: int, stage: int | None = None) -> dict[str, Any]:
+        """Return the options of that pipeline's schedule.
+
+        With ``stage``, the options are for a rank that needs the order of this stage only.
+        """
+        if self.plan is None:
+            return dict(self.spec.options)
+        return options_for(self.plan, pipeline % self.pipelines_per_cell, stage)
+
+    def document(self) -> Mapping[str, Any]:
+        """Return what the experiment file leaves open, as resolved, in plain JSON types."""
+        return {
+            "placement": self._places_document(),
+            "microbatches": self.microbatches,
+            "pipelines_per_cell": self.pipelines_per_cell,
+            "work": self.work.document(),
+            **({} if self.service is None else {"prefill": self.service.document()}),
+            **({} if self.replicas is None else {"replicas": self.replicas.document(self.placement.stages)}),
+            **({} if self.virtual is None else {"virtual_stages": self.virtual.chunks}),
+            **({"optimizer_waits": "all stages"} if self.waits_for_all else {}),
+        }
+
+
+def in_pipelines(variant: ResolvedVariant) -> PipelineVariant:
+    """Return a variant that follows a schedule, as such. Raise TypeError for a trace and a program, which do not."""
+    if not isinstance(variant, PipelineVariant):
+        raise TypeError(f"{variant.name}: it follows no schedule")
+    return variant

@@ -97,7 +97,8 @@ class LocalUpdatesVariant(PipelineVariant):
             **super().document(),
             **({} if self.grouping is None else {"swapping": self.grouping.document()}),
             "synchronization": {
-                "schedule": self.schedule,
+                # As it was when wanbed's folders were packages of their own: hashes of runs from then stay the same.
+                "schedule": self.schedule.removeprefix("wanbed."),
                 **asdict(self.synchronization),
                 "parameters": list(self.parameters),
                 "fragments_bytes": [list(self.fragments_bytes(stage)) for stage in stages],

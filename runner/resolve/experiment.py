@@ -22,10 +22,11 @@ from wanbed.runner.experiment.sweep_points import SweepPointSpec, sweep_point_sp
 from wanbed.runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from wanbed.runner.resolve.demand import NetworkDemand, network_demand
 from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.resolve.pipeline_resolution import Choose
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import profile_conditions
-from wanbed.runner.resolve.variant_resolution import Choose, resolve_variants
+from wanbed.runner.resolve.variant_resolution import resolve_variants
 from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.profiles.measured_conditions import MeasuredConditions

@@ -10,8 +10,8 @@ from wanbed.runner.planner.families.family_layout import Family, FamilyLayout, f
 from wanbed.runner.planner.families.merged_stages import merged_stages
 from wanbed.runner.planner.planning import Plan, PlanningTask
 from wanbed.runner.planner.pricing import wan_bytes_per_iteration
+from wanbed.runner.resolve.pipeline_resolution import resolve_pipeline
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
-from wanbed.runner.resolve.variant_resolution import resolve_pipeline
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import effects_of

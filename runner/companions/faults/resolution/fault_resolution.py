@@ -14,8 +14,9 @@ from wanbed.runner.companions.faults.resolution.simulated_check import check_sim
 from wanbed.runner.companions.faults.spec import FaultSpec, Recovery
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.resolve.pipeline_resolution import Choose
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.runner.resolve.variant_resolution import Choose, resolve_variant
+from wanbed.runner.resolve.variant_resolution import resolve_variant
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
 from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant

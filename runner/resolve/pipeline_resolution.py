@@ -1,0 +1,202 @@
+"""Resolve a variant that follows a schedule: fill in its defaults, plan it, and check that it fits."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from wanbed.ground.own_code import OWN_FAULTS, EndlessCallError, described
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.runner.experiment.quantities import AUTO
+from wanbed.runner.resolve.boundary_costs import pipelines_to_share
+from wanbed.runner.resolve.cell_costs import cell_costs
+from wanbed.runner.resolve.checks.all_reduce_check import check_all_reduce, check_segments
+from wanbed.runner.resolve.checks.optimizer_waits import waits_for_all
+from wanbed.runner.resolve.checks.schedule_check import check_schedule, planned
+from wanbed.runner.resolve.checks.trial_extent import check_extent
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
+from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
+from wanbed.runner.resolve.replicas.replica_resolution import check_measured, replica_times, usual_costs
+from wanbed.runner.resolve.schedule_choice import choose_schedule
+from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs
+from wanbed.runner.resolve.training_cut import TrainingCut, memory_bound, training_cut
+from wanbed.runner.resolve.virtual.virtual_check import check_alike, virtual_stages
+from wanbed.runner.resolve.virtual.virtual_costs import virtual_stage_costs
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.runner.trainings.local_updates.resolution.diloco_resolution import trained_alone
+from wanbed.runner.trainings.local_updates.resolution.swapped_costs import Swapping, swapped_costs
+from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant, check_baseline
+from wanbed.workloads.schedules.planning.cell_plan import CellPlan, options_for
+from wanbed.workloads.schedules.planning.planned_schedule import PlannedSchedule
+from wanbed.workloads.schedules.schedule import Schedule, create_schedule
+from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
+from wanbed.workloads.swapping.grouping import Grouping
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A layout that the planner proposes: pipelines, pipelines per DP-cell, and the datacenter of each stage."""
+
+    stages: int
+    pipelines: int
+    pipelines_per_cell: int
+    placement: tuple[str, ...]
+
+
+Choose = Callable[[WrittenVariant, int], PlannedPlacement]
+"""A function that places the stages of a variant with ``placement: auto``.
+
+Its second argument is the number of pipelines.
+"""
+
+
+def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: bool = True) -> PipelineVariant:
+    """Return the variant of a schedule, resolved. A ``Layout`` replaces its stages, pipelines, DP-cells and placement.
+
+    Without ``plans`` the schedule is neither planned nor checked. Raise InputError if the variant cannot run.
+    """
+    waits = waits_for_all(written)
+    alone = trained_alone(written)
+    if alone is not None:
+        written = alone.inner
+    spec, variant = written.spec, written.variant
+    choice = choose_schedule(written)
+    schedule, whole_replicas = choice.kind, choice.whole_replicas or alone is not None
+    cut = training_cut(written, whole_replicas=whole_replicas)
+    if schedule is None:
+        check_baseline(written, cut)
+    virtual = virtual_stages(written, schedule, cut.stages, cut.virtual_stages)
+    placed = _placed(written, cut, where, whole_replicas=whole_replicas)
+    cut, placement = placed.cut, placed.placement
+    check_all_reduce(written, placement)
+    of_file, grouping = _costs(written, cut, virtual, None if alone is None else alone.swapping)
+    if choice.keeps_last and grouping is None:
+        of_file = of_file.keeping_last()
+    replicas = replica_times(written, placement, of_file)
+    if virtual is not None:
+        check_alike(written, replicas)
+    work = of_file if replicas is None else replicas.slowest(of_file)
+    check_extent(written, placement, work, cut.microbatches, virtual)
+    if isinstance(where, Layout):
+        pipelines_per_cell = where.pipelines_per_cell
+    else:
+        # The planner sizes DP-cells before it knows which GPUs they have.
+        pipelines_per_cell = _pipelines_per_cell(written, placement, usual_costs(written, of_file))
+    _check_cells(written, placement, pipelines_per_cell)
+    kind = BaselineVariant if schedule is None else PipelineVariant
+    resolved = kind(
+        spec=variant,
+        placement=placement,
+        schedule=choice.path,
+        microbatches=cut.microbatches,
+        memory_bound=memory_bound(cut, schedule),
+        work=work,
+        pipelines_per_cell=pipelines_per_cell,
+        planned=placed.planned,
+        virtual=virtual,
+        replicas=replicas,
+        seed=spec.seed,
+        iterations=None if written.job is None else written.iterations,
+        job=None if written.job is None else written.job.name,
+        waits_for_all=waits,
+    )
+    check_segments(written, resolved)
+    if schedule is not None and plans:
+        resolved = replace(resolved, plan=_checked_plan(written, schedule, resolved))
+        if replicas is not None and replicas.source is not None:
+            check_measured(replicas, _kinds(resolved, of_file))
+    return resolved if alone is None else alone.synchronized(resolved, grouping)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Where a variant's stages are; its training dimensions; and the planner's search, None if the file says where."""
+
+    placement: Placement
+    cut: TrainingCut
+    planned: PlannedPlacement | None = None
+
+
+def _placed(written: WrittenVariant, cut: TrainingCut, where: Choose | Layout, *, whole_replicas: bool) -> _Placed:
+    configured: ConfiguredPlacement | None = written.variant.placement
+    planned: PlannedPlacement | None = None
+    if isinstance(where, Layout):
+        cut, configured = replace(cut, stages=where.stages, pipelines=where.pipelines), where.placement
+    elif configured == AUTO:
+        planned = where(written, cut.pipelines)
+        configured = planned.datacenters
+    with prefixed("" if configured is None else f"{written.field}."):
+        placement = place_stages(written.topology, cut.stages, cut.pipelines, configured, whole_replicas=whole_replicas)
+    return _Placed(placement, cut, planned)
+
+
+def _costs(
+    written: WrittenVariant, cut: TrainingCut, virtual: VirtualStages | None, swapping: Swapping | None
+) -> tuple[StageCosts, Grouping | None]:
+    """Return the costs of each stage by the file, and the groups of layers where replicas swap them."""
+    if swapping is not None:
+        swapped = swapped_costs(written, swapping, cut.microbatches, cut.pipelines)
+        return swapped.costs, swapped.grouping
+    if virtual is None:
+        return stage_costs(written.spec, cut.stages, cut.pipelines, written.directory), None
+    return virtual_stage_costs(written.spec, virtual, cut.pipelines, written.directory), None
+
+
+def _kinds(variant: PipelineVariant, of_file: StageCosts) -> dict[int, list[str]]:
+    """Return the kinds of action that take time at each stage."""
+    schedule = create_schedule(variant.schedule, variant.shape, variant.schedule_options(0))
+    return {
+        stage: [*schedule.kinds(stage), *(["optimizer"] if of_file.optimizer_ns[stage] else [])]
+        for stage in range(variant.placement.stages)
+    }
+
+
+def _pipelines_per_cell(written: WrittenVariant, placement: Placement, work: StageCosts) -> int:
+    transport = written.variant.transport
+    if transport.sharing == "none":
+        return 1
+    configured, pipelines = transport.pipelines_per_cell, len(placement.pipelines)
+    if configured == "auto":
+        return pipelines_to_share(written.topology, placement, transport, work)
+    if pipelines % configured:
+        raise InputError(
+            f"{written.field}.transport.pipelines_per_cell: DP-cells of {configured} do not divide {pipelines} "
+            "pipelines: give a divisor"
+        )
+    return configured
+
+
+def _check_cells(written: WrittenVariant, placement: Placement, pipelines_per_cell: int) -> None:
+    """Raise InputError if cell mates that share a boundary are in several datacenters.
+
+    They forward each other's transfers, which must not cross the WAN.
+    """
+    for boundary in range(placement.stages - 1 if pipelines_per_cell > 1 else 0):
+        if not placement.crosses_wan(boundary):
+            continue
+        for stage in (boundary, boundary + 1):
+            replicas = placement.replicas(stage)
+            for first in range(0, len(replicas), pipelines_per_cell):
+                homes = {place.datacenter for place in replicas[first : first + pipelines_per_cell]}
+                if len(homes) > 1:
+                    raise InputError(
+                        f"{written.field}.transport.sharing: the replicas of stage {stage} in one DP-cell are in "
+                        f"{' and '.join(sorted(homes))}: place them in one datacenter, or give sharing: none"
+                    )
+
+
+def _checked_plan(written: WrittenVariant, schedule: type[Schedule], variant: PipelineVariant) -> CellPlan | None:
+    """Return the plan of a planned schedule, None for any other. Raise InputError if the schedule cannot be made."""
+    path, field = f"{schedule.__module__}:{schedule.__qualname__}", f"{written.field}.schedule"
+    options = written.variant.options
+    costs = cell_costs(written.topology, variant) if issubclass(schedule, PlannedSchedule) else None
+    try:
+        if costs is None or not issubclass(schedule, PlannedSchedule):
+            check_schedule(path, variant.shape, options)
+            return None
+        plan = planned(schedule, costs, options)
+        check_schedule(path, costs.shape, options_for(plan, 0))
+    except ValueError as refusal:
+        raise InputError(f"{field}: {refusal}") from None
+    except (*OWN_FAULTS, EndlessCallError) as fault:
+        # A schedule of another package may raise anything.
+        raise InputError(f"{field}: {path}: {described(fault, schedule)}") from fault
+    return plan

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests.support.runner.small_experiment import SMALL, parsed, small
+from tests.support.runner.two_jobs import two_jobs
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.experiment_file import load_experiment
 
@@ -232,6 +233,14 @@ def test_a_profile_gives_the_links(tmp_path: Path) -> None:
         (
             {"training": {"iterations": 2, "warmup": 2}},
             "training.iterations: 2, of which 2 warm up, leaves none to measure: give more iterations than warmup",
+        ),
+        (
+            two_jobs(jobs=[{**two_jobs()["jobs"][0], "iterations": 1}, two_jobs()["jobs"][1]]),
+            "jobs.0.iterations: 1, of which 1 warm up, leaves none to measure: give more iterations than warmup",
+        ),
+        (
+            {"training": {"evaluate_every": 5}},
+            "training.evaluate_every: ",
         ),
         (
             {"topology": {"datacenters": SMALL["topology"]["datacenters"]}},

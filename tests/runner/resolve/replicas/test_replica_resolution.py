@@ -10,7 +10,10 @@ from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.cell_costs import cell_costs
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
+from wanbed.runner.resolve.replicas.replica_resolution import least_costs
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_costs import stage_costs
+from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.workloads.compute.varied_durations import Distribution, Jitter
 
 MS = 1_000_000
@@ -183,3 +186,15 @@ def test_a_trace_has_its_own_times(compute: dict[str, Any]) -> None:
     name = next(iter(compute))
     with pytest.raises(InputError, match=rf"compute: {name}: the trace has its own times and sizes: leave {name} out"):
         parse_experiment(document, "exp.yaml", Path())
+
+
+@pytest.mark.parametrize(("factors", "least_ms"), [((2, 3), 10), ((0.5, 3), 5), ((0.5, 0.5), 2.5)])
+def test_the_least_costs_of_a_stage_are_those_of_a_gpu_that_every_quicker_factor_is_about(
+    factors: tuple[float, ...], least_ms: float
+) -> None:
+    slower = [{"stage": number, "factor": factor} for number, factor in enumerate(factors)]
+    own = point({"slower": slower})
+    written = WrittenVariant(own.spec, 0, own.topology, Path())
+    (variant,) = own.variants
+    of_file = stage_costs(own.spec, variant.placement.stages, variant.pipelines, Path())
+    assert least_costs(written, of_file).forward_ns == (least_ms * MS,) * 2

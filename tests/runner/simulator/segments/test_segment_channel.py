@@ -98,6 +98,13 @@ def test_chunks_go_over_all_connections_and_those_of_a_transfer_differ_by_a_byte
     assert [sender.sent for sender in sending.channel._senders] == [333, 333, 334]
 
 
+def test_connections_that_have_room_take_chunks_in_turn() -> None:
+    sending = Sending(2, rate_bps=None)
+    sending.queue("a", 0, 8 * PAYLOAD_BYTES, Striping(2, 8, PAYLOAD_BYTES))
+    assert sending.run() == [("a", 0, 0)]
+    assert [sender.sent for sender in sending.channel._senders] == [4 * PAYLOAD_BYTES] * 2
+
+
 def test_the_longest_unused_connection_begins_the_next_chunk() -> None:
     sending = Sending(3, rate_bps=None)
     sending.queue("a", 0, 200, Striping(3, 2, 100))

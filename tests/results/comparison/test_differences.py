@@ -6,7 +6,15 @@ import pandas as pd
 import pytest
 
 from tests.support.results.runs import EXPERIMENT, WAN, flat, made
-from wanbed.results.comparison.differences import Difference, differences, differing, is_below, under_test, value_text
+from wanbed.results.comparison.differences import (
+    Difference,
+    _over_links,
+    differences,
+    differing,
+    is_below,
+    under_test,
+    value_text,
+)
 from wanbed.results.comparison.pairing import pair_runs
 from wanbed.results.reading.run import Run
 
@@ -77,6 +85,11 @@ def test_what_a_sweep_replaces_counts_sweep_point_by_sweep_point(tmp_path: Path)
         Difference("topology.wan.latency", "10.0 ms", "41.0 ms", "WAN latency 10ms, east-west"),
         Difference("topology.wan.latency", "40.0 ms", "41.0 ms", "WAN latency 40ms, east-west"),
     ]
+
+
+def test_the_ends_of_a_link_are_told_apart_from_its_field_whatever_they_are_called() -> None:
+    written = Difference("topology.wan.latency.eu.west-1-us.east", "10.0 ms", "41.0 ms", "")
+    assert _over_links([written]) == [Difference("topology.wan.latency", "10.0 ms", "41.0 ms", "eu.west-1-us.east")]
 
 
 def test_a_compute_profile_with_other_figures_is_refused_despite_its_name(tmp_path: Path) -> None:

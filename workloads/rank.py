@@ -45,7 +45,7 @@ from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
 from wanbed.workloads.transport.star.gathering import Gathering
 from wanbed.workloads.transport.star.joins import Joins, await_state
 from wanbed.workloads.transport.striped_transport import StripedTransport
-from wanbed.workloads.transport.summing.summing_thread import SumEvents
+from wanbed.workloads.transport.summing_thread import SumEvents
 
 if TYPE_CHECKING:
     from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce

@@ -40,7 +40,7 @@ from wanbed.workloads.transport.star.gathering import Gathering
 from wanbed.workloads.transport.star.star_sum import StarSums
 from wanbed.workloads.transport.star.star_thread import StarThread
 from wanbed.workloads.transport.striped_transport import StripedTransport
-from wanbed.workloads.transport.summing.summing_thread import SumEvents, SummingThread
+from wanbed.workloads.transport.summing_thread import SumEvents, SummingThread
 
 if TYPE_CHECKING:
     from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce

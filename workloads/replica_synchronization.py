@@ -5,7 +5,7 @@ The sum runs in a thread of its own, over a ring or a star, beside the iteration
 
 from wanbed.workloads.compute.compute import SynchronizedCompute
 from wanbed.workloads.synchronization.synchronization import Synchronization
-from wanbed.workloads.transport.summing.summing_thread import SummingThread
+from wanbed.workloads.transport.summing_thread import SummingThread
 
 Interval = tuple[int, int]
 """Start and end of a computation in CLOCK_MONOTONIC nanoseconds."""

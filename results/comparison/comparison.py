@@ -23,9 +23,9 @@ from wanbed.results.comparison.differences import (
     under_test,
 )
 from wanbed.results.comparison.judgement import Judgement, judge
-from wanbed.results.comparison.losses.loss_judgement import judge_loss
-from wanbed.results.comparison.losses.loss_pairs import loss_pairs
-from wanbed.results.comparison.losses.metric import ITERATION_TIME, Metric
+from wanbed.results.comparison.loss_judgement import judge_loss
+from wanbed.results.comparison.loss_pairs import loss_pairs
+from wanbed.results.comparison.metric import ITERATION_TIME, Metric
 from wanbed.results.comparison.pairing import Pair, Pairing, Side, pair_runs
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.summaries.token_worth import worth_text

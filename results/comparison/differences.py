@@ -13,8 +13,8 @@ from typing import Any
 from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.results.comparison.manifest_fields import course_text, flattened
 from wanbed.results.comparison.pairing import Pair
-from wanbed.results.reading.links.changing_links import COURSE
-from wanbed.results.reading.links.link_documents import directed_links
+from wanbed.results.reading.changing_links import COURSE
+from wanbed.results.reading.link_documents import directed_links
 from wanbed.results.reading.modelled_tcp import tcp_is_modelled
 from wanbed.results.reading.not_modelled import of_links, simulated_without
 from wanbed.results.reading.run import Run

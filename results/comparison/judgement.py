@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from wanbed.results.comparison.losses.metric import ITERATION_TIME, Metric
+from wanbed.results.comparison.metric import ITERATION_TIME, Metric
 from wanbed.results.comparison.pairing import Pair, Side
 from wanbed.results.metrics.bootstrap import (
     CONFIDENCE,

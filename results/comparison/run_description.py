@@ -5,9 +5,9 @@ from typing import Any
 
 from wanbed.results.comparison.manifest_differences import incomparable
 from wanbed.results.comparison.manifest_fields import command_text, is_command
+from wanbed.results.reading.changing_links import changing_links_text
 from wanbed.results.reading.divided_trunks import divided_trunks_text
 from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
-from wanbed.results.reading.links.changing_links import changing_links_text
 from wanbed.results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from wanbed.results.reading.not_modelled import (
     NotModelled,

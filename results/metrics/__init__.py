@@ -37,11 +37,7 @@ from wanbed.results.metrics.iterations import (
     successive_windows,
     tokens_per_s,
 )
-from wanbed.results.metrics.local_updates.own_clocks import OwnClocks, own_clocks
-from wanbed.results.metrics.local_updates.synchronized_iterations import (
-    awaited,
-    whole_periods,
-)
+from wanbed.results.metrics.own_clocks import OwnClocks, own_clocks
 from wanbed.results.metrics.prefill import (
     POOL_UTILIZATION,
     REJECTION_REASONS,
@@ -64,6 +60,10 @@ from wanbed.results.metrics.program_time import (
     program_busy,
     program_parts,
     rank_times,
+)
+from wanbed.results.metrics.synchronized_iterations import (
+    awaited,
+    whole_periods,
 )
 from wanbed.results.metrics.wan import wan_bytes, wan_bytes_within, wan_goodput_bps
 

@@ -108,7 +108,7 @@ def tcp_steps(states: TcpStates, begin_ns: int, end_ns: int) -> Iterator[Steps]:
 
 
 def background_steps(samples: Sequence[Mapping[str, Any]], begin_ns: int, end_ns: int) -> Iterator[Steps]:
-    """Yield the goodput of each background flow, from rows of ``wanbed.results.records.jobs.background_columns``.
+    """Yield the goodput of each background flow, from rows of ``wanbed.results.records.background_columns``.
 
     It is what all connections of a flow have received between two samples, divided by the time between them.
     """

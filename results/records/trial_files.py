@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wanbed.ground.files.regular_file import regular_file
-from wanbed.results.records.losses.loss_columns import SPLITS
+from wanbed.results.records.loss_columns import SPLITS
 from wanbed.results.records.run_store import RunError, point_path
 from wanbed.results.records.schema import CALIBRATION, IMPAIRMENT_COLUMNS, CalibrationRow
 from wanbed.results.records.schema_upgrade import FIRST_VERSION

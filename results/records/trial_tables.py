@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from wanbed.results.records.jobs.background_columns import BACKGROUND_SAMPLES, BackgroundSample
-from wanbed.results.records.losses.loss_columns import LOSSES, ReplicaLossRow
+from wanbed.results.records.background_columns import BACKGROUND_SAMPLES, BackgroundSample
+from wanbed.results.records.loss_columns import LOSSES, ReplicaLossRow
 from wanbed.results.records.schema import (
     GPU_SAMPLES,
     LINK_CHANGES,

@@ -22,6 +22,7 @@ from wanbed.results.reading.summaries.headline import (
 from wanbed.results.reading.summaries.token_worth import worth_note
 from wanbed.results.reading.summaries.variant_differences import VariantFields, variant_fields
 from wanbed.results.report.averages_table import averages_table
+from wanbed.results.report.background_table import background_table
 from wanbed.results.report.calibration_table import CalibrationTable, calibration_table
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.drawing.colours import Styles
@@ -30,8 +31,7 @@ from wanbed.results.report.charts.paper import draw_figures, save_figures
 from wanbed.results.report.chosen_trials import chosen_trials
 from wanbed.results.report.device_table import device_table
 from wanbed.results.report.fault_table import fault_table, fault_warnings
-from wanbed.results.report.jobs.background_table import background_table
-from wanbed.results.report.jobs.job_table import job_table
+from wanbed.results.report.job_table import job_table
 from wanbed.results.report.losses.loss_section import loss_section
 from wanbed.results.report.losses.loss_series import loss_series
 from wanbed.results.report.page_templates import page_environment

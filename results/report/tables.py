@@ -8,7 +8,7 @@ from typing import Any
 
 from wanbed.results.comparison.manifest_differences import manifest_differences
 from wanbed.results.metrics import IDLE_CAUSES
-from wanbed.results.reading.links.changing_links import (
+from wanbed.results.reading.changing_links import (
     ChangingLink,
     changing_links,
     changing_links_at,
@@ -25,9 +25,9 @@ from wanbed.results.reading.summaries.headline import (
 )
 from wanbed.results.reading.summaries.token_worth import worth_note
 from wanbed.results.reading.summaries.variant_differences import variant_fields
+from wanbed.results.report.background_table import background_records, background_rows, background_table
 from wanbed.results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
-from wanbed.results.report.jobs.background_table import background_records, background_rows, background_table
-from wanbed.results.report.jobs.job_table import job_records, job_rows, job_table
+from wanbed.results.report.job_table import job_records, job_rows, job_table
 from wanbed.results.report.losses.loss_series import LossSeries, loss_series
 from wanbed.results.report.losses.loss_table import final_figures, loss_records, loss_table
 from wanbed.results.report.prefill.prefill_section import prefill_of

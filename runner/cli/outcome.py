@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from wanbed.results.reading.changing_links import changing_links, changing_links_text
 from wanbed.results.reading.divided_trunks import divided_trunks_text
-from wanbed.results.reading.links.changing_links import changing_links, changing_links_text
 from wanbed.results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from wanbed.results.reading.not_modelled import NotModelled, not_modelled_text, of_links
 from wanbed.results.reading.summaries.saturation import MachineLoad

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
 from wanbed.results.records.run_store import TrialPart
-from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 
 

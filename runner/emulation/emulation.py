@@ -12,12 +12,12 @@ from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.companions.background.on_hosts import use_tcp_of_flows
 from wanbed.runner.companions.faults.on_hosts.fault_lines import fault_lines
 from wanbed.runner.companions.faults.on_hosts.unplanned import ended_unplanned, failed_record
-from wanbed.runner.emulation.jobs.training_at_once import use_tcp_of_jobs
 from wanbed.runner.emulation.networks.calibration import Calibration
 from wanbed.runner.emulation.networks.kept_testbed import NetworkOf, kept_testbed
 from wanbed.runner.emulation.networks.measured_links import calibrated
 from wanbed.runner.emulation.networks.network_facts import read_network, remember_network
 from wanbed.runner.emulation.running_trial import TrialSpec
+from wanbed.runner.emulation.training_at_once import use_tcp_of_jobs
 from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from wanbed.results.records.span_log import SpanLogContents, read_span_log
 from wanbed.runner.companions.faults.on_hosts.faulted_training import train_through_faults
-from wanbed.runner.emulation.jobs.training_at_once import train_at_once
-from wanbed.runner.emulation.ranks.rank_configs import configure_ranks
-from wanbed.runner.emulation.ranks.rank_processes import RANK, run_ranks
+from wanbed.runner.emulation.rank_configs import configure_ranks
+from wanbed.runner.emulation.rank_processes import RANK, run_ranks
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial
+from wanbed.runner.emulation.training_at_once import train_at_once
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
 from wanbed.runner.trainings.program.on_hosts.program_trial import run_program
 from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant

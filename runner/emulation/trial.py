@@ -15,12 +15,12 @@ from wanbed.results.records.span_log import SpanLogContents
 from wanbed.runner.emulation.companion import Companion
 from wanbed.runner.emulation.companions import COMPANIONS
 from wanbed.runner.emulation.gpu_provisioning import resolved_device
-from wanbed.runner.emulation.jobs.training_at_once import while_all_ran_ns
-from wanbed.runner.emulation.ranks.peer_timeout import peer_timeout_s
-from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.peer_timeout import peer_timeout_s
+from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial, Trained, TrialSpec
 from wanbed.runner.emulation.time_line import on_one_time_line
 from wanbed.runner.emulation.training import train
+from wanbed.runner.emulation.training_at_once import while_all_ran_ns
 from wanbed.runner.resolve.dilation import undilated_log
 from wanbed.runner.runs.recorded.trial_facts import TrialCourse, trial_facts
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment

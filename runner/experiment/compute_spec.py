@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, field_valida
 
 from wanbed.ground.strict_model import StrictModel
 from wanbed.results.records.span_log import MAX_ITERATIONS
+from wanbed.runner.experiment.jitter_spec import JitterSpec
 from wanbed.runner.experiment.quantities import (
     BoundarySizesBytes,
     NameOrPath,
@@ -16,8 +17,7 @@ from wanbed.runner.experiment.quantities import (
     Truth,
     whole_number,
 )
-from wanbed.runner.experiment.replicas.jitter_spec import JitterSpec
-from wanbed.runner.experiment.replicas.slower_spec import SlowerSpec
+from wanbed.runner.experiment.slower_spec import SlowerSpec
 from wanbed.workloads.compute.backends.backend import ComputeBackend, create_backend, load_backend
 from wanbed.workloads.compute.backends.registry import backend_class_path
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wanbed.runner.resolve.connection_count import count_connections
-from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

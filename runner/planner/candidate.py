@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wanbed.runner.planner.explanation.bottleneck import Bottleneck
+from wanbed.runner.planner.bottleneck import Bottleneck
 
 Runs = tuple[tuple[str, int], ...]
 """Pairs of a datacenter and its number of consecutive stages, in order of stages. Each datacenter occurs once."""

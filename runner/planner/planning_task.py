@@ -13,7 +13,7 @@ from wanbed.runner.planner.search_space import most_pipelines
 from wanbed.runner.resolve.checks.engine_limits import check_packets_arrive
 from wanbed.runner.resolve.pipeline_resolution import Layout, resolve_pipeline
 from wanbed.runner.resolve.pipeline_variant import PlannedPlacement
-from wanbed.runner.resolve.replicas.replica_resolution import least_costs, usual_costs
+from wanbed.runner.resolve.replica_resolution import least_costs, usual_costs
 from wanbed.runner.resolve.schedule_choice import schedule_class
 from wanbed.runner.resolve.stage_costs import stage_costs
 from wanbed.runner.resolve.training_cut import memory_bound, training_cut

@@ -10,7 +10,6 @@ from wanbed.results.text.number_text import count_text, list_text
 from wanbed.runner.emulation.networks.kept_testbed import NetworkOf
 from wanbed.runner.emulation.trials import run_trials
 from wanbed.runner.rack.agents import agents_on, holder_text
-from wanbed.runner.rack.dilation.rack_dilation import UpOverRack, decide_rack_dilation
 from wanbed.runner.rack.point_placement import (
     PointPlacement,
     carrying_machines,
@@ -19,6 +18,7 @@ from wanbed.runner.rack.point_placement import (
     place_point,
     used_nodes,
 )
+from wanbed.runner.rack.rack_dilation import UpOverRack, decide_rack_dilation
 from wanbed.runner.rack.ray_handle import RayHandle, shared_object
 from wanbed.runner.rack.same_sources import rack_at
 from wanbed.runner.rack.shipped.program_files import packed_programs, programs_of

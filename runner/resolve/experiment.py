@@ -21,7 +21,7 @@ from wanbed.runner.experiment.sweep import MAX_TRIALS
 from wanbed.runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs, with_topology_inline
 from wanbed.runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from wanbed.runner.resolve.demand import NetworkDemand, network_demand
-from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_resolution import Choose
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

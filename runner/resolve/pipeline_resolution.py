@@ -14,12 +14,12 @@ from wanbed.runner.resolve.checks.schedule_check import check_schedule, planned
 from wanbed.runner.resolve.checks.trial_extent import check_extent
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
-from wanbed.runner.resolve.replicas.replica_resolution import check_measured, replica_times, usual_costs
+from wanbed.runner.resolve.replica_resolution import check_measured, replica_times, usual_costs
 from wanbed.runner.resolve.schedule_choice import choose_schedule
 from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs
 from wanbed.runner.resolve.training_cut import TrainingCut, memory_bound, training_cut
-from wanbed.runner.resolve.virtual.virtual_check import check_alike, virtual_stages
-from wanbed.runner.resolve.virtual.virtual_costs import virtual_stage_costs
+from wanbed.runner.resolve.virtual_check import check_alike, virtual_stages
+from wanbed.runner.resolve.virtual_costs import virtual_stage_costs
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.trainings.local_updates.resolution.diloco_resolution import trained_alone
 from wanbed.runner.trainings.local_updates.resolution.swapped_costs import Swapping, swapped_costs

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.placement import Pair, StagePlace, ring_order
-from wanbed.runner.resolve.replicas.replica_times import ReplicaTimes
+from wanbed.runner.resolve.replica_times import ReplicaTimes
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs

@@ -9,12 +9,12 @@ from wanbed.runner.companions.prefill.resolution.prefill_resolution import with_
 from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.resolve.checks.optimizer_waits import waits_for_all
-from wanbed.runner.resolve.jobs.job_hosts import job_topologies
-from wanbed.runner.resolve.jobs.variants_at_once import variants_at_once
+from wanbed.runner.resolve.job_hosts import job_topologies
 from wanbed.runner.resolve.pipeline_resolution import Choose, resolve_pipeline
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
-from wanbed.runner.resolve.replicas.replica_resolution import check_matches
+from wanbed.runner.resolve.replica_resolution import check_matches
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.variants_at_once import variants_at_once
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.trainings.program.resolution.program_resolution import resolve_program
 from wanbed.runner.trainings.trace.resolution.trace_resolution import resolve_trace

@@ -6,9 +6,9 @@ from functools import cached_property
 from pathlib import Path
 
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.experiment.jobs.job_spec import JobSpec
+from wanbed.runner.experiment.job_spec import JobSpec
 from wanbed.runner.experiment.variant_spec import VariantSpec
-from wanbed.runner.resolve.replicas.measured_times import MeasuredTimes, measured_times
+from wanbed.runner.resolve.measured_times import MeasuredTimes, measured_times
 from wanbed.testbed.network.topology import Topology
 
 

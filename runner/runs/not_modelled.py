@@ -17,7 +17,7 @@ from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.experiment.sweep_points import SweepPointSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.experiment.variant_spec import VariantSpec
-from wanbed.runner.resolve.packets.packet_draws import is_impaired
+from wanbed.runner.resolve.packet_draws import is_impaired
 from wanbed.runner.simulator.segments.validated_range import CONGESTION, beyond, configured_text, cubic_beyond
 from wanbed.testbed.network.links.link_conditions import LinkConditions
 from wanbed.testbed.network.topology import Topology

@@ -15,7 +15,7 @@ from wanbed.runner.companions.prefill.record import simulated_prefill
 from wanbed.runner.companions.telemetry.simulation import simulated_telemetry
 from wanbed.runner.known_misses.classification import known_miss_facts
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.runs.recorded.trial_facts import TrialCourse, trial_facts

@@ -18,7 +18,7 @@ from wanbed.runner.companions.faults.simulation.failures import Failures
 from wanbed.runner.companions.prefill.resolution.prefill_forecast import planned_bubbles
 from wanbed.runner.companions.prefill.simulation import PrefillSimulation
 from wanbed.runner.resolve.connection_count import count_connections
-from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs

@@ -16,7 +16,7 @@ from wanbed.results.reading.summaries.saturation import MachineLoad
 from wanbed.results.reading.summaries.summary import calibrated_points
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
-from wanbed.runner.resolve.packets.packet_draws import draws_packets
+from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.runs.not_modelled import links_without
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant

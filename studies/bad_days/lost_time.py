@@ -17,7 +17,7 @@ from wanbed.results.metrics import NS_PER_S
 from wanbed.results.metrics.bootstrap import median_interval
 from wanbed.results.metrics.iterations import iteration_windows
 from wanbed.results.reading.run import Run
-from wanbed.results.report.jobs.job_table import job_rows
+from wanbed.results.report.job_table import job_rows
 
 BREAKS_AT = 0.25
 """A plan counts as broken from the first step on that costs it this share of the bad time."""

@@ -15,7 +15,7 @@ from studies.which_training.lone_training import LoneTraining, held_out_losses
 from studies.which_training.setting import DATACENTERS, GPUS_EACH, SYNC_EVERY, Method
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.workloads.synchronization.synchronization import Synchronization
-from wanbed.workloads.synchronization.wire.wire_format import WireFormat
+from wanbed.workloads.synchronization.wire_format import WireFormat
 
 DATA_PARALLEL = "data parallel"
 """As what all synchronous methods learn: each sums the gradients of all sequences of an iteration."""

@@ -19,11 +19,11 @@ from wanbed.testbed.kernel.link_counters import PortCounters
 from wanbed.testbed.kernel.machine_load import CpuTimes, read_cpu_times
 from wanbed.testbed.kernel.rdma_devices import rdma_sent_bytes
 from wanbed.testbed.network.tcp_settings import TcpSettings
+from wanbed.testbed.rack.keys import make_key_pair
 from wanbed.testbed.rack.lease.lease import Lease, check_unleased
 from wanbed.testbed.rack.machine_facts import MachineFacts, read_machine_facts
 from wanbed.testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
 from wanbed.testbed.rack.sent_files import NotSentError, digest_of
-from wanbed.testbed.rack.tunnel.keys import make_key_pair
 
 LEASE_S = 12.0
 """How long a driver may be silent. It asks every second, twice."""

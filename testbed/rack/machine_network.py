@@ -12,7 +12,7 @@ from wanbed.testbed.kernel.namespace import open_netlink
 from wanbed.testbed.network.host_interface import HOST_INTERFACE
 from wanbed.testbed.rack.machine_plan import MachinePlan
 from wanbed.testbed.rack.machine_programming import MachineProgrammer
-from wanbed.testbed.rack.tunnel.wireguard_tunnel import WireGuardTunnel
+from wanbed.testbed.rack.wireguard_tunnel import WireGuardTunnel
 from wanbed.testbed.substrate.substrate import SubstrateFacts
 from wanbed.testbed.substrate.unshaped import UNSHAPED
 

@@ -23,8 +23,7 @@ from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology, check_can_be_emulated
-from wanbed.testbed.rack.driver.beginning.common_start import CommonStart
-from wanbed.testbed.rack.driver.beginning.rack_courses import RackCourses
+from wanbed.testbed.rack.driver.common_start import CommonStart
 from wanbed.testbed.rack.driver.files.mirrored_files import MirroredFiles
 from wanbed.testbed.rack.driver.files.shared_folder import SharedFolder
 from wanbed.testbed.rack.driver.files.started_module import start_module_on
@@ -42,17 +41,18 @@ from wanbed.testbed.rack.driver.inventory import (
 )
 from wanbed.testbed.rack.driver.leasing import leased
 from wanbed.testbed.rack.driver.merging import merged_counters
+from wanbed.testbed.rack.driver.rack_courses import RackCourses
 from wanbed.testbed.rack.driver.rack_gate import RackGate
 from wanbed.testbed.rack.driver.rack_gpus import RackGpus
 from wanbed.testbed.rack.driver.rack_machine import RackMachine
 from wanbed.testbed.rack.driver.rack_stacks import RackStacks
 from wanbed.testbed.rack.driver.remote_process import RemoteProgram
 from wanbed.testbed.rack.driver.time_line import TimeLine, time_line
-from wanbed.testbed.rack.failures.rack_failures import RackFailures
 from wanbed.testbed.rack.machine_facts import MachineFacts
 from wanbed.testbed.rack.machine_handle import MachineHandle
 from wanbed.testbed.rack.machine_plan import VXLAN, MachinePlan, first_vni, plan_machines
 from wanbed.testbed.rack.orders import MachineOrder, Program
+from wanbed.testbed.rack.rack_failures import RackFailures
 from wanbed.testbed.rack.sent_files import SentFiles, path_on_machine
 from wanbed.testbed.rack.trunk_split import TrunkSplit
 from wanbed.testbed.substrate.substrate import SubstrateFacts

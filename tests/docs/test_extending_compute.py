@@ -14,7 +14,7 @@ from tests.docs.pages import DOCS, blocks
 from tests.support import third_party
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.span_log import read_span_log
-from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
+from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.runs.not_modelled import left_to_times
 from wanbed.runner.runs.recorded.software_versions import foreign_compute

@@ -9,7 +9,7 @@ from wanbed.ground.strict_model import InputError
 from wanbed.results.comparison.compared_runs import load_both, load_clocks, parse_margin
 from wanbed.results.comparison.comparison import Comparison, check
 from wanbed.results.comparison.comparison import compare as compare_runs
-from wanbed.results.comparison.losses.metric import ITERATION_TIME, parse_metric
+from wanbed.results.comparison.metric import ITERATION_TIME, parse_metric
 from wanbed.results.reading.run import Run
 
 

@@ -26,8 +26,8 @@ from wanbed.workloads.model.gpt_stage import DTYPES, GptStage, build_stage, lang
 from wanbed.workloads.model.split_linear import DeferredGradients, WeightGradient
 from wanbed.workloads.model.tokens import TokenSource
 from wanbed.workloads.schedules.action import Action, ActionKind
-from wanbed.workloads.synchronization.outer.outer_optimizer import OuterOptimizer
-from wanbed.workloads.synchronization.outer.outer_steps import OuterSteps
+from wanbed.workloads.synchronization.outer_optimizer import OuterOptimizer
+from wanbed.workloads.synchronization.outer_steps import OuterSteps
 from wanbed.workloads.transport.ring.buckets import cut_buckets
 
 

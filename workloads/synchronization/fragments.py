@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from wanbed.workloads.synchronization.wire.wire_format import WireFormat
+from wanbed.workloads.synchronization.wire_format import WireFormat
 
 
 def cut_fragments(elements: int, fragments: int) -> tuple[tuple[int, int], ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from wanbed.workloads.synchronization.wire.wire_format import WireFormat
+from wanbed.workloads.synchronization.wire_format import WireFormat
 
 DILOCO: Final = "diloco"
 """The name of this way to train, where an experiment has a schedule's."""

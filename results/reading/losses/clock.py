@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wanbed.results.metrics.iterations import NS_PER_S, iteration_windows
-from wanbed.results.metrics.losses.loss_curve import Iterations, Numbers, counted_until
+from wanbed.results.metrics.loss_curve import Iterations, Numbers, counted_until
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.reading.summaries.counted_windows import counted_windows

@@ -7,7 +7,7 @@ import pandas as pd
 
 from wanbed.results.reading.losses.loss_trials import LossTrial, loss_trials
 from wanbed.results.reading.run import Run
-from wanbed.results.records.losses.loss_columns import SPLITS
+from wanbed.results.records.loss_columns import SPLITS
 
 COLUMNS = (
     "variant",

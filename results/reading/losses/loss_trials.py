@@ -15,14 +15,14 @@ import pandas as pd
 from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import InputError
 from wanbed.results.metrics.iterations import NS_PER_S
-from wanbed.results.metrics.losses.loss_curve import LossCurve
+from wanbed.results.metrics.loss_curve import LossCurve
 from wanbed.results.reading.losses.clock import Provenance, TrialClock, clock_kind, trial_clock
 from wanbed.results.reading.losses.same_training import first_difference, training_fields
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
 from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.reading.trial_rows import rows_by_trial
-from wanbed.results.records.losses.loss_columns import HELD_OUT, TRAINING
+from wanbed.results.records.loss_columns import HELD_OUT, TRAINING
 from wanbed.results.records.trial_id import TrialId
 
 TOPOLOGY = "topology."

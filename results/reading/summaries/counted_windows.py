@@ -3,7 +3,7 @@
 import pandas as pd
 
 from wanbed.results import metrics
-from wanbed.results.metrics.jobs.fairness import while_all_ran
+from wanbed.results.metrics.fairness import while_all_ran
 from wanbed.results.reading.stored_trial import StoredTrial
 
 

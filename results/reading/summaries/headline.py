@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from wanbed.results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS, median_interval
 from wanbed.results.metrics.iterations import over_bound
+from wanbed.results.reading.changing_links import changing_links_at
 from wanbed.results.reading.known_misses import KnownMiss, known_misses_of
-from wanbed.results.reading.links.changing_links import changing_links_at
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import swept_values
 from wanbed.results.reading.summaries.saturation import Saturation

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
-from wanbed.results.reading.links.changing_links import changing_links
+from wanbed.results.reading.changing_links import changing_links
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
 from wanbed.results.reading.summaries.headline import point_text

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
-from wanbed.results.metrics.losses.loss_curve import Numbers
-from wanbed.results.records.losses.loss_columns import HELD_OUT, TRAINING
+from wanbed.results.metrics.loss_curve import Numbers
+from wanbed.results.records.loss_columns import HELD_OUT, TRAINING
 from wanbed.results.report.charts.chart import Chart, Drawing, Painter, series_legend
 from wanbed.results.report.charts.drawing.canvas import Layout
 from wanbed.results.report.charts.drawing.colours import Styles, lightened

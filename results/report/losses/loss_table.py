@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from wanbed.results.metrics.losses.loss_curve import LossCurve, Numbers
-from wanbed.results.records.losses.loss_columns import HELD_OUT, TRAINING
+from wanbed.results.metrics.loss_curve import LossCurve, Numbers
+from wanbed.results.records.loss_columns import HELD_OUT, TRAINING
 from wanbed.results.report.losses.loss_chart import SPLIT_NAMES, provenance_text
 from wanbed.results.report.losses.loss_series import LossSeries
 from wanbed.results.report.table import Column, Table

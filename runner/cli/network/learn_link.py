@@ -65,9 +65,9 @@ def learn_link(
     # Imported here to keep other commands fast.
     from wanbed.runner.learnt_links.condition_trace import write_cross_traffic, write_trace
     from wanbed.runner.learnt_links.held_out import learn
+    from wanbed.runner.learnt_links.link_document import link_document, write_document
+    from wanbed.runner.learnt_links.link_page import write_link_page
     from wanbed.runner.learnt_links.logs.log_file import read_log
-    from wanbed.runner.learnt_links.page.link_document import link_document, write_document
-    from wanbed.runner.learnt_links.page.link_page import write_link_page
 
     with one_line_errors():
         piece_ns = None if piece is None else _piece_ns(piece)
@@ -112,7 +112,7 @@ def _piece_ns(text: str) -> int:
 
 
 def _show(learnt: "LearntLink") -> None:
-    from wanbed.runner.learnt_links.page.link_document import facts, rows
+    from wanbed.runner.learnt_links.link_document import facts, rows
     from wanbed.runner.learnt_links.replay.outcome import QUANTILES
 
     console = Console(highlight=False)

@@ -84,8 +84,8 @@ def compare(
     with one_line_errors():
         from wanbed.results.comparison.compared_runs import load_clocks, parse_margin
         from wanbed.results.comparison.comparison import compare as compare_runs
-        from wanbed.results.comparison.losses.metric import ITERATION_TIME, parse_metric
         from wanbed.results.comparison.markdown import markdown
+        from wanbed.results.comparison.metric import ITERATION_TIME, parse_metric
         from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
         from wanbed.results.text.json_text import json_text
         from wanbed.runner.cli.results.comparison_tables import compare_console, show

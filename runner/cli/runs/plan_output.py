@@ -21,8 +21,8 @@ from wanbed.results.text.number_text import (
 from wanbed.runner.cli.runs.plan_families import family_records, family_table
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.planner.bottleneck import Bottleneck, LinkUse, PathShare
 from wanbed.runner.planner.candidate import Candidate, Priced, Runs
-from wanbed.runner.planner.explanation.bottleneck import Bottleneck, LinkUse, PathShare
 from wanbed.runner.planner.families.families_asked import family_notes
 from wanbed.runner.planner.families.family_pricing import FamilyPrice
 from wanbed.runner.planner.planning import Plan, PlanningTask

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from wanbed.results.records.jobs.background_columns import BackgroundSample
+from wanbed.results.records.background_columns import BackgroundSample
 from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.trial_tables import BACKGROUND_TABLE
 from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
 from wanbed.runner.emulation.companion import Companion
-from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.resolve.dilation import dilated_ns, undilated_ns
 from wanbed.runner.runs.faults import TrialError

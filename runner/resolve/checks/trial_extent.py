@@ -13,7 +13,7 @@ from wanbed.ground.strict_model import InputError
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.resolve.connection_count import count_connections
-from wanbed.runner.resolve.packets.packet_draws import is_impaired
+from wanbed.runner.resolve.packet_draws import is_impaired
 from wanbed.runner.resolve.placement import Pair, Placement, StagePlace
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import StageRings, ring_pairs

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from wanbed.runner.resolve.packets.held_bytes import held_bytes
-from wanbed.runner.resolve.packets.packet_draws import has_narrow_way, is_impaired
+from wanbed.runner.resolve.held_bytes import held_bytes
+from wanbed.runner.resolve.packet_draws import has_narrow_way, is_impaired
 from wanbed.runner.resolve.placement import StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.simulator.event_queue import EventQueue

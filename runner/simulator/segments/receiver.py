@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from wanbed.runner.resolve.packets.packet_draws import ACKNOWLEDGED_SEGMENTS, ACKNOWLEDGEMENT_BYTES
+from wanbed.runner.resolve.packet_draws import ACKNOWLEDGED_SEGMENTS, ACKNOWLEDGEMENT_BYTES
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.segments.lane import Lane
 from wanbed.runner.simulator.segments.segment import Segment

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, peer_of
+from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig, peer_of
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.placement import Pair, StagePlace

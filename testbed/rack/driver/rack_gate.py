@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Self
 
 from wanbed.ground.wanbed_error import WanbedError
-from wanbed.testbed.rack.driver.beginning.common_start import CommonStart
+from wanbed.testbed.rack.driver.common_start import CommonStart
 from wanbed.testbed.rack.driver.rack_machine import RackMachine
 from wanbed.testbed.rack.machine_handle import Pending
 

@@ -32,10 +32,10 @@ from wanbed.testbed.kernel.prompt_wakeups import prompt_wakeups
 from wanbed.testbed.kernel.tcp_state import TcpStateReader
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.rack.clocks.clock_port import ClockPort
-from wanbed.testbed.rack.failures.machine_failures import MachineFailures
 from wanbed.testbed.rack.lease.files import LeaseFiles
 from wanbed.testbed.rack.lease.processes import LeaseProcesses
 from wanbed.testbed.rack.lease.written_files import WrittenFiles
+from wanbed.testbed.rack.machine_failures import MachineFailures
 from wanbed.testbed.rack.machine_network import MachineNetwork
 from wanbed.testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
 from wanbed.testbed.rack.sent_files import unpack

@@ -7,8 +7,8 @@ from typing import Any
 from pyroute2.netlink.exceptions import NetlinkError
 
 from wanbed.testbed.kernel.namespace import anonymous_namespace, open_netlink
+from wanbed.testbed.rack.keys import missing_for_tunnel
 from wanbed.testbed.rack.machine_plan import MACVLAN, VXLAN, WIREGUARD
-from wanbed.testbed.rack.tunnel.keys import missing_for_tunnel
 
 
 def lacking_overlays() -> dict[str, str]:

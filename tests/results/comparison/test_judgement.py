@@ -15,7 +15,7 @@ from wanbed.results.comparison.judgement import (
     noise_floor,
     repeats_to_settle,
 )
-from wanbed.results.comparison.losses.metric import parse_metric
+from wanbed.results.comparison.metric import parse_metric
 from wanbed.results.comparison.pairing import Pair, Side
 
 Times = Sequence[Sequence[float]]

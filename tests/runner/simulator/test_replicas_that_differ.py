@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.runner.simulator.variants import sweep_point
 from wanbed.results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH
-from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
+from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator.equal_parts import equal_parts
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation

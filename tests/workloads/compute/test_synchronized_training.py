@@ -16,9 +16,9 @@ from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.model.gpt_stage import build_stage, language_loss
 from wanbed.workloads.model.tokens import TokenSource
 from wanbed.workloads.schedules.action import Action, ActionKind
-from wanbed.workloads.synchronization.outer.outer_steps import OuterSteps
+from wanbed.workloads.synchronization.outer_steps import OuterSteps
 from wanbed.workloads.synchronization.synchronization import Synchronization
-from wanbed.workloads.synchronization.wire.wire_format import WireFormat
+from wanbed.workloads.synchronization.wire_format import WireFormat
 
 _one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 

@@ -27,8 +27,8 @@ from wanbed.workloads.model.tokens import TokenSource
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.swapping.best_grouping import best_grouping
 from wanbed.workloads.swapping.grouping import Grouping, SwappedLayer, SwappedModel
-from wanbed.workloads.synchronization.outer.outer_optimizer import OuterOptimizer
-from wanbed.workloads.synchronization.outer.outer_steps import OuterSteps
+from wanbed.workloads.synchronization.outer_optimizer import OuterOptimizer
+from wanbed.workloads.synchronization.outer_steps import OuterSteps
 
 _TRIALS = 3
 """The passes by which groups are chosen. The first ones warm the device up, the last one counts."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from wanbed.workloads.transport.event import Event, PartReceived, PartSent, SegmentReceived, SegmentsSent
 from wanbed.workloads.transport.ring.ring import Add, RingAllReduce
-from wanbed.workloads.transport.summing.summing_thread import SumEvents, SummingThread
+from wanbed.workloads.transport.summing_thread import SumEvents, SummingThread
 
 
 class BucketRing(SummingThread):

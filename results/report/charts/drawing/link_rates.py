@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from wanbed.results.reading.links.link_documents import directed_links
-from wanbed.results.records.jobs.background_columns import BACKGROUND
+from wanbed.results.reading.link_documents import directed_links
+from wanbed.results.records.background_columns import BACKGROUND
 
 Numbers = npt.NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents
 from wanbed.runner.companions.faults.on_hosts.injection import InjectedFault
-from wanbed.runner.emulation.ranks.rank_processes import RankEnd
+from wanbed.runner.emulation.rank_processes import RankEnd
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 

@@ -7,7 +7,7 @@ from wanbed.results.reading.summaries.trial_faults import FAILED, RECOVERED, SUR
 from wanbed.runner.companions.faults.on_hosts.attempt import Attempt, covered_ns, iteration_windows_ns, kept
 from wanbed.runner.companions.faults.on_hosts.injection import InjectedFault
 from wanbed.runner.companions.faults.resolution.fault_resolution import FaultPlan
-from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.rank_configs import SharedConfig
 
 
 def fault_facts(

@@ -10,8 +10,8 @@ from wanbed.runner.companions.faults.on_hosts.attempt import Attempt, each_itera
 from wanbed.runner.companions.faults.on_hosts.checkpoints_of_machines import bring_together, without_left_checkpoints
 from wanbed.runner.companions.faults.on_hosts.fault_history import FaultHistory
 from wanbed.runner.companions.faults.on_hosts.injection import FaultInjector, injecting
-from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks, rejoining
-from wanbed.runner.emulation.ranks.rank_processes import RANK, RankEnd, RanksFailedError, run_ranks
+from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks, rejoining
+from wanbed.runner.emulation.rank_processes import RANK, RankEnd, RanksFailedError, run_ranks
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.experiment import SweepPoint

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from wanbed.runner.companions.losses.resolution.learnt_text import held_out
-from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import model_config

@@ -13,7 +13,7 @@ from wanbed.runner.companions.prefill.on_hosts.serving_configs import configure_
 from wanbed.runner.companions.prefill.on_hosts.serving_outcome import gather, pool_logs
 from wanbed.runner.companions.prefill.resolution.prefill_forecast import planned_bubbles
 from wanbed.runner.emulation.companion import Companion
-from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.resolve.dilation import undilated_log
 from wanbed.runner.resolve.pipeline_variant import in_pipelines

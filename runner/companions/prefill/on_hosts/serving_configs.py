@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.workloads.compute.backends.torch_backend import TORCH_RENDEZVOUS_NS
 from wanbed.workloads.prefill.bubbles.bubble_forecast import IterationPlan, PlannedAction

@@ -14,7 +14,7 @@ from wanbed.runner.companions.telemetry.on_hosts.carried_bytes import carried_fa
 from wanbed.runner.companions.telemetry.on_hosts.samplers import SAMPLERS
 from wanbed.runner.companions.telemetry.on_hosts.sampling import Samples, sampling
 from wanbed.runner.emulation.companion import Companion
-from wanbed.runner.emulation.jobs.job_rows import rows_of_job
+from wanbed.runner.emulation.job_rows import rows_of_job
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 
 

@@ -21,7 +21,7 @@ from wanbed.workloads.model.gpt_config import bytes_per_element
 from wanbed.workloads.schedules.registry import schedule_class_path
 from wanbed.workloads.swapping.grouping import Grouping
 from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO, Synchronization, Topology
-from wanbed.workloads.synchronization.wire.wire_format import WireFormat
+from wanbed.workloads.synchronization.wire_format import WireFormat
 
 
 @dataclass(frozen=True)

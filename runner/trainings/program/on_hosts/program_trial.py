@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.results.records.span_log import SpanLogContents
-from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT
+from wanbed.runner.emulation.rank_configs import FIRST_PORT
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.trainings.program.on_hosts.outcome import measured_ns, profiled_iterations, read_ranks, unmarked

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from tests.results.losses_on_paper import linear, losing_run
 from wanbed.results.reading.run import Run, load_run
-from wanbed.results.records.losses.loss_columns import HELD_OUT, TRAINING
+from wanbed.results.records.loss_columns import HELD_OUT, TRAINING
 from wanbed.results.report.charts.drawing.canvas import Layout
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.losses.loss_chart import MAX_POINTS, loss_chart

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 import wanbed.runner.cli.network.learn_link as command
 from tests.support.runner.known_links import KnownLink, known_log, write_log
 from wanbed.runner.cli.command_line import app
+from wanbed.runner.learnt_links import link_page
 from wanbed.runner.learnt_links.logs.csv_log import HEADER
-from wanbed.runner.learnt_links.page import link_page
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ import pytest
 
 from tests.support.runner.background import TO_WEST, with_background
 from tests.support.workloads.loopback_ranks import LOOPBACK, free_ports
-from wanbed.results.records.jobs.background_columns import BackgroundSample
+from wanbed.results.records.background_columns import BackgroundSample
 from wanbed.results.records.schema import LinkSample
 from wanbed.results.records.trial_tables import BACKGROUND_TABLE, LINK_TABLE
 from wanbed.runner.companions.background import on_hosts as module
 from wanbed.runner.companions.background.on_hosts import BackgroundTraffic
-from wanbed.runner.emulation.jobs.job_rows import rows_of_job
-from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
+from wanbed.runner.emulation.job_rows import rows_of_job
+from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig
+from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.trainings.torch_baseline.on_hosts import configure_baseline

@@ -18,8 +18,8 @@ from wanbed.runner.emulation.networks.kept_testbed import NetworkOf
 from wanbed.runner.emulation.one_machine import on_this_machine
 from wanbed.runner.emulation.trials import run_trials
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.rack.dilation.rack_dilation import decide_rack_dilation
 from wanbed.runner.rack.point_placement import PointPlacement
+from wanbed.runner.rack.rack_dilation import decide_rack_dilation
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.testbed.hosts.ping import PingResult
 from wanbed.testbed.measurement.calibration import calibrate

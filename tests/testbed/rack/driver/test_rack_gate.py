@@ -5,7 +5,7 @@ import time
 from typing import Any, cast
 
 from tests.support.until import until_within
-from wanbed.testbed.rack.driver.beginning.common_start import CommonStart
+from wanbed.testbed.rack.driver.common_start import CommonStart
 from wanbed.testbed.rack.driver.rack_gate import RackGate
 from wanbed.testbed.rack.machine_handle import MachineLostError
 

@@ -15,7 +15,7 @@ from wanbed.runner.companions.faults.on_hosts.attempt import (
 )
 from wanbed.runner.companions.faults.on_hosts.injection import InjectedFault
 from wanbed.runner.companions.faults.resolution.planned_fault import PlannedFault
-from wanbed.runner.emulation.ranks.rank_processes import RankEnd
+from wanbed.runner.emulation.rank_processes import RankEnd
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 VARIANT: ResolvedVariant = None  # type: ignore[assignment] - no test here looks at it

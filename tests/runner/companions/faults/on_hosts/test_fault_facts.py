@@ -12,8 +12,8 @@ from wanbed.runner.companions.faults.on_hosts.fault_facts import fault_facts
 from wanbed.runner.companions.faults.on_hosts.fault_history import FaultHistory
 from wanbed.runner.companions.faults.on_hosts.fault_lines import fault_lines
 from wanbed.runner.companions.faults.on_hosts.injection import InjectedFault
-from wanbed.runner.emulation.ranks.rank_configs import SharedConfig
-from wanbed.runner.emulation.ranks.rank_processes import RankEnd
+from wanbed.runner.emulation.rank_configs import SharedConfig
+from wanbed.runner.emulation.rank_processes import RankEnd
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.network.address_book import AddressBook

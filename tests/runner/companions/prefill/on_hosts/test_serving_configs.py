@@ -13,7 +13,7 @@ from wanbed.runner.companions.prefill.on_hosts.serving_configs import (
     ServingConfigs,
     configure_serving,
 )
-from wanbed.runner.emulation.ranks.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
+from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.network.address_book import AddressBook, LoopbackAddressBook

@@ -8,7 +8,7 @@ import pytest
 
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.bound.lower_bound import lower_bounds
-from wanbed.runner.emulation.ranks.rank_configs import SharedConfig, configure_ranks
+from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
@@ -17,7 +17,7 @@ from wanbed.testbed.network.address_book import AddressBook
 from wanbed.workloads.rank_config import read_rank_config
 from wanbed.workloads.schedules.registry import schedule_class_path
 from wanbed.workloads.synchronization.synchronization import Synchronization
-from wanbed.workloads.synchronization.wire.wire_format import WireFormat
+from wanbed.workloads.synchronization.wire_format import WireFormat
 
 THREE: dict[str, Any] = {
     "topology": {

@@ -1,1 +1,0 @@
-"""Compare what was learnt in a given time, or how long it took."""

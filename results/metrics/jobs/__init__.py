@@ -1,1 +1,0 @@
-"""Compute figures of jobs that share the WAN."""

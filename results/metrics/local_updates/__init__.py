@@ -1,1 +1,0 @@
-"""Figures of replicas that train alone and synchronise seldom."""

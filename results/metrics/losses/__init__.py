@@ -1,1 +1,0 @@
-"""Figures of what a training learns in a given time."""

@@ -1,0 +1,75 @@
+"""Read from a run's manifest which links changed while training ran, and by what."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wanbed.results.reading.link_documents import directed_links
+from wanbed.results.text.number_text import count_text, list_text
+
+MAX_NAMED = 4
+"""The most directions of links that a text names."""
+
+COURSE = "course"
+
+
+@dataclass(frozen=True)
+class ChangingLink:
+    """One direction of a link that changes: by which source, whether that was drawn, and how often."""
+
+    source: str
+    destination: str
+    course: str
+    synthetic: bool
+    changes: int
+
+    @property
+    def text(self) -> str:
+        """The direction and what changes it, as in ``east to west: 4 changes of drift.csv``."""
+        drawn = ", synthetic" if self.synthetic else ""
+        return f"{self.source} to {self.destination} ({count_text(self.changes, 'change')}, {self.course}{drawn})"
+
+    def document(self) -> dict[str, Any]:
+        """Return the link in plain JSON types."""
+        return {
+            "from": self.source,
+            "to": self.destination,
+            "course": self.course,
+            "synthetic": self.synthetic,
+            "changes": self.changes,
+        }
+
+
+def changing_links(manifest: Mapping[str, Any]) -> list[ChangingLink]:
+    """Return every direction of a link that changes in any sweep point, each once for each course."""
+    return list(dict.fromkeys(link for entry in manifest.get("sweep_points") or () for link in _found(entry)))
+
+
+def changing_links_at(manifest: Mapping[str, Any], point: int) -> list[ChangingLink]:
+    """Return every direction of a link that changes in one sweep point."""
+    points = manifest.get("sweep_points") or ()
+    return list(_found(points[point])) if 0 <= point < len(points) else []
+
+
+def changing_links_text(manifest: Mapping[str, Any]) -> str | None:
+    """Return a sentence on the links that change, None if none does."""
+    found = changing_links(manifest)
+    if not found:
+        return None
+    texts = [each.text for each in found]
+    more = [f"{len(texts) - MAX_NAMED} more"] if len(texts) > MAX_NAMED else []
+    drawn = " What is synthetic was drawn, not measured." if any(each.synthetic for each in found) else ""
+    return f"Links change while training runs: {list_text([*texts[:MAX_NAMED], *more])}.{drawn}"
+
+
+def _found(entry: Mapping[str, Any]) -> Iterator[ChangingLink]:
+    for (source, destination), figures in directed_links(entry):
+        course = figures.get(COURSE)
+        if isinstance(course, Mapping):
+            yield ChangingLink(
+                source,
+                destination,
+                str(course.get("source", "")),
+                bool(course.get("synthetic")),
+                int(course.get("changes", 0)),
+            )

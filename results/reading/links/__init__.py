@@ -1,1 +1,0 @@
-"""Links as a run's manifest has them: their figures, and which of them changed."""

@@ -1,1 +1,0 @@
-"""Define the records of traffic that shares the WAN with a training."""

@@ -1,1 +1,0 @@
-"""The losses that a trial leaves."""

@@ -1,1 +1,0 @@
-"""Show what jobs that share the WAN cost each other."""

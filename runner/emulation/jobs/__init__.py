@@ -1,1 +1,0 @@
-"""Let the ranks of several jobs train at once over one emulated network."""

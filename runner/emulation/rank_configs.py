@@ -1,0 +1,309 @@
+"""Make the plan of each rank from a sweep point's variant."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from wanbed.runner.companions.losses.resolution.learnt_text import held_out, learning_seed
+from wanbed.runner.resolve.checks.all_reduce_check import NCCL_SHARED
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.held_bytes import held_bytes
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.resolve.placement import Pair, StagePlace
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.stage_costs import model_config
+from wanbed.runner.resolve.stage_rings import Ring, most_connections, ring_pairs
+from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
+from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.workloads.chunk_transport import ChunkMessages
+from wanbed.workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
+from wanbed.workloads.compute.backends.backend import ComputeConfig
+from wanbed.workloads.evaluation.snapshots import SnapshotConfig
+from wanbed.workloads.rank_config import RankConfig
+from wanbed.workloads.serving.serving_configs import GpuServingConfig
+from wanbed.workloads.swapping.swap_settings import SwapSettings
+from wanbed.workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig, RingConfig
+from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S
+from wanbed.workloads.transport.star.star_config import StarConfig
+
+FIRST_PORT = 20_000
+"""Rank r listens on FIRST_PORT + r; the stores of stages follow. All are below the kernel's ephemeral ports."""
+
+_RACK_RENDEZVOUS_NS = 60_000_000_000
+"""Ranks on several machines are started one after the other, over the network, and not all machines are quick."""
+
+
+@dataclass(frozen=True)
+class SharedConfig:
+    """The setting that the ranks of one trial share beyond their variant.
+
+    ``connections`` holds how many TCP connections join two hosts, by the hosts of a pair of the variant, lower rank
+    first. ``folder`` receives the span logs and, with ``keep_gradients``, what the last iteration has summed.
+    ``device`` is the device that every process computes on, cuda or cpu, None if the back end uses none. With
+    ``models_tcp`` the network holds the windows, and receivers do not. With ``starts_slowly`` ranks have more time for
+    their rendezvous. A peer that is silent for ``peer_timeout_s`` of the testbed's clock is lost. ``serving`` has what
+    some of the ranks prefill.
+    """
+
+    addresses: AddressBook
+    connections: Mapping[tuple[str, str], int]
+    dilation: float
+    run_token: str
+    epoch_ns: int
+    folder: Path
+    parent_pid: int
+    keep_gradients: bool = False
+    device: str | None = None
+    models_tcp: bool = False
+    starts_slowly: bool = False
+    peer_timeout_s: int = PEER_TIMEOUT_S
+    serving: Mapping[int, GpuServingConfig] = field(default_factory=dict)
+
+    def rendezvous_timeout_ns(self, point: SweepPoint) -> int:
+        """Return the limit of the rendezvous of the ranks, from the start of each."""
+        limit_ns = point.spec.compute.backend.rendezvous_timeout_ns
+        limit_ns = max(limit_ns, _RACK_RENDEZVOUS_NS) if self.starts_slowly else limit_ns
+        return limit_ns + self.outage_ns
+
+    @property
+    def outage_ns(self) -> int:
+        """By how much longer than elsewhere ranks wait for each other, because links are known to be down at times."""
+        return (self.peer_timeout_s - PEER_TIMEOUT_S) * 10**9
+
+    def span_log(self, rank: int) -> Path:
+        """Return the file in which a rank logs its spans."""
+        return self.folder / f"rank-{rank}.spans"
+
+    @property
+    def start_gate(self) -> Path:
+        """The path at which ranks wait for each other before they begin."""
+        return self.folder / "start"
+
+    def gradients(self, rank: int) -> Path | None:
+        """Return the file to which a rank writes its summed gradients, None where they are not kept."""
+        return self.folder / f"rank-{rank}.gradients.npz" if self.keep_gradients else None
+
+    def snapshots(self, point: SweepPoint, variant: ResolvedVariant) -> SnapshotConfig | None:
+        """Return the snapshots that every rank keeps for an evaluation, None if nothing is evaluated."""
+        every = point.spec.training.evaluate_every
+        if every is None or not isinstance(variant, PipelineVariant) or not point.spec.compute.backend.trains:
+            return None
+        return SnapshotConfig(str(self.folder / "snapshots"), every, point.iterations(variant))
+
+
+def configure_ranks(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig) -> list[RankConfig]:
+    """Return one plan for each rank, in order: ``pipeline x stages + stage``."""
+    return [_plan(point, variant, setting, place) for place in variant.placement.places]
+
+
+def _plan(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> RankConfig:
+    rank = variant.placement.rank(place)
+    gradients = setting.gradients(rank)
+    return RankConfig(
+        rank=rank,
+        host=place.host.name,
+        datacenter=place.datacenter,
+        gpu=place.gpu,
+        pipeline=place.pipeline,
+        stage=place.stage,
+        shape=variant.shape,
+        iterations=point.iterations(variant),
+        schedule=variant.schedule,
+        schedule_options=variant.schedule_options(place.pipeline, place.stage),
+        compute=_compute(point, variant, setting, place),
+        links=_links(point, variant, setting, place),
+        listen_address=setting.addresses.address(place.host),
+        listen_port=FIRST_PORT + rank,
+        run_token=setting.run_token,
+        span_log=str(setting.span_log(rank)),
+        epoch_ns=setting.epoch_ns,
+        gradients=None if gradients is None else str(gradients),
+        parent_pid=setting.parent_pid,
+        rendezvous_timeout_ns=setting.rendezvous_timeout_ns(point),
+        peer_timeout_s=setting.peer_timeout_s,
+        collective=_collective(point, variant, setting, place),
+        start_gate=str(setting.start_gate),
+        overlap=variant.transport.overlap,
+        snapshots=setting.snapshots(point, variant),
+        serving=setting.serving.get(rank),
+    )
+
+
+def _compute(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> ComputeConfig:
+    spec, compute = point.spec, point.spec.compute
+    seldom = variant if isinstance(variant, LocalUpdatesVariant) else None
+    return ComputeConfig(
+        backend=compute.backend_path,
+        options=compute.options,
+        costs=variant.costs(place.pipeline, place.stage, setting.dilation),
+        stages=variant.placement.stages,
+        stage=place.stage,
+        pipelines=variant.pipelines,
+        pipeline=place.pipeline,
+        microbatches=variant.microbatches,
+        precision=spec.training.precision,
+        seed=learning_seed(spec, variant.repeat),
+        learning_rate=spec.training.learning_rate,
+        model=model_config(spec, compute.backend.title) if compute.backend.trains else None,
+        text=point.text,
+        device=setting.device,
+        threads=compute.threads,
+        check_iteration=compute.check_iteration,
+        deterministic=compute.deterministic,
+        virtual=variant.virtual,
+        chunks=variant.chunk_costs(place.stage, setting.dilation),
+        synchronization=seldom.synchronization if seldom else None,
+        fragments_bytes=seldom.fragments_bytes(place.stage) if seldom else (),
+        held_out=held_out(spec.training),
+        swapping=_swapping(point, variant),
+    )
+
+
+def _swapping(point: SweepPoint, variant: PipelineVariant) -> SwapSettings | None:
+    """Return how ranks swap their layers, None where they do not, or where their times include that.
+
+    They measure their groups, unless the file names the profile whose times gave them.
+    """
+    compute = point.spec.compute
+    grouping = variant.grouping if isinstance(variant, LocalUpdatesVariant) else None
+    if grouping is None or not compute.backend.swaps:
+        return None
+    return SwapSettings(None if compute.profile is None else grouping.sizes, grouping.model.memory_bytes)
+
+
+def _links(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> LinksConfig:
+    placement = variant.placement
+    rank = placement.rank(place)
+    whole = variant.virtual is None
+    sums = any(variant.work.gradient_bytes) and variant.transport.sums_over_transport
+    overlaps = variant.overlaps_all_reduce and variant.work.gradient_bytes[place.stage] > 0
+    sums = sums and not variant.is_star
+    seldom = variant if isinstance(variant, LocalUpdatesVariant) and not variant.is_star else None
+    return LinksConfig(
+        rank=rank,
+        pipeline=place.pipeline,
+        stage=place.stage,
+        peers=tuple(peer_of(point, variant, setting, place, pair) for pair in variant.pairs if place in pair),
+        previous=_boundary(variant, setting, place, -1) if whole and place.stage > 0 else None,
+        following=_boundary(variant, setting, place, +1) if whole and place.stage + 1 < placement.stages else None,
+        rings=_rings(variant, setting, place) if sums else (),
+        microbatches=variant.microbatches,
+        iterations=point.iterations(variant),
+        window_bytes=None if setting.models_tcp else variant.tcp.window_bytes,
+        exchanges=() if whole else _exchanges(variant, setting, place),
+        buckets=len(variant.buckets_bytes(place.stage)) if overlaps else 0,
+        synchronizations=seldom.synchronization.count(point.iterations(seldom)) if seldom else None,
+        star=_star(point, variant, setting, place),
+        norm_ring=_ring_config(variant, setting, variant.norm_ring) if variant.norm_ring else None,
+    )
+
+
+def _star(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> StarConfig | None:
+    """Return the star over which the replicas of this stage synchronise, None where there is none."""
+    if not isinstance(variant, LocalUpdatesVariant) or not variant.is_star:
+        return None
+    synchronization = variant.synchronization
+    return StarConfig(
+        tuple(variant.placement.rank(replica) for replica in variant.placement.replicas(place.stage)),
+        variant.fragments_bytes(place.stage),
+        synchronization.count(point.iterations(variant)),
+        synchronization.quorum,
+        most_connections(variant.summing_pairs(place.stage), setting.connections),
+        variant.state_bytes(place.stage) if point.faults.brings_back(variant) else 0,
+    )
+
+
+def rejoining(plan: RankConfig, plans: Sequence[RankConfig], span_log: Path) -> RankConfig:
+    """Return the plan of a rank of a star that joins the training under way of ``plans``, of which it was one."""
+    star = plan.links.star
+    assert star is not None
+    gatherer = plans[star.gatherer]
+    peers = tuple(replace(peer, port=gatherer.listen_port) for peer in plan.links.peers if peer.rank == gatherer.rank)
+    links = replace(plan.links, peers=peers, joins=True)
+    return replace(plan, links=links, span_log=str(span_log), start_gate=None)
+
+
+def _rings(variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> tuple[RingConfig, ...]:
+    """Return the rings that a replica is in: one of all, or one inside its datacenter and one across."""
+    return tuple(_ring_config(variant, setting, ring) for ring in variant.rings(place.stage).with_place(place))
+
+
+def _ring_config(variant: PipelineVariant, setting: SharedConfig, ring: Ring) -> RingConfig:
+    return RingConfig(tuple(map(variant.placement.rank, ring)), most_connections(ring_pairs(ring), setting.connections))
+
+
+def _exchanges(variant: PipelineVariant, setting: SharedConfig, place: StagePlace) -> tuple[ExchangeConfig, ...]:
+    """Return the messages between the virtual stages of this stage and those of each neighbour."""
+    messages, sizes = ChunkMessages(variant.layout, variant.microbatches), variant.work.activation_bytes
+    found = []
+    for pair in variant.pairs:
+        peer = pair[1] if place == pair[0] else pair[0]
+        if place not in pair or peer.pipeline != place.pipeline:
+            continue
+        found.append(
+            ExchangeConfig(
+                variant.placement.rank(peer),
+                messages.sizes(place.stage, peer.stage, sizes),
+                messages.sizes(peer.stage, place.stage, sizes),
+                setting.connections[pair[0].host.name, pair[1].host.name],
+            )
+        )
+    return tuple(found)
+
+
+def _collective(
+    point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, place: StagePlace
+) -> CollectiveConfig | None:
+    if isinstance(variant, BaselineVariant) or variant.transport.sums_over_transport:
+        return None
+    replicas = variant.placement.replicas(place.stage)
+    return CollectiveConfig(
+        backend=GLOO if variant.transport.all_reduce == GLOO else NCCL,
+        shares_gpus=variant.transport.all_reduce == NCCL_SHARED,
+        hosts=tuple(replica.host.name for replica in replicas),
+        position=replicas.index(place),
+        interface=HOST_INTERFACE,
+        store_address=setting.addresses.address(replicas[0].host),
+        # After the ports that ranks listen on.
+        store_port=FIRST_PORT + len(variant.placement.places) + place.stage,
+        timeout_ns=setting.rendezvous_timeout_ns(point),
+    )
+
+
+def _boundary(variant: PipelineVariant, setting: SharedConfig, place: StagePlace, step: int) -> BoundaryConfig:
+    placement, pipeline = variant.placement, place.pipeline
+    boundary = place.stage if step > 0 else place.stage - 1
+    rank = placement.rank(placement.pipelines[pipeline][place.stage + step])
+    size_bytes = variant.work.activation_bytes[boundary]
+    cell = variant.cell(pipeline) if variant.shares(boundary) else range(pipeline, pipeline + 1)
+    pairs = [placement.pipelines[mate][boundary : boundary + 2] for mate in cell]
+    connections = max(setting.connections[one.host.name, other.host.name] for one, other in pairs)
+    if not variant.shares(boundary):
+        return BoundaryConfig(rank, size_bytes, connections=connections)
+    mates = tuple(placement.rank(placement.pipelines[mate][place.stage]) for mate in cell)
+    turns: tuple[tuple[int, int], ...] = ()
+    if variant.plan is not None:
+        planned = variant.plan.activation_turns if step > 0 else variant.plan.gradient_turns
+        turns = tuple((cell.start + mate, microbatch) for mate, microbatch in planned[boundary])
+    return BoundaryConfig(rank, size_bytes, mates, turns, connections)
+
+
+def peer_of(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace, pair: Pair) -> Peer:
+    """Return the other place of a pair than ``place``; the pair's first one calls the second."""
+    one, other = pair
+    peer = other if place == one else one
+    rank = variant.placement.rank(peer)
+    connections = setting.connections[one.host.name, other.host.name]
+    unsent_bytes, unread_bytes = held_bytes(point.topology, variant.tcp, pair, connections)
+    return Peer(
+        rank=rank,
+        host=peer.host.name,
+        address=setting.addresses.address_from(peer.host, place.host),
+        port=FIRST_PORT + rank if place == one else None,
+        connections=connections,
+        unsent_bytes=unsent_bytes,
+        unread_bytes=unread_bytes,
+    )

@@ -1,0 +1,181 @@
+"""Run the processes of one trial's ranks: start all, wait for them, and leave none behind."""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from wanbed.runner.companions.faults.on_hosts.injection import FaultInjector
+from wanbed.runner.emulation.peer_timeout import peer_timeout_s
+from wanbed.runner.runs.faults import TrialError
+from wanbed.testbed.hosts.process_group import ProcessGroup
+from wanbed.testbed.hosts.start_gate import Gate
+from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.testbed.running_testbed import RunningTestbed
+
+RANK = "wanbed.workloads.rank"
+"""The module that every rank of ours runs."""
+
+_LOOK_S, _LOOK_VIRTUAL_S = 0.05, 1.0
+"""The time between two calls of ``meanwhile``; in virtual time there is no machine to watch, and every look costs."""
+_GRACE_S = 4.0
+"""Time for ranks to report why they end, after the time in which they notice a lost peer; then they are ended."""
+
+
+class Plan(Protocol):
+    """The plan of a rank, which it gets as a file, and where it runs."""
+
+    @property
+    def rank(self) -> int:
+        """The rank's number."""
+
+    @property
+    def host(self) -> str:
+        """The host that the rank runs on."""
+
+    @property
+    def gpu(self) -> int:
+        """The GPU of that host that the rank computes on, counted from 0."""
+
+    def write(self, path: Path) -> None:
+        """Write the plan as JSON."""
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """How a rank of a trial that failed has ended.
+
+    ``ended_ns`` is when, by CLOCK_MONOTONIC; None if it had noticed nothing and was ended. ``line`` is the last one
+    that it printed, "" for none.
+    """
+
+    rank: int
+    status: int | None
+    ended_ns: int | None
+    line: str
+
+
+class RanksFailedError(TrialError):
+    """Raised if a rank failed. The message is one line: the first one that failed, and its own words."""
+
+    def __init__(self, cause: str, ends: Sequence[RankEnd]) -> None:
+        super().__init__(cause)
+        self.ends = tuple(ends)
+
+
+def run_ranks(
+    testbed: RunningTestbed,
+    program: str,
+    plans: Sequence[Plan],
+    folder: Path,
+    meanwhile: Callable[[], None],
+    *,
+    gate: Gate | None = None,
+    faults: FaultInjector | None = None,
+    can_lose: Collection[int] = (),
+    successor: Callable[[int], Plan] | None = None,
+    has_joined: Callable[[int], bool] = lambda rank: True,
+) -> None:
+    """Run the module ``program`` for every plan on its host until all have ended well.
+
+    ``folder`` receives the plans and the ranks' output; ``meanwhile`` is called several times a second, in virtual
+    time once. ``gate`` is opened when all have come to it, or one has failed; ``faults`` begin when it is opened. Of
+    the ranks in ``can_lose`` those that ``faults`` have hit may fail, and the others go on. ``successor`` returns the
+    plan of a rank that comes back, ``has_joined`` whether it has joined the others: once these have all ended, one that
+    has not is ended too.
+    Raises RanksFailedError with the first rank that failed, and how every rank has ended.
+    """
+    with ProcessGroup() as ranks:
+        running = _Ranks(testbed, program, ranks, folder, successor, has_joined)
+        if faults is not None:
+            faults.attach(running, {plan.rank: plan.host for plan in plans})
+
+        def look() -> None:
+            if gate is not None and not gate.is_open:
+                gate.look()
+            if faults is not None:
+                if gate is None or gate.is_open:
+                    faults.begin(None if gate is None else gate.opened_ns)
+                faults.look()
+                running.end_too_late()
+
+        def pause(most_s: float = _LOOK_VIRTUAL_S if in_virtual_time() else _LOOK_S) -> None:
+            testbed.check()
+            meanwhile()
+            closed_gate = None if gate is None or gate.is_open else gate
+            ranks.wait_for_any(most_s if faults is None else faults.wait_s(most_s), or_readable=closed_gate)
+            look()
+
+        for plan in plans:
+            path = folder / f"rank-{plan.rank}.json"
+            plan.write(path)
+            start = partial(testbed.start_module, plan.host, program, [str(path)], gpu=plan.gpu)
+            ranks.start(start, folder / f"rank-{plan.rank}.words")
+        # All may have come while the last one was started.
+        look()
+        failed = ranks.first_failure(
+            pause, lambda number: faults is not None and number in can_lose and faults.has_hit(number)
+        )
+        if failed is None:
+            return
+        if gate is not None:
+            gate.open()
+        deadline_s = time.monotonic() + peer_timeout_s(testbed.topology) + _GRACE_S
+        while None in ranks.statuses() and (left_s := deadline_s - time.monotonic()) > 0:
+            pause(left_s)
+        testbed.check()
+        ends = [
+            RankEnd(plan.rank, status, ranks.ended_ns(number), ranks.stderr_tail(number))
+            for number, (plan, status) in enumerate(zip(plans, ranks.statuses(), strict=True))
+        ]
+        raise RanksFailedError(_cause(plans[failed], ends[failed]), ends)
+
+
+@dataclass
+class _Ranks:
+    """The ranks of a trial, which faults kill and start again."""
+
+    testbed: RunningTestbed
+    program: str
+    processes: ProcessGroup
+    folder: Path
+    successor: Callable[[int], Plan] | None
+    has_joined: Callable[[int], bool]
+    _returned: list[int] = field(default_factory=list)
+
+    def kill(self, number: int) -> None:
+        """Send SIGKILL to a rank, if it still runs."""
+        self.processes.kill(number)
+
+    def pid(self, number: int) -> int:
+        """Return the PID of a rank; of one on another machine its number there."""
+        return self.processes.pid(number)
+
+    def start_again(self, number: int) -> None:
+        """Start the successor of a rank."""
+        assert self.successor is not None
+        plan = self.successor(number)
+        self._returned.append(number)
+        path = self.folder / f"rank-{number}.back-{len(self._returned)}.json"
+        plan.write(path)
+        start = partial(self.testbed.start_module, plan.host, self.program, [str(path)], gpu=plan.gpu)
+        self.processes.start_again(number, start, path.with_suffix(".words"))
+
+    def end_too_late(self) -> None:
+        """Kill the ranks that have come back and not joined, if all others have ended: nobody is left to join.
+
+        They would call until the limit of their rendezvous, and the trial would last as long.
+        """
+        if not self._returned:
+            return
+        running = {number for number, status in enumerate(self.processes.statuses()) if status is None}
+        if running.issubset(self._returned):
+            for number in running:
+                if not self.has_joined(number):
+                    self.kill(number)
+
+
+def _cause(plan: Plan, end: RankEnd) -> str:
+    return end.line or f"rank {plan.rank} on {plan.host} ended with status {end.status} and without a word"

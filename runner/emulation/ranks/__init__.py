@@ -1,1 +1,0 @@
-"""Start the processes that train, and hand each its plan."""

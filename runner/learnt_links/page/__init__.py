@@ -1,1 +1,0 @@
-"""Show a learnt link on one self-contained page."""

@@ -1,1 +1,0 @@
-"""Explain why an iteration of a simulated candidate takes as long as it does."""

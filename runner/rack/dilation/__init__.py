@@ -1,1 +1,0 @@
-"""Compute how much slower a rack's run is than the system that it emulates, from the load on its machines."""

@@ -1,1 +1,0 @@
-"""Variants whose stages hold several virtual stages each."""

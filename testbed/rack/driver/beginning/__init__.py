@@ -1,1 +1,0 @@
-"""What begins on all machines at one instant."""

@@ -1,1 +1,0 @@
-"""Let hosts and processes on machines fail: on one machine, and on several at one instant."""

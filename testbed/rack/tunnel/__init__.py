@@ -1,1 +1,0 @@
-"""Encrypt what machines of a rack send to each other."""

@@ -1,0 +1,56 @@
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.support.runner.two_jobs import two_jobs
+from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
+from wanbed.runner.emulation import training_at_once
+from wanbed.runner.emulation.rank_configs import SharedConfig
+from wanbed.runner.emulation.training_at_once import NumberedPlan, train_at_once, while_all_ran_ns
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.testbed.running_testbed import RunningTestbed
+
+(POINT,) = parse_experiment(two_jobs(), "file", Path()).points()
+BESIDE = next(variant for variant in POINT.variants if variant.name == "theirs beside ours")
+
+
+def ended(rank: int, *ends_ns: int) -> SpanLogContents:
+    spans = tuple(Span("iteration", number, -1, 0, end_ns) for number, end_ns in enumerate(ends_ns))
+    return SpanLogContents(SpanLogHeader(rank, f"east-{rank}", "east", 0, 0, rank), spans, complete=True)
+
+
+def test_all_jobs_ran_until_the_first_of_them_had_done_its_last_iteration() -> None:
+    logs = [ended(0, 10, 40), ended(1, 10, 60), ended(0, 20, 50), ended(1, 20, 30)]
+    assert while_all_ran_ns(logs, [2, 2], dilation=1.0) == 50
+    assert while_all_ran_ns(logs, [2, 2], dilation=2.0) == 25
+    assert while_all_ran_ns(logs[:2], [2], dilation=1.0) is None
+
+
+def test_ranks_of_all_jobs_log_beside_their_plans_where_a_rack_looks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[NumberedPlan] = []
+    monkeypatch.setattr(training_at_once, "run_ranks", lambda _, __, plans, *___, **____: started.extend(plans))
+    setting = SharedConfig(
+        addresses=AddressBook(POINT.topology, 0),
+        connections=count_connections(POINT.topology, BESIDE.pairs, BESIDE.transport),
+        dilation=1.0,
+        run_token="0" * 32,
+        epoch_ns=0,
+        folder=tmp_path,
+        parent_pid=1,
+    )
+    testbed = cast("RunningTestbed", SimpleNamespace(gate=lambda *_, **__: nullcontext()))
+    nothing: Any = lambda: None  # noqa: E731
+    others = train_at_once(testbed, POINT, BESIDE, setting, begin=nothing, meanwhile=nothing)
+    assert [plan.rank for plan in started] == [*range(8)]
+    assert [Path(plan.plan.span_log) for plan in started] == [tmp_path / f"rank-{rank}.spans" for rank in range(8)]
+    # The variant's own ranks come first, under their own numbers; each job finds its peers by its own.
+    assert [plan.plan.rank for plan in started] == [*range(4)] * 2
+    assert {plan.host for plan in started[:4]} == {place.host.name for place in BESIDE.placement.places}
+    assert others == [[tmp_path / f"rank-{rank}.spans" for rank in range(4, 8)]]

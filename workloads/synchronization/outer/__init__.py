@@ -1,1 +1,0 @@
-"""The outer optimizer: what replicas do with the average of their pseudo-gradients."""

@@ -1,1 +1,0 @@
-"""Sum over replicas in a thread beside the one that computes."""

@@ -1,5 +1,7 @@
 """Tabulate which parts the averages of a trial are, where replicas synchronise over a star."""
 
+from typing import Any
+
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.reading.summaries.headline import point_text
@@ -14,7 +16,12 @@ _READING = (
 def averages_table(run: Run) -> Table | None:
     """Return the report's table of trials whose replicas synchronise over a star; None if there is none."""
     trials = [trial for trial in run.trials if trial.facts.get("averages") is not None]
-    return Table.of("averages", "Averages over a star", trials, _COLUMNS, _READING)
+    return Table.of("averages", "Averages over a star", trials, _COLUMNS, _READING, record=_record)
+
+
+def _record(trial: StoredTrial) -> dict[str, Any]:
+    place = {"where": point_text(trial.values), "variant": trial.variant, "repeat": trial.repeat}
+    return {**place, **trial.facts["averages"]}
 
 
 def _parts_text(trial: StoredTrial) -> str:

@@ -1,7 +1,6 @@
 """Make the table of traffic in the background: what each flow carried beside each variant."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -35,7 +34,6 @@ class BackgroundRow:
     no rate.
     """
 
-    run: str
     where: str
     variant: str
     flow: str
@@ -49,9 +47,9 @@ class BackgroundRow:
     wire_share: float | None
 
 
-def background_table(run: Run, label: str = "") -> Table | None:
+def background_table(run: Run) -> Table | None:
     """Return the table of a run, None if nothing was in the background."""
-    return Table.of("background", "Traffic in the background", background_rows(run, label), _COLUMNS, _READING)
+    return Table.of("background", "Traffic in the background", background_rows(run), _COLUMNS, _READING, record=asdict)
 
 
 def _offer_text(row: BackgroundRow) -> str:
@@ -73,12 +71,7 @@ _COLUMNS: tuple[Column[BackgroundRow], ...] = (
 )
 
 
-def background_records(rows: Sequence[BackgroundRow]) -> list[dict[str, Any]]:
-    """Return the rows in plain JSON types."""
-    return [asdict(row) for row in rows]
-
-
-def background_rows(run: Run, label: str = "") -> list[BackgroundRow]:
+def background_rows(run: Run) -> list[BackgroundRow]:
     """Return a row for each variant and flow, in the run's order."""
     flows: dict[tuple[int, str, str], dict[str, Any]] = {}
     goodputs: dict[tuple[int, str, str], list[float]] = defaultdict(list)
@@ -106,7 +99,6 @@ def background_rows(run: Run, label: str = "") -> list[BackgroundRow]:
         rate_bps = _link_rate_bps(run, point, flow["source"], flow["destination"])
         rows.append(
             BackgroundRow(
-                label,
                 point_text(swept_values(run.manifest, point)),
                 variant,
                 name,

@@ -1,7 +1,7 @@
 """Build the report's table of devices that really computed: their use according to spans and to cross-checks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
@@ -118,7 +118,7 @@ def _nvml(samples: pd.DataFrame, device: str, window: Window) -> dict[str, Any]:
 def device_table(run: Run) -> Table | None:
     """Return the table of a run; None if no device really computed."""
     rows = device_rows(run)
-    return Table.of("devices", "Devices that really computed", rows, _columns(rows), _reading(rows, run))
+    return Table.of("devices", "Devices that really computed", rows, _columns(rows), _reading(rows, run), record=asdict)
 
 
 def _columns(rows: Sequence[DeviceRow]) -> list[Column[DeviceRow]]:

@@ -1,5 +1,7 @@
 """Tabulate what failures did to each trial of a run."""
 
+from typing import Any
+
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.reading.summaries.headline import point_text
@@ -17,7 +19,7 @@ _READING = (
 def fault_table(run: Run) -> Table | None:
     """Return the report's table of trials in which anything was to fail or did; None if there is none."""
     rows = [(trial, TrialFaults.of(trial.facts)) for trial in run.trials if trial.faults is not None]
-    return Table.of("faults", "Failures", rows, _COLUMNS, _READING)
+    return Table.of("faults", "Failures", rows, _COLUMNS, _READING, record=_record)
 
 
 def fault_warnings(run: Run) -> list[str]:
@@ -36,6 +38,22 @@ def fault_warnings(run: Run) -> list[str]:
 
 
 _Row = tuple[StoredTrial, TrialFaults]
+
+
+def _record(row: _Row) -> dict[str, Any]:
+    trial, faults = row
+    return {
+        "where": point_text(trial.values),
+        "variant": trial.variant,
+        "repeat": trial.repeat,
+        "outcome": str(faults.outcome),
+        "failed": _failed_text(row),
+        "iterations_completed": faults.iterations_completed,
+        "time_to_detect_s": faults.time_to_detect_s,
+        "time_to_recover_s": faults.time_to_recover_s,
+        "iterations_lost": faults.iterations_lost,
+        "training_goodput_fraction": faults.training_goodput,
+    }
 
 
 def _outcome_text(row: _Row) -> str:

@@ -1,7 +1,6 @@
 """Make the table of jobs that ran at once: each alone and beside the others, its slow-down, and Jain's index."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -29,7 +28,6 @@ class JobRow:
     index of all jobs of the combination. None where no iteration counted.
     """
 
-    run: str
     where: str
     job: str
     variant: str
@@ -45,9 +43,13 @@ class JobRow:
         return median(self.slow_downs) if self.slow_downs else None
 
 
-def job_table(run: Run, label: str = "") -> Table | None:
+def job_table(run: Run) -> Table | None:
     """Return the table of a run, None if no jobs ran at once."""
-    return Table.of("jobs", "Jobs that share the WAN", job_rows(run, label), _COLUMNS, _READING)
+    return Table.of("jobs", "Jobs that share the WAN", job_rows(run), _COLUMNS, _READING, record=_record)
+
+
+def _record(row: JobRow) -> dict[str, Any]:
+    return {**asdict(row), "slow_down": row.slow_down}
 
 
 def _slow_down_text(row: JobRow) -> str:
@@ -68,18 +70,13 @@ _COLUMNS: tuple[Column[JobRow], ...] = (
 )
 
 
-def job_records(rows: Sequence[JobRow]) -> list[dict[str, Any]]:
-    """Return the rows in plain JSON types."""
-    return [{**asdict(row), "slow_down": row.slow_down} for row in rows]
-
-
-def job_rows(run: Run, label: str = "") -> list[JobRow]:
+def job_rows(run: Run) -> list[JobRow]:
     """Return a row for each variant beside others, in the run's order."""
     times: dict[tuple[int, str], dict[int, float]] = defaultdict(dict)
     for row in run.summary.to_dict("records"):
         if row["iteration_time_s"] == row["iteration_time_s"]:
             times[row["sweep_point"], row["variant"]][row["repeat"]] = row["iteration_time_s"]
-    figures: dict[tuple[int, str], HeadlineRow] = {(row.point, row.variant): row for row in headline(run, label)}
+    figures: dict[tuple[int, str], HeadlineRow] = {(row.point, row.variant): row for row in headline(run, "")}
     about = {(trial.point, trial.variant): facts for trial in run.trials if (facts := trial.facts.get("beside"))}
     factors: dict[tuple[int, str], tuple[float, ...]] = {}
     combinations: dict[tuple[int, frozenset[str]], list[tuple[int, str]]] = defaultdict(list)
@@ -96,7 +93,6 @@ def job_rows(run: Run, label: str = "") -> list[JobRow]:
         alone, beside = figures.get((point, facts["variant"])), figures.get((point, variant))
         rows.append(
             JobRow(
-                label,
                 point_text(swept_values(run.manifest, point)),
                 facts["job"],
                 facts["variant"],

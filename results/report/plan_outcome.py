@@ -5,7 +5,8 @@ optimizer, which no plan orders.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from wanbed.results.metrics.numbering import is_among
 from wanbed.results.reading.run import Run
@@ -50,7 +51,11 @@ def plan_outcomes(run: Run) -> list[PlanOutcome]:
 
 def plan_table(outcomes: Sequence[PlanOutcome]) -> Table | None:
     """Return the report's table; None if nothing was planned."""
-    return Table.of("plans", "Plan against outcome", outcomes, _COLUMNS, _READING)
+    return Table.of("plans", "Plan against outcome", outcomes, _COLUMNS, _READING, record=_record)
+
+
+def _record(outcome: PlanOutcome) -> dict[str, Any]:
+    return {**asdict(outcome), "difference": outcome.difference}
 
 
 _COLUMNS: tuple[Column[PlanOutcome], ...] = (

@@ -21,24 +21,21 @@ from wanbed.results.reading.summaries.headline import (
 )
 from wanbed.results.reading.summaries.token_worth import worth_note
 from wanbed.results.reading.summaries.variant_differences import VariantFields, variant_fields
-from wanbed.results.report.averages_table import averages_table
-from wanbed.results.report.background_table import background_table
 from wanbed.results.report.calibration_table import CalibrationTable, calibration_table
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.charts.figure_options import FigureOptions
 from wanbed.results.report.charts.paper import draw_figures, save_figures
 from wanbed.results.report.chosen_trials import chosen_trials
-from wanbed.results.report.device_table import device_table
-from wanbed.results.report.fault_table import fault_table, fault_warnings
-from wanbed.results.report.job_table import job_table
+from wanbed.results.report.fault_table import fault_warnings
 from wanbed.results.report.losses.loss_section import loss_section
 from wanbed.results.report.losses.loss_series import loss_series
 from wanbed.results.report.page_templates import page_environment
-from wanbed.results.report.plan_outcome import plan_outcomes, plan_table, plan_warnings
+from wanbed.results.report.plan_outcome import plan_outcomes, plan_warnings
 from wanbed.results.report.prefill.prefill_section import prefill_of, prefill_section
 from wanbed.results.report.programs.program_section import ProgramSection, program_section
 from wanbed.results.report.report_charts import ReportCharts, report_charts
+from wanbed.results.report.run_tables import run_tables
 from wanbed.results.report.table import Table
 from wanbed.results.text import number_text
 from wanbed.results.text.number_text import count_text, percent_text
@@ -208,14 +205,6 @@ def _cut(differences: Sequence[ManifestDifference]) -> tuple[Sequence[ManifestDi
 def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
     wan_bytes = run.summary["wan_bytes"].dropna()
     plans = plan_outcomes(run)
-    tables = (
-        fault_table(run),
-        averages_table(run),
-        job_table(run),
-        background_table(run),
-        plan_table(plans),
-        device_table(run),
-    )
     return _Section(
         label=label,
         simulated=run.simulated,
@@ -225,7 +214,7 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         differing=variant_fields(run.manifest, run.variants),
         charts=charts.own[label],
         programs=program_section(run),
-        tables=[table for table in tables if table is not None],
+        tables=run_tables(run),
         calibration=calibration_table(run),
         links_reading=links_reading(run),
         facts=facts(run),

@@ -1,8 +1,8 @@
-"""A table of the report: its columns are declared once, and give the page and Markdown the same texts."""
+"""A table of the report: its columns are declared once, and give the page and Markdown the same texts, JSON records."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from wanbed.results.text.markdown_text import markdown_text, table_line
 
@@ -19,27 +19,40 @@ class Column(Generic[Row]):
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is shown, under ``title``. ``name`` is its class on the page, ``reading`` explains the figures."""
+    """A table as it is shown, under ``title``. ``reading`` explains the figures.
+
+    ``name`` is its class on the page, and the entry of ``records``, its rows in plain JSON types.
+    """
 
     name: str
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     reading: str
+    records: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
     def of(
-        cls, name: str, title: str, rows: Iterable[Row], columns: Sequence[Column[Row]], reading: str
+        cls,
+        name: str,
+        title: str,
+        rows: Iterable[Row],
+        columns: Sequence[Column[Row]],
+        reading: str,
+        *,
+        record: Callable[[Row], Mapping[str, Any]] | None = None,
     ) -> "Table | None":
-        """Return the table of these rows; None if there are none."""
+        """Return the table of these rows; None if there are none. ``record`` gives a row in plain JSON types."""
         listed = list(rows)
         texts = {column.heading: [column.text(row) for row in listed] for column in columns}
         shown = {heading: own for heading, own in texts.items() if any(own)}
-        return cls(name, title, list(shown), list(zip(*shown.values(), strict=True)), reading) if shown else None
+        records = [] if record is None else [record(row) for row in listed]
+        lines = list(zip(*shown.values(), strict=True))
+        return cls(name, title, list(shown), lines, reading, records) if shown else None
 
-    @property
-    def markdown(self) -> str:
-        """The table in Markdown, after an empty line."""
+    def markdown(self, run: str = "") -> str:
+        """Return the table in Markdown, after an empty line. ``run`` is its name, where there are several."""
+        title = markdown_text(f"{self.title}, {run}" if run else self.title)
         lines = [table_line(self.columns), table_line(["---"] * len(self.columns))]
         lines += [table_line([markdown_text(text) for text in row]) for row in self.rows]
-        return "\n".join(["", *lines, "", self.reading, ""])
+        return "\n".join(["", f"**{title}**", "", *lines, "", self.reading, ""])

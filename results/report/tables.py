@@ -25,9 +25,7 @@ from wanbed.results.reading.summaries.headline import (
 )
 from wanbed.results.reading.summaries.token_worth import worth_note
 from wanbed.results.reading.summaries.variant_differences import variant_fields
-from wanbed.results.report.background_table import background_records, background_rows, background_table
 from wanbed.results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
-from wanbed.results.report.job_table import job_records, job_rows, job_table
 from wanbed.results.report.losses.loss_series import LossSeries, loss_series
 from wanbed.results.report.losses.loss_table import final_figures, loss_records, loss_table
 from wanbed.results.report.prefill.prefill_section import prefill_of
@@ -38,6 +36,7 @@ from wanbed.results.report.prefill.prefill_tables import (
     prefill_markdown,
     prefill_records,
 )
+from wanbed.results.report.run_tables import run_tables
 from wanbed.results.text.bound_text import bound_text
 from wanbed.results.text.json_text import json_text
 from wanbed.results.text.markdown_text import markdown_text, table_line
@@ -65,10 +64,9 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
 
     - csv: one row per run, sweep point and variant. Swept values come first; figures are exact, with their unit in the
       column's name. A text that a spreadsheet would take for a formula gets an apostrophe before it.
-    - json: the same rows, the outcomes of the requests, the impact of prefill on training, the jobs that ran at once,
-      what was learnt, what was in the background, the calibration, and the differences between the manifests.
-    - md: the main table and, if there was any such, the tables about losses, prefill, jobs that ran at once, and
-      background.
+    - json: the same rows, the outcomes of the requests, the impact of prefill on training, what was learnt, the records
+      of each table of ``run_tables`` under its name, the calibration, and the differences between the manifests.
+    - md: the main table and, where there are any, those about losses, prefill, and all of ``run_tables``.
 
     Each names the links that changed while training ran, if any did: in a column, an entry or a sentence.
     """
@@ -77,30 +75,29 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
     prefill, impacts = prefill_of(dict(zip(labels, runs, strict=True)))
     losses = loss_series(dict(zip(labels, runs, strict=True)), clocks)
     if form == "md":
-        shared = [
-            table.markdown
+        several = len(runs) > 1
+        own = [
+            table.markdown(label if several else "")
             for run, label in zip(runs, labels, strict=True)
-            for table in (job_table(run, label), background_table(run, label))
-            if table is not None
+            for table in run_tables(run)
         ]
         learnt = loss_table(losses)
         tables = (
             _markdown(rows)
-            + "".join(_differing(run, label if len(runs) > 1 else "") for run, label in zip(runs, labels, strict=True))
-            + ("" if learnt is None else learnt.markdown)
+            + "".join(_differing(run, label if several else "") for run, label in zip(runs, labels, strict=True))
+            + ("" if learnt is None else learnt.markdown())
         )
-        return tables + prefill_markdown(prefill, impacts) + "".join(shared) + _changes_markdown(runs, labels)
+        return tables + prefill_markdown(prefill, impacts) + "".join(own) + _changes_markdown(runs, labels)
     shares = [each for run, label in zip(runs, labels, strict=True) for each in gpu_time_shares(run, label)]
     records = _with_changing_links(_records(rows, shares, prefill, losses), rows, dict(zip(labels, runs, strict=True)))
     if form == "csv":
         return _csv(rows, records)
     more: dict[str, Any] = {"prefill": prefill_records(prefill), "impact": impact_records(impacts)}
-    if of_jobs := [row for run, label in zip(runs, labels, strict=True) for row in job_rows(run, label)]:
-        more["jobs"] = job_records(of_jobs)
     if losses:
         more["losses"] = loss_records(losses)
-    if flows := [row for run, label in zip(runs, labels, strict=True) for row in background_rows(run, label)]:
-        more["background"] = background_records(flows)
+    for run, label in zip(runs, labels, strict=True):
+        for table in run_tables(run):
+            more.setdefault(table.name, []).extend({"run": label, **record} for record in table.records)
     if changing := _changing_links(runs, labels):
         more["changing_links"] = changing
     return _json(runs, labels, records, more)

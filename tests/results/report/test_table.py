@@ -9,7 +9,11 @@ COLUMNS = (
 
 
 def table(*rows: tuple[str, str]) -> Table | None:
-    return Table.of("names", "Names", rows, COLUMNS, "How to read it.")
+    return Table.of("names", "Names", rows, COLUMNS, "How to read it.", record=dict_of)
+
+
+def dict_of(row: tuple[str, str]) -> dict[str, str]:
+    return {"where": row[0], "name": row[1]}
 
 
 def test_each_row_has_a_text_in_each_column() -> None:
@@ -31,4 +35,12 @@ def test_without_rows_there_is_no_table() -> None:
 def test_markdown_has_the_same_texts_and_no_name_is_taken_for_markup() -> None:
     found = table(("10 ms", "a|b_c"))
     assert found is not None
-    assert found.markdown == ("\n| sweep point | name |\n| --- | --- |\n| 10 ms | a&#124;b\\_c |\n\nHow to read it.\n")
+    lines = ["| sweep point | name |", "| --- | --- |", "| 10 ms | a&#124;b\\_c |", "", "How to read it.", ""]
+    assert found.markdown().split("\n") == ["", "**Names**", "", *lines]
+    assert found.markdown("my_run").split("\n")[1] == "**Names, my\\_run**"
+
+
+def test_records_have_the_values_of_columns_that_are_left_out_too() -> None:
+    found = table(("", "one"))
+    assert found is not None
+    assert found.records == [{"where": "", "name": "one"}]

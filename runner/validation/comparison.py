@@ -17,7 +17,7 @@ from wanbed.results.reading.summaries.summary import calibrated_points
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.runner.resolve.packet_draws import draws_packets
-from wanbed.runner.runs.not_modelled import links_without
+from wanbed.runner.runs.not_modelled import simulated_without
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 
@@ -82,11 +82,11 @@ def _experiment(run: Run) -> Experiment:
             raise InputError(
                 f"{here}: what {backend.title} computes takes no time that is known: give a run of replayed compute"
             )
-        if without := links_without(point.topology):
+        if without := simulated_without(point.spec, point.topology):
             at = f" at {where}" if (where := point_text(point.values)) else ""
             raise InputError(
                 f"{here}: the simulator does not model {not_modelled_text(without)}{at}, or not within what was "
-                "validated: give a run with other links"
+                "validated: give a run without that"
             )
         if not _is_what_ran(point, run.manifest):
             raise InputError(

@@ -14,6 +14,7 @@ from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.trial_tables import BACKGROUND_TABLE
 from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
 from wanbed.runner.emulation.companion import Companion
+from wanbed.runner.emulation.companion_processes import PATIENCE_S, await_at_gate, check_running, end
 from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.resolve.dilation import dilated_ns, undilated_ns
@@ -33,8 +34,8 @@ UDP_OVERHEAD_BYTES = 28
 """What the headers of IPv4 and UDP take of a packet."""
 INTERVAL_NS = 100_000_000
 
-_PATIENCE_S = 60.0
-_GRACE_S = 10.0
+FIELD = "background"
+
 _LOOK_S = 0.02
 
 
@@ -79,14 +80,14 @@ class BackgroundTraffic(Companion):
             launcher = _Launcher(testbed, self._setting, self._folder, self._receivers, self._senders)
             for number, flow in enumerate(flows):
                 launcher.start(number, flow)
-            _await_all(testbed, self._gate, [self._receivers, self._senders])
+            await_at_gate(testbed, self._gate, [self._receivers, self._senders], FIELD)
             yield
             self.look()
             self.begin()
-            _end(testbed, self._senders)
+            end(testbed, self._senders, FIELD)
             # What waits in queues would be counted as the next trial's.
             _await_empty_queues(testbed, flows, self._setting.dilation)
-            _end(testbed, self._receivers)
+            end(testbed, self._receivers, FIELD)
 
     def begin(self) -> None:
         """Let all flows begin to send, if they have not yet."""
@@ -95,8 +96,7 @@ class BackgroundTraffic(Companion):
 
     def look(self) -> None:
         """Raise TrialError if a flow has ended before the trial, whose training then shared the WAN with less."""
-        for group in (self._senders, self._receivers):
-            _check_running(self._testbed, group)
+        check_running(self._testbed, [self._senders, self._receivers], FIELD)
 
     def left(self, trained: Trained) -> TrialPart:
         """Return what each flow has carried."""
@@ -171,59 +171,19 @@ class _Launcher:
             group.start(start, path.with_suffix(".words"))
 
 
-def _await_all(testbed: RunningTestbed, gate: Gate, groups: Sequence[ProcessGroup]) -> None:
-    """Wait until all have come to the gate."""
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while True:
-        gate.look()
-        if gate.is_complete:
-            return
-        for group in groups:
-            _check_running(testbed, group)
-        if time.monotonic() >= deadline_s:
-            raise TrialError(f"background: its hosts were not connected within {_PATIENCE_S:.0f} s")
-        groups[-1].wait_for_any(1.0, or_readable=gate)
-
-
-def _end(testbed: RunningTestbed, group: ProcessGroup) -> None:
-    """End all processes of a group. Raise TrialError if one does not end well."""
-    group.terminate()
-    group.wait_for_all(_GRACE_S)
-    if any(status != 0 for status in group.statuses()):
-        raise _first_fault(testbed, group)
-
-
 def _await_empty_queues(testbed: RunningTestbed, flows: Sequence[BackgroundFlow], dilation: float) -> None:
     """Wait until all that flows have sent has arrived. Raise TrialError if it takes too long."""
     pairs = {flow.hosts for flow in flows}
-    deadline_s = time.monotonic() + _PATIENCE_S * dilation
+    deadline_s = time.monotonic() + PATIENCE_S * dilation
     while any(port.pairs[pair].backlog_bytes for port in testbed.read_counters() for pair in pairs & port.pairs.keys()):
         if time.monotonic() >= deadline_s:
             raise TrialError(
-                f"background: what it had sent waited in queues for more than {_PATIENCE_S:.0f} s: give flows a rate "
+                f"background: what it had sent waited in queues for more than {PATIENCE_S:.0f} s: give flows a rate "
                 "or a smaller window"
             )
         time.sleep(_LOOK_S * dilation)
     # What has left the last queue still has to reach its receiver.
     time.sleep(_LOOK_S * dilation)
-
-
-def _check_running(testbed: RunningTestbed, group: ProcessGroup) -> None:
-    if any(status is not None for status in group.statuses()):
-        raise _first_fault(testbed, group)
-
-
-def _first_fault(testbed: RunningTestbed, group: ProcessGroup) -> TrialError:
-    """Return an error about the first process of a group that has failed, or else the first that has ended.
-
-    Raise MachineLostError if a machine has gone, and the process with it.
-    """
-    testbed.check()
-    statuses = group.statuses()
-    number = next((each for each, status in enumerate(statuses) if status), 0)
-    said = group.stderr_tail(number)
-    silent = f"background: the process of flow {number} ended with status {statuses[number]} and without a word"
-    return TrialError(said or silent)
 
 
 def _rows(

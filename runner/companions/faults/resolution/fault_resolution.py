@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.strict_model import InputError
-from wanbed.results.text.number_text import list_text
 from wanbed.runner.companions.background.spec import BackgroundSpec
 from wanbed.runner.companions.faults.resolution.planned_fault import PlannedFault
 from wanbed.runner.companions.faults.resolution.return_check import check_returns
@@ -14,6 +12,7 @@ from wanbed.runner.companions.faults.resolution.simulated_check import check_sim
 from wanbed.runner.companions.faults.spec import FaultSpec, Recovery
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.resolve.named_place import check_datacenter, check_host
 from wanbed.runner.resolve.pipeline_resolution import Choose
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.variant_resolution import resolve_variant
@@ -23,8 +22,6 @@ from wanbed.runner.trainings.program.resolution.program_variant import ProgramVa
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.testbed.network.topology import Topology
-
-_MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -152,13 +149,10 @@ def _check_flows(where: str, fault: FaultSpec, flows: Sequence[BackgroundSpec]) 
 
 
 def _check_fault(where: str, fault: FaultSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> None:
-    # Hosts of flows in the background are nobody's to name.
-    hosts = [host.name for host in topology.hosts if host.trains or host.serves]
-    datacenters = [each.name for each in topology.datacenters]
-    for kind, name, names in (("host", fault.host, hosts), ("gateway", fault.gateway, datacenters)):
-        if name is not None and name not in names:
-            remedy = did_you_mean(name, names, f"there are {list_text(names[:_MOST_NAMED])}")
-            raise InputError(f"{where}.{kind}: {name!r} is none, {remedy}")
+    if fault.host is not None:
+        check_host(topology, fault.host, f"{where}.host")
+    if fault.gateway is not None:
+        check_datacenter(topology, fault.gateway, f"{where}.gateway")
     for variant in variants if fault.rank is not None else ():
         ranks = len(variant.placement.places)
         if fault.rank is not None and fault.rank >= ranks:

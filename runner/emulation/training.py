@@ -1,14 +1,19 @@
 """Run the processes that train in a trial: beside other jobs, through faults, or undisturbed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from wanbed.results.records.span_log import SpanLogContents, read_span_log
 from wanbed.runner.companions.faults.on_hosts.faulted_training import train_through_faults
-from wanbed.runner.emulation.rank_configs import configure_ranks
-from wanbed.runner.emulation.rank_processes import RANK, run_ranks
+from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
+from wanbed.runner.emulation.rank_processes import RANK, Plan, run_ranks
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial
 from wanbed.runner.emulation.training_at_once import train_at_once
-from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
 from wanbed.runner.trainings.program.on_hosts.program_trial import run_program
 from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.runner.trainings.torch_baseline.on_hosts import configure_baseline
@@ -18,6 +23,27 @@ from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.workloads.start_gate import PIPES
 
 BASELINE_RANK, TRACE_RANK = "wanbed.workloads.baselines.torch_rank", "wanbed.workloads.trace_replay.trace_rank"
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The module that each rank of a kind of training runs, and what makes the ranks' plans of its variant.
+
+    ``gated`` ranks begin together, at a gate. Others are told to begin when they are started.
+    """
+
+    module: str
+    configure: Callable[[SweepPoint, Any, SharedConfig], Sequence[Plan]]
+    gated: bool = True
+
+
+RANKS: Mapping[type[ResolvedVariant], Ranks] = {
+    PipelineVariant: Ranks(RANK, configure_ranks),
+    LocalUpdatesVariant: Ranks(RANK, configure_ranks),
+    BaselineVariant: Ranks(BASELINE_RANK, configure_baseline, gated=False),
+    TraceVariant: Ranks(TRACE_RANK, configure_trace),
+}
+"""The ranks of each kind of training but users' programs, which start as they are told."""
 
 
 def train(trial: RunningTrial, begin: Callable[[], None], look: Callable[[], None]) -> Ended:
@@ -35,17 +61,14 @@ def train(trial: RunningTrial, begin: Callable[[], None], look: Callable[[], Non
         return train_through_faults(trial, begin, look)
     if isinstance(variant, ProgramVariant):
         return run_program(trial, variant.program, begin, look)
-    if isinstance(variant, BaselineVariant):
+    ranks = RANKS[type(variant)]
+    plans = ranks.configure(point, variant, setting)
+    if not ranks.gated:
         begin()
-        run_ranks(trial.testbed, BASELINE_RANK, configure_baseline(point, variant, setting), setting.folder, look)
+        run_ranks(trial.testbed, ranks.module, plans, setting.folder, look)
         return Ended(_logs(trial), setting)
-    program, plans = (
-        (TRACE_RANK, configure_trace(point, variant, variant.trace, setting))
-        if isinstance(variant, TraceVariant)
-        else (RANK, configure_ranks(point, in_pipelines(variant), setting))
-    )
     with trial.testbed.gate(setting.start_gate, [plan.host for plan in plans], PIPES, begin=begin) as gate:
-        run_ranks(trial.testbed, program, plans, setting.folder, look, gate=gate)
+        run_ranks(trial.testbed, ranks.module, plans, setting.folder, look, gate=gate)
     return Ended(_logs(trial), setting)
 
 

@@ -123,7 +123,7 @@ def _record(
     course = TrialCourse(
         iterations=point.iterations(variant),
         warmup=point.spec.training.warmup,
-        tokens_per_iteration=point.tokens_per_iteration,
+        tokens_per_iteration=point.tokens_of(variant),
         dilation=trial.setting.dilation,
         connections=trial.setting.connections,
         sums=[(len(each.ranks), each.late) for log in logs for each in log.sums],

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.shown_text import shown
-from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.job_spec import JobSpec
+from wanbed.runner.experiment.other_schedules import WITHOUT_PIPELINES
 from wanbed.runner.experiment.variant_spec import VariantSpec
 
 
@@ -39,7 +39,7 @@ def check_jobs(jobs: Sequence[JobSpec], variants: Sequence[VariantSpec], *, pref
     for position, variant in enumerate(variants):
         if variant.name not in homes:
             raise ValueError(f"variants.{position}: no job has {shown(variant.name)}: add it to one, or leave it out")
-        if variant.program is not None or variant.schedule == TRACE_SCHEDULE:
+        if variant.program is not None or variant.schedule in WITHOUT_PIPELINES:
             what = "program" if variant.program is not None else "schedule"
             raise ValueError(
                 f"variants.{position}.{what}: only trainings by a schedule of wanbed's ranks run beside another job: "

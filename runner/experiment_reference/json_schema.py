@@ -15,13 +15,12 @@ from pydantic_core import CoreSchema, SchemaSerializer, core_schema
 from wanbed.netem_profiles.preset import preset_names
 from wanbed.runner.companions.prefill.spec import DRAWN, MEASURED
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.other_schedules import OTHER_SCHEDULES
 from wanbed.runner.experiment_reference.sweep_schema import sweep_schema
-from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 from wanbed.workloads.compute.backends.registry import backend_names
 from wanbed.workloads.prefill.profile_files import prefill_profile_names
 from wanbed.workloads.profiles.catalogue import profile_names
 from wanbed.workloads.schedules.registry import schedule_names
-from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 DEFINITIONS = "definitions"
@@ -30,7 +29,7 @@ _KNOWN: dict[tuple[str, str], Callable[[], Sequence[str]]] = {
     ("TopologySpec", "profile"): preset_names,
     ("ComputeSpec", "kind"): backend_names,
     ("ComputeSpec", "profile"): profile_names,
-    ("VariantSpec", "schedule"): lambda: (*schedule_names(), *BASELINE_SCHEDULES, DILOCO, ATOM),
+    ("VariantSpec", "schedule"): lambda: (*schedule_names(), *OTHER_SCHEDULES),
     ("PrefillSpec", "trace"): lambda: DRAWN,
     ("PrefillSpec", "profile"): lambda: (*prefill_profile_names(), MEASURED),
 }

@@ -66,6 +66,10 @@ class SweepPoint:
         model, scheduled = self.spec.model, self.scheduled
         return None if model is None or not scheduled else scheduled[0].sequences_per_iteration * model.context
 
+    def tokens_of(self, variant: ResolvedVariant) -> int | None:
+        """Return the tokens that a variant trains on in one iteration, None if it follows no schedule."""
+        return self.tokens_per_iteration if isinstance(variant, PipelineVariant) else None
+
     @property
     def scheduled(self) -> tuple[PipelineVariant, ...]:
         """The variants that follow a schedule."""

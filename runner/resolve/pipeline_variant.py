@@ -1,6 +1,6 @@
 """Describe a variant whose pipelines follow a schedule: what GPUs compute, and which ranks communicate."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -12,6 +12,7 @@ from wanbed.runner.resolve.replica_times import ReplicaTimes
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
+from wanbed.runner.resolve.transfer import Transfer
 from wanbed.workloads.compute.replay import ReplayCosts
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.planning.cell_plan import CellPlan, options_for
@@ -225,6 +226,39 @@ class PipelineVariant(ResolvedVariant):
                 found |= {(rank(one), rank(other)) for one, other in self.summing_pairs(stage)}
         found |= {(rank(one), rank(other)) for one, other in ring_pairs(self.norm_ring)}
         return self._pairs_of(found)
+
+    def transfers(self) -> Iterator[Transfer]:
+        """Yield an activation over each boundary, and what replicas sum, between each two that exchange it."""
+        for boundary, size_bytes in enumerate(self.work.activation_bytes):
+            shared = self.shares(boundary)
+            part_bytes = size_bytes // (self.pipelines_per_cell if shared else 1)
+            what = "a node pair's share of an activation" if shared else "an activation"
+            for chain in self.chains:
+                yield Transfer(what, part_bytes, (chain[boundary], chain[boundary + 1]))
+        what = "the gradients" if self.sums_every_iteration else "a synchronisation"
+        for stage in range(self.placement.stages):
+            size_bytes = sum(self.buckets_bytes(stage))
+            if not size_bytes:
+                continue
+            if self.is_star:
+                for pair in self.summing_pairs(stage):
+                    yield Transfer(f"a replica's part of {what}", size_bytes, pair)
+                continue
+            rings = self.rings(stage)
+            for level, summed_bytes in zip(rings.levels, rings.summed_bytes(size_bytes), strict=True):
+                for ring in level:
+                    for pair in ring_pairs(ring):
+                        yield Transfer(f"a ring's segment of {what}", summed_bytes // len(ring), pair)
+
+    def serial_s(self, transfer_s: Callable[[int], float]) -> float:
+        """Return an upper bound of an iteration in seconds, as ``ResolvedVariant.serial_s`` says."""
+        work = self.work
+        computing_s = (sum(work.forward_ns) + sum(work.backward_ns) + sum(work.recompute_ns)) / 1e9
+        crossing_s = sum(2 * transfer_s(size_bytes) for size_bytes in work.activation_bytes)
+        summed = [size_bytes for stage in range(work.stages) for size_bytes in self.buckets_bytes(stage)]
+        all_reduce_s = sum(2 * self.pipelines * transfer_s(size_bytes) for size_bytes in summed)
+        microbatches_s = self.microbatches * (computing_s + crossing_s)
+        return self.pipelines * (microbatches_s + sum(work.optimizer_ns) / 1e9 + all_reduce_s)
 
     def schedule_options(self, pipeline: int, stage: int | None = None) -> dict[str, Any]:
         """Return the options of that pipeline's schedule.

@@ -87,14 +87,14 @@ def ring_order(places: Sequence[StagePlace]) -> tuple[StagePlace, ...]:
     return tuple(sorted(places, key=lambda place: first_seen[place.datacenter]))
 
 
-def place_ranks(topology: Topology, ranks: int) -> Placement:
+def place_ranks(topology: Topology, ranks: int, field: str) -> Placement:
     """Place rank r on the r-th GPU of the topology, each as one stage of a single pipeline.
 
-    Raise InputError for more ranks than GPUs.
+    Raise InputError, which begins with ``field``, for more ranks than GPUs.
     """
     gpus = [(host, gpu) for datacenter in topology.datacenters for host in datacenter.hosts for gpu in range(host.gpus)]
     if ranks > len(gpus):
-        raise InputError(f"compute.trace: it has {ranks} ranks, and the hosts have {len(gpus)} GPUs: add hosts or GPUs")
+        raise InputError(f"{field}: it has {ranks} ranks, and the hosts have {len(gpus)} GPUs: add hosts or GPUs")
     return Placement((tuple(StagePlace(0, rank, *gpus[rank]) for rank in range(ranks)),))
 
 

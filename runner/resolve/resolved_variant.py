@@ -1,7 +1,7 @@
 """Describe a variant of a sweep point with every default filled in: where it runs, and over which transport."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.experiment.variant_spec import VariantSpec
 from wanbed.runner.resolve.connection_count import tcp_settings
 from wanbed.runner.resolve.placement import Pair, Placement
+from wanbed.runner.resolve.transfer import Transfer
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.workloads.prefill.service_config import ServiceConfig
 
@@ -82,6 +83,17 @@ class ResolvedVariant(ABC):
     @abstractmethod
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs of places whose ranks have connections to each other, lower rank first, each pair once."""
+
+    @abstractmethod
+    def transfers(self) -> Iterator[Transfer]:
+        """Yield what its ranks send each other in an iteration, as far as it is known: each kind of transfer once."""
+
+    @abstractmethod
+    def serial_s(self, transfer_s: Callable[[int], float]) -> float:
+        """Return an upper bound of an iteration in seconds: all computation, then each transfer after the other.
+
+        ``transfer_s`` is the longest time of a transfer of so many bytes. Raise TypeError where nothing is known.
+        """
 
     @abstractmethod
     def document(self) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
+from wanbed.runner.experiment.other_schedules import OTHER_SCHEDULES
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP
 from wanbed.workloads.schedules.registry import schedule_class_path
@@ -50,7 +51,7 @@ def schedule_class(written: WrittenVariant) -> type[Schedule]:
     if written.variant.schedule == TRACE_SCHEDULE:
         raise InputError(f"{written.field}.schedule: a trace has its own layout: there is nothing to plan")
     with prefixed(f"{written.field}."):
-        path = schedule_class_path(written.variant.schedule, also=(*BASELINE_SCHEDULES, DILOCO, ATOM))
+        path = schedule_class_path(written.variant.schedule, also=OTHER_SCHEDULES)
     try:
         return load_schedule(path)
     except ValueError as refusal:

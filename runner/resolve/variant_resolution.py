@@ -1,6 +1,6 @@
 """Resolve a variant of the experiment file into one that can run: fill in defaults and check that it fits."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,9 @@ from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.trainings.program.resolution.program_resolution import resolve_program
 from wanbed.runner.trainings.trace.resolution.trace_resolution import resolve_trace
 from wanbed.testbed.network.topology import Topology
+
+OTHER_KINDS: Mapping[str, Callable[[WrittenVariant], ResolvedVariant]] = {TRACE_SCHEDULE: resolve_trace}
+"""What resolves a variant whose ``schedule`` is of no pipelines. It raises InputError for what cannot run."""
 
 
 def resolve_variants(
@@ -52,6 +55,5 @@ def resolve_variant(written: WrittenVariant, choose: Choose) -> ResolvedVariant:
     waits_for_all(written)
     if written.variant.program is not None:
         return resolve_program(written, written.variant.program)
-    if written.variant.schedule == TRACE_SCHEDULE:
-        return resolve_trace(written)
-    return resolve_pipeline(written, choose)
+    resolve = OTHER_KINDS.get(written.variant.schedule)
+    return resolve_pipeline(written, choose) if resolve is None else resolve(written)

@@ -63,7 +63,7 @@ class SimulatedTrial:
             variant,
             point.iterations(variant),
             training.warmup,
-            point.tokens_per_iteration,
+            point.tokens_of(variant),
             compute.times_profile if compute.backend.real_time and compute.from_run is None else None,
         )
 

@@ -1,18 +1,16 @@
 """Simulate one variant on one topology, with the schedule objects, placement and stage costs of an emulated trial."""
 
-import gc
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from wanbed.results.records.span_columns import Column, SpanColumns, TraceSpanColumns
-from wanbed.results.records.span_log import NO_REQUEST
+from wanbed.results.records.span_columns import SpanColumns
 from wanbed.runner.companions.background.simulation import BackgroundTraffic
 from wanbed.runner.companions.faults.simulation.failures import Failures
 from wanbed.runner.companions.prefill.resolution.prefill_forecast import planned_bubbles
@@ -22,16 +20,17 @@ from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
-from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.equal_parts import equal_parts
 from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.event_run import run_events
 from wanbed.runner.simulator.network.network import Ends, Network
 from wanbed.runner.simulator.network.transfers import OwnTransfers, SharedTransfers
 from wanbed.runner.simulator.network.wan_traffic import Crossing, wan_traffic
+from wanbed.runner.simulator.ordered_spans import ordered_spans
 from wanbed.runner.simulator.rings.norm_ring import NormRing
 from wanbed.runner.simulator.rings.rings import Rings, ring_ends
 from wanbed.runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
-from wanbed.runner.simulator.simulation import NO_PEER, SimulatedFailure, SimulatedPrefill, Simulation
+from wanbed.runner.simulator.simulation import SimulatedFailure, SimulatedPrefill, Simulation
 from wanbed.runner.simulator.training.surroundings import Transfers
 from wanbed.runner.simulator.training.training import Pulse, Training
 from wanbed.runner.simulator.training.training_loop import run_trainings
@@ -41,19 +40,19 @@ from wanbed.runner.tcp.effects import TcpEffects, effects_of
 from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
 from wanbed.runner.trainings.local_updates.simulation.stars import Stars, star_ends
 from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
-from wanbed.runner.trainings.trace.simulation.trace_network import TraceNetwork
-from wanbed.runner.trainings.trace.simulation.trace_replay import TraceReplay
+from wanbed.runner.trainings.trace.simulation.traced import simulate_trace
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.message import MessageKind
-from wanbed.workloads.trace.replayed_trace import ReplayedTrace
 from wanbed.workloads.transport.frames.cutting import Cutting
 from wanbed.workloads.transport.frames.frame import HEADER_BYTES
 
 Rows = npt.NDArray[np.int64]
 
-_RANK, _PEER = 0, 7
-"""The positions of two numbers in a row of ``Training.rows``."""
+OTHER_KINDS: Mapping[type[ResolvedVariant], Callable[[Network[Any], int, Pulse | None], Simulation]] = {
+    TraceVariant: simulate_trace
+}
+"""How kinds of training are simulated that do not follow a schedule: so many iterations over a network."""
 
 
 def simulate_variant(
@@ -76,10 +75,9 @@ def simulate_variant(
     Raises SimulationError, one line, if the schedule fails or deadlocks, or if times or sizes exceed 64 bits.
     """
     effects = TcpEffects() if effects is None else effects
-    if isinstance(variant, TraceVariant):
+    if (simulate := OTHER_KINDS.get(type(variant))) is not None:
         counted = count_connections(topology, variant.pairs, variant.transport)
-        of_trace = Network(topology, counted, variant, effects, 1, dilation)
-        return _simulate_trace(of_trace, variant.trace, iterations, pulse)
+        return simulate(Network(topology, counted, variant, effects, 1, dilation), iterations, pulse)
     variant = in_pipelines(variant)
     drawn = effects.impairments and draws_packets(topology, variant.transport)
     alone = variant.service is None and not variant.beside and not variant.background and not drawn
@@ -99,7 +97,7 @@ def simulate_variant(
     if trained.met:
         trained = train(frozenset())
     represented = 1 if one_part else parts
-    spans = _for_all(trained.rows, len(pipelines) * variant.placement.stages, represented)
+    spans = ordered_spans(trained.rows, len(pipelines) * variant.placement.stages, represented)
     if (numbers := WorkNumbers.of(variant)) is not None:
         spans = numbers.decoded(spans)
     if trained.prefill is not None:
@@ -169,7 +167,7 @@ def _trained(
         headers = network.effects.headers
         failures = Failures(variant, training, rings.of_stages[0], events, iterations=iterations, headers=headers)
         failures.begin()
-    _run(training, events)
+    run_events(partial(run_trainings, training, ()), events)
     prefill = None if service is None else service.end(events.now_ns)
     crossed = [*boundaries.crossed(), *rings.crossed(), *([] if norm is None else norm.crossed(of_training))]
     if isinstance(rings, Stars):
@@ -236,9 +234,9 @@ def _simulate_at_once(
         crossed.append((boundaries, rings, norm, of_training))
     background.begin(channels, [training.rows for training in trainings])
     first, *others = trainings
-    _run(first, events, others)
+    run_events(partial(run_trainings, first, others), events)
     spans = [
-        _for_all(each.rows.numbers, len(network.variant.placement.places), 1)
+        ordered_spans(each.rows.numbers, len(network.variant.placement.places), 1)
         for each, network in zip(trainings, networks, strict=True)
     ]
     boundaries, rings, norm, of_training = crossed[variant.turn]
@@ -249,49 +247,6 @@ def _simulate_at_once(
     traffic = wan_traffic(variant, [*boundaries.crossed(), *rings.crossed(), *norms], 1)
     ends_ns = [int(each.end_ns.max(initial=0)) for each in spans]
     return Simulation(own, traffic, network.connections, while_all_ran_ns=min(ends_ns), background=background.flows())
-
-
-def _simulate_trace(
-    network: Network[TraceVariant], trace: ReplayedTrace, iterations: int, pulse: Pulse | None
-) -> Simulation:
-    events = EventQueue()
-    over = TraceNetwork(network, trace, events)
-    replay = TraceReplay(trace, iterations, over, events, pulse)
-    _run(replay, events)
-    traffic = wan_traffic(network.variant, over.crossed(), 1)
-    spans = _for_all(replay.rows, len(network.variant.placement.places), 1)
-    tensor = np.frombuffer(replay.tensors, np.int64)[_order_of(np.frombuffer(replay.rows, np.int64).reshape(-1, 8))]
-    labelled = TraceSpanColumns(**vars(spans), tensor=tensor)
-    return Simulation(labelled, traffic, network.connections)
-
-
-def _run(simulated: Training | TraceReplay, events: EventQueue, beside: Sequence[Training] = ()) -> None:
-    with _no_garbage_collection():
-        try:
-            if isinstance(simulated, Training):
-                run_trainings(simulated, beside)
-            else:
-                simulated.run()
-        except OverflowError:
-            raise SimulationError(
-                f"its times or sizes are beyond 64 bits after {events.now_ns / 1e9:.3g} s: give shorter times, smaller "
-                "sizes, higher rates or fewer iterations"
-            ) from None
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Pause garbage collection, which takes a quarter of the time of a large simulation.
-
-    A simulation creates no reference cycles that become garbage before its end.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 Boundary = tuple[int, int, MessageKind]
@@ -386,32 +341,3 @@ def _with_prefill(training: SpanColumns, rows: Rows) -> SpanColumns:
     rank, _, iteration, _, start_ns, end_ns, *_ = both
     order = np.lexsort((end_ns, start_ns, iteration, rank))
     return SpanColumns(*(column[order] for column in both))
-
-
-def _order_of(rows: Column) -> npt.NDArray[np.intp]:
-    """Return the order of spans, given as rows of eight numbers: by rank, iteration and time."""
-    rank, kind, iteration, microbatch, start_ns, end_ns, _, _ = rows.T
-    return np.lexsort((microbatch, kind, end_ns, start_ns, iteration, rank))
-
-
-def _for_all(flat: "array[int]", ranks: int, represented: int) -> SpanColumns:
-    """Return the spans of the first ``represented`` parts in order, copied from the first's: eight numbers a span.
-
-    Each part has so many ranks.
-
-    One column is handled at a time, so that the memory is little more than that of the columns.
-    """
-    rows = np.frombuffer(flat, np.int64).reshape(-1, 8)
-    order = _order_of(rows)
-    shifts = np.arange(represented, dtype=np.int64)[:, None] * ranks
-
-    def column(position: int) -> Column:
-        own = rows[:, position][order]
-        if position == _RANK:
-            own = own + shifts
-        elif position == _PEER:
-            own = np.where(own == NO_PEER, NO_PEER, own + shifts)
-        return np.broadcast_to(own, (represented, len(order))).reshape(-1)
-
-    of_none = np.broadcast_to(np.int64(NO_REQUEST), represented * len(order))
-    return SpanColumns(*[*(column(position) for position in range(rows.shape[1])), of_none])

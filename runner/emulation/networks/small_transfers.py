@@ -5,30 +5,17 @@ transfer smaller than ``TIMES`` the burst finishes more than a tenth of its time
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from wanbed.results.text.number_text import size_text
-from wanbed.results.text.span_text import kind_text
-from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.runner.resolve.stage_rings import ring_pairs
-from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.testbed.measurement.calibration import LinkMeasurement
 from wanbed.testbed.network.gateway_plan import GatewayPlan
-from wanbed.workloads.trace.replayed_trace import WorkKind
 
 TIMES = 10
 
 Bursts = Mapping[tuple[str, str], int]
 """Burst in bytes by source and destination datacenter: of their trunk, or of host ports if both are the same."""
-
-
-@dataclass(frozen=True)
-class _Transfer:
-    what: str
-    size_bytes: int
-    pair: Pair
 
 
 def bursts_of(plan: GatewayPlan, links: Iterable[LinkMeasurement]) -> dict[tuple[str, str], int]:
@@ -56,7 +43,7 @@ def path_text(ends: tuple[str, str]) -> str:
 def small_transfers(variant: ResolvedVariant, bursts: Bursts) -> list[str]:
     """Return a sentence for each kind of transfer that is small compared with the burst of its path; [] if none is."""
     worst: dict[str, tuple[float, str]] = {}
-    for transfer in _transfers(variant):
+    for transfer in variant.transfers():
         for ends, burst_bytes in _on_the_way(transfer.pair, bursts):
             if transfer.size_bytes >= TIMES * burst_bytes:
                 continue
@@ -77,43 +64,3 @@ def _on_the_way(pair: Pair, bursts: Bursts) -> Iterator[tuple[tuple[str, str], i
         for ends in {(here, there), (there, there)}:
             if ends in bursts:
                 yield ends, bursts[ends]
-
-
-def _transfers(variant: ResolvedVariant) -> Iterator[_Transfer]:
-    if isinstance(variant, TraceVariant):
-        yield from _trace_transfers(variant)
-    if not isinstance(variant, PipelineVariant):
-        return
-    for boundary, size_bytes in enumerate(variant.work.activation_bytes):
-        shared = variant.shares(boundary)
-        part_bytes = size_bytes // (variant.pipelines_per_cell if shared else 1)
-        what = "a node pair's share of an activation" if shared else "an activation"
-        for chain in variant.chains:
-            yield _Transfer(what, part_bytes, (chain[boundary], chain[boundary + 1]))
-    what = "the gradients" if variant.sums_every_iteration else "a synchronisation"
-    for stage in range(variant.placement.stages):
-        size_bytes = sum(variant.buckets_bytes(stage))
-        if not size_bytes:
-            continue
-        if variant.is_star:
-            for pair in variant.summing_pairs(stage):
-                yield _Transfer(f"a replica's part of {what}", size_bytes, pair)
-            continue
-        rings = variant.rings(stage)
-        for level, summed_bytes in zip(rings.levels, rings.summed_bytes(size_bytes), strict=True):
-            for ring in level:
-                for pair in ring_pairs(ring):
-                    yield _Transfer(f"a ring's segment of {what}", summed_bytes // len(ring), pair)
-
-
-def _trace_transfers(variant: TraceVariant) -> Iterator[_Transfer]:
-    places, trace = variant.placement.places, variant.trace
-    for rank, nodes in enumerate(trace.ranks):
-        for node in nodes:
-            if node.kind is WorkKind.SEND:
-                yield _Transfer("a message", node.size_bytes, (places[rank], places[node.peer]))
-            elif node.kind is WorkKind.COLLECTIVE and rank == trace.groups[node.group][0]:
-                ring, collective = variant.rings[node.group], trace.collective(node)
-                what = f"a segment of a ring's {kind_text(collective.kind)}"
-                for pair in ring:
-                    yield _Transfer(what, collective.whole_bytes // len(ring), pair)

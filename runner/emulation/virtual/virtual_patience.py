@@ -8,10 +8,7 @@ from math import sqrt
 
 from wanbed.runner.resolve.connection_count import window_bps
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
-from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
-from wanbed.workloads.trace.replayed_trace import WorkKind
 
 BESIDE_TRIALS_S = 3600.0
 """Virtual time for bring-up, calibration and everything else outside trials."""
@@ -34,24 +31,7 @@ def serial_trial_s(point: SweepPoint, variant: ResolvedVariant) -> float:
     def transfer_s(size_bytes: int) -> float:
         return 8 * size_bytes * seconds_per_bit + _ROUND_TRIPS * rtt_s
 
-    if isinstance(variant, TraceVariant):
-        trace = variant.trace
-        computing_s = sum(trace.computing_ns(rank) for rank in range(len(trace.ranks))) / 1e9
-        nodes = [node for own in trace.ranks for node in own]
-        messages_s = sum(transfer_s(node.size_bytes) for node in nodes if node.kind is WorkKind.SEND)
-        collectives = [trace.collective(node) for node in nodes if node.kind is WorkKind.COLLECTIVE]
-        rings_s = sum(2 * transfer_s(each.whole_bytes) for each in collectives)
-        return point.iterations(variant) * (computing_s + messages_s + len(trace.ranks) * rings_s)
-    if not isinstance(variant, PipelineVariant):
-        raise TypeError(f"{variant.name}: what it computes takes no virtual time")
-    work = variant.work
-    computing_s = (sum(work.forward_ns) + sum(work.backward_ns) + sum(work.recompute_ns)) / 1e9
-    crossing_s = sum(2 * transfer_s(size_bytes) for size_bytes in work.activation_bytes)
-    summed = [size_bytes for stage in range(work.stages) for size_bytes in variant.buckets_bytes(stage)]
-    all_reduce_s = sum(2 * variant.pipelines * transfer_s(size_bytes) for size_bytes in summed)
-    microbatches_s = variant.microbatches * (computing_s + crossing_s)
-    iteration_s = variant.pipelines * (microbatches_s + sum(work.optimizer_ns) / 1e9 + all_reduce_s)
-    return point.iterations(variant) * iteration_s
+    return point.iterations(variant) * variant.serial_s(transfer_s)
 
 
 def _slowest_path(point: SweepPoint, variant: ResolvedVariant) -> tuple[float, float]:

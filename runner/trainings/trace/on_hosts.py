@@ -13,17 +13,13 @@ from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig
 from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
 
 
-def configure_trace(
-    point: SweepPoint, variant: TraceVariant, trace: ReplayedTrace, setting: SharedConfig
-) -> list[TraceRankConfig]:
+def configure_trace(point: SweepPoint, variant: TraceVariant, setting: SharedConfig) -> list[TraceRankConfig]:
     """Return one configuration for each rank, in order."""
-    return [_config(point, variant, trace, setting, place) for place in variant.placement.places]
+    return [_config(point, variant, setting, place) for place in variant.placement.places]
 
 
-def _config(
-    point: SweepPoint, variant: TraceVariant, trace: ReplayedTrace, setting: SharedConfig, place: StagePlace
-) -> TraceRankConfig:
-    rank = variant.placement.rank(place)
+def _config(point: SweepPoint, variant: TraceVariant, setting: SharedConfig, place: StagePlace) -> TraceRankConfig:
+    rank, trace = variant.placement.rank(place), variant.trace
     nodes = tuple(
         replace(node, duration_ns=dilated_ns(node.duration_ns, setting.dilation)) for node in trace.ranks[rank]
     )
@@ -34,7 +30,7 @@ def _config(
         gpu=place.gpu,
         nodes=nodes,
         iterations=point.spec.training.iterations,
-        links=_links(point, variant, trace, setting, place),
+        links=_links(point, variant, setting, place),
         listen_address=setting.addresses.address(place.host),
         listen_port=FIRST_PORT + rank,
         run_token=setting.run_token,
@@ -47,10 +43,8 @@ def _config(
     )
 
 
-def _links(
-    point: SweepPoint, variant: TraceVariant, trace: ReplayedTrace, setting: SharedConfig, place: StagePlace
-) -> LinksConfig:
-    rank_of = variant.placement.rank
+def _links(point: SweepPoint, variant: TraceVariant, setting: SharedConfig, place: StagePlace) -> LinksConfig:
+    rank_of, trace = variant.placement.rank, variant.trace
     rank = rank_of(place)
     ring = next((ring for ring in variant.rings if any(place == one for one, _ in ring)), ())
     collectives = sum(node.kind is WorkKind.COLLECTIVE for node in trace.ranks[rank])

@@ -8,11 +8,10 @@ from wanbed.runner.companions.background.spec import BackgroundSpec
 from wanbed.runner.experiment.sweep_points import SweepPointSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.resolve.connection_count import tcp_settings
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
-from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
-from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
 from wanbed.testbed.network.topology import Topology, flow_host
 from wanbed.workloads.background.offered_rate import OfferedRate, OnOffTimes
@@ -24,15 +23,12 @@ def resolve_background(point: SweepPointSpec, variants: Sequence[ResolvedVariant
     if not spec.background:
         return ()
     for position, variant in enumerate(variants):
-        for is_other, field in (
-            (isinstance(variant, ProgramVariant), "program"),
-            (isinstance(variant, (TraceVariant, BaselineVariant)), "schedule"),
-        ):
-            if is_other:
-                raise InputError(
-                    f"variants.{position}.{field}: background runs beside trainings by a schedule of wanbed's ranks "
-                    "only: leave the variant out, or leave background out"
-                )
+        if not isinstance(variant, PipelineVariant) or not variant.follows_own_schedule:
+            field = "program" if isinstance(variant, ProgramVariant) else "schedule"
+            raise InputError(
+                f"variants.{position}.{field}: background runs beside trainings by a schedule of wanbed's ranks "
+                "only: leave the variant out, or leave background out"
+            )
     found = []
     for position, flow in enumerate(spec.background):
         _check_has_a_rate(position, flow, topology)

@@ -22,7 +22,7 @@ def failed_record(trial: TrialSpec, reason: str) -> TrialRecord:
         (),
         facts={
             "warmup_iterations": training.warmup,
-            "tokens_per_iteration": trial.point.tokens_per_iteration,
+            "tokens_per_iteration": trial.point.tokens_of(trial.variant),
             "dilation": trial.dilation,
             "faults": {
                 "outcome": FAILED,

@@ -14,13 +14,13 @@ from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep_points import SweepPointSpec
 from wanbed.runner.resolve.named_place import check_datacenter, check_host
 from wanbed.runner.resolve.pipeline_resolution import Choose
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.variant_resolution import resolve_variant
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
 from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
-from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.testbed.network.topology import Topology
 
 
@@ -128,8 +128,8 @@ def _check_variant(where: str, variant: ResolvedVariant, *, restarts: bool) -> N
         )
     if isinstance(variant, LocalUpdatesVariant) and restarts:
         raise InputError(f"recovery: the replicas of {where} that are left go on: give none, or leave the variant out")
-    if isinstance(variant, TraceVariant):
-        raise InputError(f"{where}.schedule: a trace is replayed without failures: leave fail out")
+    if not isinstance(variant, PipelineVariant):
+        raise InputError(f"{where}.schedule: a {variant.spec.schedule} is replayed without failures: leave fail out")
     if variant.service is not None:
         raise InputError(f"{where}.prefill: prefill has no part in fail: give prefill: none and no pool")
     if not variant.transport.sums_over_transport:

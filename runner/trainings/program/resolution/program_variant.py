@@ -1,6 +1,6 @@
 """Describe a variant that a program of the user's trains."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import StageRings
+from wanbed.runner.resolve.transfer import Transfer
 from wanbed.runner.trainings.program.resolution.resolved_program import ResolvedProgram
 
 
@@ -23,6 +24,14 @@ class ProgramVariant(ResolvedVariant):
         rank, places = self.placement.rank, self.placement.replicas(0)
         rings = StageRings.of(places, hierarchical=self.transport.is_hierarchical)
         return self._pairs_of([(rank(one), rank(other)) for one, other in rings.pairs])
+
+    def transfers(self) -> Iterator[Transfer]:
+        """Yield nothing: a program sends what it sends."""
+        return iter(())
+
+    def serial_s(self, transfer_s: Callable[[int], float]) -> float:
+        """Raise TypeError: how long a program takes is not known."""
+        raise TypeError(f"{self.name}: how long a program takes is not known")
 
     def document(self) -> Mapping[str, Any]:
         """Return where the program's processes run: nothing else is left open."""

@@ -64,7 +64,7 @@ def _check_alone(written: WrittenVariant) -> None:
 def _placement(written: WrittenVariant, ranks: int) -> Placement:
     configured: ConfiguredPlacement | None = written.variant.placement
     if configured is None:
-        return place_ranks(written.topology, ranks)
+        return place_ranks(written.topology, ranks, "compute.trace")
     if len(configured) != ranks or not all(isinstance(name, str) for name in configured):
         raise InputError(
             f"{written.field}.placement: {shown(list(configured))} for {ranks} ranks: name one datacenter for each"

@@ -1,8 +1,8 @@
 """Simulate the replay of a trace as discrete events: every rank, iteration after iteration.
 
-Each rank behaves like ``wanbed.workloads.trace.trace_rank``. Its GPU runs one computation at a time, its CPU another
-one, of those that are ready the first in the trace's order. A message leaves as soon as it is ready. The next iteration
-begins without a barrier, when all nodes of the rank have ended.
+Each rank behaves like ``wanbed.workloads.trace_replay.trace_rank``. Its GPU runs one computation at a time, its CPU
+another one, of those that are ready the first in the trace's order. A message leaves as soon as it is ready. The next
+iteration begins without a barrier, when all nodes of the rank have ended.
 
 Times are integer nanoseconds. As in ``wanbed.runner.simulator.training.training``, all events of one instant are
 handled first. Then all affected ranks begin work, in order of rank.

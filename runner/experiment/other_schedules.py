@@ -1,0 +1,11 @@
+"""Name the schedules that no class of pipelines stands for."""
+
+from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
+from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
+from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
+
+OTHER_SCHEDULES = (*BASELINE_SCHEDULES, DILOCO, ATOM)
+"""Those that an editor and a refusal offer beside the names of classes."""
+
+WITHOUT_PIPELINES = frozenset({TRACE_SCHEDULE})
+"""Those of trainings that are no pipelines: nothing runs beside them."""

@@ -75,7 +75,7 @@ class TrialRecord:
 
 @dataclass(frozen=True)
 class TrialPart:
-    """What a companion of a training leaves in the trial's record; ``logs`` are those of GPUs that do not train."""
+    """The part of a trial's record that a companion leaves; ``logs`` are those of GPUs that do not train."""
 
     tables: Mapping[TrialTable, Rows] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What happens on hosts beside a training, such as traffic in the background."""
+"""Define a companion: something that happens on hosts beside a training, such as traffic in the background."""
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext

@@ -45,7 +45,7 @@ class Plan(Protocol):
 
 @dataclass(frozen=True)
 class RankEnd:
-    """How a rank of a trial that failed has ended.
+    """The end of a rank in a trial that failed.
 
     ``ended_ns`` is when, by CLOCK_MONOTONIC; None if it had noticed nothing and was ended. ``line`` is the last one
     that it printed, "" for none.

@@ -67,7 +67,7 @@ class RunningTrial:
 
 @dataclass(frozen=True)
 class Ended:
-    """What the processes of a training have left, with times as each has logged them.
+    """Everything that the processes of a training have left, with times as each has logged them.
 
     ``others`` are the logs of each job that trained at the same time. ``setting`` is that of the processes that ended
     last. Logs are not ``whole`` where ranks were killed. ``arrivals`` is whether a span ``receive`` begins when the
@@ -88,7 +88,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training has left, on one time line and undilated: nanoseconds since the trial's start.
+    """Everything that a training has left, on one time line and undilated: nanoseconds since the trial's start.
 
     ``line`` puts the times of a host on that time line, where hosts are on several machines. The other fields are
     those of ``Ended``; ``while_all_ran_ns`` is when the first of several jobs was done, None for a single one.

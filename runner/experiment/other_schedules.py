@@ -5,7 +5,7 @@ from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
 OTHER_SCHEDULES = (*BASELINE_SCHEDULES, DILOCO, ATOM)
-"""Those that an editor and a refusal offer beside the names of classes."""
+"""Names that an editor and a refusal offer beside those of classes."""
 
 WITHOUT_PIPELINES = frozenset({TRACE_SCHEDULE})
-"""Those of trainings that are no pipelines: nothing runs beside them."""
+"""Names of trainings that are no pipelines: no other job runs beside them."""

@@ -108,7 +108,7 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
 
 @dataclass(frozen=True)
 class _Placed:
-    """Where a variant's stages are; its training dimensions; and the planner's search, None if the file says where."""
+    """The places of a variant's stages, its training dimensions, and the planner's search; None where the file has places."""
 
     placement: Placement
     cut: TrainingCut

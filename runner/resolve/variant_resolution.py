@@ -21,7 +21,7 @@ from wanbed.runner.trainings.trace.resolution.trace_resolution import resolve_tr
 from wanbed.testbed.network.topology import Topology
 
 OTHER_KINDS: Mapping[str, Callable[[WrittenVariant], ResolvedVariant]] = {TRACE_SCHEDULE: resolve_trace}
-"""What resolves a variant whose ``schedule`` is of no pipelines. It raises InputError for what cannot run."""
+"""The function that resolves a variant whose ``schedule`` is of no pipelines. It raises InputError if it cannot run."""
 
 
 def resolve_variants(

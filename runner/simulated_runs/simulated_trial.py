@@ -31,7 +31,7 @@ COMPANIONS: tuple[Callable[[Topology, ResolvedVariant, Simulation], TrialPart], 
     simulated_link_changes,
     simulated_background,
 )
-"""What each companion of a training leaves of a simulation."""
+"""The part of the record that each companion of a training leaves."""
 
 
 @dataclass(frozen=True)

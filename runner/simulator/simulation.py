@@ -63,7 +63,7 @@ class WanTraffic:
 
 @dataclass(frozen=True)
 class FlowTraffic:
-    """What the flow of that name in the background has sent, and the payload of it that has been received."""
+    """The traffic of the flow of that name in the background: all that it sent, and the payload that was received."""
 
     name: str
     sent: WanTraffic

@@ -52,7 +52,7 @@ Rows = npt.NDArray[np.int64]
 OTHER_KINDS: Mapping[type[ResolvedVariant], Callable[[Network[Any], int, Pulse | None], Simulation]] = {
     TraceVariant: simulate_trace
 }
-"""How kinds of training are simulated that do not follow a schedule: so many iterations over a network."""
+"""The simulation of each kind of training that does not follow a schedule: so many iterations over a network."""
 
 
 def simulate_variant(
@@ -113,7 +113,7 @@ def simulate_variant(
 
 @dataclass(frozen=True)
 class _Trained:
-    """What a simulated training left. ``met`` are the stages whose rings were not alone, as was assumed."""
+    """The outcome of a simulated training. ``met`` are the stages whose rings were not alone, as was assumed."""
 
     rows: "array[int]"
     crossed: Sequence[Crossing]

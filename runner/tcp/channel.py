@@ -67,7 +67,7 @@ class PrivateChannel:
         self._keeps_history = keeps_history
         self._free_ns = 0
         self.accepted_ns = 0
-        """When the windows have let out the last byte of the last queued transfer."""
+        """The time at which the windows have let out the last byte of the last queued transfer."""
         self._window = window
         self._whole = whole or line
         self._open_bytes = self._whole.payload_per_rtt()
@@ -89,7 +89,7 @@ class PrivateChannel:
 
     @property
     def free_ns(self) -> int:
-        """When all queued transfers have left, apart from bytes delayed by a connection with a small window."""
+        """The time at which all queued transfers have left, apart from bytes that a small window delays."""
         return self._free_ns
 
     def queue(

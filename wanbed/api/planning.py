@@ -48,7 +48,7 @@ class VariantPlan:
 
     @property
     def family_notes(self) -> tuple[str, ...]:
-        """What has to be known to compare ``families``, such as whose tokens are not worth the same."""
+        """Notes for a comparison of ``families``, such as whose tokens are not worth the same."""
         return family_notes(self.families)
 
     @property

@@ -31,7 +31,7 @@ SENDER, RECEIVER = (f"wanbed.workloads.background.{end}_process" for end in ("se
 PORT = 9_000
 """Below the kernel's ephemeral ports, and those of ranks and of prefill."""
 UDP_OVERHEAD_BYTES = 28
-"""What the headers of IPv4 and UDP take of a packet."""
+"""The bytes of the headers of IPv4 and UDP in a packet."""
 INTERVAL_NS = 100_000_000
 
 FIELD = "background"

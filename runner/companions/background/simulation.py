@@ -19,7 +19,7 @@ from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, L
 from wanbed.workloads.background.offered_rate import UNSENT_BYTES, Handout
 
 _PIECE_NS: Final = 10_000_000
-"""What a flow without a rate hands over at once: as much as its line carries in that time. Two pieces wait at most."""
+"""The size, in time on its line, of a piece that a flow without a rate hands over. Two pieces wait at most."""
 _LEAST_PIECE_BYTES: Final = 32_768
 _PIECES: Final = 2
 _DATAGRAM_BYTES: Final = 1_472

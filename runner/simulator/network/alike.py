@@ -30,7 +30,7 @@ class Hub:
 
 
 class Path(NamedTuple):
-    """What node pairs cross, apart from ports that they share.
+    """The path of node pairs, apart from ports that they share.
 
     ``own_bps`` is the capacity of the narrowest resource of their own that limits them, 0 for none. ``widest_bps`` is
     their rate where nothing limits them.
@@ -42,7 +42,7 @@ class Path(NamedTuple):
 
 
 class Port:
-    """What is alike about ports of one capacity, at each of which node pairs of the same ``groups`` arrive."""
+    """The likeness of ports of one capacity, at each of which node pairs of the same ``groups`` arrive."""
 
     __slots__ = ("capacity_bps", "groups", "left_bps", "open_count")
 

@@ -19,7 +19,7 @@ _NONE: "array[int]" = array("q")
 
 
 class Served:
-    """What a stream had served at each of its changes: whole bytes, and the rest in bits x 10^9."""
+    """The service of a stream until each of its changes: whole bytes, and the rest in bits x 10^9."""
 
     def __init__(self, stream: Stream) -> None:
         self.times_ns = np.frombuffer(stream.times_ns, np.int64)
@@ -39,7 +39,7 @@ class Served:
 
 
 class ServedStreams:
-    """What each stream of a simulation had served, found out when it is asked for."""
+    """The service of each stream of a simulation, found out when it is asked for."""
 
     def __init__(self, streams: Sequence[Stream]) -> None:
         self._streams = streams

@@ -44,13 +44,13 @@ class NodePairFlow:
         self.sending: dict[Sender, None] = {}
         self.opposite: NodePairFlow | None = None
         self.courses: list[CapacityCourse] = []
-        """Those of the resources on its path whose capacities change."""
+        """The resources on its path whose capacities change."""
         self.path: Path | None = None
         self.hubs_most_bps: tuple[int, ...] = ()
         self.port: _HostPort | None = None
         self.port_most_bps = 0
         self.group: Group | None = None
-        """Those alike, while it sends and others may limit it."""
+        """The flows like it, while it sends and others may limit it."""
         self.fixed_bps = 0
         """Its rate while it sends and others never limit it."""
 

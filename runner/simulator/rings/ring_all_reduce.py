@@ -17,7 +17,7 @@ from wanbed.workloads.transport.ring.ring_round import ring_chunk_bytes, ring_wi
 
 @dataclass(frozen=True)
 class RingCut:
-    """How the gradients are cut into segments and chunks. Segments whose sizes differ by a byte count as equal.
+    """The cut of gradients into segments and chunks. Segments whose sizes differ by a byte count as equal.
 
     A segment is sent as two parts: its first chunk, with which the next replica can begin its next step, and the rest.
     With ``halved`` a round has half of the steps: it is a reduce-scatter or an all-gather, which take equally long.

@@ -72,7 +72,7 @@ class Bbr:
 
     @property
     def burst_segments(self) -> int:
-        """How many segments are sent at once."""
+        """The number of segments that are sent at once."""
         return min(max(int(self._pace * _BURST_NS), _LEAST_BURST), _MOST_BURST)
 
     def stamped(self, now_ns: int, *, idle: bool) -> Stamp:

@@ -25,7 +25,7 @@ class Lane:
         self._draw = Random(seed).random  # noqa: S311 - nothing is kept secret by it
         self._last_ns = self._free_ns = 0
         self.carried_ns = 0
-        """How long the line has taken for the packet that was sent last."""
+        """The time that the line has taken for the packet that was sent last."""
 
     def send(self, now_ns: int, wire_bytes: int) -> int:
         """Send a packet of so many bytes. Return when it arrives, -1 if it is lost. Times must not decrease."""

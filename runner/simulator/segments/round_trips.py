@@ -43,7 +43,7 @@ class RoundTrips:
 
     @property
     def reordering_ns(self) -> int:
-        """How long a segment is waited for that may only be late."""
+        """The time for which a segment is waited for that may only be late."""
         return min(self.least_ns // 4, self._smooth_ns // 8)
 
 

@@ -7,7 +7,7 @@ UNLIMITED: Final = 1 << 30
 
 
 class Stamp(NamedTuple):
-    """What was known when a segment was sent.
+    """A segment, with the sender's state when it was sent.
 
     How many segments had been delivered, and when the last one was; when the first one of those in flight was sent; and
     whether data had run out.

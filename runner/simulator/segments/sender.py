@@ -23,7 +23,7 @@ _NEVER: Final = -1
 
 
 class State(IntEnum):
-    """What a sender is doing about losses."""
+    """The way in which a sender deals with losses at present."""
 
     OPEN = 0
     RECOVERS = 1
@@ -31,7 +31,7 @@ class State(IntEnum):
 
 
 class Stream(Protocol):
-    """Where a sender's bytes come from."""
+    """The source of a sender's bytes."""
 
     def refill(self, sender: "Sender", now_ns: int) -> None:
         """Add bytes to ``sender.written`` if there are any, as its socket has room."""

@@ -25,7 +25,7 @@ from wanbed.workloads.start_gate import PIPES
 
 @dataclass(frozen=True)
 class _Restart:
-    """Where an attempt begins: after so many iterations, with the files of this checkpoint, () for none."""
+    """The begin of an attempt: after so many iterations, with the files of this checkpoint, () for none."""
 
     iteration: int = 0
     files: tuple[Path, ...] = ()

@@ -34,7 +34,7 @@ class InjectedFault:
 
 
 class _Due(NamedTuple):
-    """When something is due, how long before that to begin with it, and which injected fault comes back.
+    """The time at which something is due, the time to begin before it, and the injected fault that comes back.
 
     ``back`` is None where the next fault is due.
     """

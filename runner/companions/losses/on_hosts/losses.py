@@ -22,7 +22,7 @@ from wanbed.workloads.model.corpora import CORPORA, digest
 
 
 class Losses(Companion):
-    """What a training has learnt."""
+    """The losses of a trial, measured while it trains and on held-out text."""
 
     def __init__(self, trial: RunningTrial) -> None:
         self._trial = trial

@@ -24,7 +24,7 @@ _NEVER: Final = 1 << 62
 
 
 class _Loss(NamedTuple):
-    """What is lost in an outage: bytes, or acknowledgements of bytes that have arrived (``has_arrived``).
+    """The loss in an outage: of bytes, or of acknowledgements of bytes that have arrived (``has_arrived``).
 
     ``first_ns`` is when the first of the bytes left that are not acknowledged, ``acknowledged_ns`` when the last
     acknowledgement came. Acknowledgements came ``queued_ns`` later than after a round trip, because bytes queued.
@@ -229,7 +229,7 @@ class ChangingChannel(SharedChannel):
 
     @property
     def _queued_ns(self) -> int:
-        """How much longer than latencies a round trip is measured: half of what a transfer lets out at its begin."""
+        """The time by which a measured round trip exceeds latencies: half of what a transfer lets out at its begin."""
         open_bytes = self._window.open_bytes
         if open_bytes >= BOUNDED or not self._free_ns:
             return 0

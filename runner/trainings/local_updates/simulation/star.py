@@ -20,7 +20,7 @@ from wanbed.workloads.transport.star.quorum_rounds import Part, QuorumRounds, St
 
 @dataclass(frozen=True)
 class PartCut:
-    """How the part of a fragment travels: its bytes with the headers of its frames, in so many chunks."""
+    """The shape of a fragment's part on its way: its bytes with the headers of its frames, in so many chunks."""
 
     framed_bytes: int
     chunks: int
@@ -74,7 +74,7 @@ class Star:
 
     @property
     def dropped(self) -> int:
-        """How many parts came after the last sum of their fragment."""
+        """The number of parts that came after the last sum of their fragment."""
         return len(self._rounds.dropped)
 
     def kill(self, position: int) -> None:

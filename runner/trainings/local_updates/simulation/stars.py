@@ -56,12 +56,12 @@ class Stars:
 
     @property
     def sums(self) -> tuple[tuple[int, int], ...]:
-        """How many parts each sum so far is of, and how many of these were late."""
+        """The number of parts of each sum so far, and of those that were late."""
         return tuple((len(done.parts), done.late) for star in self.of_stages.values() for _, done in star.gathered)
 
     @property
     def dropped(self) -> int:
-        """How many parts came too late for any sum."""
+        """The number of parts that came too late for any sum."""
         return sum(star.dropped for star in self.of_stages.values())
 
     def has_gradients(self, stage: int) -> bool:

@@ -13,12 +13,12 @@ from wanbed.workloads.programs.program_config import RANK, ProgramConfig
 
 PROGRAM_PROCESS = "wanbed.workloads.programs.program_process"
 GRACE_S = 5.0
-"""How long a program may still run after SIGTERM."""
+"""The time for which a program may still run after SIGTERM."""
 
 
 @dataclass(frozen=True)
 class ProgramSetting:
-    """What the processes of one trial share: their places, folders, and what is 0 on their clock.
+    """The setting that the processes of one trial share: their places, folders, and the 0 of their clock.
 
     ``folder`` receives logs and output. ``environment`` is what hides GPUs that are not assigned to hosts.
     """

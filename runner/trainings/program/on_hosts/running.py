@@ -23,7 +23,7 @@ from wanbed.workloads.programs.stderr_tail import telling_line_of
 
 _LOOK_S = 0.1
 _STRAGGLER_S = 10.0
-"""How long ranks that have marked no iteration may still do so after all others have ended their last one."""
+"""The time in which ranks that have marked no iteration may do so after all others have ended their last one."""
 _LAST_WORDS_S = 12.0
 """Time for other processes to end after one has failed: theirs may be the cause."""
 _ENDING_S = GRACE_S + 15.0

@@ -108,7 +108,7 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
 
 @dataclass(frozen=True)
 class _Placed:
-    """The places of a variant's stages, its training dimensions, and the planner's search; None where the file has places."""
+    """The places of a variant's stages, its training dimensions, and the planner's search if it has chosen them."""
 
     placement: Placement
     cut: TrainingCut

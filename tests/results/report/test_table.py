@@ -1,5 +1,7 @@
 """A table is declared by its columns, and shows what its rows have."""
 
+import pytest
+
 from wanbed.results.report.table import Column, Table
 
 COLUMNS = (
@@ -35,7 +37,7 @@ def test_without_rows_there_is_no_table() -> None:
 def test_markdown_has_the_same_texts_and_no_name_is_taken_for_markup() -> None:
     found = table(("10 ms", "a|b_c"))
     assert found is not None
-    lines = ["| sweep point | name |", "| --- | --- |", "| 10 ms | a&#124;b\\_c |", "", "How to read it.", ""]
+    lines = ["| sweep point | name |", "| ---: | --- |", "| 10 ms | a&#124;b\\_c |", "", "How to read it.", ""]
     assert found.markdown().split("\n") == ["", "**Names**", "", *lines]
     assert found.markdown("my_run").split("\n")[1] == "**Names, my\\_run**"
 
@@ -44,3 +46,21 @@ def test_records_have_the_values_of_columns_that_are_left_out_too() -> None:
     found = table(("", "one"))
     assert found is not None
     assert found.records == [{"where": "", "name": "one"}]
+
+
+@pytest.mark.parametrize(
+    ("texts", "figures"),
+    [
+        (["1.20 s", "unknown", ""], True),
+        (["+0.5 %", "-321 ms"], True),
+        (["1.17x (1.10x to 1.20x)", "0.9x"], True),
+        (["0", "12"], True),
+        (["1f1b"], False),
+        (["12 ms", "atlas"], False),
+    ],
+)
+def test_a_column_of_numbers_stands_to_the_right_and_a_name_may_begin_with_one(texts: list[str], figures: bool) -> None:
+    column = Column[str]("what", lambda text: text)
+    found = Table.of("names", "Names", texts, [column], "How to read it.")
+    assert found is not None
+    assert list(found.figures) == [figures]

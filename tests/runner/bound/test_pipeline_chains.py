@@ -96,3 +96,9 @@ def test_what_a_transfer_waits_for_and_what_follows_it() -> None:
     # its own, or the way back and all of that.
     for closing, from_first, from_last in (([100, 50], 105, 9 + 2 + 20 + 105), ([100, 500], 105, 504)):
         assert chains.after_sent_ns(0, closing) == (7 + 11 + 2 + 21 + from_last, 9 + 20 + from_first)
+
+
+def test_a_slow_way_back_carries_all_gradients_between_the_ends_of_the_way() -> None:
+    times, way = StageTimes(10, 0, 20, 0, 8), Way(5, 100, 800)
+    ends = PipelineChains([times] * 2, [Hop(Way(5, 1, 8), way)], 8).ends()
+    assert Chain(10 + 6 + 10 + 20 + 800 + 5 + 20, Part.LINK_BACK, 0, 800) in ends

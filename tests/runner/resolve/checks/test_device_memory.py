@@ -49,6 +49,11 @@ def test_microbatches_in_flight_follow_the_schedule(schedule: str, in_flight: li
     assert [most_in_flight(variant, 0, stage) for stage in range(4)] == in_flight
 
 
+def test_torchs_data_parallelism_holds_one_microbatch_at_a_time() -> None:
+    (variant,) = point("torch-ddp", stages=1).variants
+    assert most_in_flight(variant, 0, 0) == 1
+
+
 @pytest.mark.parametrize("schedule", ["varuna", "zb-2p"])
 def test_a_last_stage_that_keeps_its_activations_counts_with_them(schedule: str) -> None:
     def last_bytes(one: str) -> int:

@@ -98,3 +98,10 @@ def test_with_turns_a_transfer_waits_for_its_turn_while_the_one_before_arrives()
     inside = Line(None, 50, headers=False)
     there = told_of(shared(2, 200, ((0, 0), (1, 0)), inside=inside), [(0, 0, 0), (10, 1, 0)])
     assert there == {(0, 0): 150 + 5 + 50, (1, 0): 200 + 5 + 50}
+
+
+def test_where_the_way_to_a_mate_is_the_slowest_it_decides_when_a_transfer_has_left() -> None:
+    inside = Line(RATE_BPS // 10, 3, headers=False)
+    # Half of 2000 bytes takes 10,000 ns to the mate; its last chunk of 10 bytes then has to go over the WAN, 10 + 5 ns,
+    # and from the mate to the receiver, 3 + 100 ns.
+    assert told_of(shared(2, 2000, inside=inside), [(0, 0, 0)]) == {(0, 0): 3 + 10_000 + 10 + 5 + 3 + 100}

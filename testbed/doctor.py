@@ -18,7 +18,7 @@ from wanbed.testbed.virtual_time.probe import VirtualTimeOffer, probe_virtual_ti
 
 WITHOUT_NETEM = "no WAN can be emulated with real TCP here; `wanbed simulate` and `wanbed profile` need none"
 WITHOUT_WAN = ", and `wanbed exec --no-wan` runs a program on hosts that nothing delays"
-"""What still works on a machine without netem, and where only netem is missing."""
+"""Notes on a machine without netem: the commands that still work, and those where netem alone is missing."""
 
 PYTHON_MODULES = (
     ("mininet", "every emulated host is one of its nodes", "pip install mininet"),

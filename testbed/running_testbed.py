@@ -47,7 +47,7 @@ class RunningTestbed(Protocol):
 
     @property
     def identifier(self) -> str:
-        """What every process of the testbed on this machine has in its environment."""
+        """The mark that every process of the testbed on this machine has in its environment."""
 
     @property
     def folder(self) -> Path:
@@ -71,7 +71,7 @@ class RunningTestbed(Protocol):
 
     @property
     def facts(self) -> SubstrateFacts:
-        """What carries the network."""
+        """The facts of the substrate, which carries the network."""
 
     @property
     def reason(self) -> str:
@@ -83,7 +83,7 @@ class RunningTestbed(Protocol):
 
     @property
     def changing(self) -> ChangingLinks | None:
-        """What changes the WAN links, None if none changes."""
+        """The object that changes the WAN links, None if none changes."""
 
     @property
     def failures(self) -> Failures:

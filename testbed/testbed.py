@@ -181,7 +181,7 @@ class Testbed(HostsHere):
 
     @property
     def changing(self) -> ChangingLinks | None:
-        """What changes the WAN links, None if none changes. Until it is told to, all have their first conditions."""
+        """The object that changes the WAN links, None if none changes. Until then all have their first conditions."""
         return self._substrate.changing() if self.topology.changes else None
 
     @property

@@ -1,1 +1,1 @@
-"""How schedules fare on a WAN's bad days: the experiments, the measure, and the page."""
+"""Measure schedules on a WAN's bad days: the experiments, the measure, and the page."""

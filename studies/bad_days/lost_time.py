@@ -25,7 +25,7 @@ BREAKS_AT = 0.25
 
 @dataclass(frozen=True)
 class Loss:
-    """What one step of a day's ladder costs one variant: a lost share for every moment or repeat.
+    """The cost of one step of a day's ladder for one variant: a lost share for every moment or repeat.
 
     ``calm_s`` and ``bad_s`` are the mean seconds of an iteration on the calm day and on the bad one.
     """

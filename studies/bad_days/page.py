@@ -18,7 +18,7 @@ END = "<!-- end of what make bad-days has written -->\n"
 
 @dataclass(frozen=True)
 class DayResult:
-    """What a day has cost, simulated and measured in virtual time; () for what was not run."""
+    """The cost of a day, simulated and measured in virtual time; () for an engine that did not run."""
 
     day: Day
     simulated: Sequence[Loss]

@@ -21,12 +21,12 @@ from pathlib import Path
 from studies.gpu_kit.steps import STEPS, Step
 
 GRACE_S = 20.0
-"""How long a step at its limit has to clean up."""
+"""The time that a step at its limit has to clean up."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a step ended: its exit status, None if it was ended at its limit, and the last line that it printed."""
+    """The end of a step: its exit status, None if it was ended at its limit, and the last line that it printed."""
 
     step: Step
     status: int | None

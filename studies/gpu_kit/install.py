@@ -16,7 +16,7 @@ from pathlib import Path
 
 STAMP = "installed"
 NEEDED = ("torch",)
-"""What the machine has to bring: it is too large to be carried."""
+"""The packages that the machine has to bring: they are too large to be carried."""
 
 
 def install(kit: Path, system: Path = Path("/"), *, root: bool | None = None) -> Iterator[str]:

@@ -19,7 +19,7 @@ from wanbed.workloads.schedules.virtual.group_by_group import group_by_group
 
 @dataclass(frozen=True)
 class LoneTraining:
-    """What training gave: losses, the last iteration's gradients and the weights after it, by parameter, in fp32.
+    """The outcome of a training: losses, the last iteration's gradients and the weights after it, by parameter, fp32.
 
     ``iterations_ns`` is how long each iteration took, without the optimizer, and ``optimizer_ns`` what that took.
     ``peak_bytes`` is the most memory of the GPU that tensors took at once, None on the CPU.

@@ -23,7 +23,7 @@ TWO_DATACENTERS = ((2, 4), (4, 2))
 SHARED_BY_FOUR_BPS = 1_000_000_000
 """From this rate on Atlas also tries four pipelines that share; below, two at most."""
 ROOMY = 4
-"""How many times what a node pair holds fits into the window of a single connection."""
+"""The window of a single connection, in multiples of the bytes that a node pair holds."""
 DILOCO_OPTIONS: dict[str, Any] = {"sync_every": SYNC_EVERY}
 STREAMING_OPTIONS: dict[str, Any] = {
     "sync_every": SYNC_EVERY,

@@ -11,7 +11,7 @@ AS_FAST = 1.01
 
 @dataclass(frozen=True)
 class Price:
-    """What one candidate takes: seconds of an iteration and bytes over the WAN in it, means over the measured ones."""
+    """The cost of one candidate: seconds of an iteration and bytes over the WAN in it, means over the measured ones."""
 
     method: Method
     label: str

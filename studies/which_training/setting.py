@@ -56,7 +56,7 @@ class Wan:
 
     @property
     def in_flight_bytes(self) -> int:
-        """What a node pair holds: rate x round trip."""
+        """The bytes that a node pair holds: rate x round trip."""
         return self.node_pair_bps * 2 * self.latency_ms // 8000
 
     @property

@@ -27,7 +27,7 @@ class CleaningError(WanbedError):
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What was removed of one testbed; ``processes`` is the number of processes killed."""
+    """The remains of one testbed that were removed; ``processes`` is the number of processes killed."""
 
     identifier: str
     source: str
@@ -58,7 +58,7 @@ def end_processes(identifier: str, variable: str = MARKER) -> int:
 
 @dataclass(frozen=True)
 class Leftover:
-    """What is left of a testbed whose owner was killed."""
+    """The remains of a testbed whose owner was killed."""
 
     identifier: str
     source: str

@@ -20,7 +20,7 @@ class Killable(Protocol):
 
 
 class Applied(NamedTuple):
-    """When something failed, by CLOCK_MONOTONIC of this machine, and a host of the machine whose clock timed it.
+    """The moment of a failure, by CLOCK_MONOTONIC of this machine, and a host of the machine whose clock timed it.
 
     That is None for this machine's.
     """

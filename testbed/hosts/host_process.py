@@ -40,7 +40,7 @@ class TimedProcess(Protocol):
 
     @property
     def ended_ns(self) -> int | None:
-        """When it ended, by CLOCK_MONOTONIC of this machine as far as that is known; None if nobody knows."""
+        """The moment of its end, by CLOCK_MONOTONIC of this machine as far as that is known; None if nobody knows."""
 
 
 class Program(subprocess.Popen[bytes]):

@@ -18,7 +18,7 @@ PATIENCE_S = 20.0
 
 
 class PrintingProgram(Protocol):
-    """What measurements use of ``subprocess.Popen`` with a text output."""
+    """The part of ``subprocess.Popen`` with a text output that measurements use."""
 
     @property
     def stdout(self) -> Iterable[str] | None:

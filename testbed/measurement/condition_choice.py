@@ -11,7 +11,7 @@ from wanbed.testbed.network.links.wan_link import WanLink
 from wanbed.testbed.network.topology import Topology
 
 MEASURED_MAX = 6
-"""How many conditions of one link are measured at most: each takes seconds on the real clock."""
+"""The most conditions of one link that are measured: each takes seconds on the real clock."""
 _NAMED = 5
 
 

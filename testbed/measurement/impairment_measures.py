@@ -50,7 +50,7 @@ def _not_judged(_: Compared, __: int) -> bool:
 
 @dataclass(frozen=True)
 class Measure:
-    """How echoes measure one impairment per direction, in the unit of its column.
+    """The measure of one impairment per direction by echoes, in the unit of its column.
 
     ``measured`` takes both directions to be alike. Where they are not, ``beside`` is told what the other direction is
     configured to do; an impairment without it is then judged as if they were. ``within`` judges configured against

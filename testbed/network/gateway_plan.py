@@ -62,7 +62,7 @@ class SharedRate:
 
 @dataclass(frozen=True)
 class PortState:
-    """What of a WAN port changes during a trial: the leaves of all its node pairs, and the trunk, None if unlimited.
+    """The state of a WAN port that changes in a trial: its node pairs' leaves, and the trunk, None if unlimited.
 
     ``pair`` is the rate of each node pair above its leaf. It is None if it is unlimited, or if the leaf has it because
     it does not change.
@@ -75,7 +75,7 @@ class PortState:
 
 @dataclass(frozen=True)
 class PortCourse:
-    """How a WAN port changes: at each of ``steps``, a time since training began, to the state of that number.
+    """The changes of a WAN port: at each of ``steps``, a time since training began, to the state of that number.
 
     The first step is at 0. The last state holds for ever, or until ``period_ns``, when the course begins anew.
     """

@@ -126,7 +126,7 @@ class PairSpec(FiguresSpec):
 
 
 class LinkSpec(WanSpec):
-    """What differs on one link: in both directions with ``between``, in one of them with ``from`` and ``to``.
+    """The differences of one link: in both directions with ``between``, in one of them with ``from`` and ``to``.
 
     Fields left out keep their value: that of ``wan`` or the network preset and, for one direction, that of the entry of
     both. A figure that an entry gives is no longer changed by the ``trace``, ``generate`` or ``events`` of those. The

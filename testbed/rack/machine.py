@@ -26,9 +26,9 @@ from wanbed.testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Prog
 from wanbed.testbed.rack.sent_files import NotSentError, digest_of
 
 LEASE_S = 12.0
-"""How long a driver may be silent. It asks every second, twice."""
+"""The time for which a driver may be silent. It asks every second, twice."""
 _LOOKS = 10
-"""How often within ``lease_s`` a machine looks whether its driver still calls."""
+"""The number of times within ``lease_s`` that a machine looks whether its driver still calls."""
 
 
 class LeaseEndedError(WanbedError):
@@ -36,7 +36,7 @@ class LeaseEndedError(WanbedError):
 
 
 class Machine:
-    """What a driver can ask of one machine. Every argument and result can be pickled; any thread may call.
+    """The orders of a driver to one machine. Every argument and result can be pickled; any thread may call.
 
     ``address`` is that of the card that carries what goes to other machines, None for that of the default route.
     ``root`` is the folder of this machine's claims.

@@ -36,7 +36,7 @@ class Card:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What a machine is and has. ``missing`` has a line, with the remedy, for each thing that hosts need and it lacks.
+    """The facts of a machine. ``missing`` has a line, with the remedy, for each thing that hosts need and it lacks.
 
     ``sources`` is equal on two machines if and only if they have the same wanbed. ``rdma`` has the ports of RDMA
     devices.

@@ -11,7 +11,7 @@ from wanbed.testbed.rack.machine_plan import MachinePlan
 
 
 class MachineFailures:
-    """What can fail of a machine that carries ``hosts`` by ``plan``. Only emulated interfaces go down, never a card."""
+    """The failures of a machine that carries ``hosts`` by ``plan``. Only emulated interfaces go down, never a card."""
 
     def __init__(self, plan: MachinePlan, hosts: Mapping[str, NetworkHost], processes: LeaseProcesses) -> None:
         self._plan = plan

@@ -23,7 +23,7 @@ VXLAN_PORT = 14789
 """The UDP port at which machines receive. It is not VXLAN's registered one, which other overlays of the machine use."""
 
 _REMOVAL_S = 5.0
-"""How long the kernel may take to remove the devices of a run that has just ended, whose numbers it may still hold."""
+"""The time in which the kernel removes the devices of a run that has just ended, whose numbers it may still hold."""
 
 
 @dataclass(frozen=True)

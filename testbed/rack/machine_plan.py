@@ -41,7 +41,7 @@ WIREGUARD_HEADER_BYTES = 60
 """IPv4 20, UDP 8, WireGuard's own header 16 and its authentication tag 16 (the protocol's paper, section 5.4.6)."""
 
 HEADER_BYTES = {VXLAN: 50, MACVLAN: 0, WIREGUARD: 50 + WIREGUARD_HEADER_BYTES}
-"""What each kind of underlay adds to an emulated packet on the card's line: its IP packet is larger by this.
+"""The bytes that each kind of underlay adds to an emulated packet on the card's line, as an IP packet.
 
 WireGuard also fills packets that are smaller than the MTU up to a multiple of 16 bytes.
 """
@@ -91,7 +91,7 @@ class FarMachine:
 
     @property
     def carrying_address(self) -> str:
-        """Where VXLAN sends to: the machine's end of the tunnel, without one its card."""
+        """The address that VXLAN sends to: the machine's end of the tunnel, without one its card."""
         return self.tunnel_address or self.address
 
 
@@ -129,12 +129,12 @@ class MachinePlan:
 
     @property
     def carrying_address(self) -> str:
-        """Where VXLAN sends from: the machine's end of the tunnel, without one its card."""
+        """The address that VXLAN sends from: the machine's end of the tunnel, without one its card."""
         return self.tunnel_address or self.underlay.address
 
     @property
     def carrying_interface(self) -> str:
-        """What the devices to other machines ride on: the tunnel, without one the card."""
+        """The device below those to other machines: the tunnel, without one the card."""
         return TUNNEL_INTERFACE if self.tunnel_address else self.underlay.interface
 
     @property

@@ -1,4 +1,4 @@
-"""What a driver asks of a machine, and what a machine answers: plain data that travels as pickles."""
+"""Define the orders of a driver to a machine, and the answers: plain data that travels as pickles."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from wanbed.testbed.rack.machine_plan import MachinePlan
 
 @dataclass(frozen=True)
 class MachineOrder:
-    """What a machine is to bring up for one run.
+    """The network and hosts that a machine brings up for one run.
 
     ``run`` is the run's name, shown to people; ``slot`` the address slot, the same on all machines. ``hosts_file`` is
     the text of /etc/hosts on each host, ``environments`` what programs of a host have in addition to the machine's
@@ -46,7 +46,7 @@ class Program:
 
 @dataclass(frozen=True)
 class LeaseFacts:
-    """What a driver has to know of a lease that is up.
+    """The facts that a driver needs of a lease that is up.
 
     ``kernel`` is the machine's kernel release, ``folder`` the folder of the lease's files there, and ``module_parent``
     the PID whose children its processes are. ``clock`` is where it answers questions for its time. ``run_module`` are
@@ -64,7 +64,7 @@ class LeaseFacts:
 
 
 class FilePiece(NamedTuple):
-    """What a file on a machine has beyond a size, and when it was written last, on the machine's monotonic clock."""
+    """The bytes of a file on a machine beyond a size, and its last change, by the machine's monotonic clock."""
 
     content: bytes
     modified_ns: int

@@ -10,7 +10,7 @@ from wanbed.testbed.rack.driver.rack_machine import RackMachine
 from wanbed.testbed.rack.machine_handle import MachineLostError
 
 LEAD_NS = 50_000_000
-"""How long before its moment a failure is sent to its machines, so that it has reached all of them by then."""
+"""The time before its moment at which a failure is sent to its machines, so that it has reached all of them by then."""
 
 
 class RackFailures:

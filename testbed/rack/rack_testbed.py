@@ -103,7 +103,7 @@ class RackTestbed:
         self._epoch_ns = 0
         self._start = CommonStart()
         self.changing = RackCourses(machines, plans, self._start) if shaped and topology.changes else None
-        """What changes the WAN links, None if none changes. Until it is told to, all have their first conditions."""
+        """The object that changes the WAN links, None if none changes. Until then all have their first conditions."""
 
     @property
     def module_parent(self) -> int:

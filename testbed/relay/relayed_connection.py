@@ -22,7 +22,7 @@ Handle = Callable[[int, int], None]
 
 
 class Loop(Protocol):
-    """What waits for the events of sockets."""
+    """The loop that waits for the events of sockets."""
 
     timeline: Timeline
 

@@ -53,7 +53,7 @@ class HostsAllowed:
 
     @property
     def remedy(self) -> str:
-        """What to do where hosts cannot be made in this process."""
+        """The remedy where hosts cannot be made in this process."""
         if self.by_entering:
             return f"start this program with `{' '.join(ENTER)}`, as the command does by itself; or {AS_ROOT}"
         return WITH_CAPABILITIES if self.user_id == 0 else f"{AS_ROOT}; or allow user namespaces: {_allowing()}"

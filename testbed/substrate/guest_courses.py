@@ -14,11 +14,11 @@ from wanbed.testbed.kernel.changes.course_run import AppliedChange, CourseRecord
 
 _EXCHANGES = 20
 _MARGIN_NS = 50_000_000
-"""How long before their begin the guest is told; it is doubled for a guest that takes longer to answer."""
+"""The time before their begin at which the guest is told; it is doubled for a guest that takes longer to answer."""
 
 
 class _Offset(NamedTuple):
-    """How far the guest's clock is ahead of this process's, and a bound of the error."""
+    """The lead of the guest's clock over this process's, and a bound of the error."""
 
     ahead_ns: int
     error_ns: int

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 KERNEL, GUEST, RELAY = "kernel", "guest", "relay"
 SUBSTRATES = (KERNEL, GUEST)
-"""Those with netem."""
+"""The substrates with netem."""
 
 
 @dataclass(frozen=True)

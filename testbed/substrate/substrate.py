@@ -15,7 +15,7 @@ class SubstrateError(WanbedError):
 
 @dataclass(frozen=True)
 class GuestFacts:
-    """What a gateway guest got: what connects it to hosts (``tap`` or ``raw veth``), and its nice value.
+    """A gateway guest's equipment: the device that connects it to hosts (``tap`` or ``raw veth``), and its nice value.
 
     ``buffer_bytes`` is the size of the receive buffers of raw sockets, None if there are none or it is unknown.
     """

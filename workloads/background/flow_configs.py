@@ -10,7 +10,7 @@ from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S
 
 @dataclass(frozen=True)
 class FlowEnd:
-    """What both processes of a flow know of it.
+    """The part of a flow's configuration that both of its processes have.
 
     ``window_bytes`` is the window of each connection, ``connections`` how many there are; ``is_tcp`` says whether there
     are any: datagrams go over one socket. ``gate`` is the folder of the gate at which everybody waits for the start.

@@ -6,7 +6,7 @@ from random import Random
 from typing import NamedTuple
 
 TICK_NS = 5_000_000
-"""What a flow with a rate hands over at once: the bytes of so much time."""
+"""The size of a piece that a flow with a rate hands over at once: the bytes of so much time."""
 
 UNSENT_BYTES = 128 * 1024
 """About what a connection holds that TCP has not sent yet. What a flow with a rate offers beyond that is not sent."""

@@ -19,7 +19,7 @@ from wanbed.workloads.baselines.rendezvous_store import open_store
 _SIOCGIFADDR = 0x8915
 
 _GRACE_S = 5.0
-"""How much later than the rendezvous timeout torch may notice the timeout, in seconds."""
+"""The seconds after the rendezvous timeout within which torch notices it."""
 
 
 @dataclass(frozen=True)

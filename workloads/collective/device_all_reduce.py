@@ -22,7 +22,7 @@ from wanbed.workloads.transport.peer import TransportError
 _LOOK_S = 0.0002
 """The time between two looks at a collective, which is also the resolution of its measured duration."""
 _SETTLE_S = 5.0
-"""How long a GPU may still run a collective that NCCL calls complete. NCCL does so when it has failed, too."""
+"""The time for which a GPU may still run a collective that NCCL calls complete, as it does one that has failed."""
 
 Report = Callable[[DeviceSummed | Failed], None]
 

@@ -46,7 +46,7 @@ class Jitter:
 
 @dataclass(frozen=True)
 class Variation:
-    """How the durations of one GPU vary in one trial.
+    """The variation of one GPU's durations in one trial.
 
     ``jitter`` multiplies durations. Instead, ``measured_ns`` has for each kind of action the durations that it is drawn
     from, each equally likely. ``microbatches`` is how many draws are made at once, which changes none of them.

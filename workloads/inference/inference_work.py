@@ -10,7 +10,7 @@ _PRECISIONS = {2: "bf16", 4: "fp32"}
 
 @dataclass(frozen=True)
 class InferenceWork:
-    """How torch computes ``model``, or some layers of it. Raises ValueError naming the field.
+    """The way in which torch computes ``model``, or some layers of it. Raises ValueError naming the field.
 
     Weights and prompt tokens are drawn from ``seed``, so every process draws the same ones for a layer and a request.
     ``device`` is auto (cuda if available), cpu or cuda. ``threads`` is the number of torch's CPU threads.

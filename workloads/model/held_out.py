@@ -8,7 +8,7 @@ DEFAULT_SEQUENCES = 16
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What is held out from learning, and how much of it is evaluated.
+    """The part of a text that is held out from learning, and the part of that which is evaluated.
 
     - ``fraction`` of a text: its end. Of synthetic tokens there are others enough, and none are held out.
     - ``sequences``: the number of sequences that an evaluation takes the mean loss of. They are the same for every

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class FillPolicy(StrEnum):
-    """When a GPU prefills while training leaves it idle.
+    """The rule by which a GPU prefills while training leaves it idle.
 
     ``NONE``: never. ``PLANNED``: only work that ends before training is predicted to need the GPU. ``GREEDY``: whenever
     the GPU is idle, without regard to training's next action.

@@ -14,7 +14,7 @@ _ACTIVATIONS_PER_LAYER = 32
 (2), the inner feed-forward layer before and after GELU (8), and one sum. Deferred gradients take 9, temporaries 5.
 """
 _KEPT_ACTIVATIONS_PER_LAYER = 18
-"""Those of them that a microbatch keeps between its forward and its backward, unless the backward recomputes them."""
+"""The tensors that a microbatch keeps between its forward and its backward, unless the backward recomputes them."""
 _COPIES_OF_LOGITS = 3
 """Copies in fp32 besides the logits themselves: converted to fp32, their logarithms, and their gradient."""
 _OF_ALL = 1.1

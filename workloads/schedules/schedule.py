@@ -36,7 +36,7 @@ _message: Final = lru_cache(maxsize=_KNOWN_MESSAGES)(Message)
 
 
 class _StageState:
-    """What has happened so far at the virtual stage ``number``, by microbatch.
+    """The events so far at the virtual stage ``number``, by microbatch.
 
     A microbatch has two steps for each of its kinds of action: started and ended. ``steps`` counts those behind it.
     ``activations`` and ``gradients`` are 1 where the message has arrived. ``waiting`` has the microbatches whose next

@@ -15,7 +15,7 @@ _BACKWARD: Final = ActionKind.BACKWARD
 
 
 class RecomputeRule(Enum):
-    """When to recompute a microbatch: in an idle gap before its gradient arrives, or only once it has arrived."""
+    """The time to recompute a microbatch: in an idle gap before its gradient arrives, or only once it has arrived."""
 
     AHEAD = "ahead"
     ON_GRADIENT = "on-gradient"

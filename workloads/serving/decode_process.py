@@ -34,7 +34,7 @@ _print = partial(print_line, _NAME)
 
 @dataclass(slots=True)
 class _Cache:
-    """How many parts of a request's cache have arrived. ``parts`` is their total number, None while unknown."""
+    """The parts of a request's cache that have arrived. ``parts`` is their total number, None while unknown."""
 
     arrived: int = 0
     parts: int | None = None

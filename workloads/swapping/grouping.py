@@ -119,13 +119,13 @@ class Grouping:
 
     @property
     def forward_stall_ns(self) -> int:
-        """How long the forward pass waits for loads, the first one included."""
+        """The time for which the forward pass waits for loads, the first one included."""
         groups = self.groups
         return groups[0].load_ns + sum(max(other.load_ns - one.forward_ns, 0) for one, other in pairwise(groups))
 
     @property
     def backward_stall_ns(self) -> int:
-        """How long the backward pass waits for loads."""
+        """The time for which the backward pass waits for loads."""
         return sum(max(one.load_ns - other.backward_ns, 0) for one, other in pairwise(self.groups))
 
     @property

@@ -1,4 +1,4 @@
-"""How a rank that computes for real swaps a whole model through its device."""
+"""Define the settings by which a rank that computes for real swaps a whole model through its device."""
 
 from dataclasses import dataclass
 

@@ -21,7 +21,7 @@ def end_of(group: int) -> int:
 
 @dataclass(frozen=True)
 class TwoEnds:
-    """Where each group begins in a memory of ``elements``."""
+    """The begin of each group in a memory of ``elements``."""
 
     starts: tuple[int, ...]
     elements: int

@@ -1,4 +1,4 @@
-"""What a rank that computes for real does for the synchronisations of its replica, timed as its other work."""
+"""Make the outer steps of a rank that computes for real, timed as its other work."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""When replicas that train alone exchange pseudo-gradients, and what they do with them. Plain data, needs no torch.
+"""Define when replicas that train alone exchange pseudo-gradients, and their use of them. Plain data, needs no torch.
 
 DiLoCo: every ``sync_every`` iterations the replicas average by how much their parameters have moved, and an outer
 optimizer moves the common parameters (arXiv 2311.08105). Streaming DiLoCo: the parameters are cut into fragments, of
@@ -26,7 +26,7 @@ class Topology(StrEnum):
 
 @dataclass(frozen=True)
 class Synchronization:
-    """How the replicas of a model are kept together. Iterations are counted from 0.
+    """The rules that keep the replicas of a model together. Iterations are counted from 0.
 
     - ``sync_every``: every parameter is synchronised once in so many iterations.
     - ``fragments``: the parameters of a stage are cut into so many, of which one is synchronised every ``period``

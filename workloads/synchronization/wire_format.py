@@ -20,7 +20,7 @@ class WireFormat(StrEnum):
 
     @property
     def layout(self) -> "WireLayout":
-        """How elements lie in the encoded bytes."""
+        """The layout of elements in the encoded bytes."""
         return _LAYOUTS[self]
 
     @property

@@ -19,7 +19,7 @@ class RankGraph:
 
     @cached_property
     def awaited(self) -> list[int]:
-        """How many nodes each node waits for."""
+        """The number of nodes that each node waits for."""
         return [len(node.after) for node in self.nodes]
 
     @cached_property
@@ -33,7 +33,7 @@ class RankGraph:
 
 
 class RankProgress:
-    """What of a rank's graph has ended, and what may begin.
+    """The nodes of a rank's graph that have ended, and those that may begin.
 
     Call ``ended`` for every send, collective and computation that has ended, and ``arrived`` for every message. The
     caller lets a GPU and a CPU each run one computation at a time.

@@ -8,7 +8,7 @@ from wanbed.workloads.trace.ring_collective import RingCollective
 
 
 class WorkKind(StrEnum):
-    """What a node does. ``NOTHING`` takes no time."""
+    """The work of a node. ``NOTHING`` takes no time."""
 
     GPU = "gpu"
     CPU = "cpu"

@@ -117,7 +117,7 @@ class ReplicaJoins:
 
 @dataclass(frozen=True, slots=True)
 class StateReceived:
-    """What this rank begins with has arrived, at ``iteration``, after ``sums`` sums of the star have been applied."""
+    """The state that this rank begins with has arrived, at ``iteration``, after ``sums`` sums of the star."""
 
     peer: Peer
     iteration: int

@@ -18,7 +18,7 @@ _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _BUFFER_PER_WINDOW = 4
 _KEEPALIVE_S = 2
 _KEEPALIVES_MOST = 127
-"""What the kernel takes. With a user timeout it does not count them: only that time decides."""
+"""The most probes that the kernel takes. With a user timeout it does not count them: only that time decides."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _DELIVER_AFTER_CLOSE = struct.pack("ii", 0, 0)
 

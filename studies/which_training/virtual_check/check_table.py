@@ -8,7 +8,7 @@ from wanbed.results.text.markdown_text import table_line
 from wanbed.results.text.number_text import count_text, list_text, seconds_text
 
 _AGREES = 0.05
-"""What the simulator is held to where no miss is known."""
+"""The error that the simulator may have where no miss is known."""
 
 
 def check_text(found: Sequence[Checked]) -> str:

@@ -32,7 +32,7 @@ _SIMULATE, _EMULATE = "simulate", "emulate"
 
 @dataclass(frozen=True)
 class Checked:
-    """What an iteration of one setting takes in virtual time and simulated, and the kinds of misses it is marked with.
+    """The iteration time of one setting, in virtual time and simulated, and the kinds of misses it is marked with.
 
     ``known_misses`` are named as ``docs/known-misses.md`` names them.
     """

@@ -38,7 +38,7 @@ class Check:
 
     @property
     def iterations(self) -> int:
-        """How many iterations are trained, the first of which is not counted."""
+        """The number of iterations that are trained, the first of which is not counted."""
         return 3 if self.synchronous else 1 + SYNC_EVERY
 
     def document(self, profile: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class AppliedChange(NamedTuple):
 
 @dataclass(frozen=True)
 class CourseRecord:
-    """What was changed while courses ran, which began at ``begin_ns`` of this process's monotonic clock.
+    """The changes made while courses ran, which began at ``begin_ns`` of this process's monotonic clock.
 
     Times are known within ``clock_error_ns``. ``real_time_priority`` says whether what made the changes had one.
     """

@@ -14,7 +14,7 @@ _ERROR = struct.Struct("=i")
 _NLM_F_REQUEST, _NLM_F_ACK = 0x1, 0x4
 _NLMSG_ERROR = 2
 _BATCH_BYTES = 128 * 1024
-"""What one system call takes, within the default limit of a socket's buffer."""
+"""The most bytes for one system call, within the default limit of a socket's buffer."""
 _RECEIVE_BYTES = 64 * 1024
 
 

@@ -57,7 +57,7 @@ def _fraction(share: int) -> float:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How to encode a value of one impairment, zero included, for the kernel, and how to read it from a dump.
+    """The encoding of a value of one impairment, zero included, for the kernel, and how to read it from a dump.
 
     Encoded names that begin with ``TCA_`` are attributes, others are fields of netem's own structure.
     """

@@ -11,7 +11,7 @@ from wanbed.testbed.kernel.missing import MissingError
 
 _MIB = 2**20
 _BESIDE_BYTES = 256 * _MIB
-"""What a guest's kernel maps beside its memory, which counts where a process's address space is limited."""
+"""The bytes that a guest's kernel maps beside its memory; they count where a process's address space is limited."""
 _PART = 3, 4
 """Fraction of the free memory for the guest, which uses only the pages it touches; the rest is for other programs."""
 

@@ -41,7 +41,7 @@ BOUNDED: Final = 1 << 61
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Delay:
-    """How long acknowledgements are delayed beyond a round trip. It is set when the other end begins to send them."""
+    """The delay of acknowledgements beyond a round trip. It is set when the other end begins to send them."""
 
     __slots__ = ("later_ns",)
 
@@ -209,7 +209,7 @@ class TcpWindow:
 
     @property
     def next_credit_ns(self) -> int:
-        """When bytes in flight are acknowledged next. Valid only after ``allowance`` has returned 0."""
+        """The time of the next acknowledgement of bytes in flight. Valid only after ``allowance`` has returned 0."""
         return self._runs[0].start_ns + self._rtt_ns + self._runs[0].delay.later_ns
 
     def sent(

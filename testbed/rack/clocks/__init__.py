@@ -1,1 +1,1 @@
-"""How far the clocks of machines are apart, and how exactly that is known."""
+"""Relate the clocks of machines, and state the error."""

@@ -18,7 +18,7 @@ _FASTEST = 0.2
 """The most that a clock gains on another: a kernel lets each be steered by 10 % (adjtimex(2), ``tick``)."""
 
 _Corner = tuple[float, float]
-"""What a line is at the begin and at the end of a trial."""
+"""The values of a line at the begin and at the end of a trial."""
 
 
 class Bound(NamedTuple):
@@ -37,7 +37,7 @@ class Band(NamedTuple):
 
     @property
     def half_ns(self) -> float:
-        """How far such a line is at most, at any time in between, from that through the middle of both ends."""
+        """The largest distance of such a line, at any time in between, from that through the middle of both ends."""
         # Two lines are nowhere in between farther apart than at one of the ends.
         return max(self.begin_ns[1] - self.begin_ns[0], self.end_ns[1] - self.end_ns[0]) / 2
 

@@ -43,13 +43,13 @@ class Exchange:
 
     @property
     def offset_ns(self) -> int:
-        """How far the machine's clock is ahead of the driver's."""
+        """The lead of the machine's clock over the driver's."""
         return self.machine_ns - self.middle_ns
 
 
 @dataclass(frozen=True)
 class ClockLine:
-    """How far a machine's clock is ahead: ``offset_ns`` at the driver's ``at_ns``, and ``drift`` more each nanosecond.
+    """The lead of a machine's clock: ``offset_ns`` at the driver's ``at_ns``, and ``drift`` more each nanosecond.
 
     ``error_ns`` bounds how far the line is off, from the first to the last exchange that it was made of.
     """

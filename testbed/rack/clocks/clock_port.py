@@ -20,12 +20,12 @@ _KEY_BYTES = 16
 _QUESTION, _ANSWER = struct.Struct(f"!{_KEY_BYTES}sQ"), struct.Struct("!QQ8x")
 _TRIES, _PATIENCE_S = 4, 0.25
 _LOOK_S = 1.0
-"""How long a port that is closed may go on waiting, where a datagram of its own does not reach it."""
+"""The time for which a port that is closed may go on waiting, where a datagram of its own does not reach it."""
 
 
 @dataclass(frozen=True)
 class ClockPlace:
-    """Where a machine answers, and the key that it wants to see."""
+    """The address at which a machine answers, and the key that it wants to see."""
 
     address: str
     port: int

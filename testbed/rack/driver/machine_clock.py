@@ -19,7 +19,7 @@ class MachineClock:
         self._in_trial = False
         self._changing = threading.Lock()
         self.ahead_ns = 0
-        """How far the machine's clock was ahead of the driver's when the trial began."""
+        """The lead of the machine's clock over the driver's when the trial began."""
 
     def begin(self) -> None:
         """Begin a trial."""

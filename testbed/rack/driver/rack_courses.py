@@ -17,7 +17,7 @@ from wanbed.testbed.rack.driver.rack_machine import RackMachine
 from wanbed.testbed.rack.machine_plan import MachinePlan
 
 _LEAD_NS = 200_000_000
-"""How long before their begin machines are told; it is doubled for machines that take longer to answer."""
+"""The time before their begin at which machines are told; it is doubled for machines that take longer to answer."""
 
 
 class RackCourses:
@@ -76,7 +76,7 @@ class RackCourses:
 
 
 class _Part(NamedTuple):
-    """What one machine has changed, by its clock, of the links in these directions."""
+    """The changes that one machine has made to the links in these directions, by its clock."""
 
     directions: frozenset[tuple[str, str]]
     record: CourseRecord

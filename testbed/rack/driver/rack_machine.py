@@ -17,7 +17,7 @@ from wanbed.testbed.rack.orders import LeaseFacts, Program
 
 _CLOCK_INTERVAL_S = 1.0
 _WAIT_S = 0.25
-"""How long one question for ended processes waits. A process that was started since is in the next one."""
+"""The time for which one question for ended processes waits. A process that was started since is in the next one."""
 _LOOK_S = 0.25
 """The time between two looks, of who waits for an answer, whether the machine is still there."""
 

@@ -16,7 +16,7 @@ _LOOK_S = 0.02
 
 
 class ProcessCalls(Protocol):
-    """What a process needs of its machine."""
+    """The part of its machine that a process needs."""
 
     def output(self, number: int, offset: int) -> bytes:
         """Return what a process has printed from this byte on."""
@@ -32,7 +32,7 @@ class RemoteProcess:
         self.pid = number
         self.returncode: int | None = None
         self.ended_ns: int | None = None
-        """When it has ended, by the machine's clock less what that was ahead when the trial began; None if unknown."""
+        """The moment of its end, by the machine's clock less its lead when the trial began; None if unknown."""
         self._calls = calls
         self._ended = threading.Event()
         self._end_event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

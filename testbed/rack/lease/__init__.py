@@ -1,1 +1,1 @@
-"""What one machine holds for one driver: hosts, processes, files and gates. All of it ends with the lease."""
+"""Hold hosts, processes, files and gates on one machine for one driver. All of it ends with the lease."""

@@ -191,7 +191,7 @@ class Lease:
 
     @property
     def failures(self) -> MachineFailures:
-        """What can fail of this machine."""
+        """The parts of this machine that can fail."""
         return MachineFailures(self.order.plan, self._hosts, self.processes)
 
     def write_files(self, files: dict[str, bytes]) -> None:

@@ -1,1 +1,1 @@
-"""What a machine offers to a rack, and the plain network between machines. Nothing of a run is needed for it."""
+"""Survey machines for a rack, and the plain network between them. No run is needed for it."""

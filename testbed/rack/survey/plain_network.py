@@ -29,7 +29,7 @@ class PlainListener:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The address at which it listens."""
         return int(self._listener.getsockname()[1])
 
     def answer(self) -> None:

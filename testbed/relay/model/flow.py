@@ -18,7 +18,7 @@ _PIECE_NS = 2_000_000
 _PIECE_MIN_BYTES, _PIECE_MAX_BYTES = 16 * 1024, 128 * 1024
 _SLACK_NS, _SLACK_PART = 500_000, 40
 _HELD_BYTES = 1 << 20
-"""What a flow holds at most where no window limits it."""
+"""The most bytes that a flow holds where no window limits it."""
 
 Read = Callable[[int], bytes]
 """Return up to so many bytes that have arrived, b"" at their end. Raise BlockingIOError if there are none now."""

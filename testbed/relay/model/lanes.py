@@ -50,7 +50,7 @@ class OwnLane:
 
 
 class Sharing(Protocol):
-    """What divides shared rates among the lanes that send."""
+    """The division of shared rates among the lanes that send."""
 
     def begin(self, lane: "SharedLane", now_ns: int) -> None:
         """Set the rate of ``lane``, which begins to send, and of all lanes that this slows down."""

@@ -26,7 +26,7 @@ _NAME = "virtual-kernel"
 
 @dataclass(frozen=True)
 class KernelRecord:
-    """What a kernel was built from; ``clock_address`` is the address in its memory of its clock, in nanoseconds."""
+    """The sources of a kernel; ``clock_address`` is the address in its memory of its clock, in nanoseconds."""
 
     release: str
     source: str

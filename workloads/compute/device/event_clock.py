@@ -7,7 +7,7 @@ from wanbed.workloads.compute.device.device_clock import DeviceClock, Sighting
 from wanbed.workloads.compute.device.device_runtime import DeviceEvent, DeviceRuntime
 
 _LOOKS, _MOST_LOOKS = 8, 40
-"""How often the GPU's clock is read for one sighting, and at most. The shortest reading is used."""
+"""The number of readings of the GPU's clock for one sighting, and the most. The shortest reading is used."""
 _GOOD_NS = 50_000
 """An error with which no more readings are taken. While other processes' kernels have the GPU, one takes a turn of
 theirs, up to milliseconds; between two turns it takes some microseconds."""

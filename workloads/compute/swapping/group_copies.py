@@ -127,7 +127,7 @@ def _copy(target: Tensor, source: Tensor) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Interval:
-    """What lies between two events of one stream."""
+    """The copy between two events of one stream."""
 
     before: DeviceEvent
     after: DeviceEvent

@@ -1,4 +1,4 @@
-"""What swapping cost a rank: collected iteration by iteration, and set beside the formula of the groups."""
+"""Record the cost of swapping for a rank, iteration by iteration, and set it beside the formula of the groups."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -57,7 +57,7 @@ class _History:
 
     @property
     def early(self) -> list[int]:
-        """How far each value was below the median, at least 0."""
+        """The distance of each value below the median, at least 0."""
         median = self.median(0)
         return [max(0, median - value) for value in self._values]
 

@@ -66,7 +66,7 @@ class GroupTimeline:
 
     @property
     def horizon_ns(self) -> int:
-        """When all planned work is done; ``ENDLESS_NS`` while a GPU has no known bubble."""
+        """The time at which all planned work is done; ``ENDLESS_NS`` while a GPU has no known bubble."""
         return max(self._cursors_ns) if self._longest_ns else ENDLESS_NS
 
     @property

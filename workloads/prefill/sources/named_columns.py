@@ -30,7 +30,7 @@ csv.field_size_limit(MAX_LINE_BYTES)
 
 
 class ArrivalUnit(StrEnum):
-    """How a trace writes arrivals: as numbers in a unit of time, or as dates and times in UTC."""
+    """The notation of a trace's arrivals: as numbers in a unit of time, or as dates and times in UTC."""
 
     SECONDS = "s"
     MILLISECONDS = "ms"

@@ -19,7 +19,7 @@ average, by a third at most.
 """
 _SLOWER_PATIENCES: tuple[int | None, ...] = (None, 1)
 _SHORTEST = 3
-"""How many of the shortest plans for the links as they are get priced. None of the others was ever 1 % better."""
+"""The number of shortest plans for the links as they are that get priced. No other was ever 1 % better."""
 
 
 @lru_cache(maxsize=32)

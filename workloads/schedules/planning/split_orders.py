@@ -37,7 +37,7 @@ class StrictRun:
 
     @property
     def length_ns(self) -> tuple[int, int]:
-        """What a shorter run is shorter in: first of all its period."""
+        """The times by which runs are compared: first of all the period."""
         return self.period_ns, self.makespan_ns
 
 

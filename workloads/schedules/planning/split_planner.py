@@ -23,7 +23,7 @@ _SIMULATED_ACTIONS = 500_000
 _SHORTENED_ACTIONS = 500_000
 """The most actions that are run again to shorten a plan: about two seconds."""
 _SHORTEST = 3
-"""How many of the shortest runs are shortened and priced."""
+"""The number of the shortest runs that are shortened and priced."""
 
 
 def plan_split_cell(costs: CellCosts) -> CellPlan:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class VirtualLayout(StrEnum):
-    """How the virtual stages of a model are laid over the stages.
+    """The layout of a model's virtual stages over the stages.
 
     ``LOOPED``: round and round, so that the last stage is followed by the first. ``V_SHAPED``: there and back in turn,
     so that two virtual stages that follow each other at a turn are on one stage.

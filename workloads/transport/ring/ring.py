@@ -40,7 +40,7 @@ class RingAllReduce:
             raise ValueError("the configuration has no ring")
         self._transport, self._before = transport, before
         self.replicas = prod(len(ring.ranks) for ring in self._rings)
-        """How many replicas there are."""
+        """The number of replicas."""
         self._passes = ring_passes([len(ring.ranks) for ring in self._rings])
         self._arrived: dict[tuple[int, int], deque[SegmentReceived]] = {}
         self._sent = False

@@ -102,7 +102,7 @@ class RingRound:
         self._chunk_bytes = ring_chunk_bytes(self._data.nbytes, element_bytes, replicas, connections)
         counts = [-(-(end - start) // self._chunk_bytes) for start, end in self._segments]
         self.window = ring_window_chunks(counts, self._chunk_bytes)
-        """How many chunks may be at a replica or on their way there."""
+        """The most chunks that may be at a replica or on their way there."""
         self._missing = [counts[step.receives] for step in self._steps]
         self._steps_open = sum(self._missing[step] > 0 for step in self.steps)
         self._came: dict[int, set[int]] = {}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Part(NamedTuple):
-    """What a replica gives for sum ``number``."""
+    """The part that a replica gives for sum ``number``."""
 
     replica: int
     number: int
@@ -29,7 +29,7 @@ class StarSum:
 
     @property
     def late(self) -> int:
-        """How many of its parts were meant for an earlier sum."""
+        """The number of its parts that were meant for an earlier sum."""
         return sum(part.number < self.number for part in self.parts)
 
 

@@ -38,7 +38,7 @@ class Level:
 
 @dataclass(frozen=True)
 class _Written:
-    """What the last level that has one of ``trace``, ``generate`` or ``events`` gives.
+    """The course given by the last level that has one of ``trace``, ``generate`` or ``events``.
 
     ``hidden`` are the fields to which a later level gives a constant.
     """

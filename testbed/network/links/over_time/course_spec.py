@@ -81,7 +81,7 @@ class TraceSpec(StrictModel):
 
     @property
     def key(self) -> str:
-        """What tells it from other traces: its path, and how it is read."""
+        """The key that tells it from other traces: its path, and its way of being read."""
         return self.file if self.mahimahi is None else f"{self.mahimahi} (Mahimahi, {format_duration(self.window)})"
 
     @model_serializer(mode="plain")

@@ -22,13 +22,13 @@ INPUTS = "inputs"
 
 @dataclass(frozen=True)
 class MachinePlace:
-    """Where a process runs. Paths below ``driver_folder`` are the same below ``folder``, which is the machine's."""
+    """The place of a process. Paths below ``driver_folder`` are the same below ``folder``, which is the machine's."""
 
     driver_folder: Path
     folder: str
     parent_pid: int
     ahead_ns: int
-    """How far the machine's clock is ahead of the driver's."""
+    """The lead of the machine's clock over the driver's."""
 
 
 def translated(document: Any, place: MachinePlace) -> Any:

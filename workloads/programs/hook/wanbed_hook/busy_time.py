@@ -86,7 +86,7 @@ def cut(stretches: Iterable[Stretch], iterations: Sequence[tuple[int, int, int]]
 
 
 class _Windows:
-    """What each thread was in at any time: the backward pass, an optimizer's step or neither. The innermost counts."""
+    """The phase of each thread at any time: the backward pass, an optimizer's step or neither. The innermost counts."""
 
     def __init__(self, events: Iterable[Event], steps: Iterable[Step]) -> None:
         windows: dict[object, list[tuple[int, int, str]]] = defaultdict(list)

@@ -20,7 +20,7 @@ class Sighting(NamedTuple):
 
     @property
     def error_ns(self) -> int:
-        """How far the middle may be off."""
+        """The error of the middle."""
         return self.latest_ns - self.monotonic_ns
 
 

@@ -32,7 +32,7 @@ _ELEMENT_BYTES = {
 _GLOO = "gloo:"
 
 _Signature = tuple[str, tuple[tuple[int, ...], ...]]
-"""What is known of an operation at its launch and at its event: the name and the sizes of the input."""
+"""The facts of an operation at its launch and at its event: the name and the sizes of the input."""
 
 
 class Collective(NamedTuple):
@@ -52,7 +52,7 @@ class Collective(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """What torch's flight recorder kept of one collective: its name, the sizes of its input, its process group."""
+    """The entry of torch's flight recorder for one collective: its name, the sizes of its input, its process group."""
 
     name: str
     sizes: tuple[tuple[int, ...], ...]

@@ -1,4 +1,4 @@
-"""What the hook is told: the JSON file that WANBED_HOOK names."""
+"""Read the hook's configuration: the JSON file that WANBED_HOOK names."""
 
 from __future__ import annotations
 

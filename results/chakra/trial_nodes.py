@@ -153,7 +153,7 @@ class _Computations:
         return self.numbers[ended - 1] if ended else None
 
     def of(self, span: TrialSpan) -> int | None:
-        """Return the one that makes what a send carries, or takes what a receive carries; None if there is none."""
+        """Return the computation whose result a send carries, or that uses a received message; None for none."""
         if span.microbatch == NO_MICROBATCH:
             return None
         numbers = self._takes if span.kind == "receive" else self._makes

@@ -43,7 +43,7 @@ class TrialTable:
 
     A field of ``row`` that may be None is a column that may be null. A table that is not ``always`` written has a file
     only if it has rows. ``since_version`` is the first schema version with this table.
-    ``fullest`` are the columns of a file that has also those that only some have, None if there are none such.
+    ``fullest`` is the schema of files with optional columns too, None where no column is optional.
     """
 
     file: str

@@ -55,8 +55,8 @@ class _Message(NamedTuple):
 def check_order(logs: Sequence[SpanLogContents], error_ns: Callable[[str], int], *, whole: bool = True) -> None:
     """Raise TrialError if a message was received before it was sent, by more than ``error_ns`` of both hosts together.
 
-    Messages between two hosts that are alike count in the order of their times. Where logs are not ``whole``, those of
-    which more were sent or received than the other are passed by: nobody knows which of them are missing.
+    Messages between two hosts that are alike count in the order of their times. Where logs are not ``whole``, a message
+    that was sent and received a different number of times is not checked: nobody knows which of them is missing.
     """
     sent = _starts(logs, "send")
     for message, received_ns in _starts(logs, "receive").items():

@@ -51,8 +51,8 @@ class Cluster:
 def connected(address: str, *, sources: Path | None = None) -> Iterator[Cluster]:
     """Connect to the cluster whose head listens at ``address`` (HOST:PORT), for the duration of the block.
 
-    What wanbed runs there comes from the folder ``sources``, which every machine is sent, or if None from what is
-    installed on each. Raise InputError for an address that is none, and MissingError if Ray is not installed, nobody
+    Machines run wanbed from the folder ``sources``, which each of them is sent; without one, as it is installed there.
+    Raise InputError for a text that is no address, and MissingError if Ray is not installed, nobody
     answers, the cluster refuses this process's token or has none, or runs another Ray or Python.
     """
     authenticated = _check(address)

@@ -136,7 +136,7 @@ def derived_factor(loads: Mapping[str, MachineLoad], *, real_time: bool) -> floa
 
 
 def heaviest_demands(placements: Iterable[PointPlacement]) -> list[tuple[PointPlacement, NetworkDemand]]:
-    """Return demands of variants such that each machine has the heaviest that it ever has in one of them.
+    """Return the demands of some variants, such that one of them has the heaviest load of each machine.
 
     There are as few of them as the order of the placements allows: one, where one is the heaviest for all machines.
     """

@@ -38,7 +38,7 @@ class LeaseEndedError(WanbedError):
 class Machine:
     """The orders of a driver to one machine. Every argument and result can be pickled; any thread may call.
 
-    ``address`` is that of the card that carries what goes to other machines, None for that of the default route.
+    ``address`` is that of the card towards other machines, None for the card of the default route.
     ``root`` is the folder of this machine's claims.
     """
 

@@ -70,8 +70,8 @@ class Schedule:
     A stage of a shape with V ``virtual_stages`` has V chunks, and computes one part of one microbatch at a time. With
     one, every chunk is 0.
 
-    What a subclass may define is called on ``own``, this object without its type: where a type is known, compiled code
-    refuses what has another, such as None where a bool is returned, and sources do not.
+    Methods that a subclass may define are called on ``own``, which is this object without its type. Compiled code
+    checks a known type, and would refuse None from a method that returns bool; sources do not check.
     """
 
     splits_backward: ClassVar[bool] = False

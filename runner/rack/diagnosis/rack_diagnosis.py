@@ -1,4 +1,4 @@
-"""Diagnose a rack: what each machine offers, what is between them, and what of an experiment they can carry."""
+"""Diagnose a rack: the resources of each machine, the paths between them, and the hosts that they can carry."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -187,7 +187,7 @@ class SharedCapacity:
             self._touched_ports[port] = None
 
     def _path(self, flow: NodePairFlow) -> Path:
-        """Return what a flow crosses apart from its port, after finding out what it can use of what it shares."""
+        """Return the resources that a flow crosses apart from its port, once its share of each is known."""
         capacities_bps = self._capacities_bps
         hubs, limits_bps = [], []
         for number in flow.resources:

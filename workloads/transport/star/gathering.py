@@ -30,9 +30,8 @@ class _Admission:
 class Gathering:
     """Gathers the parts of a star at the replica ``own``.
 
-    ``add(total, part)`` adds a part to a total in place. ``report`` is called from the thread with each sum, as
-    PartReceived for the own replica, with Gathered, which says of which parts it is, and with Failed. It stops with
-    ``close``.
+    ``add(total, part)`` adds a part to a total in place. The thread calls ``report`` with three kinds of events:
+    PartReceived, a sum for the own replica; Gathered, the parts that a sum is of; and Failed. ``close`` ends it.
     """
 
     def __init__(

@@ -31,6 +31,7 @@ from wanbed.runner.simulator.rings.norm_ring import NormRing
 from wanbed.runner.simulator.rings.rings import Rings, ring_ends
 from wanbed.runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
 from wanbed.runner.simulator.simulation import SimulatedFailure, SimulatedPrefill, Simulation
+from wanbed.runner.simulator.span_rows import NUMBERS
 from wanbed.runner.simulator.training.surroundings import Transfers
 from wanbed.runner.simulator.training.training import Pulse, Training
 from wanbed.runner.simulator.training.training_loop import run_trainings
@@ -48,6 +49,9 @@ from wanbed.workloads.transport.frames.cutting import Cutting
 from wanbed.workloads.transport.frames.frame import HEADER_BYTES
 
 Rows = npt.NDArray[np.int64]
+
+_END = 5
+"""The position of a span's end in a row of ``Training.rows``."""
 
 OTHER_KINDS: Mapping[type[ResolvedVariant], Callable[[Network[Any], int, Pulse | None], Simulation]] = {
     TraceVariant: simulate_trace
@@ -82,29 +86,45 @@ def simulate_variant(
     drawn = effects.impairments and draws_packets(topology, variant.transport)
     alone = variant.service is None and not variant.beside and not variant.background and not drawn
     parts = equal_parts(variant) if symmetry and alone else 1
-    if variant.beside:
-        return _simulate_at_once(topology, variant, iterations, effects, dilation=dilation, pulse=pulse)
-    pipelines = range(variant.pipelines // parts)
-    connections = count_connections(topology, variant.pairs, variant.transport)
-    network = Network(topology, connections, variant, effects, parts, dilation)
-    boundary_ends = _boundary_ends(variant, pipelines)
-    shared = bool(variant.background or variant.norm_ring)
-    apart = frozenset[int]() if shared else rings_apart(network, boundary_ends.values())
-    train = partial(_trained, network, boundary_ends, pipelines, iterations, pulse=pulse)
+    jobs = [
+        _Job(
+            Network(
+                topology,
+                count_connections(topology, each.pairs, each.transport),
+                each,
+                effects if each is variant else effects_of(each.transport),
+                parts,
+                dilation,
+            ),
+            range(each.pipelines // parts),
+            each.iterations or iterations if variant.beside else iterations,
+        )
+        for each in variant.at_once
+    ]
+    own = jobs[variant.turn]
+    shared = bool(variant.beside or variant.background or variant.norm_ring)
+    apart = frozenset[int]() if shared else rings_apart(own.network, own.boundary_ends.values())
+    train = partial(_train, jobs, own, pulse)
     trained = train(apart)
     if trained.met:
         trained = train(apart - trained.met)
     if trained.met:
         trained = train(frozenset())
     represented = 1 if one_part else parts
-    spans = ordered_spans(trained.rows, len(pipelines) * variant.placement.stages, represented)
+    spans = ordered_spans(trained.rows, own.ranks, represented)
     if (numbers := WorkNumbers.of(variant)) is not None:
         spans = numbers.decoded(spans)
     if trained.prefill is not None:
         spans = _with_prefill(spans, np.frombuffer(trained.prefill.rows, np.int64).reshape(-1, 9))
-    traffic = wan_traffic(variant, trained.crossed, parts)
-    flows = trained.background.flows()
-    simulation = Simulation(spans, traffic, connections, trained.prefill, parts // represented, background=flows)
+    simulation = Simulation(
+        spans,
+        wan_traffic(variant, trained.crossed, parts),
+        own.network.connections,
+        trained.prefill,
+        parts // represented,
+        while_all_ran_ns=min(trained.ends_ns) if variant.beside else None,
+        background=trained.background.flows(),
+    )
     stars = trained.stars
     if stars is None:
         return simulation
@@ -113,140 +133,128 @@ def simulate_variant(
 
 @dataclass(frozen=True)
 class _Trained:
-    """The outcome of a simulated training. ``met`` are the stages whose rings were not alone, as was assumed."""
+    """The outcome of a simulated training, and when each of the jobs that share its network ended.
+
+    ``met`` are the stages whose rings were not alone, as was assumed.
+    """
 
     rows: "array[int]"
     crossed: Sequence[Crossing]
     prefill: SimulatedPrefill | None
     met: frozenset[int]
     background: BackgroundTraffic
+    ends_ns: Sequence[int]
     stars: Stars | None = None
     failures: tuple[SimulatedFailure, ...] = ()
 
 
-def _trained(
-    network: Network[PipelineVariant],
-    boundary_ends: "Mapping[Boundary, Ends]",
-    pipelines: Sequence[int],
-    iterations: int,
-    apart: frozenset[int],
-    *,
-    pulse: Pulse | None,
-) -> _Trained:
-    """Simulate training, with the rings of the stages in ``apart`` as if they were alone."""
-    variant, events = network.variant, EventQueue()
-    of_stages = star_ends(network) if variant.is_star else ring_ends(network)
-    of_rings = [pair for stage, ends in of_stages.items() if stage not in apart for pair in ends]
-    # Several boundaries between virtual stages may have the same two places, whose transfers share a channel.
-    background = BackgroundTraffic(variant.background, network, events)
-    of_training = dict.fromkeys([*boundary_ends.values(), *of_rings])
-    wanted = dict.fromkeys([*of_training, *ring_pairs(variant.norm_ring), *background.networks])
-    sharing = replace(network, beside=background.by_host)
-    channels = sharing.channels(wanted, events, watched_hosts(network, apart))
-    boundaries = _Boundaries(network, boundary_ends, channels, events)
-    sums = partial(Stars, iterations=iterations) if variant.is_star else partial(Rings, apart=apart)
-    rings: Rings | Stars = sums(network, channels, events)
-    norm = NormRing(network, channels, events) if variant.norm_ring else None
-    service = None
-    if variant.service is not None:
-        service = PrefillSimulation(variant.service, network.intra_line, planned_bubbles(network.topology, variant))
-    training = Training(
-        variant,
-        pipelines,
-        iterations,
-        events,
-        transfers=boundaries.transfers,
-        rings=rings,
-        norm=norm,
-        sharing=service,
-        pulse=pulse,
-    )
-    background.begin(channels, [training.rows])
-    failures = None
-    if isinstance(variant, LocalUpdatesVariant) and variant.failures and isinstance(rings, Stars):
-        headers = network.effects.headers
-        failures = Failures(variant, training, rings.of_stages[0], events, iterations=iterations, headers=headers)
-        failures.begin()
-    run_events(partial(run_trainings, training, ()), events)
-    prefill = None if service is None else service.end(events.now_ns)
-    crossed = [*boundaries.crossed(), *rings.crossed(), *([] if norm is None else norm.crossed(of_training))]
-    if isinstance(rings, Stars):
-        rows = training.rows.numbers if failures is None else failures.kept(training.rows.numbers)
-        found = () if failures is None else tuple(failures.found)
-        return _Trained(rows, crossed, prefill, frozenset(), background, rings, found)
-    return _Trained(training.rows.numbers, crossed, prefill, rings_met(network, rings, channels), background)
+class _Job:
+    """The training of a variant over its network: ``iterations`` of the ``pipelines`` that are simulated."""
+
+    def __init__(self, network: Network[PipelineVariant], pipelines: Sequence[int], iterations: int) -> None:
+        self.network, self.variant = network, network.variant
+        self.boundary_ends = _boundary_ends(network.variant, pipelines)
+        self.ranks = len(pipelines) * network.variant.placement.stages
+        self._pipelines, self._iterations = pipelines, iterations
+        self._summing = star_ends(network) if network.variant.is_star else ring_ends(network)
+
+    def ways(self, apart: frozenset[int]) -> dict[Ends, None]:
+        """Return the ways over which it sends, but for the rings of the stages in ``apart`` and that of the norm."""
+        # Several boundaries between virtual stages may have the same two places, whose transfers share a channel.
+        sums = [pair for stage, ends in self._summing.items() if stage not in apart for pair in ends]
+        return dict.fromkeys([*self.boundary_ends.values(), *sums])
+
+    def over(
+        self, channels: Mapping[Ends, Channel], events: EventQueue, apart: frozenset[int], pulse: Pulse | None
+    ) -> "_RunningJob":
+        """Return the job over these channels, with the rings of the stages in ``apart`` as if they were alone."""
+        variant, network = self.variant, self.network
+        boundaries = _Boundaries(network, self.boundary_ends, channels, events)
+        sums = partial(Stars, iterations=self._iterations) if variant.is_star else partial(Rings, apart=apart)
+        rings: Rings | Stars = sums(network, channels, events)
+        norm = NormRing(network, channels, events) if variant.norm_ring else None
+        service = None
+        if variant.service is not None:
+            service = PrefillSimulation(variant.service, network.intra_line, planned_bubbles(network.topology, variant))
+        training = Training(
+            variant,
+            self._pipelines,
+            self._iterations,
+            events,
+            transfers=boundaries.transfers,
+            rings=rings,
+            norm=norm,
+            sharing=service,
+            pulse=pulse,
+        )
+        failures = None
+        if isinstance(variant, LocalUpdatesVariant) and variant.failures and isinstance(rings, Stars):
+            star, headers = rings.of_stages[0], network.effects.headers
+            failures = Failures(variant, training, star, events, iterations=self._iterations, headers=headers)
+        return _RunningJob(training, boundaries, rings, norm, service, failures)
 
 
-def _simulate_at_once(
-    topology: Topology,
-    variant: PipelineVariant,
-    iterations: int,
-    effects: TcpEffects,
-    *,
-    dilation: float,
-    pulse: Pulse | None,
-) -> Simulation:
-    """Simulate a variant and those of other jobs beside it, on one network.
+@dataclass(frozen=True)
+class _RunningJob:
+    """A job over channels; each part None where the variant has none."""
+
+    training: Training
+    boundaries: "_Boundaries"
+    rings: Rings | Stars
+    norm: NormRing | None
+    service: PrefillSimulation | None
+    failures: Failures | None
+
+    @property
+    def rows(self) -> "array[int]":
+        """The spans of training that are kept."""
+        numbers = self.training.rows.numbers
+        return numbers if self.failures is None else self.failures.kept(numbers)
+
+    def crossed(self, ways: Mapping[Ends, None]) -> list[Crossing]:
+        """Return what has crossed the WAN. ``ways`` are those of its job without the ring of the norm."""
+        norm = [] if self.norm is None else self.norm.crossed(ways)
+        return [*self.boundaries.crossed(), *self.rings.crossed(), *norm]
+
+
+def _train(jobs: Sequence[_Job], own: _Job, pulse: Pulse | None, apart: frozenset[int]) -> _Trained:
+    """Simulate all jobs on one network, and return the outcome of ``own``.
 
     All is made in order of the jobs, so that each variant of a combination finds the same.
     """
-    events, networks = EventQueue(), []
-    for each in variant.at_once:
-        connections = count_connections(topology, each.pairs, each.transport)
-        own_effects = effects if each is variant else effects_of(each.transport)
-        networks.append(Network(topology, connections, each, own_effects, 1, dilation))
-    background = BackgroundTraffic(variant.background, networks[0], events)
-    by_host = {place.host.name: network for network in networks for place in network.variant.placement.places}
-    every = [range(network.variant.pipelines) for network in networks]
-    boundary_ends = [
-        _boundary_ends(network.variant, pipelines) for network, pipelines in zip(networks, every, strict=True)
-    ]
-    wanted = [
-        pair
-        for network, ends in zip(networks, boundary_ends, strict=True)
-        for pair in [
-            *ends.values(),
-            *(pair for of_ring in ring_ends(network).values() for pair in of_ring),
-            *ring_pairs(network.variant.norm_ring),
-        ]
-    ]
-    sharing = replace(networks[0], beside={**by_host, **background.by_host})
-    channels = sharing.channels(dict.fromkeys([*wanted, *background.networks]), events)
-    trainings, crossed = [], []
-    for network, pipelines, ends in zip(networks, every, boundary_ends, strict=True):
-        boundaries = _Boundaries(network, ends, channels, events)
-        rings = Rings(network, channels, events)
-        norm = NormRing(network, channels, events) if network.variant.norm_ring else None
-        own_iterations = network.variant.iterations or iterations
-        trainings.append(
-            Training(
-                network.variant,
-                pipelines,
-                own_iterations,
-                events,
-                transfers=boundaries.transfers,
-                rings=rings,
-                norm=norm,
-                pulse=pulse,
-            )
-        )
-        of_training = {*ends.values(), *(pair for of_ring in ring_ends(network).values() for pair in of_ring)}
-        crossed.append((boundaries, rings, norm, of_training))
-    background.begin(channels, [training.rows for training in trainings])
-    first, *others = trainings
-    run_events(partial(run_trainings, first, others), events)
-    spans = [
-        ordered_spans(each.rows.numbers, len(network.variant.placement.places), 1)
-        for each, network in zip(trainings, networks, strict=True)
-    ]
-    boundaries, rings, norm, of_training = crossed[variant.turn]
-    norms = [] if norm is None else norm.crossed(of_training)
-    own, network = spans[variant.turn], networks[variant.turn]
-    if (numbers := WorkNumbers.of(variant)) is not None:
-        own = numbers.decoded(own)
-    traffic = wan_traffic(variant, [*boundaries.crossed(), *rings.crossed(), *norms], 1)
-    ends_ns = [int(each.end_ns.max(initial=0)) for each in spans]
-    return Simulation(own, traffic, network.connections, while_all_ran_ns=min(ends_ns), background=background.flows())
+    events, first = EventQueue(), jobs[0].network
+    background = BackgroundTraffic(own.variant.background, first, events)
+    hosts = {place.host.name: job.network for job in jobs for place in job.variant.placement.places}
+    sharing = replace(first, beside={**(hosts if len(jobs) > 1 else {}), **background.by_host})
+    ways = [pair for job in jobs for pair in (*job.ways(apart), *ring_pairs(job.variant.norm_ring))]
+    wanted = dict.fromkeys([*ways, *background.networks])
+    channels = sharing.channels(wanted, events, watched_hosts(own.network, apart))
+    running = [job.over(channels, events, apart, pulse) for job in jobs]
+    background.begin(channels, [job.training.rows for job in running])
+    for job in running:
+        if job.failures is not None:
+            job.failures.begin()
+    leading, *others = (job.training for job in running)
+    run_events(partial(run_trainings, leading, others), events)
+    found = running[jobs.index(own)]
+    rings, failures = found.rings, found.failures
+    prefill = None if found.service is None else found.service.end(events.now_ns)
+    return _Trained(
+        found.rows,
+        found.crossed(own.ways(apart)),
+        prefill,
+        frozenset() if isinstance(rings, Stars) else rings_met(own.network, rings, channels),
+        background,
+        [_end_ns(job.training) for job in running],
+        rings if isinstance(rings, Stars) else None,
+        () if failures is None else tuple(failures.found),
+    )
+
+
+def _end_ns(training: Training) -> int:
+    """Return the end of its last span."""
+    rows = np.frombuffer(training.rows.numbers, np.int64).reshape(-1, NUMBERS)
+    return int(rows[:, _END].max(initial=0))
 
 
 Boundary = tuple[int, int, MessageKind]

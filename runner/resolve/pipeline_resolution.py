@@ -12,7 +12,7 @@ from wanbed.runner.resolve.checks.all_reduce_check import check_all_reduce, chec
 from wanbed.runner.resolve.checks.optimizer_waits import waits_for_all
 from wanbed.runner.resolve.checks.schedule_check import check_schedule, planned
 from wanbed.runner.resolve.checks.trial_extent import check_extent
-from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
+from wanbed.runner.resolve.pipeline_variant import AmongJobs, PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
 from wanbed.runner.resolve.replica_resolution import check_measured, replica_times, usual_costs
 from wanbed.runner.resolve.schedule_choice import choose_schedule
@@ -95,7 +95,7 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
         replicas=replicas,
         seed=spec.seed,
         iterations=None if written.job is None else written.iterations,
-        job=None if written.job is None else written.job.name,
+        jobs=AmongJobs("" if written.job is None else written.job.name),
         waits_for_all=waits,
     )
     check_segments(written, resolved)

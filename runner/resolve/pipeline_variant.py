@@ -33,6 +33,21 @@ class PlannedPlacement:
     cut_off: str | None
 
 
+@dataclass(frozen=True)
+class AmongJobs:
+    """The place of a variant among those of other jobs; by default there are none.
+
+    ``job`` is the name of its own job. ``others`` are the variants of other jobs that run at the same time, as they are
+    alone, in order of the jobs; ``turn`` is its own position among all of them, and ``alone`` the name of the same
+    variant where it runs alone. Of one that does run alone there are no ``others``.
+    """
+
+    job: str = ""
+    others: "tuple[PipelineVariant, ...]" = ()
+    turn: int = 0
+    alone: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PipelineVariant(ResolvedVariant):
     """A variant whose replicas of the model are pipelines of stages.
@@ -43,10 +58,7 @@ class PipelineVariant(ResolvedVariant):
     ``replicas`` are the compute times of each GPU where replicas of a stage differ or times vary; ``work`` then has
     those of the slowest replica of each stage. None where ``work`` holds for all of them. ``virtual`` are the virtual
     stages, None where stages are not divided. With ``waits_for_all`` optimizer steps wait for the gradients of all
-    stages of all pipelines, and for the all-reduce of their norm. ``beside`` are the variants of other jobs that run at
-    the same time, as they are alone, in order of the jobs; ``job`` is the name of its own job, None without jobs;
-    ``turn`` is its position among all of them; and ``alone`` is the name of the same variant where it runs alone, ""
-    where it does.
+    stages of all pipelines, and for the all-reduce of their norm.
     """
 
     schedule: str
@@ -59,15 +71,18 @@ class PipelineVariant(ResolvedVariant):
     replicas: ReplicaTimes | None = None
     virtual: VirtualStages | None = None
     waits_for_all: bool = False
-    beside: "tuple[PipelineVariant, ...]" = ()
-    job: str | None = None
-    turn: int = 0
-    alone: str = ""
+    jobs: AmongJobs = AmongJobs()
+
+    @property
+    def beside(self) -> "tuple[PipelineVariant, ...]":
+        """The variants of other jobs that run at the same time, as they are alone, in order of the jobs."""
+        return self.jobs.others
 
     @property
     def at_once(self) -> "tuple[PipelineVariant, ...]":
         """This variant and those beside it, in order of the jobs."""
-        return (*self.beside[: self.turn], self, *self.beside[self.turn :])
+        turn = self.jobs.turn
+        return (*self.beside[:turn], self, *self.beside[turn:])
 
     @property
     def sequences_per_iteration(self) -> int:
@@ -103,7 +118,7 @@ class PipelineVariant(ResolvedVariant):
         """Return the variant with what is drawn in that repeat: compute times, and packets in a simulation."""
         beside = tuple(other.in_repeat(repeat) for other in self.beside)
         unchanged = repeat == self.repeat and beside == self.beside
-        drawn = self if unchanged else replace(self, repeat=repeat, beside=beside)
+        drawn = self if unchanged else replace(self, repeat=repeat, jobs=replace(self.jobs, others=beside))
         if self.replicas is None or not self.replicas.varies:
             return drawn
         return replace(drawn, replicas=replace(self.replicas, repeat=repeat))

@@ -8,7 +8,7 @@ from wanbed.ground.strict_model import InputError
 from wanbed.results.text.number_text import list_text
 from wanbed.runner.experiment.job_spec import JobSpec
 from wanbed.runner.experiment.quantities import MAX_NAME_LENGTH
-from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.resolve.pipeline_variant import AmongJobs, PipelineVariant
 
 MAX_COMBINATIONS = 100
 
@@ -41,6 +41,7 @@ def variants_at_once(jobs: Sequence[JobSpec], alone: Sequence[PipelineVariant]) 
                 raise InputError(f"jobs: {name!r} is longer than the {MAX_NAME_LENGTH} characters of a name: shorten")
             if name in by_name:
                 raise InputError(f"jobs: a variant is named {name!r}, as that one is beside others: rename it")
+            place = AmongJobs(variant.jobs.job, others, position, variant.name)
             named = variant.spec.model_copy(update={"name": name})
-            found.append(replace(variant, spec=named, beside=others, turn=position, alone=variant.name))
+            found.append(replace(variant, spec=named, jobs=place))
     return tuple(found)

@@ -101,7 +101,7 @@ def simulate_variant(
         )
         for each in variant.at_once
     ]
-    own = jobs[variant.turn]
+    own = jobs[variant.jobs.turn]
     shared = bool(variant.beside or variant.background or variant.norm_ring)
     apart = frozenset[int]() if shared else rings_apart(own.network, own.boundary_ends.values())
     train = partial(_train, jobs, own, pulse)

@@ -112,8 +112,8 @@ def _beside(variant: ResolvedVariant, while_all_ran_ns: int | None) -> dict[str,
         return {}
     return {
         "beside": {
-            "job": variant.job,
-            "variant": variant.alone,
+            "job": variant.jobs.job,
+            "variant": variant.jobs.alone,
             "others": [other.name for other in variant.beside],
             "until_ns": while_all_ran_ns,
         }

@@ -41,7 +41,7 @@ def test_every_variant_runs_alone_and_then_every_combination_at_once() -> None:
     assert [trial.variant for trial in found.trials()] == [variant.name for variant in found.variants]
     beside = found.variant("z beside y")
     assert [other.name for other in beside.beside] == ["y"]
-    assert (beside.job, beside.alone) == ("b", "z")
+    assert (beside.jobs.job, beside.jobs.alone) == ("b", "z")
     assert [each.name for each in beside.at_once] == ["y", "z beside y"]
 
 

@@ -56,21 +56,20 @@ def run(
         progress_stream(progress) as stream,
         _errors_inside() as errors,
     ):
-        path = execute(
-            RunRequest(
-                written.resolved() if rack is None else written.resolved("rack"),
-                written.source,
-                written.directory,
-                Path(runs),
-                log,
-                substrate=substrate,
-                rack=None if rack is None else RackRequest(rack, hosts_per_machine, overlay),
-                resume=resume,
-                keep_gradients=keep_gradients,
-                stream=stream,
-                standard_error=errors,
-            )
+        request = RunRequest(
+            written.resolved() if rack is None else written.resolved("rack"),
+            written.source,
+            written.directory,
+            Path(runs),
+            log,
+            substrate=substrate,
+            rack=None if rack is None else RackRequest(rack, hosts_per_machine, overlay),
+            resume=resume,
+            keep_gradients=keep_gradients,
+            stream=stream,
+            standard_error=errors,
         )
+        path = execute(request)
     return loaded(path)
 
 

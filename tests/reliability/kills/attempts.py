@@ -24,7 +24,6 @@ from wanbed.runner.runs.faults import BAD_INPUT, DONE, MACHINE_LACKS, NO_DATA, O
 
 _KILLED, _STOPPED = "KILL", "STOP"
 _ROOMY = "size=64m"
-_INTERPRETER_STARTS = 0.2  # share of the shortest scene in which Python, with files to compile, may not have begun ours
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,6 @@ def _faults(disturbance: Disturbance, called: Called, status: int | None, *, in_
     if "Traceback" in said:
         yield f"a traceback: {said[-1500:]}"
     silent = _done(called.scene) | {128 + SIGNALS[_KILLED], 128 + SIGNALS["TERM"]}
-    if not said and disturbance.share < _INTERPRETER_STARTS:  # the signal came before there was a handler of it
-        silent |= {128 + SIGNALS["INT"]}
     last = said.rstrip().rpartition("\n")[2]
     if status not in silent and not called.scene.passes_status_through and not last.startswith("wanbed: "):
         yield f"the last line does not say what happened: {last[-300:]}"

@@ -77,6 +77,8 @@ def _sent(disturbance: Disturbance, called: Called) -> bool:
     """Send the signal, and return whether it came in time."""
     number = SIGNALS[disturbance.kind]
     target = _child(called, disturbance.pick) if disturbance.whom == "child" else called.pid
+    if number is signal.SIGINT and disturbance.whom != "child":
+        _wait_for_handler(called, number)
     if target is None or called.is_over:
         return False
     send = os.killpg if disturbance.whom == "group" else os.kill
@@ -89,6 +91,16 @@ def _sent(disturbance: Disturbance, called: Called) -> bool:
         with suppress(ProcessLookupError):
             send(target, signal.SIGCONT)
     return True
+
+
+def _wait_for_handler(called: Called, number: signal.Signals) -> None:
+    """Wait until Python handles the signal: before, the kernel ends a process of which no line has run."""
+    status = Path(f"/proc/{called.pid}/status")
+    while not called.is_over:
+        caught = int(status.read_text().partition("SigCgt:")[2].split()[0], 16)
+        if caught >> (number - 1) & 1:
+            return
+        time.sleep(_LOOK_S)
 
 
 def _child(called: Called, pick: float) -> int | None:

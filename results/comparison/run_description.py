@@ -23,6 +23,7 @@ from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.reading.summaries.saturation import MachineLoad
 from wanbed.results.reading.summaries.summary import calibrated_points
 from wanbed.results.reading.summaries.ways_around import WaysAround
+from wanbed.results.records.trial_id import planned_trials
 from wanbed.results.text.number_text import count_text, list_text, size_text
 
 MAX_VALUES_LISTED = 12
@@ -36,13 +37,6 @@ def _at(document: Any, *path: str) -> Any:
     for step in path:
         document = document.get(step) if isinstance(document, Mapping) else None
     return document
-
-
-def expected_trials(run: Run) -> int | None:
-    """Return the number of trials of the whole sweep, None if the manifest does not record it."""
-    points, variants = run.manifest.get("sweep_points"), run.manifest.get("variants")
-    repeats = run.manifest.get("repeats") or _at(run.manifest, "experiment", "repeats") or 1
-    return len(points) * len(variants) * int(repeats) if points and variants else None
 
 
 def what_was_run(run: Run) -> str:
@@ -136,8 +130,13 @@ def links_reading(run: Run) -> str:
 def warnings(run: Run) -> list[str]:
     """Return warnings that a reader needs before trusting the figures, each one or two sentences; empty if none."""
     found = []
-    if not run.complete:
-        expected = expected_trials(run)
+    expected = len(planned_trials(run.manifest))
+    if run.complete and len(run.trials) < expected:
+        found.append(
+            f"This run was complete, and lacks {count_text(expected - len(run.trials), 'trial')} of {expected}: "
+            "something removed from its folder what had finished. Only the others are shown."
+        )
+    elif not run.complete:
         done = f"{len(run.trials)} of {count_text(expected, 'trial')}" if expected else f"{len(run.trials)} trials"
         found.append(f"This run is incomplete: {done} had finished when its folder was read. Only those are shown.")
     if without := of_links(not_modelled_in(run)):

@@ -37,7 +37,7 @@ from wanbed.results.records.schema_upgrade import EARLIER_POINT_NAME, upgraded_d
 from wanbed.results.records.span_log import SpanLogContents
 from wanbed.results.records.table_files import write_table, write_tables
 from wanbed.results.records.trial_columns import TrialCounters, TrialSpans
-from wanbed.results.records.trial_id import TrialId
+from wanbed.results.records.trial_id import TrialId, planned_trials
 from wanbed.results.records.trial_tables import SPANS_FILE, SPANS_TABLE, TRIAL_TABLES, TrialTable
 
 MANIFEST = "manifest.json"
@@ -51,6 +51,10 @@ _MAX_SLUG_LENGTH = 60
 
 class RunError(WanbedError, ValueError):
     """A folder is not a run, or a part of it cannot be read; the message is one line that starts with the path."""
+
+
+class LostTrialError(WanbedError):
+    """A trial that had finished is gone while its run goes on; the message is one line that starts with its path."""
 
 
 Rows = Sequence[tuple[Any, ...]] | TrialCounters
@@ -177,7 +181,9 @@ class RunStore:
         _write_document(self.path / MANIFEST, upgraded_document(self._manifest), Manifest)
 
     def finish(self, facts: Mapping[str, Any] | None = None) -> None:
-        """Mark the run complete, and stamp when it ended."""
+        """Mark the run complete, and stamp when it ended. Raises LostTrialError if a trial is not there."""
+        if missing := self.missing_trials():
+            raise LostTrialError(f"{self.trial_path(*missing[0])}: removed while the run went on")
         ended = datetime.now(UTC).isoformat(timespec="seconds")
         self.update_manifest({**(facts or {}), "ended": ended, "complete": True})
 
@@ -203,6 +209,10 @@ class RunStore:
         """Return whether this trial has finished."""
         path = self.trial_path(point, variant, repeat)
         return all((path / name).is_file() for name in (TRIAL_FACTS, SPANS_FILE))
+
+    def missing_trials(self) -> list[TrialId]:
+        """Return the trials that the manifest plans and the folder does not have."""
+        return [trial for trial in planned_trials(self._manifest) if not self.has_trial(*trial)]
 
     def write_trial(self, trial: TrialRecord) -> Path:
         """Write a finished trial into this run, as the function ``write_trial`` does."""

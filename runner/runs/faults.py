@@ -18,6 +18,7 @@ class TrialError(WanbedError):
 STATUS = {
     "wanbed.ground.strict_model.InputError": BAD_INPUT,
     "wanbed.results.records.run_store.RunError": BAD_INPUT,
+    "wanbed.results.records.run_store.LostTrialError": NO_DATA,
     "wanbed.results.records.span_log.SpanLogError": NO_DATA,
     "wanbed.runner.simulator.deadlock.SimulationError": BAD_INPUT,
     "wanbed.testbed.kernel.missing.MissingError": MACHINE_LACKS,
@@ -26,6 +27,7 @@ STATUS = {
     "wanbed.runner.resolve.dilation.CapacityError": MACHINE_LACKS,
     "wanbed.runner.runs.faults.TrialError": NO_DATA,
     "wanbed.testbed.hosts.ping.MeasurementError": NO_DATA,
+    "wanbed.testbed.kernel.killed.KilledError": NO_DATA,
     "wanbed.testbed.substrate.substrate.SubstrateError": NO_DATA,
     "wanbed.testbed.kernel.qdiscs.read_back_error.ReadBackError": NO_DATA,
     "wanbed.testbed.claims.cleaning.CleaningError": NO_DATA,

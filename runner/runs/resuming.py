@@ -14,15 +14,21 @@ from wanbed.runner.runs.run_folder import Log, latest_run
 def resumed(experiment: Experiment, runs: Path, log: Log) -> RunStore | None:
     """Return the run that goes on, or that has all its trials already; None if a new one has to start.
 
+    A complete run that has lost a trial since goes on, and is marked incomplete.
     Log a line if nothing goes on. Raise InputError if the folder of the run that goes on is damaged.
     """
     store = latest_run(experiment, runs)
     if store is None:
         log(f"--resume: {runs} holds no run of this file as it is now: a new one starts")
-    elif store.manifest["complete"]:
-        log(f"--resume: {store.path} is complete already, nothing is run again; without --resume a new one starts")
-    else:
+    elif not store.manifest["complete"]:
         check_continuable(experiment, store)
+    elif missing := store.missing_trials():
+        check_continuable(experiment, store)
+        gone = count_text(len(missing), "trial")
+        log(f"--resume: {store.path} was complete, and has lost {gone} since, which will run again")
+        store.update_manifest({"complete": False})
+    else:
+        log(f"--resume: {store.path} is complete already, nothing is run again; without --resume a new one starts")
     return store
 
 

@@ -3,11 +3,10 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +15,7 @@ from wanbed.ground.files.atomic_write import PARTIAL
 from wanbed.ground.strict_model import InputError
 from wanbed.results.reading.run_documents import read_manifest
 from wanbed.results.records.run_store import MANIFEST, SUMMARY_FILE, TRIAL_FACTS, RunError
+from wanbed.results.records.trial_id import planned_trials
 from wanbed.runner.runs.run_folder import exclusively, is_being_written
 
 State = Literal["complete", "unfinished", "running", "damaged"]
@@ -67,7 +67,9 @@ def stored_run(path: Path) -> StoredRun:
         created = datetime.fromisoformat(manifest["created"]).astimezone()
     except (ValueError, OverflowError) as fault:
         return StoredRun(path, size_bytes, "damaged", f"{MANIFEST}: created: {fault}")
-    complete = manifest.get("complete") is True
+    planned = len(planned_trials(manifest))
+    finished = sum(file.parent.suffix != PARTIAL for file in path.glob(f"trials/*/*/repeat-*/{TRIAL_FACTS}"))
+    complete = manifest.get("complete") is True and finished >= planned
     return StoredRun(
         path,
         size_bytes,
@@ -77,8 +79,8 @@ def stored_run(path: Path) -> StoredRun:
         created,
         manifest.get("engine"),
         manifest.get("clock"),
-        sum(file.parent.suffix != PARTIAL for file in path.glob(f"trials/*/*/repeat-*/{TRIAL_FACTS}")),
-        _planned_trials(manifest),
+        finished,
+        planned or None,
         _iteration_times_s(path),
     )
 
@@ -86,11 +88,6 @@ def stored_run(path: Path) -> StoredRun:
 def _size_bytes(path: Path) -> int:
     files = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
     return sum(os.lstat(file).st_size for file in files if os.path.lexists(file))
-
-
-def _planned_trials(manifest: Mapping[str, Any]) -> int | None:
-    points, variants = manifest.get("sweep_points"), manifest.get("variants")
-    return len(points) * len(variants) * (manifest.get("repeats") or 1) if points and variants else None
 
 
 def _iteration_times_s(path: Path) -> tuple[float, float] | None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from wanbed.testbed.kernel.killed import check_not_killed
 from wanbed.testbed.rights.namespace_owner import UNMAPPED, owner_of
 
 ENTER = ("unshare", "--user", "--map-root-user", "--net")
@@ -60,7 +61,10 @@ class HostsAllowed:
 
 
 def hosts_allowed() -> HostsAllowed:
-    """Try to make a host's namespaces, and again inside a user namespace if that fails."""
+    """Try to make a host's namespaces, and again inside a user namespace if that fails.
+
+    Raises KilledError if something has killed the trial.
+    """
     directly = _refusal(())
     return HostsAllowed(directly, None if directly is None else _refusal(ENTER), os.geteuid())
 
@@ -77,6 +81,7 @@ def _refusal(enter: Sequence[str]) -> str | None:
         return f"{(*enter, *make)[0]}: {fault.strerror}"
     except subprocess.TimeoutExpired:
         return f"{(*enter, *make)[0]} did not end within {_TRIAL_LIMIT_S:.0f} s"
+    check_not_killed(tried)
     if tried.returncode == 0:
         return None
     lines = tried.stderr.strip().splitlines()

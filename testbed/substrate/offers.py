@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import asdict
 
 from wanbed.module_process import module_command
+from wanbed.testbed.kernel.killed import check_not_killed
 from wanbed.testbed.rights.hosts_allowed import ENTER, HostsAllowed
 from wanbed.testbed.substrate.offer import Offer
 from wanbed.testbed.substrate.probe import probe_guest, probe_kernel
@@ -23,6 +24,9 @@ def machine_offers(allowed: HostsAllowed) -> tuple[Offer, ...]:
     command = [*ENTER, *module_command("wanbed.testbed.substrate.offers")]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_LIMIT_S)
+    except subprocess.CalledProcessError as failed:
+        check_not_killed(failed)
+        return _offers()
     except (OSError, subprocess.SubprocessError):
         return _offers()
     return tuple(Offer(**each) for each in json.loads(asked.stdout))

@@ -4,6 +4,7 @@ import os
 import subprocess
 from dataclasses import dataclass
 
+from wanbed.testbed.kernel.killed import check_not_killed
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.virtual_time.guest import namespaces
 from wanbed.testbed.virtual_time.guest_place import map_count_advice, memory_for_virtual_time
@@ -59,4 +60,5 @@ def _namespaces_refused() -> str | None:
         return f"unshare: {fault.strerror}"
     except subprocess.TimeoutExpired:
         return f"unshare did not end within {_LIMIT_S:.0f} s"
+    check_not_killed(tried)
     return None if tried.returncode == 0 else tried.stderr.strip() or f"unshare ended with {tried.returncode}"

@@ -76,8 +76,10 @@ def _done(scene: Scene) -> frozenset[int]:
 def allowed_statuses(disturbance: Disturbance, scene: Scene) -> frozenset[int]:
     """Return the statuses of ``docs/commands.md`` for a command that is disturbed before it is over."""
     done, kind = _done(scene), disturbance.kind
-    if kind in {FULL_DISK, READ_ONLY, REMOVED}:
+    if kind in {FULL_DISK, READ_ONLY}:
         return done | {BAD_INPUT}
+    if kind == REMOVED:
+        return done | {BAD_INPUT} | ({NO_DATA} if scene.resumes else set())
     if kind in {FEW_DESCRIPTORS, LITTLE_MEMORY}:
         return done | {MACHINE_LACKS}
     if kind not in SIGNALS or kind == _STOPPED:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.results.records.run_store import RunError, RunStore, TrialRecord, slug
+from wanbed.results.records.run_store import LostTrialError, RunError, RunStore, TrialRecord, slug
 from wanbed.results.records.schema import CalibrationRow, LinkSample
 from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from wanbed.results.records.trial_id import TrialId
@@ -47,6 +47,18 @@ def test_a_run_is_incomplete_until_it_finishes(store: RunStore) -> None:
     assert manifest["complete"] is True
     assert manifest["seed"] == 3
     assert manifest["substrate"] == {"name": "kernel"}
+
+
+def test_a_run_that_lacks_a_trial_does_not_finish(tmp_path: Path) -> None:
+    planned = {"sweep_points": [{"index": 0, "sweep_point": {}}], "variants": [{"name": "gpipe"}], "repeats": 2}
+    store = RunStore.create(tmp_path, "demo", planned, "c0ffee")
+    store.write_trial(trial())
+    with pytest.raises(LostTrialError, match=r"point-000/gpipe/repeat-1: removed while the run went on$"):
+        store.finish()
+    assert RunStore.open(store.path).manifest["complete"] is False
+    store.write_trial(trial(repeat=1))
+    store.finish()
+    assert RunStore.open(store.path).manifest["complete"] is True
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

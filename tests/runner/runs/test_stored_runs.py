@@ -43,8 +43,12 @@ def test_an_unfinished_run_is_described(store: RunStore) -> None:
     assert run.size_bytes == (store.path / MANIFEST).stat().st_size + len("{}")
 
 
-def test_a_finished_run_is_complete(store: RunStore) -> None:
-    store.finish()
+def test_a_finished_run_is_complete_as_long_as_it_has_all_its_trials(store: RunStore) -> None:
+    store.update_manifest({"complete": True})
+    assert stored_run(store.path).state == "unfinished"
+    for trial in EXPERIMENT.trials():
+        store.trial_path(*trial).mkdir(parents=True, exist_ok=True)
+        (store.trial_path(*trial) / TRIAL_FACTS).write_text("{}")
     assert stored_run(store.path).state == "complete"
 
 

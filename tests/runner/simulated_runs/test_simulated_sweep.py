@@ -53,7 +53,6 @@ def swept(of: Experiment, store: RunStore, jobs: int, simulate: Any = simulate_o
     stream = io.StringIO()
     with Progress(len(of.trials()), stream=stream) as progress:
         simulate_sweep(of, store, pool=ProcessPool(jobs), progress=progress, simulate=simulate)
-    store.finish()
     return stream.getvalue()
 
 

@@ -1,9 +1,11 @@
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from wanbed.testbed.kernel.killed import KilledError
 from wanbed.testbed.rights import hosts_allowed as module
 from wanbed.testbed.rights.hosts_allowed import ENTER, HostsAllowed, hosts_allowed
 
@@ -50,6 +52,17 @@ def test_root_without_capabilities_and_users_have_different_remedies() -> None:
     root, user = (HostsAllowed(REFUSED, REFUSED, user_id) for user_id in (0, 1000))
     assert "capabilities SYS_ADMIN and NET_ADMIN" in root.remedy
     assert user.remedy.startswith("run as root, or with sudo; or allow user namespaces: ")
+
+
+def test_of_a_trial_that_was_killed_nothing_is_concluded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill(argv: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
+        return subprocess.CompletedProcess(argv, -signal.SIGKILL, "", "")
+
+    monkeypatch.setattr(subprocess, "run", kill)
+    with pytest.raises(
+        KilledError, match=r"^\w+: ended by SIGKILL while it tried what this machine can do: call again$"
+    ):
+        hosts_allowed()
 
 
 def test_a_trial_that_does_not_end_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:

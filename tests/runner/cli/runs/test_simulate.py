@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on_paper
 from wanbed import results
 from wanbed.runner.cli.command_line import app
+from wanbed.runner.runs.faults import NO_DATA
 from wanbed.runner.simulated_runs import simulated_sweep
 
 pytestmark = pytest.mark.usefixtures("unpainted")
@@ -170,6 +172,40 @@ def test_a_run_that_was_cut_off_is_resumed_where_it_was(monkeypatch: pytest.Monk
     assert again.exit_code == 0
     assert f"--resume: {folder} is complete already, nothing is run again" in again.stderr
     assert f"report: {folder}/report.html" in again.stdout
+
+
+def test_trials_that_were_removed_from_a_complete_run_run_again() -> None:
+    assert wanbed("simulate", written(), "--jobs", "1").exit_code == 0
+    (folder,) = Path("runs").iterdir()
+    whole = results.load(folder)
+    shutil.rmtree(whole.trials[1].folder)
+    again = wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume")
+    assert again.exit_code == 0, again.output
+    assert f"--resume: {folder} was complete, and has lost 1 trial since, which will run again" in again.stderr
+    assert results.load(folder).spans.equals(whole.spans)
+    assert results.load(folder).complete
+
+
+def test_of_a_trial_that_is_removed_while_the_run_goes_on_the_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def removing(topology: Any, variant: Any, iterations: int, **effects: Any) -> Any:
+        for finished in Path("runs").glob("*/trials/point-000/*"):
+            shutil.rmtree(finished)
+        return simulate_on_paper(topology, variant, iterations, **effects)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            simulated_sweep,
+            "simulate_sweep",
+            partial(simulated_sweep.simulate_sweep.func, simulate=removing),  # type: ignore[attr-defined]
+        )
+        lost = wanbed("simulate", written(), "--jobs", "1")
+    (folder,) = Path("runs").iterdir()
+    (said,) = [line for line in lost.stderr.splitlines() if "removed while" in line]
+    assert lost.exit_code == NO_DATA
+    assert said.startswith(f"wanbed: {folder}/trials/point-000/")
+    assert said.endswith("trials: the same command with --resume goes on")
+    assert wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume").exit_code == 0
+    assert len(results.load(folder).trials) == 4
 
 
 def test_one_command_starts_continues_and_ends() -> None:

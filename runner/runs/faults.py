@@ -28,6 +28,7 @@ STATUS = {
     "wanbed.runner.runs.faults.TrialError": NO_DATA,
     "wanbed.testbed.hosts.ping.MeasurementError": NO_DATA,
     "wanbed.testbed.kernel.killed.KilledError": NO_DATA,
+    "wanbed.testbed.kernel.namespace.NamespaceEndedError": NO_DATA,
     "wanbed.testbed.substrate.substrate.SubstrateError": NO_DATA,
     "wanbed.testbed.kernel.qdiscs.read_back_error.ReadBackError": NO_DATA,
     "wanbed.testbed.claims.cleaning.CleaningError": NO_DATA,

@@ -26,6 +26,7 @@ from wanbed.testbed.hosts.host import SpawnOptions
 from wanbed.testbed.hosts.host_files import covered
 from wanbed.testbed.hosts.host_process import HostProcess, Program
 from wanbed.testbed.hosts.joining import enter_host, entering
+from wanbed.testbed.kernel.killed import KilledError
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.network.host_interface import HOST_INTERFACE
 
@@ -55,12 +56,15 @@ class EmulatedHost(Node):  # type: ignore[misc]
         """Read what the shell prints, as Mininet does, but not for ever.
 
         Mininet waits for the prompt of a shell even if the shell has ended. Raise MissingError then, with the last line
-        that was printed: the namespaces of a host could not be made.
+        that was printed: the namespaces of a host could not be made. Raise KilledError if a signal has ended it.
         """
         deadline = time.monotonic() + _PROMPT_S
         while not self.readbuf and not select.select([self.stdout], [], [], _LOOK_S)[0]:
             if self.shell.poll() is not None or time.monotonic() > deadline:
-                how = f"printed nothing for {_PROMPT_S:.0f} s" if self.shell.returncode is None else "ended"
+                ended = self.shell.returncode
+                if ended is not None and ended < 0:
+                    raise KilledError(f"{self.name}: the host's shell was ended by {signal.Signals(-ended).name}")
+                how = f"printed nothing for {_PROMPT_S:.0f} s" if ended is None else "ended"
                 raise MissingError(f"{self.name}: the host's shell {how}: {self._printed}: see `wanbed doctor`")
         text = str(super().read(size))
         self._printed = next((line for line in reversed(text.splitlines()) if line.strip()), self._printed)

@@ -8,6 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from wanbed.ground.wanbed_error import WanbedError
+
+
+class NamespaceEndedError(WanbedError, FileNotFoundError):
+    """The process at whose path a network namespace was has ended. Exit status 4."""
+
+
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -24,18 +31,26 @@ def _enter(descriptor: int) -> None:
 
 @contextmanager
 def inside(namespace: str) -> Iterator[None]:
-    """Run the block, in this thread alone, inside the network namespace at a path such as ``/proc/PID/ns/net``."""
-    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    other = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    """Run the block, in this thread alone, inside the network namespace at a path such as ``/proc/PID/ns/net``.
+
+    Raise NamespaceEndedError if nothing is at that path.
+    """
     try:
-        _enter(other)
+        other = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise NamespaceEndedError(f"{namespace}: the process that held this network has ended") from None
+    try:
+        own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            yield
+            _enter(other)
+            try:
+                yield
+            finally:
+                _enter(own)
         finally:
-            _enter(own)
+            os.close(own)
     finally:
         os.close(other)
-        os.close(own)
 
 
 def open_netlink(namespace: str) -> Any:

@@ -18,7 +18,8 @@ _MOST_PACKETS = 2
 _LEAST_TOLERANCE = 0.02
 """As a fraction of a packet: below it a backlog is rounding."""
 _SHARP = 0.1
-_LEAST_EMPTY = 5
+_LEAST_EMPTY, _LEAST_EMPTY_PART = 5, 0.02
+"""The fewest packets that find a queue empty which ever is, and the fewest of all that arrive."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Backlogs:
     @property
     def ever_empty(self) -> bool:
         """True if enough packets found the queue empty: fewer may have found the least in one that never was."""
-        return self.found_empty >= _LEAST_EMPTY
+        return self.found_empty >= max(_LEAST_EMPTY, _LEAST_EMPTY_PART * len(self.found_bytes))
 
     def queued_bytes(self, at_ns: int) -> float:
         """Return what the queue holds at a time before or after all packets, if nothing else comes in between.
@@ -81,14 +82,10 @@ def backlogs(log: PacketLog, bottleneck: Bottleneck, base_delay_ns: float) -> Ba
 
 
 def _commonest(values: Floats) -> float:
-    """Return the half-sample mode: the shortest half of the values, halved again until two are left.
-
-    Source: Robertson and Cryer, "An iterative procedure for estimating the mode", JASA 1974. Zero without values.
-    """
+    """Return the middle of the shortest interval that holds one value in twenty, and five at least. Zero with fewer."""
+    within = max(_LEAST_EMPTY, len(values) // 20)
+    if len(values) < within:
+        return 0.0
     ordered = np.sort(values)
-    while len(ordered) > 2:
-        half = -(-len(ordered) // 2)
-        widths = ordered[half - 1 :] - ordered[: len(ordered) - half + 1]
-        start = int(np.argmin(widths))
-        ordered = ordered[start : start + half]
-    return float(ordered.mean()) if len(ordered) else 0.0
+    start = int(np.argmin(ordered[within - 1 :] - ordered[: len(ordered) - within + 1]))
+    return float(np.median(ordered[start : start + within]))

@@ -8,6 +8,7 @@ in the times matters less the longer a span of packets is, and cross traffic mor
 those are used whose mode is sharpest.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,8 @@ LEAST_SPANS = 20
 _SPANS = (1, 2, 4, 8)
 _WINDOW = 0.02
 """Half the width of a mode, as a fraction of it."""
+_DEVIATIONS = 3
+"""Of a mode's share of the spans: of few, many may be alike by chance."""
 _STRONG = 0.25
 """A mode counts if it has this fraction of the strongest one's packets: fewer are a burst that a shaper lets pass."""
 
@@ -55,7 +58,8 @@ def fit_bottleneck(log: PacketLog) -> Bottleneck:
         spans = _times_per_byte(arrival_ns, size_bytes, queued, packets)
         if len(spans) >= LEAST_SPANS:
             mode, share = _lowest_strong_mode(spans)
-            found.append((share, mode, spans))
+            least_share = share - _DEVIATIONS * math.sqrt(share * (1 - share) / len(spans))
+            found.append((least_share, mode, spans))
     if not found:
         raise InputError(
             f"only {int(queued.sum())} of {len(log)} packets queued behind the one before, and {LEAST_SPANS} are "

@@ -22,7 +22,9 @@ LEAST_OVERFLOWS = 5
 _LIKELIER = 3
 """The least ratio of the chance of a loss at a full buffer to that elsewhere. With a lower ratio, losses are random."""
 _MANY = 0.05
-"""More losses than that, where the queue was never seen empty, are those of a queue that is always nearly full."""
+"""More losses than that, where the queue was never seen empty, may be those of a queue that is always nearly full."""
+_NEAR_FULL, _NEAR_PACKETS = 0.1, 2
+"""They are, if half of them are so near the largest backlog: as a part of it, or within so many packets."""
 _DEVIATIONS = 3.0
 """Deviations within which that has to hold: of many levels, one has few losses below it by chance."""
 
@@ -54,8 +56,9 @@ def fit_buffer(log: PacketLog, seen: Backlogs) -> BufferFit:
     around = np.maximum(before, after)
     lost = ~arrived
     largest = float(seen.left_bytes.max())
-    if not seen.ever_empty and log.loss > _MANY:
-        return BufferFit(float(np.median(around[lost])), largest, int(lost.sum()), 0.0)
+    near = max(_NEAR_FULL * largest, _NEAR_PACKETS * float(seen.size_bytes.max()))
+    if not seen.ever_empty and log.loss > _MANY and largest - (most := float(np.median(around[lost]))) <= near:
+        return BufferFit(most, largest, int(lost.sum()), 0.0)
     full = around >= _level_of_loss(around, lost)
     overflow = full & lost
     least_full, _ = _likely_share(int(overflow.sum()), int(full.sum()))

@@ -27,9 +27,11 @@ _LEAST_STEP_PACKETS = 4
 _NEAR_PACKETS = 0.1
 _SHARP = 0.1
 """The fraction of a window's packets whose delay is the least one, within that part of a packet's service time."""
-_MORE_LOST, _MANY_LOST = 0.05, 0.1
-"""A delay that stays may be that of a full buffer: if so many more packets are lost there than on the other side of the
-step, or, where the log may have begun with it, if so many are lost."""
+_MORE_LOST = 0.05
+"""A delay that rises and stays may be that of a full buffer, if so many more packets are lost than before."""
+_FLOOD, _DROWNED = 20, 0.8
+"""Who sends so many times what the line carries between two packets, and goes on, leaves room for few others: so large
+a part of them is lost."""
 
 
 def check_times(log: PacketLog, bottleneck: Bottleneck) -> None:
@@ -63,15 +65,17 @@ def _check_order(log: PacketLog, near_ns: float) -> None:
 
 
 def _check_step(log: PacketLog, excess_ns: Floats, packet_ns: float, noise_ns: float) -> None:
-    """Raise InputError if the least delay changes from one packet to the next and stays, without losses to explain it.
+    """Raise InputError if the least delay changes from one packet to the next and stays, as no queue explains it.
 
-    Others would have to fill the queue between two packets, and then send what the line carries and no packet more.
+    A queue falls no faster than time passes. To make it rise so, others would have to fill it between two packets, and
+    then send what the line carries and no packet more; or many times what the line carries.
     """
     packets = len(excess_ns)
     window = min(_WINDOW_PACKETS, packets // 2)
     windows = np.lib.stride_tricks.sliding_window_view(excess_ns, window)
     floor_ns = windows.min(axis=1)
     near_ns = max(_NEAR_PACKETS * packet_ns, 3 * noise_ns)
+    least_ns = max(_LEAST_STEP_PACKETS * packet_ns, 10 * near_ns, _NOISE_NS)
     sharp = (windows <= floor_ns[:, None] + near_ns).mean(axis=1) >= _SHARP
     place = np.flatnonzero(log.arrived)
     lost_share = 1 - window / np.maximum(place[window - 1 :] - place[: packets - window + 1] + 1, window)
@@ -80,11 +84,16 @@ def _check_step(log: PacketLog, excess_ns: Floats, packet_ns: float, noise_ns: f
     until_ns = np.minimum.accumulate(excess_ns)[window - 1 : packets - window]
     from_ns = np.minimum.accumulate(excess_ns[::-1])[::-1][window : packets - window + 1]
     step_ns = from_ns - until_ns
-    more_lost = np.sign(step_ns) * (lost_share[after] - lost_share[before])
-    full = (more_lost > _MORE_LOST) | ((step_ns < 0) & (lost_share[before] > _MANY_LOST))
-    steps = np.abs(step_ns) * (sharp[before] & sharp[after] & ~full)
+    between = slice(window - 1, packets - window)
+    jump_ns, gap_ns = np.diff(excess_ns)[between], np.diff(log.send_ns[place])[between]
+    full = lost_share[after] - lost_share[before] > _MORE_LOST
+    drowned = full & (lost_share[after] > _DROWNED)
+    flooded = jump_ns > _FLOOD * (gap_ns + packet_ns)
+    rises = (jump_ns >= step_ns - gap_ns - near_ns) & (sharp[before] & sharp[after] & ~full | flooded & ~drowned)
+    falls = -jump_ns > gap_ns + least_ns
+    steps = np.abs(step_ns) * np.where(step_ns > 0, rises, falls)
     at = int(np.argmax(steps))
-    if steps[at] > max(_LEAST_STEP_PACKETS * packet_ns, 10 * near_ns, _NOISE_NS):
+    if steps[at] > least_ns:
         at_s = float(log.send_ns[place[at + window]]) / 1e9
         raise InputError(
             f"the least delay {'rises' if step_ns[at] > 0 else 'falls'} by {seconds_text(steps[at] / 1e9)} from one "

@@ -7,6 +7,8 @@ comes nearest to what the log says.
 
 from dataclasses import replace
 
+import numpy as np
+
 from wanbed.runner.learnt_links.fit.fitted_link import FittedLink
 from wanbed.runner.learnt_links.logs.packet_log import PacketLog
 from wanbed.runner.learnt_links.replay.link_models import LinkModel, with_cross_traffic
@@ -19,7 +21,9 @@ def without_sampling_noise(link: FittedLink, log: PacketLog, seed: int) -> Fitte
     """Return the link with the share of its cross traffic's variation that reproduces best the log it was fitted to."""
     truth, model, cross = outcome_of(log), LinkModel.of(link), link.cross_traffic
     mean_bps = cross.rate_bps.mean()
-    series = [mean_bps + share * (cross.rate_bps - mean_bps) for share in SHARES]
+    # None is rounded to above what the line carries.
+    most_bps = cross.rate_bps.max()
+    series = [np.minimum(mean_bps + share * (cross.rate_bps - mean_bps), most_bps) for share in SHARES]
     best = min(
         series,
         key=lambda each: with_cross_traffic(model, log, each, cross.piece_ns, seed).error_ns(truth),

@@ -15,6 +15,7 @@ from mininet.node import Node
 from wanbed.testbed.claims.processes import MARKER
 from wanbed.testbed.hosts import emulated_hosts
 from wanbed.testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
+from wanbed.testbed.kernel.killed import KilledError
 from wanbed.testbed.kernel.missing import MissingError
 
 
@@ -87,6 +88,15 @@ def test_a_shell_that_ends_before_its_prompt_is_an_error_with_what_it_printed(
 
     monkeypatch.setattr(EmulatedHost, "_popen", fail)
     with pytest.raises(MissingError, match=r"^east-0: the host's shell ended: mount: Operation not permitted: "):
+        EmulatedHost("east-0", "wb-1")
+
+
+def test_a_shell_that_is_killed_before_its_prompt_says_nothing_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill(_: EmulatedHost, __: list[str], **popen: Any) -> Any:
+        return subprocess.Popen(["sh", "-c", "kill -KILL $$"], **popen)
+
+    monkeypatch.setattr(EmulatedHost, "_popen", kill)
+    with pytest.raises(KilledError, match=r"^east-0: the host's shell was ended by SIGKILL$"):
         EmulatedHost("east-0", "wb-1")
 
 

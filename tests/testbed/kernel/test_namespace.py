@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from wanbed.runner.runs.faults import NO_DATA, status_of
 from wanbed.testbed.kernel import namespace
-from wanbed.testbed.kernel.namespace import anonymous_namespace, inside
+from wanbed.testbed.kernel.namespace import NamespaceEndedError, anonymous_namespace, inside
 
 
 class Refusing:
@@ -41,6 +42,9 @@ def test_entering_a_forbidden_namespace_raises_and_leaks_no_descriptor() -> None
     assert opened() == before
 
 
-def test_a_namespace_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), inside(str(tmp_path / "none")):
+def test_a_namespace_whose_process_has_ended_is_not_there(tmp_path: Path) -> None:
+    said = r"/none: the process that held this network has ended$"
+    with pytest.raises(NamespaceEndedError, match=said) as raised, inside(str(tmp_path / "none")):
         pytest.fail("the block ran")
+    assert isinstance(raised.value, FileNotFoundError)
+    assert status_of(raised.value) == NO_DATA

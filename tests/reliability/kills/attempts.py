@@ -1,5 +1,6 @@
 """Disturb one command as a drawn disturbance says, and judge everything that has to follow."""
 
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,19 +76,26 @@ def _done(scene: Scene) -> frozenset[int]:
 
 def allowed_statuses(disturbance: Disturbance, scene: Scene) -> frozenset[int]:
     """Return the statuses of ``docs/commands.md`` for a command that is disturbed before it is over."""
-    done, kind = _done(scene), disturbance.kind
-    if kind in {FULL_DISK, READ_ONLY}:
+    kind, done = disturbance.kind, _done(scene)
+    if kind == REMOVED and scene.resumes:
+        return done | {BAD_INPUT, NO_DATA}
+    if kind in {FULL_DISK, READ_ONLY, REMOVED}:
         return done | {BAD_INPUT}
-    if kind == REMOVED:
-        return done | {BAD_INPUT} | ({NO_DATA} if scene.resumes else set())
     if kind in {FEW_DESCRIPTORS, LITTLE_MEMORY}:
         return done | {MACHINE_LACKS}
-    if kind not in SIGNALS or kind == _STOPPED:
-        return done
-    by_signal = 128 + SIGNALS[kind]
-    if disturbance.whom == "child":
-        return done | {NO_DATA} | ({by_signal} if scene.passes_status_through else set())
-    return frozenset({by_signal})
+    return _after_a_signal(disturbance, scene) if kind in SIGNALS else done
+
+
+def _after_a_signal(disturbance: Disturbance, scene: Scene) -> frozenset[int]:
+    done, by_signal = _done(scene), 128 + SIGNALS[disturbance.kind]
+    # A process of a guest takes any signal from outside for a fault of its own.
+    faulted = disturbance.whom == "child" and scene.may_boot_guests
+    if disturbance.kind == _STOPPED:
+        return done | ({NO_DATA} if faulted else set())
+    if disturbance.whom != "child":
+        return frozenset({by_signal})
+    through = {by_signal, *([128 + signal.SIGSEGV] if faulted else [])}
+    return done | {NO_DATA} | (through if scene.passes_status_through else set())
 
 
 def _faults(disturbance: Disturbance, called: Called, status: int | None, *, in_time: bool) -> Iterator[str]:

@@ -100,6 +100,11 @@ class Scene:
         return self.arguments[0] == "exec"
 
     @property
+    def may_boot_guests(self) -> bool:
+        """Whether processes of User-Mode Linux may be among those that it starts."""
+        return self.arguments[0] in {"run", "exec", "calibrate"} and not {"relay", "--no-wan"} & set(self.arguments)
+
+    @property
     def may_be_outside_tolerance(self) -> bool:
         """Whether a busy machine makes status 1 of it."""
         return self.reading is None

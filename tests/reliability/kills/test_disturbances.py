@@ -41,3 +41,11 @@ def test_a_command_whose_child_gets_one_has_no_data_or_goes_on() -> None:
 def test_a_program_on_a_host_passes_the_status_of_its_signal_through() -> None:
     program = Disturbance(0, "exec", "KILL", "child", 0.5, 0.5)
     assert allowed_statuses(program, scene_of(program)) == {0, 4, 137}
+
+
+def test_a_process_of_a_guest_takes_a_signal_from_outside_for_a_segmentation_fault() -> None:
+    program = Disturbance(0, "exec, virtual time", "INT", "child", 0.5, 0.5)
+    run, relay = (Disturbance(0, scene, "STOP", "child", 0.5, 0.5) for scene in ("run", "run, relay"))
+    assert allowed_statuses(program, scene_of(program)) == {0, 4, 130, 139}
+    assert allowed_statuses(run, scene_of(run)) == {0, 1, 4}
+    assert allowed_statuses(relay, scene_of(relay)) == {0, 1}

@@ -127,7 +127,7 @@ def _torchrun_launch(setting: ProgramSetting, host: Host) -> ProcessLaunch:
     path = setting.folder / f"{name}-each.json"
     replace(marking, parent_pid=None, rank_from_environment=True).write(path)
     each = (*places.homes[host.name].run_module, PROGRAM_PROCESS, str(path))
-    outer = torchrun_command(places, host, setting.run_token, each)
+    outer = torchrun_command(places, host, setting.run_token, each, setting.folder / f"{name}-logs")
     config = _config(setting, host, name, f"torchrun on {host.name}", outer, environment=places.environment(host))
     return ProcessLaunch(host.name, name, config)
 

@@ -1,6 +1,7 @@
 """Write the command line of torch's launcher on one host."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from wanbed.runner.trainings.program.on_hosts.placeholder_values import ProgramPlaces
 from wanbed.testbed.network.topology import Host
@@ -8,7 +9,9 @@ from wanbed.testbed.network.topology import Host
 _MODULE = "torch.distributed.run"
 
 
-def torchrun_command(places: ProgramPlaces, host: Host, run_token: str, each: Sequence[str]) -> tuple[str, ...]:
+def torchrun_command(
+    places: ProgramPlaces, host: Host, run_token: str, each: Sequence[str], log_folder: Path
+) -> tuple[str, ...]:
     """Return the command line that runs torchrun on ``host``, which starts the command ``each`` for every process.
 
     torchrun belongs to the Python that the user's command names, because that one has the torch that the program uses;
@@ -36,6 +39,8 @@ def torchrun_command(places: ProgramPlaces, host: Host, run_token: str, each: Se
         *meeting,
         f"--rdzv-id={run_token}",
         "--max-restarts=0",
+        # Without one it makes folders in TMPDIR, and leaves them there.
+        f"--log-dir={log_folder}",
         "--no-python",
         *each,
     )

@@ -100,7 +100,7 @@ def test_the_user_s_variables_replace_wanbed_s_own() -> None:
 )
 def test_torchrun_belongs_to_the_python_of_the_command(command: list[str], launcher: list[str]) -> None:
     of = places(command=command, launcher="torchrun")
-    words = torchrun_command(of, of.hosts[1], "token", ["each", "one"])
+    words = torchrun_command(of, of.hosts[1], "token", ["each", "one"], Path("/logs"))
     assert list(words[: len(launcher)]) == launcher
     assert words[len(launcher) :] == (
         "--nnodes=2",
@@ -109,6 +109,7 @@ def test_torchrun_belongs_to_the_python_of_the_command(command: list[str], launc
         "--rdzv-endpoint=east-0:20000",
         "--rdzv-id=token",
         "--max-restarts=0",
+        "--log-dir=/logs",
         "--no-python",
         "each",
         "one",
@@ -117,7 +118,7 @@ def test_torchrun_belongs_to_the_python_of_the_command(command: list[str], launc
 
 def test_with_a_static_rendezvous_ranks_follow_the_order_of_hosts() -> None:
     of = places(launcher="torchrun", rendezvous="static")
-    words = torchrun_command(of, of.hosts[1], "token", ["each"])
+    words = torchrun_command(of, of.hosts[1], "token", ["each"], Path("/logs"))
     assert "--node-rank=1" in words
     assert f"--master-addr={of.rendezvous_address}" in words
     assert "--rdzv-backend=static" in words

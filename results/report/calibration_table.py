@@ -1,7 +1,6 @@
 """Build the report's table of calibration: each link as configured and as measured."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,36 +10,12 @@ from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import swept_values
 from wanbed.results.reading.summaries.headline import point_text
+from wanbed.results.report.table import SWEEP_POINT, Cell, Column, Table
 from wanbed.results.text.impairment_text import impairment_text
 from wanbed.results.text.number_text import count_text, list_text, milliseconds_text, percent_text, rate_text
 
 MAX_ROWS = 60
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One property of a path, as configured and as measured, in words."""
-
-    configured: str
-    measured: str
-
-
-@dataclass(frozen=True)
-class CalibrationLine:
-    """One path of the table; ``properties`` in the order of the table's columns."""
-
-    path: str
-    properties: tuple[Compared, ...]
-    within_tolerance: bool
-
-
-@dataclass(frozen=True)
-class CalibrationTable:
-    """Hold the table, sweep point by sweep point, and one line that reads it."""
-
-    columns: tuple[str, ...]
-    groups: tuple[tuple[str, tuple[CalibrationLine, ...]], ...]
-    reading: str
+_Row = Mapping[Any, Any]
 
 
 def _unlimited(rate_bps: float) -> str:
@@ -70,12 +45,12 @@ _COLUMNS: dict[str, tuple[str, Any, Any]] = {
 _ALWAYS = ("RTT", "goodput")
 
 
-def calibration_table(run: Run) -> CalibrationTable | None:
+def calibration_table(run: Run) -> Table | None:
     """Return every path measured, with what beyond RTT and goodput some path has; None if nothing was measured.
 
-    A sweep point whose links were measured at an earlier one has no lines; its heading names the other. A path that
-    changes has a line for each of its conditions that were measured. Of more than ``MAX_ROWS``, those outside tolerance
-    are shown, then those whose RTT is farthest off.
+    A sweep point whose links were measured at an earlier one has one row, which names the other. A path that changes
+    has a row for each of its conditions that were measured. Of more than ``MAX_ROWS``, those outside tolerance are
+    shown, then those whose RTT is farthest off.
     """
     if run.calibration.empty:
         return None
@@ -88,19 +63,23 @@ def calibration_table(run: Run) -> CalibrationTable | None:
     }
     error = (rows["measured_rtt_ms"] / rows["configured_rtt_ms"] - 1).abs()
     order = rows.assign(error=error).sort_values(["within_tolerance", "error"], ascending=[True, False], kind="stable")
-    chosen = rows.loc[sorted(order.index[:MAX_ROWS])]
-    lines = {
-        int(str(point)): tuple(_line(row, shown) for row in own.to_dict("records"))
-        for point, own in chosen.groupby("sweep_point", sort=True)
-    }
+    chosen: list[_Row] = [*rows.loc[sorted(order.index[:MAX_ROWS])].to_dict("records")]
+    chosen += [{"sweep_point": point, "measured_at": other} for point, other in elsewhere.items()]
 
     def text(point: int) -> str:
         return point_text(swept_values(run.manifest, point))
 
-    groups = [(point, text(point), own) for point, own in lines.items()]
-    groups += [(point, f"{text(point)}: measured at {text(other)}", ()) for point, other in elsewhere.items()]
-    in_order = tuple((heading, own) for _, heading, own in sorted(groups))
-    return CalibrationTable(tuple(shown), in_order, _reading(rows, len(chosen)))
+    columns = (
+        Column[_Row](SWEEP_POINT, lambda row: text(row["sweep_point"])),
+        Column[_Row](
+            "path", lambda row: f"as measured at {text(row['measured_at'])}" if "measured_at" in row else _path(row)
+        ),
+        *(Column[_Row](f"{name} measured", partial(_compared, column), "configured") for name, column in shown.items()),
+        Column[_Row]("within tolerance", _verdict),
+    )
+    in_order = sorted(chosen, key=lambda row: int(row["sweep_point"]))
+    title = "Calibration: configured against measured"
+    return Table.of("calibration", title, in_order, columns, _reading(rows, min(len(rows), MAX_ROWS)))
 
 
 def _measured_elsewhere(rows: pd.DataFrame) -> dict[int, int]:
@@ -109,17 +88,25 @@ def _measured_elsewhere(rows: pd.DataFrame) -> dict[int, int]:
     return {point: measured_at for point, measured_at in points if measured_at != point}
 
 
-def _line(row: Mapping[Any, Any], shown: Mapping[str, tuple[str, Any, Any]]) -> CalibrationLine:
+def _path(row: _Row) -> str:
     inside = " (inside)" if row["scope"] == "intra" else ""
     since = f", from {row['condition']}" if isinstance(row["condition"], str) else ""
-    return CalibrationLine(
-        f"{row['source']} to {row['destination']}{inside}{since}",
-        tuple(
-            Compared(configured(row[f"configured_{column}"]), measured(row[f"measured_{column}"]))
-            for column, configured, measured in shown.values()
-        ),
-        bool(row["within_tolerance"]),
-    )
+    return f"{row['source']} to {row['destination']}{inside}{since}"
+
+
+def _compared(column: tuple[str, Any, Any], row: _Row) -> Cell:
+    name, configured, measured = column
+    if "measured_at" in row:
+        return Cell("")
+    beneath = configured(row[f"configured_{name}"])
+    return Cell(measured(row[f"measured_{name}"]), (beneath,) if beneath else ())
+
+
+def _verdict(row: _Row) -> Cell:
+    if "measured_at" in row:
+        return Cell("")
+    within = bool(row["within_tolerance"])
+    return Cell("yes" if within else "no", bad=not within)
 
 
 def _reading(rows: pd.DataFrame, shown: int) -> str:

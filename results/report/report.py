@@ -14,26 +14,20 @@ from wanbed.results.reading.run import Run, load_run
 from wanbed.results.reading.run_labels import run_labels, run_name
 from wanbed.results.reading.summaries.headline import (
     HeadlineRow,
-    by_point,
     headline,
-    interval_note,
-    saturation_note,
 )
-from wanbed.results.reading.summaries.token_worth import worth_note
-from wanbed.results.reading.summaries.variant_differences import VariantFields, variant_fields
-from wanbed.results.report.calibration_table import CalibrationTable, calibration_table
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.charts.figure_options import FigureOptions
 from wanbed.results.report.charts.paper import draw_figures, save_figures
 from wanbed.results.report.chosen_trials import chosen_trials
 from wanbed.results.report.fault_table import fault_warnings
+from wanbed.results.report.headline_table import differing_table, headline_table
 from wanbed.results.report.losses.loss_section import loss_section
 from wanbed.results.report.losses.loss_series import loss_series
 from wanbed.results.report.page_templates import page_environment
 from wanbed.results.report.plan_outcome import plan_outcomes, plan_warnings
-from wanbed.results.report.prefill.prefill_section import prefill_of, prefill_section
-from wanbed.results.report.programs.program_section import ProgramSection, program_section
+from wanbed.results.report.prefill.prefill_tables import impact_table, prefill_of, prefill_tables
 from wanbed.results.report.report_charts import ReportCharts, report_charts
 from wanbed.results.report.run_tables import run_tables
 from wanbed.results.report.table import Table
@@ -62,36 +56,13 @@ class _Section:
     description: str
     warnings: Sequence[str]
     total_wan_bytes: int | None
-    differing: VariantFields
+    differing: Table | None
     charts: Sequence[Chart]
-    programs: ProgramSection | None
     tables: Sequence[Table]
-    calibration: CalibrationTable | None
+    calibrated: bool
     links_reading: str
     facts: Sequence[tuple[str, str]]
     configuration: str
-
-
-@dataclass(frozen=True)
-class _Table:
-    """The main table as the template shows it, with flags for the columns that are not empty.
-
-    ``standing`` is the name of the column that says how far figures can be trusted, empty if there is none.
-    """
-
-    groups: Sequence[tuple[str, Sequence[HeadlineRow]]]
-    several_runs: bool
-    several_repeats: bool
-    standing: str
-    bounded: bool
-    disturbed: bool
-    intervals: bool
-    note: str
-
-    @property
-    def columns(self) -> int:
-        """The number of columns."""
-        return 7 + self.several_runs + bool(self.standing) + self.bounded
 
 
 def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence[Run | None] | None = None) -> None:
@@ -117,9 +88,10 @@ def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence
             title=", ".join(dict.fromkeys(run_name(run) for run in loaded.values())),
             labels=list(loaded),
             overlay_warnings=overlay_warnings(list(loaded.values()), list(loaded)) if several else [],
-            table=_table(rows),
+            table=headline_table(rows),
             charts=charts.shared,
-            prefill=prefill_section(prefill, impacts, charts.shares),
+            prefill=prefill_tables(prefill, charts.shares),
+            impact=impact_table(impacts),
             prefill_charts=charts.prefill,
             losses=loss_section(losses, charts.losses),
             differences=_cut(differences.deciding),
@@ -178,25 +150,6 @@ def _styles(runs: Mapping[str, Run]) -> Styles:
     return Styles.of({label: run.variants for label, run in runs.items()})
 
 
-def _standing(rows: Sequence[HeadlineRow]) -> str:
-    if any(not (row.simulated and row.calibrated) for row in rows):
-        return "calibrated"
-    return "simulation" if any(row.known_misses for row in rows) else ""
-
-
-def _table(rows: Sequence[HeadlineRow]) -> _Table:
-    return _Table(
-        groups=by_point(rows),
-        several_runs=len({row.run for row in rows}) > 1,
-        several_repeats=any(row.repeats > 1 for row in rows),
-        standing=_standing(rows),
-        bounded=any(row.over_bound is not None for row in rows),
-        disturbed=any(row.disturbed is not None for row in rows),
-        intervals=any(row.interval_s is not None for row in rows),
-        note=" ".join(filter(None, (worth_note(rows), interval_note(rows), saturation_note(rows)))),
-    )
-
-
 def _cut(differences: Sequence[ManifestDifference]) -> tuple[Sequence[ManifestDifference], int]:
     """Return the differences to show, and the number of those left out."""
     return differences[:MAX_DIFFERENCES], len(differences[MAX_DIFFERENCES:])
@@ -211,11 +164,10 @@ def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
         description=what_was_run(run),
         warnings=[*warnings(run), *fault_warnings(run), *cut_warnings(run), *plan_warnings(plans)],
         total_wan_bytes=int(wan_bytes.sum()) if len(wan_bytes) else None,
-        differing=variant_fields(run.manifest, run.variants),
+        differing=differing_table(run),
         charts=charts.own[label],
-        programs=program_section(run),
         tables=run_tables(run),
-        calibration=calibration_table(run),
+        calibrated=not run.calibration.empty,
         links_reading=links_reading(run),
         facts=facts(run),
         configuration=json.dumps(_configuration(run), indent=2, ensure_ascii=False, default=str),

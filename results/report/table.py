@@ -10,34 +10,67 @@ from wanbed.results.text.number_text import UNKNOWN
 
 Row = TypeVar("Row")
 
+SWEEP_POINT = "sweep point"
+"""The heading of the column by which a page puts rows together, where it is the first."""
 
 _FIGURE = re.compile(r"[<>+\-\N{MINUS SIGN}]?\d[\d.,]*x?([\s%].*)?")
 """A number, with a unit or none, and no name that begins with one, like 1f1b."""
 
 
 @dataclass(frozen=True)
+class Cell:
+    """What a row has in a column: a text, and lines that stand beneath it on the page and behind it in Markdown.
+
+    ``value`` is the exact value of a figure, for scripts that read the page. ``series`` are the variant and the run
+    whose mark in the charts stands before the text. What is ``bad`` stands out.
+    """
+
+    text: str
+    beneath: tuple[str, ...] = ()
+    value: float | None = None
+    series: tuple[str, str] | None = None
+    bad: bool = False
+
+    @property
+    def markdown(self) -> str:
+        """The cell in Markdown."""
+        text = f"**{markdown_text(self.text)}**" if self.bad else markdown_text(self.text)
+        return text + (f" ({markdown_text(', '.join(self.beneath))})" if self.beneath else "")
+
+
+@dataclass(frozen=True)
 class Column(Generic[Row]):
-    """A column: its heading, and the text of each row. One in which no row has a text is left out of its table."""
+    """A column: its heading, and the cell of each row. One in which no row has a text is left out of its table.
+
+    ``beneath`` says what stands beneath the cells' texts.
+    """
 
     heading: str
-    text: Callable[[Row], str]
+    cell: Callable[[Row], str | Cell]
+    beneath: str = ""
+
+    def cells(self, rows: Iterable[Row]) -> list[Cell]:
+        """Return the cell of each row."""
+        return [found if isinstance(found, Cell) else Cell(found) for found in map(self.cell, rows)]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is shown, under ``title``. ``reading`` explains the figures.
+    """A table as it is shown, under ``title``. ``reading`` explains the figures, one paragraph after the other.
 
     ``name`` is its class on the page, and the entry of ``records``, its rows in plain JSON types. ``figures`` says of
-    each column whether it is of numbers, which stand to the right.
+    each column whether it is of numbers, which stand to the right. ``note`` says how the figures are defined.
     """
 
     name: str
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    reading: str
+    rows: Sequence[Sequence[Cell]]
+    reading: Sequence[str]
     figures: Sequence[bool] = ()
     records: Sequence[Mapping[str, Any]] = ()
+    beneath: Sequence[str] = ()
+    note: str = ""
 
     @classmethod
     def of(
@@ -46,26 +79,55 @@ class Table:
         title: str,
         rows: Iterable[Row],
         columns: Sequence[Column[Row]],
-        reading: str,
+        reading: str | Sequence[str],
         *,
         record: Callable[[Row], Mapping[str, Any]] | None = None,
+        note: str = "",
     ) -> "Table | None":
         """Return the table of these rows; None if there are none. ``record`` gives a row in plain JSON types."""
         listed = list(rows)
-        texts = {column.heading: [column.text(row) for row in listed] for column in columns}
-        shown = {heading: own for heading, own in texts.items() if any(own)}
-        records = [] if record is None else [record(row) for row in listed]
-        lines = list(zip(*shown.values(), strict=True))
-        figures = [all(map(_is_figure, own)) for own in shown.values()]
-        return cls(name, title, list(shown), lines, reading, figures, records) if shown else None
+        cells = [(column, column.cells(listed)) for column in columns]
+        shown = [(column, own) for column, own in cells if any(cell.text for cell in own)]
+        if not shown:
+            return None
+        return cls(
+            name,
+            title,
+            [column.heading for column, _ in shown],
+            list(zip(*(own for _, own in shown), strict=True)),
+            list(filter(None, [reading] if isinstance(reading, str) else reading)),
+            [all(_is_figure(cell.text) for cell in own) for _, own in shown],
+            [] if record is None else [record(row) for row in listed],
+            [column.beneath for column, _ in shown],
+            note,
+        )
+
+    @property
+    def marked(self) -> bool:
+        """Whether its rows are series of the charts."""
+        return any(cell.series for row in self.rows for cell in row)
+
+    @property
+    def groups(self) -> list[tuple[str, list[Sequence[Cell]]]]:
+        """The rows, put together by their sweep point, and each without it; all together if there is none."""
+        if self.columns[0] != SWEEP_POINT:
+            return [("", list(self.rows))]
+        found: dict[str, list[Sequence[Cell]]] = {}
+        for row in self.rows:
+            found.setdefault(row[0].text, []).append(row[1:])
+        return list(found.items())
 
     def markdown(self, run: str = "") -> str:
         """Return the table in Markdown, after an empty line. ``run`` is its name, where there are several."""
         title = markdown_text(f"{self.title}, {run}" if run else self.title)
         rule = ["---:" if figure else "---" for figure in self.figures]
-        lines = [table_line(self.columns), table_line(rule)]
-        lines += [table_line([markdown_text(text) for text in row]) for row in self.rows]
-        return "\n".join(["", f"**{title}**", "", *lines, "", self.reading, ""])
+        headings = [
+            f"{name} ({beneath})" if beneath else name for name, beneath in zip(self.columns, self.beneath, strict=True)
+        ]
+        lines = [table_line(headings), table_line(rule)]
+        lines += [table_line([cell.markdown for cell in row]) for row in self.rows]
+        explained = [line for text in (*self.reading, self.note) if text for line in ("", text)]
+        return "\n".join(["", f"**{title}**", "", *lines, *explained, ""])
 
 
 def _is_figure(text: str) -> bool:

@@ -18,36 +18,25 @@ from wanbed.results.reading.run import Run
 from wanbed.results.reading.run_labels import run_labels
 from wanbed.results.reading.summaries.headline import (
     HeadlineRow,
-    by_point,
     headline,
-    interval_note,
-    saturation_note,
 )
-from wanbed.results.reading.summaries.token_worth import worth_note
-from wanbed.results.reading.summaries.variant_differences import variant_fields
 from wanbed.results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
+from wanbed.results.report.headline_table import differing_table, headline_table
 from wanbed.results.report.losses.loss_series import LossSeries, loss_series
 from wanbed.results.report.losses.loss_table import final_figures, loss_records, loss_table
-from wanbed.results.report.prefill.prefill_section import prefill_of
 from wanbed.results.report.prefill.prefill_service import PrefillRow
 from wanbed.results.report.prefill.prefill_tables import (
     impact_records,
+    impact_table,
     prefill_figures,
-    prefill_markdown,
+    prefill_of,
     prefill_records,
+    prefill_tables,
 )
 from wanbed.results.report.run_tables import run_tables
-from wanbed.results.text.bound_text import bound_text
 from wanbed.results.text.json_text import json_text
-from wanbed.results.text.markdown_text import markdown_text, table_line
+from wanbed.results.text.markdown_text import markdown_text
 from wanbed.results.text.number_text import (
-    UNKNOWN,
-    percent_text,
-    rate_text,
-    ratio_text,
-    seconds_interval_text,
-    seconds_text,
-    size_text,
     visible,
 )
 
@@ -74,6 +63,7 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
     rows = [row for run, label in zip(runs, labels, strict=True) for row in headline(run, label)]
     prefill, impacts = prefill_of(dict(zip(labels, runs, strict=True)))
     losses = loss_series(dict(zip(labels, runs, strict=True)), clocks)
+    shares = [each for run, label in zip(runs, labels, strict=True) for each in gpu_time_shares(run, label)]
     if form == "md":
         several = len(runs) > 1
         own = [
@@ -81,14 +71,20 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
             for run, label in zip(runs, labels, strict=True)
             for table in run_tables(run)
         ]
-        learnt = loss_table(losses)
-        tables = (
-            _markdown(rows)
-            + "".join(_differing(run, label if several else "") for run, label in zip(runs, labels, strict=True))
-            + ("" if learnt is None else learnt.markdown())
-        )
-        return tables + prefill_markdown(prefill, impacts) + "".join(own) + _changes_markdown(runs, labels)
-    shares = [each for run, label in zip(runs, labels, strict=True) for each in gpu_time_shares(run, label)]
+        differing = [
+            table.markdown(label if several else "")
+            for run, label in zip(runs, labels, strict=True)
+            if (table := differing_table(run)) is not None
+        ]
+        shared = [loss_table(losses), *prefill_tables(prefill, shares), impact_table(impacts)]
+        main = headline_table(rows)
+        written = [
+            "" if main is None else main.markdown(),
+            *differing,
+            *(table.markdown() for table in shared if table is not None),
+            *own,
+        ]
+        return "".join(written).lstrip("\n") + _changes_markdown(runs, labels)
     records = _with_changing_links(_records(rows, shares, prefill, losses), rows, dict(zip(labels, runs, strict=True)))
     if form == "csv":
         return _csv(rows, records)
@@ -97,7 +93,8 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
         more["losses"] = loss_records(losses)
     for run, label in zip(runs, labels, strict=True):
         for table in run_tables(run):
-            more.setdefault(table.name, []).extend({"run": label, **record} for record in table.records)
+            if table.records:
+                more.setdefault(table.name, []).extend({"run": label, **record} for record in table.records)
     if changing := _changing_links(runs, labels):
         more["changing_links"] = changing
     return _json(runs, labels, records, more)
@@ -250,69 +247,3 @@ def _json(
         "differences": differences,
     }
     return json_text(document) + "\n"
-
-
-def _markdown(rows: Sequence[HeadlineRow]) -> str:
-    several = len({row.run for row in rows}) > 1
-    swept = any(row.where for row in rows)
-    names = [*(["sweep point"] if swept else []), "variant", *(["run"] if several else [])]
-    prefilled = any(row.prefilled for row in rows)
-    figures = ["iteration time", "95 % interval", "speed-up", "over its lower bound", "makespan", "GPU utilization"]
-    figures += [*(["with prefill"] if prefilled else []), "WAN bytes per trial", "WAN goodput"]
-    lines = [
-        table_line([*names, *figures, "calibrated"]),
-        table_line([*("---" for _ in names), *("---:" for _ in figures), "---"]),
-    ]
-    for where, own in by_point(rows):
-        for row in own:
-            named = [*([where] if swept else []), row.variant, *([row.run] if several else [])]
-            text = (
-                seconds_text(row.iteration_time_s)
-                + ("" if row.slowest_replica_s is None else f" (slowest replica {seconds_text(row.slowest_replica_s)})")
-                + ("" if row.disturbed is None else f" ({row.disturbed.text})"),
-                _interval(row),
-                ratio_text(row.speed_up),
-                bound_text(row.over_bound, row.bound_part),
-                seconds_text(row.makespan_s),
-                percent_text(row.gpu_utilization),
-                *([percent_text(row.gpu_utilization_with_prefill)] if prefilled else []),
-                size_text(row.wan_bytes),
-                rate_text(row.wan_goodput_bps),
-                _standing(row),
-            )
-            lines.append(table_line([*map(markdown_text, named), *text]))
-    notes = [note for note in (worth_note(rows), interval_note(rows), saturation_note(rows)) if note]
-    return "\n".join([*lines, *(line for note in notes for line in ("", note))]) + "\n"
-
-
-def _differing(run: Run, label: str) -> str:
-    """Return a table of what the run's variants differ in; "" if in nothing."""
-    fields = variant_fields(run.manifest, run.variants)
-    if not fields.columns:
-        return ""
-    lines = [
-        table_line([markdown_text(f"{label} differs in".strip()), *fields.columns]),
-        table_line(["---"] * (1 + len(fields.columns))),
-        *(table_line([*map(markdown_text, (name, *values))]) for name, values in fields.rows.items()),
-    ]
-    return "\n" + "\n".join(lines) + "\n"
-
-
-def _interval(row: HeadlineRow) -> str:
-    """Return the interval of the iteration time, or the reason why there is none."""
-    if row.interval_s:
-        return seconds_interval_text(row.interval_s)
-    lines = [row.without_interval or UNKNOWN, *([seconds_interval_text(row.range_s)] if row.range_s else [])]
-    return ": ".join(lines)
-
-
-def _standing(row: HeadlineRow) -> str:
-    """Describe whether the row's links were as configured, and whether its machine was saturated."""
-    if row.simulated:
-        without = markdown_text(", ".join(row.not_modelled))
-        off = f", known to be off: {', '.join(each.mark for each in row.known_misses)}" if row.known_misses else ""
-        return f"{'simulated' if row.calibrated else '**simulated**'}{f' without {without}' if without else ''}{off}"
-    links = "yes" if row.calibrated else "**no**"
-    if not row.saturation.saturated:
-        return links
-    return f"{links}, {'but' if row.calibrated else 'and'} **saturated**: {row.saturation.mark}"

@@ -21,7 +21,7 @@ from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.charts.paper import draw_figures, save_figures
 from wanbed.results.report.page_templates import page_environment
-from wanbed.results.report.prefill.prefill_section import prefill_of
+from wanbed.results.report.prefill.prefill_tables import prefill_of
 from wanbed.results.report.report_charts import report_charts
 from wanbed.results.report.tables import table_text
 from wanbed.results.text.number_text import visible

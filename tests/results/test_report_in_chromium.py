@@ -226,7 +226,8 @@ def test_hostile_names_stay_text_and_within_the_page(pages: Pages, hostile: Path
 def test_prefill_has_its_tables_and_its_figure(pages: Pages, served: Path, width: int) -> None:
     shown = pages(served, width)
     assert (shown.complaints, shown.requests) == ([], [])
-    assert shown.page.locator("table.prefill").count() == 3
+    tables = ("table.prefill", "table.prefill_service", "table.impact")
+    assert [shown.page.locator(table).count() for table in tables] == [1, 1, 1]
     assert shown.page.get_by_role("heading", name="Prefill in the bubbles").is_visible()
     assert len(sizes_of_pictures(shown.page)) == 4 + 4 + 2
     assert overflow_px(shown.page) <= 0
@@ -237,8 +238,8 @@ def test_prefill_has_its_tables_and_its_figure(pages: Pages, served: Path, width
 def test_programs_have_their_tables_and_stay_within_the_page(pages: Pages, programs: Path, width: int) -> None:
     shown = pages(programs, width)
     assert (shown.complaints, shown.requests) == ([], [])
-    assert shown.page.locator("table.program").count() == 2
-    assert shown.page.locator("table.program").first.get_by_text("rank 2 on south-0", exact=True).first.is_visible()
+    assert shown.page.locator("table.collectives").count() == 1
+    assert shown.page.locator("table.programs").first.get_by_text("rank 2 on south-0", exact=True).first.is_visible()
     assert overflow_px(shown.page) <= 0
     assert cut_off(shown.page) == []
 

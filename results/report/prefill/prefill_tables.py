@@ -1,12 +1,16 @@
-"""Write the report's tables on prefill as text and as records."""
+"""Tabulate prefill: the outcomes of the requests, TTFT and throughput, and the impact on training."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from wanbed.results.metrics import REJECTION_REASONS, TTFT_PERCENTILES
-from wanbed.results.report.prefill.prefill_impact import Impact
-from wanbed.results.report.prefill.prefill_service import PrefillRow
-from wanbed.results.text.markdown_text import markdown_text, table_line
+from wanbed.results.reading.run import Run
+from wanbed.results.report.gpu_time_shares import GpuTimeShares
+from wanbed.results.report.prefill.prefill_impact import MARGIN, Impact, impacts
+from wanbed.results.report.prefill.prefill_reading import bubbles_reading, impact_reading, outcomes_reading
+from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_rows
+from wanbed.results.report.table import SWEEP_POINT, Cell, Column, Table
 from wanbed.results.text.number_text import UNKNOWN, amount_text, seconds_text, three_digits
 
 _COUNTS = (
@@ -15,6 +19,120 @@ _COUNTS = (
     *("late", "unfinished", "was_held"),
 )
 _TTFTS = tuple((percent, name) for name in ("ttft", "ttft_without_kv") for percent in TTFT_PERCENTILES)
+_NOTE_OF_OUTCOMES = (
+    "Requests count if they arrived after training's warm-up and before its last iteration ended; deadline overruns "
+    "count over the whole trial. Unfinished: admitted or off-loaded, but not answered when the trial ended. Late: the "
+    "first token came after the SLO. Deadline overrun: training had to wait for a GPU until prefill left it."
+)
+_NOTE_OF_SERVICE = (
+    "TTFT, the time to first token, lasts from a request's arrival until its whole KV cache is at the decode host; "
+    "the second time is without that transfer. Unfinished requests have none and are left out. Percentiles are by "
+    "nearest rank. Tokens per GPU-hour are the prompt tokens whose prefill was completed in the measured time, divided "
+    "by the hours of all GPUs, including a pool's. The last column is the number of GPUs of a dedicated pool that "
+    "would have spent as much time on prefill, if busy all the time and if busy 80 % of the time."
+)
+
+
+def prefill_of(runs: Mapping[str, Run]) -> tuple[list[PrefillRow], list[Impact]]:
+    """Return all rows and impacts of runs, which are given by label."""
+    rows = [row for label, run in runs.items() for row in prefill_rows(run, label)]
+    return rows, [impact for label, run in runs.items() for impact in impacts(run, label)]
+
+
+def prefill_tables(rows: Sequence[PrefillRow], shares: Sequence[GpuTimeShares]) -> list[Table]:
+    """Return the tables of the service; none if nothing was prefilled. ``shares`` say what filled the bubbles."""
+    named = _named(rows)
+    found = (
+        Table.of(
+            "prefill",
+            "Outcomes of the requests",
+            rows,
+            [*named, *_OUTCOMES],
+            outcomes_reading(rows) if rows else "",
+            note=_NOTE_OF_OUTCOMES,
+        ),
+        Table.of(
+            "prefill_service",
+            "Time to first token and throughput",
+            rows,
+            [*named, *_SERVICE],
+            bubbles_reading(shares),
+            note=_NOTE_OF_SERVICE,
+        ),
+    )
+    return [table for table in found if table is not None]
+
+
+def impact_table(impacts: Sequence[Impact]) -> Table | None:
+    """Return the table of prefill's impact on training; None if no variant has a counterpart without prefill."""
+    columns = [*_named(impacts), *_IMPACT]
+    return Table.of("impact", "Impact on training", impacts, columns, "", note=impact_reading(impacts))
+
+
+def _named(rows: Sequence[Any]) -> list[Column[Any]]:
+    several = len({row.run for row in rows}) > 1
+    return [
+        Column(SWEEP_POINT, lambda row: row.where),
+        Column("variant", lambda row: Cell(row.variant, series=(row.variant, row.run))),
+        *([Column[Any]("run", lambda row: row.run)] if several else []),
+    ]
+
+
+def _requests(row: PrefillRow) -> Cell:
+    rate = () if row.offered_per_s is None else (f"{three_digits(row.offered_per_s)} a second",)
+    return Cell(str(row.counts["offered"]), rate)
+
+
+def _rejected(row: PrefillRow) -> Cell:
+    reasons = tuple(f"{number} {reason.replace('_', ' ')}" for reason, number in row.rejections.items())
+    return Cell(str(row.counts["rejected"]), reasons)
+
+
+def _overruns(row: PrefillRow) -> Cell:
+    lasted = (seconds_text(row.overrun_ns / 1e9),) if row.overrun_ns else ()
+    return Cell(UNKNOWN if row.deadline_overruns is None else str(row.deadline_overruns), lasted)
+
+
+def _ttft(percent: int, row: PrefillRow) -> Cell:
+    without_kv_s = row.ttft_without_kv_s[percent]
+    beneath = () if without_kv_s is None else (seconds_text(without_kv_s),)
+    return Cell(seconds_text(row.ttft_s[percent]), beneath, row.ttft_s[percent])
+
+
+def _pool(row: PrefillRow) -> Cell:
+    if row.pool_equivalent is None or row.pool_equivalent_at_80 is None:
+        return Cell(UNKNOWN)
+    return Cell(three_digits(row.pool_equivalent), (f"{three_digits(row.pool_equivalent_at_80)} at 80 %",))
+
+
+def _ratio(each: Impact) -> Cell:
+    interval = () if each.interval is None else ("{:.4f} to {:.4f}".format(*each.interval),)
+    return Cell(f"{each.ratio:.4f}", interval, each.ratio)
+
+
+_OUTCOMES: tuple[Column[PrefillRow], ...] = (
+    Column("requests", _requests),
+    Column("admitted to bubbles", lambda row: str(row.counts["admitted"])),
+    Column("off-loaded to the pool", lambda row: str(row.counts["off_loaded"])),
+    Column("of them unfinished", lambda row: str(row.counts["unfinished"])),
+    Column("held at the end", lambda row: str(row.counts["held"])),
+    Column("rejected", _rejected),
+    Column("late", lambda row: str(row.counts["late"])),
+    Column("deadline overruns", _overruns),
+)
+_SERVICE: tuple[Column[PrefillRow], ...] = (
+    *(Column[PrefillRow](f"TTFT p{percent}", partial(_ttft, percent)) for percent in TTFT_PERCENTILES),
+    Column(
+        "tokens per GPU-hour", lambda row: Cell(amount_text(row.tokens_per_gpu_hour), value=row.tokens_per_gpu_hour)
+    ),
+    Column("a pool's GPUs for it", _pool),
+)
+_IMPACT: tuple[Column[Impact], ...] = (
+    Column("against", lambda each: each.without),
+    Column("pairs", lambda each: str(each.pairs)),
+    Column("ratio of iteration times", _ratio),
+    Column(f"within {100 * MARGIN:g} %", lambda each: each.words),
+)
 
 
 def prefill_figures(row: PrefillRow | None) -> dict[str, Any]:
@@ -63,53 +181,3 @@ def impact_records(impacts: Sequence[Impact]) -> list[dict[str, Any]]:
             }
         )
     return records
-
-
-def prefill_markdown(rows: Sequence[PrefillRow], impacts: Sequence[Impact]) -> str:
-    """Return both tables, each after an empty line; "" if nothing was prefilled."""
-    if not rows:
-        return ""
-    several = len({row.run for row in rows}) > 1
-    swept = any(row.where for row in rows)
-    names = [*(["sweep point"] if swept else []), "variant", *(["run"] if several else [])]
-
-    def named(row: PrefillRow | Impact) -> list[str]:
-        parts = [*([row.where] if swept else []), row.variant, *([row.run] if several else [])]
-        return [markdown_text(part) for part in parts]
-
-    ttfts = [f"TTFT p{percent}" for percent in TTFT_PERCENTILES]
-    counts = ["requests/s", "admitted", "off-loaded", "unfinished", "held", "rejected", "late", "overruns"]
-    worth = ["tokens per GPU-hour", "pool GPUs", "at 80 %"]
-    lines = ["", *_head(names, [*counts, *ttfts, *worth])]
-    for row in rows:
-        reasons = ", ".join(f"{number} {reason.replace('_', ' ')}" for reason, number in row.rejections.items())
-        figures = [
-            _digits(row.offered_per_s),
-            *(str(row.counts[name]) for name in ("admitted", "off_loaded", "unfinished", "held")),
-            f"{row.counts['rejected']}{f' ({markdown_text(reasons)})' if reasons else ''}",
-            str(row.counts["late"]),
-            UNKNOWN if row.deadline_overruns is None else str(row.deadline_overruns),
-            *(
-                f"{seconds_text(row.ttft_s[percent])} ({seconds_text(row.ttft_without_kv_s[percent])})"
-                for percent in TTFT_PERCENTILES
-            ),
-            amount_text(row.tokens_per_gpu_hour),
-            *map(_digits, (row.pool_equivalent, row.pool_equivalent_at_80)),
-        ]
-        lines.append(table_line([*named(row), *figures]))
-    lines += ["", "TTFT with KV transfer (without it), for the requests that arrived after training's warm-up."]
-    if impacts:
-        lines += ["", *_head(names, ["against", "pairs", "ratio of iteration times", "95 % interval", "within 0.5 %"])]
-    for each in impacts:
-        interval = "{:.4f} to {:.4f}".format(*each.interval) if each.interval else UNKNOWN
-        figures = [markdown_text(each.without), str(each.pairs), f"{each.ratio:.4f}", interval, each.words]
-        lines.append(table_line([*named(each), *figures]))
-    return "\n".join(lines) + "\n"
-
-
-def _head(names: Sequence[str], figures: Sequence[str]) -> list[str]:
-    return [table_line([*names, *figures]), table_line([*("---" for _ in names), *("---:" for _ in figures)])]
-
-
-def _digits(value: float | None) -> str:
-    return UNKNOWN if value is None else three_digits(value)

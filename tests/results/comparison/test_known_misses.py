@@ -50,7 +50,7 @@ def test_the_tables_rows_name_the_kinds_and_which_way_they_err(tmp_path: Path) -
     write_report([run], page)
     mark = "known to be off: full-trunk (iteration times simulated 18 % too fast to 25 % too slow)"
     assert page.read_text(encoding="utf-8").count(f"{mark}</span>") == 1
-    assert table_text([run], "md").count(f"simulated, {mark}") == 1
+    assert table_text([run], "md").count(f"simulated ({mark})") == 1
 
 
 def test_a_comparison_says_which_side_is_of_such_a_kind(tmp_path: Path) -> None:

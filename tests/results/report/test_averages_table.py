@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.results.runs import flat, write_run
+from tests.support.results.table_texts import texts_of
 from wanbed.results.reading.run import load_run
 from wanbed.results.records.run_store import TRIAL_FACTS, read_json
 from wanbed.results.report.averages_table import averages_table
@@ -21,7 +22,7 @@ def test_a_row_has_the_parts_of_the_averages(tmp_path: Path) -> None:
     path.write_text(json.dumps({**read_json(path), **averages_facts([(2, 0), (3, 1)], 1)}))
     table = averages_table(load_run(run))
     assert table is not None
-    assert list(table.rows) == [("WAN latency 40ms", "gpipe", "0", "2", "2 to 3", "1", "1")]
+    assert texts_of(table) == [("WAN latency 40ms", "gpipe", "0", "2", "2 to 3", "1", "1")]
     write_report([run], tmp_path / "report.html")
     assert "Averages over a star" in (tmp_path / "report.html").read_text(encoding="utf-8")
 

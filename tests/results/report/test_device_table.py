@@ -106,7 +106,7 @@ def test_the_report_says_that_kernels_were_deterministic(run: Run, deterministic
     trial = replace(run.trials[0], facts={**facts, "devices": devices})
     table = device_table(replace(run, trials=(trial,)))
     assert table is not None
-    assert ("deterministic kernels only" in table.reading) is (deterministic is True)
+    assert ("deterministic kernels only" in table.reading[0]) is (deterministic is True)
 
 
 def test_a_cross_check_that_was_not_configured_has_no_column(run: Run) -> None:
@@ -124,7 +124,7 @@ def test_a_cross_check_that_was_not_configured_has_no_column(run: Run) -> None:
         "contended",
         "slowdown",
     ]
-    assert "NVML" not in table.reading
+    assert "NVML" not in table.reading[0]
 
 
 def test_mps_is_noted_where_it_ran(run: Run) -> None:
@@ -133,8 +133,8 @@ def test_mps_is_noted_where_it_ran(run: Run) -> None:
     after = device_table(run)
     assert before is not None
     assert after is not None
-    assert "MPS" not in before.reading
-    assert "CUDA's MPS ran: kernels of ranks that share a GPU ran on it at the same time" in after.reading
+    assert "MPS" not in before.reading[0]
+    assert "CUDA's MPS ran: kernels of ranks that share a GPU ran on it at the same time" in after.reading[0]
 
 
 def test_a_run_that_computed_nothing_has_no_such_table(build_run: BuildRun, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.results.runs import flat, write_run
+from tests.support.results.table_texts import texts_of
 from wanbed.results.comparison.caveats import caveats
 from wanbed.results.comparison.pairing import pair_runs
 from wanbed.results.reading.run import Run, load_run
@@ -38,7 +39,7 @@ def faulted(path: Path, **changes: Any) -> Run:
 def test_a_row_says_what_failed_and_what_it_cost(tmp_path: Path) -> None:
     table = fault_table(faulted(tmp_path))
     assert table is not None
-    (row,) = table.rows
+    (row,) = texts_of(table)
     assert row[1:6] == ("gpipe", "0", "failed after 2", "host east-0", "8.25\N{NO-BREAK SPACE}s")
     assert row[-1] == "25.0\N{NO-BREAK SPACE}%"
 

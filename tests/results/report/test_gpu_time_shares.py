@@ -62,6 +62,6 @@ def test_what_a_program_does_not_tell_is_unknown(mixed: Run) -> None:
     assert float(rows["ddp"]["tokens_per_s"]) == pytest.approx(2048 / 0.2445)
     # The manifest's tokens are those of the schedules.
     assert rows["unprofiled"]["tokens_per_s"] == ""
-    figures, *_ = table_text([mixed], "md").split("\n\n")
+    _, figures, *_ = table_text([mixed], "md").split("\n\n")
     markdown = {line.split("|")[1].strip(): line for line in figures.splitlines()}
     assert "n/a" in markdown["ddp"]

@@ -157,13 +157,13 @@ def test_a_variant_has_one_colour_throughout_all_runs(build_run: BuildRun, tmp_p
 @pytest.mark.usefixtures("unpainted")
 def test_several_runs_share_one_table_and_one_set_of_charts(build_run: BuildRun, tmp_path: Path) -> None:
     page = report(tmp_path, build_run(name="old"), build_run(name="new"))
-    assert page.source.count('<table class="headline">') == 1
+    assert page.source.count('<table class="headline results">') == 1
     assert page.source.count(">Iteration time against WAN latency<") == 1
     assert page.source.count(">What the GPUs&#39; time went into<") == 1
-    assert page.source.count('<td class="run" data-label="run">old</td>') == 4
+    assert page.source.count('<td class="run" data-label="run"><span>old</span></td>') == 4
     assert "One iteration of old, GPU by GPU" in page.text
     assert "One iteration of new, GPU by GPU" in page.text
-    assert page.source.count('<table class="calibration">') == 2
+    assert page.source.count('<table class="calibration calibration">') == 2
 
 
 @pytest.mark.usefixtures("unpainted")
@@ -248,7 +248,7 @@ def test_a_saturated_machine_stands_in_its_row(build_run: BuildRun, tmp_path: Pa
     (trial,) = path.glob("trials/*/one*/repeat-0/trial.json")
     trial.write_text(json.dumps({**json.loads(trial.read_text()), "machine_load": {"saturated": 1.0}}))
     page = report(tmp_path, path)
-    one, many = re.findall(r'<td data-label="calibrated">(.*?)</td>', page.source, flags=re.DOTALL)
+    one, many = re.findall(r'<td class="text" data-label="calibrated">(.*?)</td>', page.source, flags=re.DOTALL)
     assert re.sub(r"<[^>]*>", " ", one).split() == ["yes,", "but", "saturated", "all", "cores", "100", "%"]
     assert re.sub(r"<[^>]*>", " ", many).split() == ["yes"]
     assert "Such figures measure the machine, not the network." in page.text
@@ -276,7 +276,7 @@ def test_the_table_of_very_many_sweep_points_is_folded(build_run: BuildRun, tmp_
     path = build_run()
     assert report(tmp_path, path).source.count("<summary>") == 1
     monkeypatch.setattr("wanbed.results.report.report.MAX_OPEN_POINTS", 1)
-    assert "<details><summary>The table of all 2 sweep points</summary>" in report(tmp_path, path).source
+    assert "<details><summary>2 sweep points</summary>" in report(tmp_path, path).source
 
 
 def test_a_folder_that_is_no_run_leaves_no_report(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from wanbed.results.report.table import Column, Table
+from tests.support.results.table_texts import texts_of
+from wanbed.results.report.table import Cell, Column, Table
 
 COLUMNS = (
     Column[tuple[str, str]]("sweep point", lambda row: row[0]),
@@ -21,13 +22,13 @@ def dict_of(row: tuple[str, str]) -> dict[str, str]:
 def test_each_row_has_a_text_in_each_column() -> None:
     found = table(("10 ms", "one"), ("", "other"))
     assert found is not None
-    assert (list(found.columns), list(found.rows)) == (["sweep point", "name"], [("10 ms", "one"), ("", "other")])
+    assert (list(found.columns), texts_of(found)) == (["sweep point", "name"], [("10 ms", "one"), ("", "other")])
 
 
 def test_a_column_in_which_no_row_has_a_text_is_left_out() -> None:
     found = table(("", "one"), ("", "other"))
     assert found is not None
-    assert (list(found.columns), list(found.rows)) == (["name"], [("one",), ("other",)])
+    assert (list(found.columns), texts_of(found)) == (["name"], [("one",), ("other",)])
 
 
 def test_without_rows_there_is_no_table() -> None:
@@ -64,3 +65,26 @@ def test_a_column_of_numbers_stands_to_the_right_and_a_name_may_begin_with_one(t
     found = Table.of("names", "Names", texts, [column], "How to read it.")
     assert found is not None
     assert list(found.figures) == [figures]
+
+
+def test_rows_of_one_sweep_point_stand_beneath_it() -> None:
+    found = table(("10 ms", "one"), ("20 ms", "one"), ("10 ms", "other"))
+    assert found is not None
+    groups = [(where, [cell.text for row in rows for cell in row]) for where, rows in found.groups]
+    assert groups == [("10 ms", ["one", "other"]), ("20 ms", ["one"])]
+
+
+def test_without_sweep_points_all_rows_stand_together() -> None:
+    found = table(("", "one"), ("", "other"))
+    assert found is not None
+    assert [(where, len(rows)) for where, rows in found.groups] == [("", 2)]
+
+
+def test_markdown_has_what_stands_beneath_a_text_behind_it() -> None:
+    column = Column[str]("RTT measured", lambda text: Cell("41 ms", (text, "a*b"), bad=True), "configured")
+    found = Table.of("links", "Links", ["40 ms"], [column], ["One.", "Two."], note="A note.")
+    assert found is not None
+    assert found.markdown().split("\n")[3:] == [
+        *("| RTT measured (configured) |", "| ---: |", "| **41 ms** (40 ms, a\\*b) |"),
+        *("", "One.", "", "Two.", "", "A note.", ""),
+    ]

@@ -79,11 +79,13 @@ def test_json_has_all_tables_of_all_runs(build_run: BuildRun) -> None:
 
 def test_markdown_reads_as_the_page_does(build_run: BuildRun) -> None:
     lines = table_text([results.load(build_run(repeats=3))], "md").replace("\u00a0", " ").splitlines()
-    assert lines[0].startswith("| sweep point | variant | iteration time | 95 % interval | speed-up |")
-    assert lines[2].startswith("| WAN latency 10ms | one connection | ")
-    assert lines[2].endswith("| yes |")
-    assert re.match(r".* \| [0-9.]+ s to [0-9.]+ s \| ", lines[2])
-    assert "bootstrap interval" in lines[-1]
+    assert lines[:2] == ["**Results**", ""]
+    assert lines[2].startswith("| sweep point | variant | iteration time (median (95 % interval)) | speed-up |")
+    assert lines[4].startswith("| WAN latency 10ms | one connection | ")
+    assert lines[4].endswith("| yes |")
+    assert re.match(r".* \| [0-9.]+ s \([0-9.]+ s to [0-9.]+ s\) \| ", lines[4])
+    assert "bootstrap interval" in lines[9]
+    assert "**Calibration: configured against measured**" in lines
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
@@ -94,8 +96,8 @@ def test_below_three_repeats_no_table_has_an_interval(build_run: BuildRun, repea
     for record in json.loads(table_text([run], "json"))["headline"]:
         assert record["iteration_time_low_s"] is record["iteration_time_high_s"] is None
     text = table_text([run], "md").replace("\u00a0", " ")
-    reason = "1 repeat, no interval |" if repeats == 1 else "2 repeats, no interval: "
-    assert text.count(f"| {reason}") == 4
+    reason = "1 repeat, no interval) |" if repeats == 1 else "2 repeats, no interval: "
+    assert text.count(f" ({reason}") == 4
     assert "bootstrap" not in text
 
 
@@ -108,9 +110,9 @@ def test_a_saturated_machine_stands_in_the_row(build_run: BuildRun) -> None:
     record, _ = json.loads(table_text([run], "json"))["headline"]
     assert (record["saturated"], record["cores_saturated_fraction"]) == (True, 1.0)
     lines = table_text([run], "md").replace("\u00a0", " ").splitlines()
-    assert lines[2].endswith("| yes, but **saturated**: all cores 100 % in 1 of 3 repeats |")
-    assert lines[3].endswith("| yes |")
-    assert lines[-1].startswith("Saturated: ")
+    assert lines[4].endswith("| **yes, but saturated** (all cores 100 % in 1 of 3 repeats) |")
+    assert lines[5].endswith("| yes |")
+    assert any(" Saturated: " in line for line in lines)
 
 
 def test_prefill_has_tables_where_there_was_any_and_no_columns_elsewhere(build_run: BuildRun) -> None:
@@ -131,7 +133,7 @@ def test_prefill_has_tables_where_there_was_any_and_no_columns_elsewhere(build_r
         ("atlas", 3, "within")
     ]
     text = table_text([served], "md").replace("\u00a0", " ")
-    assert "| with prefill |" in text.splitlines()[0]
+    assert "% with prefill)" in text.replace("\u00a0", " ")
     assert "TTFT p99" in text
     assert "no impact, with 3 of at least 5 pairs |" in text
 

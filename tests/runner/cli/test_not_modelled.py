@@ -180,7 +180,7 @@ def test_a_plan_says_what_it_is_made_without() -> None:
 def test_a_table_for_scripts_and_one_for_people_say_it_in_the_row() -> None:
     simulated("topology.links=[{between: [west, mid], loss: 5%}]")
     table = wanbed("report", str(only("runs")), "--format", "md").stdout
-    assert "| **simulated** without loss 5%, validated to 1% (mid-west), known to be off: " in table
+    assert "| **simulated without loss 5%, validated to 1% (mid-west)** (known to be off: " in table
     (row,) = json.loads(wanbed("report", str(only("runs")), "--format", "json").stdout)["headline"]
     assert (row["calibrated"], row["not_modelled"]) == (False, ["loss 5%, validated to 1% (mid-west)"])
     (row,) = csv.DictReader(wanbed("report", str(only("runs")), "--format", "csv").stdout.splitlines())

@@ -8,6 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from tests.results.losses_on_paper import linear, losing_run
+from tests.support.results.table_texts import texts_of
 from wanbed.results.reading.run import Run, load_run
 from wanbed.results.records.loss_columns import HELD_OUT, TRAINING
 from wanbed.results.report.charts.drawing.canvas import Layout
@@ -119,7 +120,7 @@ def test_a_training_that_diverged_is_called_so(tmp_path: Path) -> None:
     run = load_run(losing_run(tmp_path, losses={"dp": lambda _r, k, _p: float("nan") if k > 4 else 3.0}))
     table = loss_table(loss_series({"run": run}))
     assert table is not None
-    assert table.rows[0][1] == "diverged"
+    assert texts_of(table)[0][1] == "diverged"
     (record,) = json.loads(table_text([run], "json"))["losses"]
     assert record["loss"][5:] == [None] * 5
     write_report([run], tmp_path / "report.html")

@@ -9,8 +9,9 @@ from wanbed import results
 from wanbed.results.reading.run import Run
 from wanbed.results.report import report
 from wanbed.results.report.gpu_time_shares import PARTS, GpuTimeShares
-from wanbed.results.report.prefill.prefill_section import bubbles_reading, prefill_of, prefill_section
+from wanbed.results.report.prefill.prefill_reading import bubbles_reading
 from wanbed.results.report.prefill.prefill_service import prefill_rows
+from wanbed.results.report.prefill.prefill_tables import prefill_tables
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
@@ -58,18 +59,16 @@ def test_overruns_are_summed_over_repeats_and_unknown_if_a_trial_lacks_them(serv
     assert prefill_rows(with_facts(served, deadline_overruns=None))[0].deadline_overruns is None
 
 
-def test_without_prefill_there_is_no_section(build_run: BuildRun) -> None:
-    assert prefill_section(*prefill_of({"": results.load(build_run())}), shares=[]) is None
+def test_without_prefill_there_is_no_table(build_run: BuildRun) -> None:
+    assert prefill_tables(prefill_rows(results.load(build_run())), []) == []
 
 
-def test_the_section_has_the_accepted_share_and_deadline_overruns(served: Run) -> None:
-    section = prefill_section(*prefill_of({"": served}), shares=[])
-    assert section is not None
-    assert "none of these answered later" in section.outcomes
-    assert section.outcomes.endswith("Training never had to wait for a GPU.")
-    slowed = prefill_section(*prefill_of({"": with_facts(served, deadline_overruns=1)}), shares=[])
-    assert slowed is not None
-    assert slowed.outcomes.endswith("Training had to wait for a GPU 4 times with filled.")
+def test_the_outcomes_have_the_accepted_share_and_deadline_overruns(served: Run) -> None:
+    outcomes, _ = prefill_tables(prefill_rows(served), [])
+    assert "none of these answered later" in outcomes.reading[0]
+    assert outcomes.reading[0].endswith("Training never had to wait for a GPU.")
+    slowed, _ = prefill_tables(prefill_rows(with_facts(served, deadline_overruns=1)), [])
+    assert slowed.reading[0].endswith("Training had to wait for a GPU 4 times with filled.")
 
 
 def test_the_reading_of_the_bubbles_says_which_stay_empty_and_why() -> None:

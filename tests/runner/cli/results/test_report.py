@@ -62,7 +62,7 @@ def test_tables_are_printed_and_nothing_is_written(run: str, form: str) -> None:
     elif form == "json":
         assert len(json.loads(done.stdout)["headline"]) == 1
     else:
-        assert done.stdout.startswith("| variant | iteration time |")
+        assert done.stdout.startswith("**Results**\n\n| variant | iteration time |")
 
 
 def test_tables_go_to_a_file_if_asked(run: str) -> None:

@@ -1,67 +1,24 @@
-"""Build the report's section on prefill: its rows, grouped by sweep point, and texts that explain them."""
+"""Explain the figures of prefill in a few sentences."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from wanbed.results.comparison.repeatability import IN_VIRTUAL_TIME
 from wanbed.results.metrics import IDLE_CAUSES
 from wanbed.results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS
-from wanbed.results.reading.run import Run
 from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.records.span_log import PREFILL
 from wanbed.results.report.charts.gpu_time import PART_NAMES
 from wanbed.results.report.gpu_time_shares import GpuTimeShares
-from wanbed.results.report.prefill.prefill_impact import FEWEST_PAIRS, MARGIN, Impact, impacts
-from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_rows
+from wanbed.results.report.prefill.prefill_impact import FEWEST_PAIRS, MARGIN, Impact
+from wanbed.results.report.prefill.prefill_service import PrefillRow
 from wanbed.results.text.number_text import count_text, list_text, percent_text
 
 MAX_CAUSES_READ = 3
 _MARGIN_TEXT = f"{100 * MARGIN:g} %"
 
 
-@dataclass(frozen=True)
-class PrefillSection:
-    """The contents of the section. ``groups`` and ``impacts`` are grouped by swept values, in order of appearance."""
-
-    rows: Sequence[PrefillRow]
-    groups: Sequence[tuple[str, Sequence[PrefillRow]]]
-    impacts: Sequence[tuple[str, Sequence[Impact]]]
-    several_runs: bool
-    outcomes: str
-    bubbles: str
-    impact: str
-
-
-def prefill_of(runs: Mapping[str, Run]) -> tuple[list[PrefillRow], list[Impact]]:
-    """Return all rows and impacts of runs, which are given by label."""
-    rows = [row for label, run in runs.items() for row in prefill_rows(run, label)]
-    return rows, [impact for label, run in runs.items() for impact in impacts(run, label)]
-
-
-def prefill_section(
-    rows: Sequence[PrefillRow], found: Sequence[Impact], shares: Sequence[GpuTimeShares]
-) -> PrefillSection | None:
-    """Return the section; None if nothing was prefilled. ``shares`` are those of at least one sweep point."""
-    if not rows:
-        return None
-    groups: dict[str, list[PrefillRow]] = {}
-    for row in rows:
-        groups.setdefault(row.where, []).append(row)
-    grouped: dict[str, list[Impact]] = {}
-    for impact in found:
-        grouped.setdefault(impact.where, []).append(impact)
-    return PrefillSection(
-        rows=rows,
-        groups=list(groups.items()),
-        impacts=list(grouped.items()),
-        several_runs=len({row.run for row in rows}) > 1,
-        outcomes=_outcomes(rows),
-        bubbles=bubbles_reading(shares),
-        impact=_impact_reading(found),
-    )
-
-
-def _outcomes(rows: Sequence[PrefillRow]) -> str:
+def outcomes_reading(rows: Sequence[PrefillRow]) -> str:
+    """Describe what became of the requests, of which there are some, and what training waited for them."""
     offered, accepted = (
         sum(row.counts[name] for row in rows for name in names) for names in (("offered",), ("admitted", "off_loaded"))
     )
@@ -106,7 +63,8 @@ def bubbles_reading(shares: Sequence[GpuTimeShares]) -> str:
     return (f"With {where}: " if where else "") + "; ".join(sentences) + "."
 
 
-def _impact_reading(found: Sequence[Impact]) -> str:
+def impact_reading(found: Sequence[Impact]) -> str:
+    """Say how the impact on training is judged; "" if there is none to judge."""
     if not found:
         return ""
     if all(each.simulated and each.interval is None for each in found):

@@ -1,4 +1,4 @@
-"""The report's section on programs: where each rank's time went, and what it says about that."""
+"""The report's tables of programs: where each rank's time went, and what they say about that."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,22 +7,23 @@ import pytest
 
 from tests.support.results.programs import MS, ProgramOnPaper, program_run
 from tests.support.results.runs import made, write_run
+from tests.support.results.table_texts import by_heading
 from wanbed import results
 from wanbed.results.records.span_log import SpanLogContents
-from wanbed.results.report.programs.program_section import ProgramSection, program_section
+from wanbed.results.report.programs.program_tables import program_tables
 from wanbed.results.report.report import write_report
+from wanbed.results.report.table import Table
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
 
-def section(path: Path) -> ProgramSection:
-    found = program_section(results.load(path))
-    assert found is not None
-    return found
+def tables(path: Path) -> dict[str, Table]:
+    return {table.name: table for table in program_tables(results.load(path))}
 
 
-def rows(section: ProgramSection, group: int = 0) -> dict[str, dict[str, tuple[str, str]]]:
-    return {row[0][0]: dict(zip(section.columns, row, strict=True)) for row in section.groups[group].ranks}
+def reading(path: Path) -> str:
+    (text,) = tables(path)["programs"].reading
+    return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 @dataclass
@@ -39,11 +40,11 @@ class WithoutRank1(ProgramOnPaper):
 
 
 def test_every_rank_has_its_parts_in_time_and_share(tmp_path: Path) -> None:
-    found = rows(section(program_run(tmp_path, {"ddp": ProgramOnPaper()})))
-    assert list(found) == ["rank 0 on east-0", "rank 1 on west-0", "rank 2 on south-0"]
-    first = {name: text.replace("\u00a0", " ") for name, (text, _) in found["rank 0 on east-0"].items()}
+    found = by_heading(tables(program_run(tmp_path, {"ddp": ProgramOnPaper()}))["programs"])
+    assert [row["rank"] for row in found] == ["rank 0 on east-0", "rank 1 on west-0", "rank 2 on south-0"]
     # Iteration 5: backward ends at 65, the last of three all-reduces of 60 at 234.5, the optimizer at 240.5.
-    assert first == {
+    assert {heading: text.partition(" /")[0] for heading, text in found[0].items()} == {
+        "variant": "ddp",
         "rank": "rank 0 on east-0",
         "iteration": "244 ms",
         "forward and backward": "65.0 ms",
@@ -52,45 +53,46 @@ def test_every_rank_has_its_parts_in_time_and_share(tmp_path: Path) -> None:
         "other": "4.00 ms",
         "collectives, hidden": "30.0 ms",
     }
-    assert found["rank 0 on east-0"]["forward and backward"][1] == "26.6\u00a0%"
+    assert found[0]["forward and backward"] == "65.0 ms / 26.6 %"
 
 
 def test_the_reading_says_what_was_waited_for_and_for_whom(tmp_path: Path) -> None:
-    reading = section(program_run(tmp_path, {"ddp": ProgramOnPaper()})).groups[0].reading.replace("\u00a0", " ")
-    assert "64.5 % of the profiled iteration in collectives, 3 all-reduces of 16.8 MB, and computed nothing" in reading
-    assert "Computation hid another 14.3 %." in reading
-    assert "Rank 2 on south-0 was the last to begin 3 of 3 all-reduces" in reading
-    assert "A measured iteration sent 28.5 MB to 31.5 MB over the WAN" in reading
+    said = reading(program_run(tmp_path, {"ddp": ProgramOnPaper()}))
+    assert "64.5 % of the profiled iteration in collectives, 3 all-reduces of 16.8 MB, and computed nothing" in said
+    assert "Computation hid another 14.3 %." in said
+    assert "Rank 2 on south-0 was the last to begin 3 of 3 all-reduces" in said
+    assert "A measured iteration sent 28.5 MB to 31.5 MB over the WAN" in said
 
 
 def test_a_program_without_collectives_is_said_to_have_none(tmp_path: Path) -> None:
-    found = section(program_run(tmp_path, {"alone": ProgramOnPaper(hosts=(("east-0", "east"),), buckets=0)}))
-    assert found.groups[0].reading.startswith("No collective ran in the profiled iteration.")
-    assert not found.any_collectives
+    path = program_run(tmp_path, {"alone": ProgramOnPaper(hosts=(("east-0", "east"),), buckets=0)})
+    assert reading(path).startswith("No collective ran in the profiled iteration.")
+    assert list(tables(path)) == ["programs"]
 
 
 def test_collectives_have_count_bytes_and_the_last_rank(tmp_path: Path) -> None:
-    (row,) = section(program_run(tmp_path, {"ddp": ProgramOnPaper()})).groups[0].collectives
-    texts = [" / ".join(filter(None, cell)).replace("\u00a0", " ") for cell in row]
+    (row,) = by_heading(tables(program_run(tmp_path, {"ddp": ProgramOnPaper()}))["collectives"])
+    texts = [*row.values()][1:]
     assert texts[:4] == ["all-reduce / all 3 ranks", "3", "16.8 MB", "50.3 MB"]
     assert texts[6:] == ["42.7 ms", "rank 2 on south-0 / 3 of 3 times"]
 
 
 def test_without_a_profile_nothing_is_made_up(tmp_path: Path) -> None:
-    found = section(program_run(tmp_path, {"ddp": ProgramOnPaper(profiled=0)}))
-    assert found.groups[0].reading.startswith("No iteration was profiled (profile: 0), so that it is not known")
-    assert (found.groups[0].ranks, found.any_collectives) == ([], False)
+    path = program_run(tmp_path, {"ddp": ProgramOnPaper(profiled=0)})
+    assert reading(path).startswith("No iteration was profiled (profile: 0), so that it is not known")
+    (table,) = tables(path).values()
+    assert [row["rank"] for row in by_heading(table)] == ["none was profiled"]
 
 
 def test_a_rank_without_a_profile_is_unknown_and_named(tmp_path: Path) -> None:
-    found = section(program_run(tmp_path, {"ddp": WithoutRank1()}))
-    unknown = rows(found)["rank 1 on west-0"]
-    assert unknown["iteration"][0] == "244\u00a0ms"
-    assert {text for name, (text, _) in unknown.items() if name not in {"rank", "iteration"}} == {"n/a"}
-    assert "Rank 1 on west-0 left no profile." in found.groups[0].reading
+    path = program_run(tmp_path, {"ddp": WithoutRank1()})
+    unknown = by_heading(tables(path)["programs"])[1]
+    assert (unknown["rank"], unknown["iteration"]) == ("rank 1 on west-0", "244 ms")
+    assert {*unknown.values()} - {"ddp", "rank 1 on west-0", "244 ms"} == {"n/a"}
+    assert "Rank 1 on west-0 left no profile." in reading(path)
     # Which rank was last cannot be known without rank 1.
-    assert "last to begin" not in found.groups[0].reading
-    assert found.groups[0].collectives[0][7][0] == "n/a"
+    assert "last to begin" not in reading(path)
+    assert by_heading(tables(path)["collectives"])[0]["last to begin"] == "n/a"
 
 
 def test_slower_profiled_iterations_are_said_to_be(tmp_path: Path) -> None:
@@ -107,14 +109,14 @@ def test_slower_profiled_iterations_are_said_to_be(tmp_path: Path) -> None:
 
             return [later(log) for log in super().logs()]
 
-    reading = section(program_run(tmp_path, {"ddp": Slowed()})).groups[0].reading
-    assert "Profiled iterations took" in reading
-    assert "1.41 times the median of those without a profiler" in reading
-    assert "neither computation nor a collective" in reading
+    said = reading(program_run(tmp_path, {"ddp": Slowed()}))
+    assert "Profiled iterations took" in said
+    assert "1.41 times the median of those without a profiler" in said
+    assert "neither computation nor a collective" in said
 
 
-def test_a_run_of_schedules_has_no_such_section(tmp_path: Path) -> None:
-    assert program_section(made(tmp_path, {("10ms", "x"): [[1.0]]})) is None
+def test_a_run_of_schedules_has_no_such_tables(tmp_path: Path) -> None:
+    assert program_tables(made(tmp_path, {("10ms", "x"): [[1.0]]})) == []
 
 
 @pytest.mark.parametrize("profiled", [0, 1])

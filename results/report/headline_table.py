@@ -1,0 +1,140 @@
+"""Tabulate the results: the main table of a report, and what its variants differ in."""
+
+from collections.abc import Sequence
+from functools import partial
+from operator import itemgetter
+
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.summaries.headline import (
+    HeadlineRow,
+    by_point,
+    interval_note,
+    saturation_note,
+)
+from wanbed.results.reading.summaries.token_worth import worth_note
+from wanbed.results.reading.summaries.variant_differences import variant_fields
+from wanbed.results.report.table import SWEEP_POINT, Cell, Column, Table
+from wanbed.results.text.number_text import (
+    percent_text,
+    rate_text,
+    ratio_text,
+    seconds_interval_text,
+    seconds_text,
+    size_text,
+)
+
+_TIME = (
+    "The iteration time is the period of training: the time from the end of one iteration to the end of the next, mean "
+    "over the measured ones. The makespan is how long one lasts by itself, from its first start to its last end; it is "
+    "longer where iterations overlap."
+)
+_DISTURBED = (
+    "Where links change or something is to fail, the worst iteration stands with it, and the share of the time that "
+    "was lost against as many median iterations."
+)
+_BOUND = (
+    "The lower bound is a time below which no iteration time can come with this placement, transport and computation, "
+    "whatever the schedule; with the ratio stands what it consists of the most."
+)
+_UTILIZATION = (
+    "Utilization is the time for which training's GPUs computed the measured iterations, over their number x the period"
+)
+_WAN = "WAN bytes include headers and warm-up; goodput is the payload after warm-up, over all links."
+
+
+_Fields = tuple[str, Sequence[str]]
+
+
+def headline_table(rows: Sequence[HeadlineRow]) -> Table | None:
+    """Return the main table of one run or several; None if no trial has finished."""
+    several_runs = len({row.run for row in rows}) > 1
+    bounded = any(row.over_bound is not None for row in rows)
+    standing = _standing_of(rows)
+    columns: list[Column[HeadlineRow]] = [
+        Column(SWEEP_POINT, lambda row: row.where),
+        Column("variant", lambda row: Cell(row.variant, series=(row.variant, row.run))),
+        *([Column[HeadlineRow]("run", lambda row: row.run)] if several_runs else []),
+        Column("iteration time", _iteration_time, _statistic(rows)),
+        Column("speed-up", lambda row: Cell(ratio_text(row.speed_up), value=row.speed_up)),
+        *([Column("iteration / lower bound", _over_bound)] if bounded else []),
+        Column("makespan", lambda row: Cell(seconds_text(row.makespan_s), value=row.makespan_s)),
+        Column("GPU utilization", _utilization),
+        Column("WAN bytes per trial", lambda row: Cell(size_text(row.wan_bytes), value=row.wan_bytes)),
+        Column("WAN goodput", lambda row: Cell(rate_text(row.wan_goodput_bps), value=row.wan_goodput_bps)),
+        *([Column(standing, _standing)] if standing else []),
+    ]
+    ordered = [row for _, own in by_point(rows) for row in own]
+    return Table.of("results", "Results", ordered, columns, "", note=_note(rows, several_runs=several_runs))
+
+
+def differing_table(run: Run) -> Table | None:
+    """Return the table of what a run's variants differ in; None if in nothing."""
+    fields = variant_fields(run.manifest, run.variants)
+    columns: list[Column[_Fields]] = [
+        Column("variant", itemgetter(0)),
+        *(Column[_Fields](name.replace("_", " "), partial(_field, place)) for place, name in enumerate(fields.columns)),
+    ]
+    rows = list(fields.rows.items()) if fields.columns else []
+    return Table.of("differing", "What the variants differ in", rows, columns, "")
+
+
+def _field(place: int, row: _Fields) -> str:
+    return row[1][place]
+
+
+def _statistic(rows: Sequence[HeadlineRow]) -> str:
+    if any(row.interval_s is not None for row in rows):
+        return "median (95\N{NO-BREAK SPACE}% interval)"
+    return "median" if any(row.repeats > 1 for row in rows) else ""
+
+
+def _iteration_time(row: HeadlineRow) -> Cell:
+    interval = seconds_interval_text(row.interval_s) if row.interval_s else row.without_interval
+    beneath = [
+        "" if row.slowest_replica_s is None else f"slowest replica {seconds_text(row.slowest_replica_s)}",
+        "" if row.disturbed is None else row.disturbed.text,
+        f"{interval}: {seconds_interval_text(row.range_s)}" if row.range_s else interval,
+    ]
+    return Cell(seconds_text(row.iteration_time_s), tuple(filter(None, beneath)), row.iteration_time_s)
+
+
+def _over_bound(row: HeadlineRow) -> Cell:
+    return Cell(ratio_text(row.over_bound), (row.bound_part,) if row.bound_part else (), row.over_bound)
+
+
+def _utilization(row: HeadlineRow) -> Cell:
+    both = (f"{percent_text(row.gpu_utilization_with_prefill)} with prefill",) if row.prefilled else ()
+    return Cell(percent_text(row.gpu_utilization), both, row.gpu_utilization)
+
+
+def _standing_of(rows: Sequence[HeadlineRow]) -> str:
+    """Return the heading of the column that says how far figures can be trusted; "" if all can be."""
+    if any(not (row.simulated and row.calibrated) for row in rows):
+        return "calibrated"
+    return "simulation" if any(row.known_misses for row in rows) else ""
+
+
+def _standing(row: HeadlineRow) -> Cell:
+    """Say whether the row's links were as configured, and whether its machine was saturated."""
+    if row.simulated:
+        text = "simulated" if row.calibrated else f"simulated without {', '.join(row.not_modelled)}"
+        off = (f"known to be off: {', '.join(each.mark for each in row.known_misses)}",) if row.known_misses else ()
+        return Cell(text, off, bad=not row.calibrated)
+    links = "yes" if row.calibrated else "no"
+    if not row.saturation.saturated:
+        return Cell(links, bad=not row.calibrated)
+    return Cell(f"{links}, {'but' if row.calibrated else 'and'} saturated", (row.saturation.mark,), bad=True)
+
+
+def _note(rows: Sequence[HeadlineRow], *, several_runs: bool) -> str:
+    with_prefill = ", and with it the same with prefill in its bubbles" if any(row.prefilled for row in rows) else ""
+    sentences = [
+        _TIME,
+        _DISTURBED if any(row.disturbed is not None for row in rows) else "",
+        *(worth_note(rows), interval_note(rows), saturation_note(rows)),
+        f"Speed-up is against the first variant at the same sweep point{' of the same run' if several_runs else ''}.",
+        _BOUND if any(row.over_bound is not None for row in rows) else "",
+        f"{_UTILIZATION}{with_prefill}; it does not show how many of a GPU's multiprocessors compute.",
+        _WAN,
+    ]
+    return " ".join(filter(None, sentences))

@@ -10,6 +10,8 @@ UNKNOWN = "n/a"
 
 _SPACE = "\u00a0"
 _SECONDS = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_RESIDUE_S = 1e-12
+"""No clock here counts less than a nanosecond."""
 
 
 def three_digits(value: float) -> str:
@@ -34,8 +36,8 @@ def _scaled(value: float | None, units: tuple[tuple[float, str], ...], digits: i
 
 
 def seconds_text(value_s: float | None) -> str:
-    """Format seconds as ``1.23 s`` or ``45.6 ms``."""
-    return _scaled(value_s, _SECONDS)
+    """Format seconds as ``1.23 s`` or ``45.6 ms``; what is left of a difference of equal times is 0."""
+    return _scaled(0.0 if value_s is not None and abs(value_s) < _RESIDUE_S else value_s, _SECONDS)
 
 
 def seconds_interval_text(interval_s: tuple[float, float]) -> str:

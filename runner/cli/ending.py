@@ -21,15 +21,22 @@ def ending(run: Run, report: Path) -> str | None:
     facts = [fact for fact in (_links_outside(run), _around(run), _saturated_trials(run)) if fact is not None]
     if not facts:
         return None
-    remedy = "run again on a machine that does nothing else, with lower rates, or with --clock virtual"
-    if any(trial.program is not None for trial in run.trials):
-        # In virtual time no program runs.
-        remedy = "run again on a machine that does nothing else, or with lower rates"
+    remedy = "run again on a machine that does nothing else, or with lower rates"
+    if _goes_in_virtual_time(run):
+        remedy = "run again on a machine that does nothing else, with lower rates, or with --clock virtual"
     if run.manifest.get("engine") == "rack":
         remedy = "run again on machines that do nothing else, or with lower rates"
     if run.manifest.get("clock") == "virtual":
         remedy = "compare the links in the report with the file"
     return f"{' and '.join(facts)}: do not compare these figures; {remedy}; report: {report}"
+
+
+def _goes_in_virtual_time(run: Run) -> bool:
+    """Return whether nothing in the run's file is refused in virtual time: programs, what really computes, dilation."""
+    written = run.manifest.get("experiment") or {}
+    replayed = (written.get("compute") or {}).get("kind", "replay") == "replay"
+    as_it_is = written.get("dilation", "auto") in {"auto", 1}
+    return replayed and as_it_is and all(trial.program is None for trial in run.trials)
 
 
 def _known_to_be_off(run: Run, report: Path) -> str | None:

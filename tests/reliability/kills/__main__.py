@@ -76,6 +76,8 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="PAGE", help="the page whose tables are made from the ledger")
     parser.add_argument(INSIDE, type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    # In the background of a script it is ignored, and would be by every command too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.geteuid() != 0:
         parser.error("it makes mounts and networks of its own: call it as root")
     if not asked.inside:

@@ -41,6 +41,7 @@ def test_units_follow_the_size() -> None:
     assert number_text.seconds_text(1.5) == "1.50\u00a0s"
     assert number_text.seconds_text(0.0456) == "45.6\u00a0ms"
     assert number_text.seconds_text(0.9999) == "1.00\u00a0s"
+    assert number_text.seconds_text(0.3 - 0.1 - 0.2) == number_text.seconds_text(0.0)
     assert number_text.size_text(1_210_000_000) == "1.21\u00a0GB"
     assert number_text.rate_text(198e6) == "198\u00a0Mbit/s"
     assert number_text.rate_text(12) == "12.0\u00a0bit/s"

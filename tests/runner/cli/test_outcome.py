@@ -98,6 +98,14 @@ def test_the_last_line_says_in_which_trials_the_machine_was_saturated(
     assert line.startswith("wanbed: the machine was saturated in 1 of 2 trials (stock): do not compare")
 
 
+@pytest.mark.parametrize("written", [{"compute": {"kind": "torch"}}, {"dilation": 4}])
+def test_no_clock_is_advised_that_the_file_does_not_go_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], written: dict[str, Any]
+) -> None:
+    line = last_line(tmp_path, capsys, {"saturated": 0.5}, experiment=written)
+    assert "run again on a machine that does nothing else, or with lower rates; report: " in line
+
+
 @pytest.mark.parametrize(
     ("load", "within_tolerance", "comparable"), [(0.0, True, True), (0.5, True, False), (0.0, False, False)]
 )

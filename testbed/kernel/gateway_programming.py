@@ -9,7 +9,7 @@ from typing import Any
 
 from wanbed.testbed.kernel.changes.changing_ports import ChangingPorts
 from wanbed.testbed.kernel.link_counters import PortCounters, port_counters
-from wanbed.testbed.kernel.namespace import open_netlink, write_sysctls
+from wanbed.testbed.kernel.namespace import open_netlink, opened, write_sysctls
 from wanbed.testbed.kernel.offloads import read_offloads
 from wanbed.testbed.kernel.qdiscs.apply import apply_shape, change_netem, read_shape
 from wanbed.testbed.kernel.qdiscs.port_shape import PortShape, describe, host_port_shape, wan_port_shape
@@ -58,8 +58,8 @@ class GatewayProgrammer:
 
     def close(self) -> None:
         """Close the netlink sockets, which releases the namespaces."""
-        for opened in (*self._netlink.values(), *self._statistics.values()):
-            opened.close()
+        for each in (*self._netlink.values(), *self._statistics.values()):
+            each.close()
         if self._changing is not None:
             self._changing.close()
 
@@ -161,11 +161,11 @@ class GatewayProgrammer:
                 yield gateway.datacenter, interface, wan_port_shape(gateway, wan_port)
 
     def _make_wan_link(self, gateway: Gateway, port: WanPort) -> None:
-        with open(self._namespaces[port.peer], "rb") as peer_namespace:
+        with opened(self._namespaces[port.peer]) as peer_namespace:
             peer = {
                 "ifname": wan_interface(self._index[gateway.datacenter]),
                 "address": port.peer_mac,
-                "net_ns_fd": peer_namespace.fileno(),
+                "net_ns_fd": peer_namespace,
             }
             interface = wan_interface(self._index[port.peer])
             self._netlink[gateway.datacenter].link("add", ifname=interface, kind="veth", address=port.mac, peer=peer)

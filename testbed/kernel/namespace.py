@@ -30,27 +30,30 @@ def _enter(descriptor: int) -> None:
 
 
 @contextmanager
-def inside(namespace: str) -> Iterator[None]:
-    """Run the block, in this thread alone, inside the network namespace at a path such as ``/proc/PID/ns/net``.
+def opened(namespace: str) -> Iterator[int]:
+    """Yield a descriptor of the network namespace at a path such as ``/proc/PID/ns/net``.
 
     Raise NamespaceEndedError if nothing is at that path.
     """
     try:
-        other = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise NamespaceEndedError(f"{namespace}: the process that held this network has ended") from None
     try:
-        own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            _enter(other)
-            try:
-                yield
-            finally:
-                _enter(own)
-        finally:
-            os.close(own)
+        yield descriptor
     finally:
-        os.close(other)
+        os.close(descriptor)
+
+
+@contextmanager
+def inside(namespace: str) -> Iterator[None]:
+    """Run the block, in this thread alone, inside the network namespace at a path. Raise what ``opened`` raises."""
+    with opened(namespace) as other, opened("/proc/thread-self/ns/net") as own:
+        _enter(other)
+        try:
+            yield
+        finally:
+            _enter(own)
 
 
 def open_netlink(namespace: str) -> Any:

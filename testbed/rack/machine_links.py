@@ -16,6 +16,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from wanbed.testbed.kernel.gateway_programming import NEIGHBOUR_PERMANENT, link_index
 from wanbed.testbed.kernel.missing import MissingError
+from wanbed.testbed.kernel.namespace import opened
 from wanbed.testbed.rack.machine_plan import VXLAN, MachineLink, MachinePlan
 from wanbed.testbed.substrate.substrate import SubstrateError
 
@@ -73,7 +74,7 @@ def make_link(own: Any, gateway: Any, namespace: str, plan: MachinePlan, link: M
 
 def _added(own: Any, namespace: str, plan: MachinePlan, link: MachineLink, card: int) -> bool:
     """Create the device itself. Return False if another one has its number."""
-    with open(namespace, "rb") as gateway_namespace:
+    with opened(namespace) as gateway_namespace:
         try:
             own.link(
                 "add",
@@ -81,7 +82,7 @@ def _added(own: Any, namespace: str, plan: MachinePlan, link: MachineLink, card:
                 kind=plan.underlay.device_kind,
                 address=link.mac,
                 mtu=plan.mtu_bytes,
-                net_ns_fd=gateway_namespace.fileno(),
+                net_ns_fd=gateway_namespace,
                 **_device_options(plan, link, card),
             )
         except NetlinkError as fault:

@@ -8,7 +8,7 @@ from wanbed.testbed.hosts.host import HostNetwork
 from wanbed.testbed.kernel.changes.course_run import KernelCourses
 from wanbed.testbed.kernel.gateway_programming import host_interface
 from wanbed.testbed.kernel.link_counters import PortCounters
-from wanbed.testbed.kernel.namespace import open_netlink
+from wanbed.testbed.kernel.namespace import open_netlink, opened
 from wanbed.testbed.network.host_interface import HOST_INTERFACE
 from wanbed.testbed.rack.machine_plan import MachinePlan
 from wanbed.testbed.rack.machine_programming import MachineProgrammer
@@ -57,8 +57,8 @@ class MachineNetwork:
         netlink, mtu = open_netlink(namespace), self._plan.mtu_bytes
         try:
             for port in self._plan.host_ports:
-                with open(host_namespaces[port.host], "rb") as host_namespace:
-                    peer = {"ifname": HOST_INTERFACE, "mtu": mtu, "net_ns_fd": host_namespace.fileno()}
+                with opened(host_namespaces[port.host]) as host_namespace:
+                    peer = {"ifname": HOST_INTERFACE, "mtu": mtu, "net_ns_fd": host_namespace}
                     netlink.link("add", ifname=host_interface(port.host_index), kind="veth", mtu=mtu, peer=peer)
         finally:
             netlink.close()

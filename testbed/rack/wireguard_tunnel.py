@@ -15,7 +15,7 @@ from typing import Any
 from wanbed.testbed.claims.processes import MARKER
 from wanbed.testbed.hosts.host_programs import system_path
 from wanbed.testbed.kernel.gateway_programming import link_index
-from wanbed.testbed.kernel.namespace import open_netlink
+from wanbed.testbed.kernel.namespace import open_netlink, opened
 from wanbed.testbed.rack.machine_plan import TUNNEL_INTERFACE, WIREGUARD_HEADER_BYTES, MachinePlan
 from wanbed.testbed.substrate.substrate import SubstrateError
 
@@ -86,8 +86,8 @@ class WireGuardTunnel:
             raise self._refusal(done.stderr.strip().replace("\n", "; "))
 
     def _move(self, plan: MachinePlan, namespace: str) -> None:
-        with _netlink(_OWN_NAMESPACE) as own, open(namespace, "rb") as gateway_namespace:
-            own.link("set", index=link_index(own, TUNNEL_INTERFACE), net_ns_fd=gateway_namespace.fileno())
+        with _netlink(_OWN_NAMESPACE) as own, opened(namespace) as gateway_namespace:
+            own.link("set", index=link_index(own, TUNNEL_INTERFACE), net_ns_fd=gateway_namespace)
         with _netlink(namespace) as gateway:
             index = link_index(gateway, TUNNEL_INTERFACE)
             gateway.addr("add", index=index, address=plan.tunnel_address, prefixlen=_PREFIX_LENGTH)

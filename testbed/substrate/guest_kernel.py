@@ -24,7 +24,7 @@ from wanbed.testbed.claims.processes import MARKER
 from wanbed.testbed.kernel.gateway_programming import link_index
 from wanbed.testbed.kernel.link_counters import Counters, PortCounters
 from wanbed.testbed.kernel.machine_load import process_tree, process_tree_cpu_s
-from wanbed.testbed.kernel.namespace import open_netlink
+from wanbed.testbed.kernel.namespace import open_netlink, opened
 from wanbed.testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
 from wanbed.testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError, memory_for_guest
 from wanbed.testbed.network.gateway_plan import GatewayPlan
@@ -215,8 +215,8 @@ class GuestKernel:
 
     def _hand_over(self, own: Any, tap: str, host_namespace: str) -> None:
         index = link_index(own, tap)
-        with open(host_namespace, "rb") as namespace:
-            own.link("set", index=index, ifname=HOST_INTERFACE, net_ns_fd=namespace.fileno())
+        with opened(host_namespace) as namespace:
+            own.link("set", index=index, ifname=HOST_INTERFACE, net_ns_fd=namespace)
 
     def _request(self, request: str) -> None:
         assert self._guest is not None

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from wanbed.testbed.kernel.changes.course_run import KernelCourses
 from wanbed.testbed.kernel.gateway_programming import GatewayProgrammer, host_interface
 from wanbed.testbed.kernel.link_counters import PortCounters
-from wanbed.testbed.kernel.namespace import open_netlink
+from wanbed.testbed.kernel.namespace import open_netlink, opened
 from wanbed.testbed.network.gateway_plan import GatewayPlan
 from wanbed.testbed.network.host_interface import HOST_INTERFACE
 from wanbed.testbed.substrate.changing_links import ChangingLinks
@@ -48,8 +48,8 @@ class HostKernel:
             netlink = open_netlink(node.namespace)
             try:
                 for port in gateway.host_ports:
-                    with open(host_namespaces[port.host], "rb") as host_namespace:
-                        peer = {"ifname": HOST_INTERFACE, "net_ns_fd": host_namespace.fileno()}
+                    with opened(host_namespaces[port.host]) as host_namespace:
+                        peer = {"ifname": HOST_INTERFACE, "net_ns_fd": host_namespace}
                         netlink.link("add", ifname=host_interface(port.host_index), kind="veth", peer=peer)
             finally:
                 netlink.close()

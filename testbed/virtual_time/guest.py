@@ -49,6 +49,9 @@ _CHUNK_BYTES = 2**20
 _PANIC, _OUT_OF_MEMORY = "Kernel panic", "Out of memory: Killed process"
 
 
+_KILLED = "the virtual-time guest was killed before it began"
+
+
 class GuestError(WanbedError):
     """A guest died, got stuck or ran out of memory, or its clock cannot be read; the message is one line.
 
@@ -173,8 +176,14 @@ class Guest:
             pass
         if not self._process.stdout.readline():
             stderr = self._process.stderr.read().decode(errors="replace").strip()
+            # Without a word, or with unshare's on its child that a signal has ended.
+            if not stderr or "sigprocmask" in stderr:
+                raise GuestError(_KILLED)
             raise MissingError(f"virtual time does not start here: {stderr}: `wanbed doctor` lists what it needs")
-        self._exchange = os.open(f"/proc/{self._process.pid}/root{OUTSIDE_EXCHANGE}", os.O_PATH | os.O_DIRECTORY)
+        try:
+            self._exchange = os.open(f"/proc/{self._process.pid}/root{OUTSIDE_EXCHANGE}", os.O_PATH | os.O_DIRECTORY)
+        except FileNotFoundError:
+            raise GuestError(_KILLED) from None
         starting.callback(os.close, self._exchange)
         self._view = OutsideView(self._process.pid, self._kernel.record.clock_address)
 

@@ -73,3 +73,28 @@ def test_what_is_killed_leaves_one_line_and_no_data(what: str, tmp_path: Path) -
     assert running.returncode == NO_DATA, errors
     assert "Traceback" not in errors
     assert errors.splitlines()[-1].startswith("wanbed: ")
+
+
+@pytest.mark.parametrize(
+    ("program", "options"), [("mnexec", NOT_DILATED), ("sh", ("--clock", "virtual"))], ids=["a host", "a guest"]
+)
+def test_what_is_killed_as_it_starts_says_nothing_of_the_machine(
+    tmp_path: Path, program: str, options: tuple[str, ...]
+) -> None:
+    (tmp_path / "experiment.yaml").write_text(EXPERIMENT)
+    killed = tmp_path / "programs" / program
+    killed.parent.mkdir()
+    killed.write_text("#!/bin/bash\nkill -KILL $$\n")
+    killed.chmod(0o755)
+    done = subprocess.run(
+        [*WANBED, "run", "experiment.yaml", *options],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{killed.parent}{os.pathsep}{os.environ['PATH']}"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == NO_DATA, done.stderr
+    assert "Traceback" not in done.stderr
+    assert re.search(r"^wanbed: .*(ended by SIGKILL|was killed before it began)", done.stderr.splitlines()[-1])

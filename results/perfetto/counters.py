@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wanbed.results.perfetto.trial_tables import LinkCounters, TcpStates, Texts
+from wanbed.results.perfetto.trial_tables import LinkCounters, TcpColumns, Texts
 from wanbed.results.records.span_columns import Column
 
 MAX_NODE_PAIRS = 64
@@ -84,7 +84,7 @@ def link_steps(samples: LinkCounters, begin_ns: int, end_ns: int) -> Iterator[St
                 yield Steps(scope, source, destination, BACKLOG, *levels)
 
 
-def tcp_steps(states: TcpStates, begin_ns: int, end_ns: int) -> Iterator[Steps]:
+def tcp_steps(states: TcpColumns, begin_ns: int, end_ns: int) -> Iterator[Steps]:
     """Yield congestion windows (sum), RTT (median) and retransmissions of the node pairs with the largest windows.
 
     Each value is computed over the pair's connections that were sampled at the same time. Retransmissions are summed,

@@ -27,7 +27,7 @@ from wanbed.results.perfetto.request_events import request_events, requests_of
 from wanbed.results.perfetto.trace_events import counter_events, flow_events, json_text, slice_events
 from wanbed.results.perfetto.tracks import Tracks
 from wanbed.results.perfetto.trial_events import iteration_events, trial_event
-from wanbed.results.perfetto.trial_tables import LinkCounters, Spans, TcpStates, Texts, read_columns
+from wanbed.results.perfetto.trial_tables import LinkCounters, Spans, TcpColumns, Texts, read_columns
 from wanbed.results.reading.selection import (
     NoSuchTrialError,
     Selection,
@@ -143,7 +143,7 @@ class _Writer:
             if not len(spans):
                 return
         links = read_columns(LinkCounters, trial, LINK_SAMPLES_FILE)
-        states = read_columns(TcpStates, trial, TCP_SAMPLES_FILE)
+        states = read_columns(TcpColumns, trial, TCP_SAMPLES_FILE)
         samples = read_trial_table(trial.folder, trial.id, GPU_SAMPLES_FILE).to_pylist()
         changes = read_trial_table(trial.folder, trial.id, LINK_CHANGES_FILE).to_pylist()
         background = read_trial_table(trial.folder, trial.id, BACKGROUND_SAMPLES_FILE).to_pylist()

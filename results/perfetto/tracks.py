@@ -15,7 +15,7 @@ from wanbed.results.records.span_columns import Column
 from wanbed.results.records.span_log import COLLECTIVE_KINDS, ITERATION, JOINT_KINDS, PREFILL
 
 
-class Group(IntEnum):
+class TrackGroup(IntEnum):
     """The groups of threads of one GPU, and after them those of one rank of a program, from top to bottom."""
 
     GPU = 0
@@ -38,22 +38,22 @@ group, per group."""
 _PROCESS = 2**32
 """More than any number of a thread."""
 
-_TRANSFERS = {"send": Group.SENDS, "receive": Group.RECEIVES}
+_TRANSFERS = {"send": TrackGroup.SENDS, "receive": TrackGroup.RECEIVES}
 _LANE_NAMES = {
-    Group.PREFILL: "prefills",
-    Group.ALL_REDUCE: "collectives",
-    Group.SENDS: "sends",
-    Group.RECEIVES: "receives",
-    Group.ITERATIONS: "iterations",
-    Group.COLLECTIVES: "collectives",
-    Group.SENDS_OF_RANK: "sends",
-    Group.RECEIVES_OF_RANK: "receives",
+    TrackGroup.PREFILL: "prefills",
+    TrackGroup.ALL_REDUCE: "collectives",
+    TrackGroup.SENDS: "sends",
+    TrackGroup.RECEIVES: "receives",
+    TrackGroup.ITERATIONS: "iterations",
+    TrackGroup.COLLECTIVES: "collectives",
+    TrackGroup.SENDS_OF_RANK: "sends",
+    TrackGroup.RECEIVES_OF_RANK: "receives",
 }
 _OF_RANK = {
-    ITERATION: Group.ITERATIONS,
-    **dict.fromkeys(COLLECTIVE_KINDS, Group.COLLECTIVES),
-    "send": Group.SENDS_OF_RANK,
-    "receive": Group.RECEIVES_OF_RANK,
+    ITERATION: TrackGroup.ITERATIONS,
+    **dict.fromkeys(COLLECTIVE_KINDS, TrackGroup.COLLECTIVES),
+    "send": TrackGroup.SENDS_OF_RANK,
+    "receive": TrackGroup.RECEIVES_OF_RANK,
 }
 
 
@@ -84,7 +84,9 @@ class Tracks:
         process = self._of_hosts(spans)
         owner = spans.rank if of_program else spans.gpu
         group = (
-            spans.kind.mapped(lambda kind: _OF_RANK.get(kind, Group.RANK)) if of_program else _groups(spans, process)
+            spans.kind.mapped(lambda kind: _OF_RANK.get(kind, TrackGroup.RANK))
+            if of_program
+            else _groups(spans, process)
         )
         thread = _FIRST_THREAD * (owner + 1) + _GROUP * group
         lane = assign_lanes(process * _PROCESS + thread, spans.start_ns, spans.end_ns)
@@ -96,7 +98,7 @@ class Tracks:
         _, first = np.unique(process * _PROCESS + thread, return_index=True)
         for row in first:
             key = (int(process[row]), int(thread[row]))
-            self._threads[key] = _thread_name(int(owner[row]), Group(int(group[row])), int(lane[row]))
+            self._threads[key] = _thread_name(int(owner[row]), TrackGroup(int(group[row])), int(lane[row]))
         return process, thread
 
     def _of_hosts(self, spans: Spans) -> Column:
@@ -168,8 +170,8 @@ class Tracks:
             yield from _named("thread", process, thread, name, position)
 
 
-def _thread_name(owner: int, group: Group, lane: int) -> str:
-    name = f"rank {owner}" if group in {*_OF_RANK.values(), Group.RANK} else f"GPU {owner}"
+def _thread_name(owner: int, group: TrackGroup, lane: int) -> str:
+    name = f"rank {owner}" if group in {*_OF_RANK.values(), TrackGroup.RANK} else f"GPU {owner}"
     if group in _LANE_NAMES:
         return f"{name} {_LANE_NAMES[group]} {lane + 1}"
     return f"{name} ({lane + 1})" if lane else name
@@ -181,15 +183,15 @@ def _groups(spans: Spans, process: Column) -> Column:
     A GPU's prefills are in the group of its computation unless they overlap it; else they have their own group. The
     same holds for collectives, which must overlap neither computation nor prefills of that group.
     """
-    group = spans.kind.mapped(lambda kind: _TRANSFERS.get(kind, Group.GPU))
+    group = spans.kind.mapped(lambda kind: _TRANSFERS.get(kind, TrackGroup.GPU))
     prefilling = spans.kind.equal(PREFILL)
     reducing = spans.kind.mapped(lambda kind: int(kind in JOINT_KINDS)) == 1
     place = process * _PROCESS + spans.gpu
     for own, among, apart in (
-        (prefilling, (group == Group.GPU) & ~reducing, Group.PREFILL),
-        (reducing, group == Group.GPU, Group.ALL_REDUCE),
+        (prefilling, (group == TrackGroup.GPU) & ~reducing, TrackGroup.PREFILL),
+        (reducing, group == TrackGroup.GPU, TrackGroup.ALL_REDUCE),
     ):
-        working = among & (group == Group.GPU)
+        working = among & (group == TrackGroup.GPU)
         lanes = assign_lanes(place[working], spans.start_ns[working], spans.end_ns[working])
         crowded = np.isin(place, place[working][lanes > 0])
         group[own & crowded] = apart

@@ -82,7 +82,7 @@ class LinkCounters:
 
 
 @dataclass(frozen=True)
-class TcpStates:
+class TcpColumns:
     """The state of the connections in one trial: columns of ``wanbed.results.records.schema.TCP_SAMPLES``."""
 
     time_ns: Column

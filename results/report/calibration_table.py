@@ -10,7 +10,7 @@ from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import swept_values
 from wanbed.results.reading.summaries.headline import point_text
-from wanbed.results.report.table import SWEEP_POINT, Cell, Column, Table
+from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
 from wanbed.results.text.impairment_text import impairment_text
 from wanbed.results.text.number_text import count_text, list_text, milliseconds_text, percent_text, rate_text
 
@@ -94,19 +94,19 @@ def _path(row: _Row) -> str:
     return f"{row['source']} to {row['destination']}{inside}{since}"
 
 
-def _compared(column: tuple[str, Any, Any], row: _Row) -> Cell:
+def _compared(column: tuple[str, Any, Any], row: _Row) -> TableCell:
     name, configured, measured = column
     if "measured_at" in row:
-        return Cell("")
+        return TableCell("")
     beneath = configured(row[f"configured_{name}"])
-    return Cell(measured(row[f"measured_{name}"]), (beneath,) if beneath else ())
+    return TableCell(measured(row[f"measured_{name}"]), (beneath,) if beneath else ())
 
 
-def _verdict(row: _Row) -> Cell:
+def _verdict(row: _Row) -> TableCell:
     if "measured_at" in row:
-        return Cell("")
+        return TableCell("")
     within = bool(row["within_tolerance"])
-    return Cell("yes" if within else "no", bad=not within)
+    return TableCell("yes" if within else "no", bad=not within)
 
 
 def _reading(rows: pd.DataFrame, shown: int) -> str:

@@ -13,7 +13,7 @@ from wanbed.results.reading.summaries.headline import (
 )
 from wanbed.results.reading.summaries.token_worth import worth_note
 from wanbed.results.reading.summaries.variant_differences import variant_fields
-from wanbed.results.report.table import SWEEP_POINT, Cell, Column, Table
+from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
 from wanbed.results.text.number_text import (
     percent_text,
     rate_text,
@@ -52,15 +52,15 @@ def headline_table(rows: Sequence[HeadlineRow]) -> Table | None:
     standing = _standing_of(rows)
     columns: list[Column[HeadlineRow]] = [
         Column(SWEEP_POINT, lambda row: row.where),
-        Column("variant", lambda row: Cell(row.variant, series=(row.variant, row.run))),
+        Column("variant", lambda row: TableCell(row.variant, series=(row.variant, row.run))),
         *([Column[HeadlineRow]("run", lambda row: row.run)] if several_runs else []),
         Column("iteration time", _iteration_time, _statistic(rows)),
-        Column("speed-up", lambda row: Cell(ratio_text(row.speed_up), value=row.speed_up)),
+        Column("speed-up", lambda row: TableCell(ratio_text(row.speed_up), value=row.speed_up)),
         *([Column("iteration / lower bound", _over_bound)] if bounded else []),
-        Column("makespan", lambda row: Cell(seconds_text(row.makespan_s), value=row.makespan_s)),
+        Column("makespan", lambda row: TableCell(seconds_text(row.makespan_s), value=row.makespan_s)),
         Column("GPU utilization", _utilization),
-        Column("WAN bytes per trial", lambda row: Cell(size_text(row.wan_bytes), value=row.wan_bytes)),
-        Column("WAN goodput", lambda row: Cell(rate_text(row.wan_goodput_bps), value=row.wan_goodput_bps)),
+        Column("WAN bytes per trial", lambda row: TableCell(size_text(row.wan_bytes), value=row.wan_bytes)),
+        Column("WAN goodput", lambda row: TableCell(rate_text(row.wan_goodput_bps), value=row.wan_goodput_bps)),
         *([Column(standing, _standing)] if standing else []),
     ]
     ordered = [row for _, own in by_point(rows) for row in own]
@@ -88,23 +88,23 @@ def _statistic(rows: Sequence[HeadlineRow]) -> str:
     return "median" if any(row.repeats > 1 for row in rows) else ""
 
 
-def _iteration_time(row: HeadlineRow) -> Cell:
+def _iteration_time(row: HeadlineRow) -> TableCell:
     interval = seconds_interval_text(row.interval_s) if row.interval_s else row.without_interval
     beneath = [
         "" if row.slowest_replica_s is None else f"slowest replica {seconds_text(row.slowest_replica_s)}",
         "" if row.disturbed is None else row.disturbed.text,
         f"{interval}: {seconds_interval_text(row.range_s)}" if row.range_s else interval,
     ]
-    return Cell(seconds_text(row.iteration_time_s), tuple(filter(None, beneath)), row.iteration_time_s)
+    return TableCell(seconds_text(row.iteration_time_s), tuple(filter(None, beneath)), row.iteration_time_s)
 
 
-def _over_bound(row: HeadlineRow) -> Cell:
-    return Cell(ratio_text(row.over_bound), (row.bound_part,) if row.bound_part else (), row.over_bound)
+def _over_bound(row: HeadlineRow) -> TableCell:
+    return TableCell(ratio_text(row.over_bound), (row.bound_part,) if row.bound_part else (), row.over_bound)
 
 
-def _utilization(row: HeadlineRow) -> Cell:
+def _utilization(row: HeadlineRow) -> TableCell:
     both = (f"{percent_text(row.gpu_utilization_with_prefill)} with prefill",) if row.prefilled else ()
-    return Cell(percent_text(row.gpu_utilization), both, row.gpu_utilization)
+    return TableCell(percent_text(row.gpu_utilization), both, row.gpu_utilization)
 
 
 def _standing_of(rows: Sequence[HeadlineRow]) -> str:
@@ -114,16 +114,16 @@ def _standing_of(rows: Sequence[HeadlineRow]) -> str:
     return "simulation" if any(row.known_misses for row in rows) else ""
 
 
-def _standing(row: HeadlineRow) -> Cell:
+def _standing(row: HeadlineRow) -> TableCell:
     """Say whether the row's links were as configured, and whether its machine was saturated."""
     if row.simulated:
         text = "simulated" if row.calibrated else f"simulated without {', '.join(row.not_modelled)}"
         off = (f"known to be off: {', '.join(each.mark for each in row.known_misses)}",) if row.known_misses else ()
-        return Cell(text, off, bad=not row.calibrated)
+        return TableCell(text, off, bad=not row.calibrated)
     links = "yes" if row.calibrated else "no"
     if not row.saturation.saturated:
-        return Cell(links, bad=not row.calibrated)
-    return Cell(f"{links}, {'but' if row.calibrated else 'and'} saturated", (row.saturation.mark,), bad=True)
+        return TableCell(links, bad=not row.calibrated)
+    return TableCell(f"{links}, {'but' if row.calibrated else 'and'} saturated", (row.saturation.mark,), bad=True)
 
 
 def _note(rows: Sequence[HeadlineRow], *, several_runs: bool) -> str:

@@ -18,7 +18,7 @@ _FIGURE = re.compile(r"[<>+\-\N{MINUS SIGN}]?\d[\d.,]*x?([\s%].*)?")
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """What a row has in a column: a text, and lines that stand beneath it on the page and behind it in Markdown.
 
     ``value`` is the exact value of a figure, for scripts that read the page. ``series`` are the variant and the run
@@ -46,12 +46,12 @@ class Column(Generic[Row]):
     """
 
     heading: str
-    cell: Callable[[Row], str | Cell]
+    cell: Callable[[Row], str | TableCell]
     beneath: str = ""
 
-    def cells(self, rows: Iterable[Row]) -> list[Cell]:
+    def cells(self, rows: Iterable[Row]) -> list[TableCell]:
         """Return the cell of each row."""
-        return [found if isinstance(found, Cell) else Cell(found) for found in map(self.cell, rows)]
+        return [found if isinstance(found, TableCell) else TableCell(found) for found in map(self.cell, rows)]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Table:
     name: str
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[TableCell]]
     reading: Sequence[str]
     figures: Sequence[bool] = ()
     records: Sequence[Mapping[str, Any]] = ()
@@ -108,11 +108,11 @@ class Table:
         return any(cell.series for row in self.rows for cell in row)
 
     @property
-    def groups(self) -> list[tuple[str, list[Sequence[Cell]]]]:
+    def groups(self) -> list[tuple[str, list[Sequence[TableCell]]]]:
         """The rows, put together by their sweep point, and each without it; all together if there is none."""
         if self.columns[0] != SWEEP_POINT:
             return [("", list(self.rows))]
-        found: dict[str, list[Sequence[Cell]]] = {}
+        found: dict[str, list[Sequence[TableCell]]] = {}
         for row in self.rows:
             found.setdefault(row[0].text, []).append(row[1:])
         return list(found.items())

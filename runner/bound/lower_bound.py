@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from wanbed.runner.bound.durations import OPTIMIZER, ByKind, Durations, durations_of
-from wanbed.runner.bound.pipeline_chains import Chain, Hop, Part, PipelineChains, StageTimes
+from wanbed.runner.bound.pipeline_chains import Chain, ChainPart, Hop, PipelineChains, StageTimes
 from wanbed.runner.bound.resources import Resource, Resources
 from wanbed.runner.bound.rings import ring_times
 from wanbed.runner.bound.virtual_bound import VirtualBound
@@ -104,7 +104,7 @@ def _stepping_alike(variant: PipelineVariant) -> PipelineVariant:
 
 
 def _largest(times: Iterable[tuple[float, str]]) -> LowerBound:
-    time_ns, part = max(times, key=lambda each: each[0], default=(0.0, Part.PATH.value))
+    time_ns, part = max(times, key=lambda each: each[0], default=(0.0, ChainPart.PATH.value))
     return LowerBound(int(time_ns * BELOW), part)
 
 
@@ -171,7 +171,7 @@ class _TrialBound:
         for flows in self._together(ends):
             for resource, busy_ns, own in _loads(flows):
                 around_ns = min(flow.head_ns for flow in own) + min(flow.tail_ns for flow in own)
-                yield busy_ns + around_ns, resource.name if busy_ns >= around_ns else Part.PATH.value
+                yield busy_ns + around_ns, resource.name if busy_ns >= around_ns else ChainPart.PATH.value
 
     def periods(self) -> Iterator[tuple[float, str]]:
         """Yield times that lie between two iterations at least, each with the part that decides.
@@ -188,7 +188,7 @@ class _TrialBound:
             for resource, busy_ns, own in _loads(flows):
                 alike = len({flow.way for flow in own}) == 1
                 around_ns = min(flow.between_ns for flow in own) if alike else 0.0
-                yield busy_ns + around_ns, resource.name if busy_ns >= around_ns else Part.PATH.value
+                yield busy_ns + around_ns, resource.name if busy_ns >= around_ns else ChainPart.PATH.value
 
     def _extremes(self, chains: list[list[Chain]], stage: int) -> tuple[Chain, Chain]:
         """Return a stage's chain of the fastest pipeline and of the slowest one."""
@@ -200,12 +200,12 @@ class _TrialBound:
         rest_ns = chain.end_ns - chain.part_ns
         if ring_ns > max(chain.part_ns, rest_ns):
             return f"all-reduce of stage {stage}"
-        if chain.part is Part.PATH or rest_ns > chain.part_ns:
-            return Part.PATH.value
-        if chain.part in {Part.GPU, Part.MEMORY}:
+        if chain.part is ChainPart.PATH or rest_ns > chain.part_ns:
+            return ChainPart.PATH.value
+        if chain.part in {ChainPart.GPU, ChainPart.MEMORY}:
             return f"{chain.part.value} of stage {chain.place}"
         pipeline = next(number for number, each in enumerate(chains) if each[stage] is chain)
-        shares = self._shares[pipeline][chain.place][chain.part is Part.LINK_BACK]
+        shares = self._shares[pipeline][chain.place][chain.part is ChainPart.LINK_BACK]
         microbatches = self._variant.microbatches
         return max(shares, key=lambda share: share[0].duration_ns(microbatches * share[1]))[0].name
 

@@ -20,7 +20,7 @@ from enum import Enum
 from typing import NamedTuple
 
 
-class Part(Enum):
+class ChainPart(Enum):
     """The part of a pipeline that makes up most of a chain."""
 
     PATH = "fill and drain"
@@ -51,7 +51,7 @@ class StageTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class BoundaryWay:
     """One direction of a boundary in nanoseconds: latency, the least time of one transfer, and of an iteration's."""
 
     latency_ns: float = 0.0
@@ -68,8 +68,8 @@ class Way:
 class Hop:
     """A boundary: the way of activations to the next stage, and that of gradients back."""
 
-    there: Way = Way()
-    back: Way = Way()
+    there: BoundaryWay = BoundaryWay()
+    back: BoundaryWay = BoundaryWay()
 
 
 class Chain(NamedTuple):
@@ -79,7 +79,7 @@ class Chain(NamedTuple):
     """
 
     end_ns: float
-    part: Part
+    part: ChainPart
     place: int
     part_ns: float
 
@@ -130,7 +130,7 @@ class PipelineChains:
         found = []
         for number, (stage, gradient) in enumerate(zip(self._stages, self.gradient_ends(), strict=True)):
             work_ns = self._microbatches * stage.whole_ns
-            busy = Chain(self.reach_ns[number] + self._idles_ns[number] + work_ns, Part.GPU, number, work_ns)
+            busy = Chain(self.reach_ns[number] + self._idles_ns[number] + work_ns, ChainPart.GPU, number, work_ns)
             after = gradient.later(stage.weight_ns)
             found.append(busy if busy.end_ns >= after.end_ns else after)
         return found
@@ -198,7 +198,7 @@ class PipelineChains:
         forward_ns, whole_ns = stage.forward_ns, stage.recompute_ns + stage.gradient_ns + stage.weight_ns
         held, drain_ns = min(stage.held, microbatches), self._waits_ns[number] + stage.gradient_ns
         before = microbatches - held
-        part = Part.GPU
+        part = ChainPart.GPU
         part_ns = microbatches * (forward_ns + stage.recompute_ns + stage.gradient_ns) + before * stage.weight_ns
         end_ns = part_ns + self._idles_ns[number]
         # When the last forward begins, all but the held microbatches are complete.
@@ -211,7 +211,7 @@ class PipelineChains:
         last_ns = rest * forward_ns + forward_ns + drain_ns
         if held_ns + last_ns > end_ns:
             end_ns = held_ns + last_ns
-            part, part_ns = (Part.MEMORY, held_ns) if rounds else (Part.PATH, last_ns)
+            part, part_ns = (ChainPart.MEMORY, held_ns) if rounds else (ChainPart.PATH, last_ns)
         return Chain(reach_ns + end_ns, part, number, part_ns)
 
     def _over(self, boundary: int, hop: Hop) -> list[tuple[Chain, int]]:
@@ -222,6 +222,6 @@ class PipelineChains:
         there_ns += hop.there.busy_ns + on_ns
         back_ns += hop.back.busy_ns + hop.back.latency_ns + before.gradient_ns
         return [
-            (Chain(there_ns, Part.LINK_THERE, boundary, hop.there.busy_ns), boundary + 1),
-            (Chain(back_ns, Part.LINK_BACK, boundary, hop.back.busy_ns), boundary),
+            (Chain(there_ns, ChainPart.LINK_THERE, boundary, hop.there.busy_ns), boundary + 1),
+            (Chain(back_ns, ChainPart.LINK_BACK, boundary, hop.back.busy_ns), boundary),
         ]

@@ -10,7 +10,7 @@ give a part. A link that changes counts with the least latency and the highest r
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from wanbed.runner.bound.pipeline_chains import Way
+from wanbed.runner.bound.pipeline_chains import BoundaryWay
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.network.course_extremes import at_best
@@ -72,11 +72,11 @@ class Resources:
         """Return what a sender may leave in the send buffers of its connections: one window in each."""
         return 0.0 if self._window_bits is None else self._count(ends) * self._window_bits
 
-    def way(self, ends: Pair, shares: "Iterable[tuple[Resource, float]]", microbatches: int) -> Way:
+    def way(self, ends: Pair, shares: "Iterable[tuple[Resource, float]]", microbatches: int) -> BoundaryWay:
         """Return the way between two places, given the bits of one transfer that cross each resource."""
         times = [(each.duration_ns(bits), each.duration_ns(microbatches * bits)) for each, bits in shares]
         once_ns, busy_ns = (max(column, default=0.0) for column in zip(*times, strict=True)) if times else (0.0, 0.0)
-        return Way(self.latency_ns(ends), once_ns, busy_ns)
+        return BoundaryWay(self.latency_ns(ends), once_ns, busy_ns)
 
     def _limited(self, key: tuple[str, ...], name: str, rate_bps: int) -> Resource:
         return self._found.setdefault(key, Resource(name, rate_bps / 1e9))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import inf
 
-from wanbed.runner.bound.pipeline_chains import Hop, Part, PipelineChains, StageTimes, Way
+from wanbed.runner.bound.pipeline_chains import BoundaryWay, ChainPart, Hop, PipelineChains, StageTimes
 from wanbed.runner.bound.resources import Resources
 from wanbed.runner.bound.rings import RingTimes, ring_times
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
@@ -77,8 +77,8 @@ class VirtualBound:
         closing_ns = [self._closing_ns(self._rings[stage], stage) for stage in range(variant.placement.stages)]
         for number, chain in enumerate(chains.ends()):
             stage = variant.layout.place(number)[0]
-            decides = chain.part is Part.GPU and 2 * chain.part_ns >= chain.end_ns
-            part = f"gpu of stage {stage}" if decides else Part.PATH.value
+            decides = chain.part is ChainPart.GPU and 2 * chain.part_ns >= chain.end_ns
+            part = f"gpu of stage {stage}" if decides else ChainPart.PATH.value
             yield chain.end_ns + closing_ns[stage], part
         for stage, after_ns in enumerate(closing_ns):
             numbers = [variant.layout.number(stage, chunk) for chunk in range(variant.layout.chunks)]
@@ -96,8 +96,8 @@ class VirtualBound:
         chains = PipelineChains(times, hops, microbatches)
         for number, chain in enumerate(chains.cycles()):
             stage = variant.layout.place(number)[0]
-            decides = chain.part is Part.GPU and 2 * chain.part_ns >= chain.end_ns
-            yield chain.end_ns, f"gpu of stage {stage}" if decides else Part.PATH.value, stage
+            decides = chain.part is ChainPart.GPU and 2 * chain.part_ns >= chain.end_ns
+            yield chain.end_ns, f"gpu of stage {stage}" if decides else ChainPart.PATH.value, stage
         for stage in range(variant.placement.stages):
             numbers = [variant.layout.number(stage, chunk) for chunk in range(variant.layout.chunks)]
             first, part = min(numbers), f"gpu of stage {stage}"
@@ -120,6 +120,6 @@ class VirtualBound:
             for ends, size_bytes in zip(pairs, sizes, strict=True)
         ]
 
-    def _way(self, ends: Pair, bits: float) -> Way:
+    def _way(self, ends: Pair, bits: float) -> BoundaryWay:
         shares = [(each, bits) for each in self._resources.between(ends)]
         return self._resources.way(ends, shares, self._variant.microbatches)

@@ -24,7 +24,7 @@ _GRACE_S = 4.0
 """Time for ranks to report why they end, after the time in which they notice a lost peer; then they are ended."""
 
 
-class Plan(Protocol):
+class RankPlan(Protocol):
     """The plan of a rank, which it gets as a file, and where it runs."""
 
     @property
@@ -68,14 +68,14 @@ class RanksFailedError(TrialError):
 def run_ranks(
     testbed: RunningTestbed,
     program: str,
-    plans: Sequence[Plan],
+    plans: Sequence[RankPlan],
     folder: Path,
     meanwhile: Callable[[], None],
     *,
     gate: Gate | None = None,
     faults: FaultInjector | None = None,
     can_lose: Collection[int] = (),
-    successor: Callable[[int], Plan] | None = None,
+    successor: Callable[[int], RankPlan] | None = None,
     has_joined: Callable[[int], bool] = lambda rank: True,
 ) -> None:
     """Run the module ``program`` for every plan on its host until all have ended well.
@@ -141,7 +141,7 @@ class _Ranks:
     program: str
     processes: ProcessGroup
     folder: Path
-    successor: Callable[[int], Plan] | None
+    successor: Callable[[int], RankPlan] | None
     has_joined: Callable[[int], bool]
     _returned: list[int] = field(default_factory=list)
 
@@ -177,5 +177,5 @@ class _Ranks:
                     self.kill(number)
 
 
-def _cause(plan: Plan, end: RankEnd) -> str:
+def _cause(plan: RankPlan, end: RankEnd) -> str:
     return end.line or f"rank {plan.rank} on {plan.host} ended with status {end.status} and without a word"

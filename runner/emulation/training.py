@@ -7,7 +7,7 @@ from typing import Any
 from wanbed.results.records.span_log import SpanLogContents, read_span_log
 from wanbed.runner.companions.faults.on_hosts.faulted_training import train_through_faults
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
-from wanbed.runner.emulation.rank_processes import RANK, Plan, run_ranks
+from wanbed.runner.emulation.rank_processes import RANK, RankPlan, run_ranks
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial
 from wanbed.runner.emulation.training_at_once import train_at_once
 from wanbed.runner.resolve.experiment import SweepPoint
@@ -33,7 +33,7 @@ class Ranks:
     """
 
     module: str
-    configure: Callable[[SweepPoint, Any, SharedConfig], Sequence[Plan]]
+    configure: Callable[[SweepPoint, Any, SharedConfig], Sequence[RankPlan]]
     gated: bool = True
 
 

@@ -28,11 +28,11 @@ from wanbed.runner.learnt_links.replay.fifo import ServiceRate, serve
 from wanbed.runner.learnt_links.replay.link_models import (
     LEAST_SHARE,
     Conditions,
-    LinkModel,
+    ReplayedLink,
     cross_packets,
     with_conditions,
 )
-from wanbed.runner.learnt_links.replay.outcome import Outcome, outcome_of
+from wanbed.runner.learnt_links.replay.outcome import ReplayOutcome, outcome_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -50,13 +50,13 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True)
-class ConditionTrace:
+class LearntConditions:
     """Conditions of one direction of a link, and what they show of others' traffic."""
 
     form: Form
     conditions: Conditions
 
-    def replay(self, model: LinkModel, log: PacketLog, seed: int) -> Outcome:
+    def replay(self, model: ReplayedLink, log: PacketLog, seed: int) -> ReplayOutcome:
         """Replay a log's packets over a link with these conditions, which start again at their end."""
         return with_conditions(model, log, self.conditions, seed)
 
@@ -73,23 +73,23 @@ class ConditionTrace:
             before = now
 
 
-def condition_trace(links: Sequence[FittedLink], log: PacketLog, seed: int) -> ConditionTrace:
+def condition_trace(links: Sequence[FittedLink], log: PacketLog, seed: int) -> LearntConditions:
     """Return the conditions that reproduce best the log to which the links were fitted, of any link and form.
 
     The links may differ in their cross traffic only.
 
     One whose loss is wrong is taken only if that of the other is as well; then delays decide.
     """
-    truth, model = outcome_of(log), LinkModel.of(links[0])
+    truth, model = outcome_of(log), ReplayedLink.of(links[0])
 
-    def misfit(trace: ConditionTrace) -> tuple[bool, float]:
+    def misfit(trace: LearntConditions) -> tuple[bool, float]:
         replayed = trace.replay(model, log, seed)
         return abs(replayed.loss - truth.loss) > _WRONG_LOSS, replayed.error_ns(truth)
 
     return min((_form(form, each, seed) for each in links for form in Form), key=misfit)
 
 
-def write_trace(trace: ConditionTrace, path: Path) -> None:
+def write_trace(trace: LearntConditions, path: Path) -> None:
     """Write the conditions as CSV."""
     write_whole(path, "".join(f"{line}\n" for line in trace.lines()))
 
@@ -103,7 +103,7 @@ def write_cross_traffic(cross: CrossTraffic, path: Path) -> None:
     write_whole(path, "t_s,rate\n" + "".join(rows))
 
 
-def _form(form: Form, link: FittedLink, seed: int) -> ConditionTrace:
+def _form(form: Form, link: FittedLink, seed: int) -> LearntConditions:
     cross = link.cross_traffic
     pieces = len(cross.rate_bps)
     base_ns = np.full(pieces, round(link.base_delay_ns / _LATENCY_STEP_NS) * float(_LATENCY_STEP_NS))
@@ -111,12 +111,12 @@ def _form(form: Form, link: FittedLink, seed: int) -> ConditionTrace:
     if form is Form.RATE:
         left_bps = np.maximum(link.rate_bps - cross.rate_bps, LEAST_SHARE * link.rate_bps)
         rates = np.array([_rounded(each) for each in left_bps.tolist()])
-        return ConditionTrace(form, Conditions(cross.piece_ns, rates, base_ns, random_loss))
+        return LearntConditions(form, Conditions(cross.piece_ns, rates, base_ns, random_loss))
     wait_ns, dropped = _queue_of_others(link, seed)
     wait_ns = np.round(wait_ns / _LATENCY_STEP_NS) * _LATENCY_STEP_NS
     loss = np.round(random_loss + (1 - random_loss) * dropped, _LOSS_DECIMALS)
     full_bps = np.full(pieces, _rounded(link.rate_bps))
-    return ConditionTrace(form, Conditions(cross.piece_ns, full_bps, base_ns + wait_ns, loss))
+    return LearntConditions(form, Conditions(cross.piece_ns, full_bps, base_ns + wait_ns, loss))
 
 
 def _queue_of_others(link: FittedLink, seed: int) -> tuple[Floats, Floats]:

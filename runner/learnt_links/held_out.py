@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wanbed.runner.learnt_links.condition_trace import ConditionTrace, condition_trace
+from wanbed.runner.learnt_links.condition_trace import LearntConditions, condition_trace
 from wanbed.runner.learnt_links.fit.consistent_times import check_times
 from wanbed.runner.learnt_links.fit.fitted_link import FittedLink, fit_link
 from wanbed.runner.learnt_links.logs.packet_log import PacketLog
-from wanbed.runner.learnt_links.replay.link_models import LinkModel, constant, with_cross_traffic
-from wanbed.runner.learnt_links.replay.outcome import Outcome, outcome_of
+from wanbed.runner.learnt_links.replay.link_models import ReplayedLink, constant, with_cross_traffic
+from wanbed.runner.learnt_links.replay.outcome import ReplayOutcome, outcome_of
 from wanbed.runner.learnt_links.replay.sampling_noise import without_sampling_noise
 
 LEARNT = "learnt link"
@@ -19,7 +19,7 @@ CELL = "recurrent cell"
 LEAST_HELD_OUT = 50
 """The fewest packets that are held out, if any are."""
 
-Cell = Callable[[FittedLink, PacketLog, PacketLog, int], Outcome]
+Cell = Callable[[FittedLink, PacketLog, PacketLog, int], ReplayOutcome]
 """Train the recurrent cell on a fitted link and its log, and return its outcome on the packets held out, by a seed."""
 
 
@@ -34,9 +34,9 @@ class LearntLink:
     fitted_log: PacketLog
     held_out_log: PacketLog
     link: FittedLink
-    trace: ConditionTrace
-    truth: Outcome | None
-    held_out: dict[str, Outcome]
+    trace: LearntConditions
+    truth: ReplayOutcome | None
+    held_out: dict[str, ReplayOutcome]
 
 
 def learn(log: PacketLog, split: float, seed: int, piece_ns: int | None = None, cell: Cell | None = None) -> LearntLink:
@@ -51,7 +51,7 @@ def learn(log: PacketLog, split: float, seed: int, piece_ns: int | None = None, 
     trace = condition_trace([fitted, link], fitted_log, seed)
     if len(rest) < LEAST_HELD_OUT or not rest.arrived.any():
         return LearntLink(fitted_log, rest, link, trace, None, {})
-    model, cross = LinkModel.of(link, int(rest.send_ns[0])), link.cross_traffic
+    model, cross = ReplayedLink.of(link, int(rest.send_ns[0])), link.cross_traffic
     held_out = {
         LEARNT: with_cross_traffic(model, rest, cross.rate_bps, cross.piece_ns, seed),
         TRACE: trace.replay(model, rest, seed),

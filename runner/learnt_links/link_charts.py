@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
-from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import BLACK, BLUE, BLUISH_GREEN, GREY, ORANGE, VERMILLION, Style
 from wanbed.results.text.number_text import count_text, list_text, percent_text, rate_text, seconds_text
 from wanbed.runner.learnt_links.held_out import CELL, CONSTANT, LEARNT, TRACE, LearntLink
@@ -37,7 +37,7 @@ def _log_chart(learnt: LearntLink) -> Chart:
     dots, losses = _thinned(len(send_s)), _thinned(len(lost_s))
     delay, lost = Style(BLACK, "o", ""), Style(VERMILLION, "^", "")
 
-    def paint(figure: Figure, layout: Layout) -> float:
+    def paint(figure: Figure, layout: PicturePlace) -> float:
         axis = figure.subplots()
         axis.plot(send_s[dots], delay_ms[dots], ".", color=delay.colour, markersize=2.5 * layout.scale)
         axis.plot(lost_s[losses], np.full(len(losses), 0.0), "^", color=lost.colour, markersize=5 * layout.scale)
@@ -66,7 +66,7 @@ def _cross_chart(learnt: LearntLink) -> Chart:
     edges_s = np.append(cross.start_ns, cross.start_ns[-1] + cross.piece_ns) / 1e9
     style = Style(ORANGE, "", "-")
 
-    def paint(figure: Figure, layout: Layout) -> float:
+    def paint(figure: Figure, layout: PicturePlace) -> float:
         axis = figure.subplots()
         axis.stairs(cross.rate_bps / scale, edges_s, color=style.colour, fill=True, alpha=0.8)
         axis.axhline(rate_bps / scale, color=BLUE, linewidth=1.5 * layout.scale)
@@ -91,7 +91,7 @@ def _replay_chart(learnt: LearntLink) -> Chart:
     assert learnt.truth is not None
     outcomes = {LOG: learnt.truth, **learnt.held_out}
 
-    def paint(figure: Figure, layout: Layout) -> float:
+    def paint(figure: Figure, layout: PicturePlace) -> float:
         axis = figure.subplots()
         width = 0.8 / len(outcomes)
         for number, (name, each) in enumerate(outcomes.items()):

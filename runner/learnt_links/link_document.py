@@ -9,7 +9,7 @@ from wanbed.ground.files.atomic_write import write_whole
 from wanbed.results.text.number_text import count_text, percent_text, rate_text, seconds_text, size_text
 from wanbed.runner.learnt_links.held_out import TRACE, LearntLink
 from wanbed.runner.learnt_links.link_charts import LOG
-from wanbed.runner.learnt_links.replay.outcome import QUANTILES, Outcome
+from wanbed.runner.learnt_links.replay.outcome import QUANTILES, ReplayOutcome
 
 
 def cautions(learnt: LearntLink) -> list[str]:
@@ -66,7 +66,7 @@ def link_document(learnt: LearntLink, source: str, files: dict[str, str], remark
     }
 
 
-def _outcome_document(each: Outcome, truth: Outcome | None) -> dict[str, Any]:
+def _outcome_document(each: ReplayOutcome, truth: ReplayOutcome | None) -> dict[str, Any]:
     named = zip(QUANTILES, each.delay_ns, strict=True)
     document: dict[str, Any] = {f"delay_p{round(100 * share)}_ns": _whole(delay) for share, delay in named}
     document["loss"] = each.loss

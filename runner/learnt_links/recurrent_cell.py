@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from wanbed.runner.learnt_links.fit.fitted_link import FittedLink
 from wanbed.runner.learnt_links.logs.packet_log import PacketLog
-from wanbed.runner.learnt_links.replay.link_models import LinkModel, with_cross_traffic
-from wanbed.runner.learnt_links.replay.outcome import Outcome
+from wanbed.runner.learnt_links.replay.link_models import ReplayedLink, with_cross_traffic
+from wanbed.runner.learnt_links.replay.outcome import ReplayOutcome
 
 _LEVELS = 16
 _HIDDEN = 24
@@ -41,7 +41,7 @@ class CellLink:
     ``loss_before_ns`` and ``loss_after_ns`` are the mean absolute errors of the delays in training, in nanoseconds.
     """
 
-    model: LinkModel
+    model: ReplayedLink
     cross_bps: Floats
     loss_before_ns: float
     loss_after_ns: float
@@ -140,7 +140,7 @@ def learn_cell(link: FittedLink, log: PacketLog, windows: int, seed: int) -> Cel
             optimizer.step()
         drawn = _drawn(cell, levels_bps, windows)
         model = replace(
-            LinkModel.of(link),
+            ReplayedLink.of(link),
             rate_bps=float(torch.exp(cell.log_rate.detach())),
             base_delay_ns=max(0.0, float(cell.base_ms.detach()) * 1e6),
         )
@@ -167,7 +167,7 @@ def _drawn(cell: _Cell, levels_bps: Tensor, windows: int) -> Floats:
     return np.array(found)
 
 
-def replay_cell(link: FittedLink, fitted_log: PacketLog, held_out: PacketLog, seed: int) -> Outcome:
+def replay_cell(link: FittedLink, fitted_log: PacketLog, held_out: PacketLog, seed: int) -> ReplayOutcome:
     """Train the cell on a fitted link and its log, and replay the packets held out through what it has learnt.
 
     torch has one thread from then on: more make a network of this size slower.

@@ -61,7 +61,7 @@ class LinkUse:
 
 
 @dataclass(frozen=True)
-class Bottleneck:
+class IterationLimits:
     """The limits of an iteration. ``path`` adds up to 1, with the largest share, the bottleneck, first.
 
     ``link`` is None if no WAN link that was used has a capacity.
@@ -76,11 +76,11 @@ class Bottleneck:
         return sum(each.share for each in self.path if each.part.kind == kind)
 
 
-def bottleneck_of(topology: Topology, variant: ResolvedVariant, simulation: Simulation, warmup: int) -> Bottleneck:
+def bottleneck_of(topology: Topology, variant: ResolvedVariant, simulation: Simulation, warmup: int) -> IterationLimits:
     """Return what bounds the iterations after the first ``warmup`` of a simulated variant."""
     window_ns = simulation.measured_ns(warmup)
     links = _links(topology, variant, simulation, window_ns)
-    return Bottleneck(
+    return IterationLimits(
         _path(topology, variant, simulation, window_ns),
         _busiest_gpu(variant, simulation.spans, window_ns, max(warmup, 1)),
         max(links, key=lambda link: link.busy, default=None),

@@ -19,7 +19,7 @@ from itertools import pairwise
 from math import inf
 
 from wanbed.runner.bound.lower_bound import BELOW
-from wanbed.runner.bound.pipeline_chains import Hop, PipelineChains, StageTimes, Way
+from wanbed.runner.bound.pipeline_chains import BoundaryWay, Hop, PipelineChains, StageTimes
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.planner.candidate import Candidate, Runs
 from wanbed.runner.resolve.stage_costs import StageCosts
@@ -115,14 +115,14 @@ class IterationBound:
             if self._largest_host[one] > 1:
                 return Hop()
             transfer_ns = _duration_ns(bits, self._intra_bps)
-            way = Way(self._intra_latency_ns, transfer_ns, self._microbatches * transfer_ns)
+            way = BoundaryWay(self._intra_latency_ns, transfer_ns, self._microbatches * transfer_ns)
             return Hop(way, way)
         links = self._topology.conditions(one, other), self._topology.conditions(other, one)
         latencies_ns = [link.latency_ns - link.impairments.delay_spread_ns for link in links]
         rtt_ns = sum(latencies_ns)
         all_bits = bits * self._microbatches
         there, back = (
-            Way(
+            BoundaryWay(
                 latency_ns,
                 self._pair_ns(bits / parts, link.pair_rate_bps, rtt_ns),
                 max(
@@ -155,9 +155,9 @@ class IterationBound:
         return max(half_ns, buckets * half_ns - hidden_ns), max(bucket_ns, buckets * bucket_ns - hidden_ns)
 
 
-def _least(ways: list[Way]) -> Way:
+def _least(ways: list[BoundaryWay]) -> BoundaryWay:
     """Return the least of each figure over all ways."""
-    return Way(
+    return BoundaryWay(
         min(way.latency_ns for way in ways), min(way.transfer_ns for way in ways), min(way.busy_ns for way in ways)
     )
 

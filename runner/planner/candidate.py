@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wanbed.runner.planner.bottleneck import Bottleneck
+from wanbed.runner.planner.bottleneck import IterationLimits
 
 Runs = tuple[tuple[str, int], ...]
 """Pairs of a datacenter and its number of consecutive stages, in order of stages. Each datacenter occurs once."""
@@ -64,7 +64,7 @@ class Price:
     tokens_per_s: float
     gpu_utilization: float
     wan_bytes: int
-    bottleneck: Bottleneck | None = None
+    bottleneck: IterationLimits | None = None
 
 
 Pricing = Callable[[Candidate], Price]

@@ -12,7 +12,7 @@ from wanbed.workloads.profiles.measured_conditions import Clocks, MeasuredTime
 
 
 @dataclass(frozen=True)
-class Row:
+class ProfileRow:
     """One stage, prompt or chunk: the time of each action, the FLOP/s, and their fraction of the ceiling's."""
 
     what: str
@@ -36,16 +36,16 @@ class Row:
         }
 
 
-def rows_of(measured: MeasuredProfile | MeasuredPrefill) -> list[Row]:
+def rows_of(measured: MeasuredProfile | MeasuredPrefill) -> list[ProfileRow]:
     """Return a row for each measured stage, prompt or chunk, in the profile's order; [] without conditions."""
     if measured.conditions is None:
         return []
     ceiling = measured.conditions.ceiling.flops_per_s
     rows = _stages(measured) if isinstance(measured, MeasuredProfile) else _prompts(measured)
-    return [Row(what, times, flops_per_s, flops_per_s / ceiling) for what, times, flops_per_s in rows]
+    return [ProfileRow(what, times, flops_per_s, flops_per_s / ceiling) for what, times, flops_per_s in rows]
 
 
-def unsteady(rows: Sequence[Row]) -> list[tuple[Row, str, MeasuredTime]]:
+def unsteady(rows: Sequence[ProfileRow]) -> list[tuple[ProfileRow, str, MeasuredTime]]:
     """Return each time whose spread is above the limit for a steady one, with its row and action."""
     return [(row, name, time) for row in rows for name, time in row.times.items() if not time.steady]
 

@@ -31,7 +31,7 @@ class UpOverRack(Protocol):
 
 
 @dataclass(frozen=True)
-class MachineLoad:
+class MachineDemand:
     """The largest demand on one machine and its capacity, both in bit/s, its cores, and the number of its hosts."""
 
     demand_bps: int
@@ -50,7 +50,7 @@ class RackDilation:
     """The factor of a run over a rack. ``machines`` are those that were measured, none where it was not derived."""
 
     factor: float
-    machines: Mapping[str, MachineLoad]
+    machines: Mapping[str, MachineDemand]
 
     @property
     def tightest(self) -> str | None:
@@ -113,18 +113,18 @@ def _measured(
     handles: Mapping[str, MachineHandle],
     up: UpOverRack,
     dilation: float,
-) -> dict[str, MachineLoad]:
-    loads: dict[str, MachineLoad] = {}
+) -> dict[str, MachineDemand]:
+    loads: dict[str, MachineDemand] = {}
     for placed, demand in demands:
         carriers = carriers_of(placed)
         measured = measure_capacities_bps(demand, carriers, partial(up, placed), dilation)
         for name, (demand_bps, capacity_bps) in measured.items():
-            load = MachineLoad(demand_bps, capacity_bps, handles[name].call("facts").cores, carriers.hosts_on(name))
+            load = MachineDemand(demand_bps, capacity_bps, handles[name].call("facts").cores, carriers.hosts_on(name))
             loads[name] = max(loads.get(name, load), load, key=lambda each: each.strain)
     return loads
 
 
-def derived_factor(loads: Mapping[str, MachineLoad], *, real_time: bool) -> float:
+def derived_factor(loads: Mapping[str, MachineDemand], *, real_time: bool) -> float:
     """Return the smallest factor with which every machine carries its part, 1 without any. Raise CapacityError."""
     return max(
         (

@@ -24,7 +24,7 @@ KIND_CODES: Mapping[str, int] = {kind: code for code, kind in enumerate(SPAN_KIN
 NO_PEER = -1
 
 
-class WanTraffic:
+class HostTraffic:
     """The traffic from one host to a host of another datacenter."""
 
     def __init__(self, source: str, destination: str, times_ns: Column, wire_bytes: Column) -> None:
@@ -33,7 +33,7 @@ class WanTraffic:
 
     def __repr__(self) -> str:
         """Return the two hosts."""
-        return f"WanTraffic({self.source!r}, {self.destination!r})"
+        return f"HostTraffic({self.source!r}, {self.destination!r})"
 
     def counts(self) -> tuple[Column, Column]:
         """Return ``times_ns`` and ``wire_bytes``."""
@@ -66,8 +66,8 @@ class FlowTraffic:
     """The traffic of the flow of that name in the background: all that it sent, and the payload that was received."""
 
     name: str
-    sent: WanTraffic
-    received: WanTraffic
+    sent: HostTraffic
+    received: HostTraffic
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Simulation:
     """
 
     spans: SpanColumns
-    traffic: tuple[WanTraffic, ...]
+    traffic: tuple[HostTraffic, ...]
     connections: Mapping[tuple[str, str], int]
     prefill: SimulatedPrefill | None = None
     parts: int = 1

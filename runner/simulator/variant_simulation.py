@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wanbed.results.records.span_columns import SpanColumns
-from wanbed.runner.companions.background.simulation import BackgroundTraffic
-from wanbed.runner.companions.faults.simulation.failures import Failures
+from wanbed.runner.companions.background.simulation import SimulatedBackground
+from wanbed.runner.companions.faults.simulation.failures import SimulatedFailures
 from wanbed.runner.companions.prefill.resolution.prefill_forecast import planned_bubbles
 from wanbed.runner.companions.prefill.simulation import PrefillSimulation
 from wanbed.runner.resolve.connection_count import count_connections
@@ -142,7 +142,7 @@ class _Trained:
     crossed: Sequence[Crossing]
     prefill: SimulatedPrefill | None
     met: frozenset[int]
-    background: BackgroundTraffic
+    background: SimulatedBackground
     ends_ns: Sequence[int]
     stars: Stars | None = None
     failures: tuple[SimulatedFailure, ...] = ()
@@ -190,7 +190,7 @@ class _Job:
         failures = None
         if isinstance(variant, LocalUpdatesVariant) and variant.failures and isinstance(rings, Stars):
             star, headers = rings.of_stages[0], network.effects.headers
-            failures = Failures(variant, training, star, events, iterations=self._iterations, headers=headers)
+            failures = SimulatedFailures(variant, training, star, events, iterations=self._iterations, headers=headers)
         return _RunningJob(training, boundaries, rings, norm, service, failures)
 
 
@@ -203,7 +203,7 @@ class _RunningJob:
     rings: Rings | Stars
     norm: NormRing | None
     service: PrefillSimulation | None
-    failures: Failures | None
+    failures: SimulatedFailures | None
 
     @property
     def rows(self) -> "array[int]":
@@ -223,7 +223,7 @@ def _train(jobs: Sequence[_Job], own: _Job, pulse: Pulse | None, apart: frozense
     All is made in order of the jobs, so that each variant of a combination finds the same.
     """
     events, first = EventQueue(), jobs[0].network
-    background = BackgroundTraffic(own.variant.background, first, events)
+    background = SimulatedBackground(own.variant.background, first, events)
     hosts = {place.host.name: job.network for job in jobs for place in job.variant.placement.places}
     sharing = replace(first, beside={**(hosts if len(jobs) > 1 else {}), **background.by_host})
     ways = [pair for job in jobs for pair in (*job.ways(apart), *ring_pairs(job.variant.norm_ring))]

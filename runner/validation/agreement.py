@@ -15,7 +15,7 @@ from wanbed.ground.files.atomic_write import write_whole
 from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.run_store import read_json
-from wanbed.runner.validation.comparison import Comparison
+from wanbed.runner.validation.comparison import VariantComparison
 
 AGREEMENT_FILE = "agreement.json"
 VIRTUAL_POINT_LIMIT = 0.05
@@ -28,7 +28,7 @@ class Compared:
 
     experiment: str
     run: str
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[VariantComparison, ...]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Agreement:
             raise ValueError("nothing was compared")
 
     @property
-    def comparisons(self) -> tuple[Comparison, ...]:
+    def comparisons(self) -> tuple[VariantComparison, ...]:
         """The comparisons of all experiments."""
         return tuple(comparison for each in self.experiments for comparison in each.comparisons)
 
@@ -52,7 +52,7 @@ class Agreement:
         return float(np.median([abs(comparison.error) for comparison in self.comparisons]))
 
     @property
-    def worst(self) -> Comparison:
+    def worst(self) -> VariantComparison:
         """The comparison with the largest absolute error."""
         return max(self.comparisons, key=lambda comparison: abs(comparison.error))
 
@@ -124,9 +124,9 @@ def _compared(document: Mapping[str, Any]) -> Compared:
     return Compared(str(document["experiment"]), str(document["run"]), tuple(_comparisons(document["comparisons"])))
 
 
-def _comparisons(documents: Sequence[Mapping[str, Any]]) -> list[Comparison]:
+def _comparisons(documents: Sequence[Mapping[str, Any]]) -> list[VariantComparison]:
     return [
-        Comparison(
+        VariantComparison(
             point=int(each["sweep_point"]),
             values={str(path): str(value) for path, value in each["values"].items()},
             variant=str(each["variant"]),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Check:
+class LawCheck:
     """One case. ``law`` is the formula as text. Times are in integer nanoseconds: one value, or one for each event."""
 
     case: str

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.tcp.effects import TcpEffects
 from wanbed.runner.validation.case import all_reduce_ns, arrival_ns, chain, iteration_ns, side_by_side, simulated
-from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.check import LawCheck
 from wanbed.runner.validation.forms.blocking_sends import blocking_gpipe, blocking_one_forward_one_backward
 from wanbed.runner.validation.forms.buckets import buckets_are_summed_while_others_are_computed
 from wanbed.runner.validation.forms.changing_links import (
@@ -53,10 +53,10 @@ def _unequal_gpipe(simulate: Simulate, microbatches: int) -> int:
     return iteration_ns(simulation)
 
 
-def unequal_stages_and_links(simulate: Simulate) -> Check:
+def unequal_stages_and_links(simulate: Simulate) -> LawCheck:
     """Check GPipe with one microbatch: nothing waits for anything else, so all durations add up."""
     expected_ms = sum(_FORWARDS_MS) + sum(_BACKWARDS_MS) + 2 * sum(_LATENCIES_MS)
-    return Check(
+    return LawCheck(
         "GPipe, 1 microbatch, unequal stages and links",
         "sum of f + sum of b + 2 x sum of c",
         (expected_ms * MS,),
@@ -64,7 +64,7 @@ def unequal_stages_and_links(simulate: Simulate) -> Check:
     )
 
 
-def slowest_stage(simulate: Simulate) -> Check:
+def slowest_stage(simulate: Simulate) -> LawCheck:
     """Check GPipe with M microbatches: add the slowest forward and the slowest backward M - 1 times.
 
     The two may be at different stages. Microbatch k leaves stage s at the length of the longest path to (s, k), where a
@@ -76,7 +76,7 @@ def slowest_stage(simulate: Simulate) -> Check:
     microbatches = 8
     once_ms = sum(_FORWARDS_MS) + sum(_BACKWARDS_MS) + 2 * sum(_LATENCIES_MS)
     expected_ms = once_ms + (microbatches - 1) * (max(_FORWARDS_MS) + max(_BACKWARDS_MS))
-    return Check(
+    return LawCheck(
         f"GPipe, {microbatches} microbatches, the same stages and links",
         "that + (M - 1)(largest f + largest b)",
         (expected_ms * MS,),
@@ -84,7 +84,7 @@ def slowest_stage(simulate: Simulate) -> Check:
     )
 
 
-def recompute(simulate: Simulate) -> Check:
+def recompute(simulate: Simulate) -> LawCheck:
     """Check that GPipe recomputes when the gradient has arrived: r and b together act as one longer backward."""
     stages, microbatches, latency_ms = 4, 8, 50
     simulation = simulated(
@@ -95,7 +95,7 @@ def recompute(simulate: Simulate) -> Check:
         variant={"schedule": "gpipe"},
     )
     expected_ms = (microbatches + stages - 1) * (50 + 30 + 100) + 2 * (stages - 1) * latency_ms
-    return Check(
+    return LawCheck(
         "GPipe, S = 4, M = 8, c = 50 ms, with a recompute of 30 ms",
         "(M + S - 1)(f + r + b) + 2(S - 1)c",
         (expected_ms * MS,),
@@ -103,7 +103,7 @@ def recompute(simulate: Simulate) -> Check:
     )
 
 
-def transfers_queue(simulate: Simulate) -> Check:
+def transfers_queue(simulate: Simulate) -> LawCheck:
     """Check that transfers over one node pair run one after the other, each for A / W.
 
     Each arrives one latency after its last byte has left. Forwards are shorter than a transfer, so the queue never
@@ -117,7 +117,7 @@ def transfers_queue(simulate: Simulate) -> Check:
         training={"stages": 2, "microbatches": microbatches},
         variant={"schedule": "gpipe"},
     )
-    return Check(
+    return LawCheck(
         "4 transfers of 100 ms over one node pair",
         "k A / W + c",
         tuple((k * transfer_ms + latency_ms) * MS for k in range(1, microbatches + 1)),
@@ -125,7 +125,7 @@ def transfers_queue(simulate: Simulate) -> Check:
     )
 
 
-def directions_are_independent(simulate: Simulate) -> Check:
+def directions_are_independent(simulate: Simulate) -> LawCheck:
     """Check that two pipelines that send in opposite directions at once each get the full rate."""
     simulation = simulated(
         simulate,
@@ -134,7 +134,7 @@ def directions_are_independent(simulate: Simulate) -> Check:
         training={"stages": 2, "pipelines": 2, "microbatches": 1},
         variant={"schedule": "gpipe", "placement": [["east", "west"], ["west", "east"]]},
     )
-    return Check(
+    return LawCheck(
         "a transfer of 100 ms each way over one trunk at once",
         "A / R + c",
         (120 * MS,) * 2,
@@ -142,7 +142,7 @@ def directions_are_independent(simulate: Simulate) -> Check:
     )
 
 
-def trunk_is_shared(simulate: Simulate) -> Check:
+def trunk_is_shared(simulate: Simulate) -> LawCheck:
     """Check that two node pairs capped at 60 Mbit/s on a trunk of 90 Mbit/s get half of it each: 45 Mbit take 1 s."""
     simulation = simulated(
         simulate,
@@ -151,7 +151,7 @@ def trunk_is_shared(simulate: Simulate) -> Check:
         training={"stages": 2, "pipelines": 2, "microbatches": 1},
         variant={"schedule": "gpipe"},
     )
-    return Check(
+    return LawCheck(
         "45 Mbit by each of 2 pairs of 60 Mbit/s over a trunk of 90",
         "A / (R / 2) + c",
         (1020 * MS,) * 2,
@@ -159,7 +159,7 @@ def trunk_is_shared(simulate: Simulate) -> Check:
     )
 
 
-def trunk_is_shared_while_there_are_two(simulate: Simulate) -> Check:
+def trunk_is_shared_while_there_are_two(simulate: Simulate) -> LawCheck:
     """Check the same node pairs with 105 Mbit each. The second transfer begins 1 s after the first.
 
     The first transfer moves 60 Mbit alone in its first second, and its other 45 Mbit in the next second, beside the
@@ -174,7 +174,7 @@ def trunk_is_shared_while_there_are_two(simulate: Simulate) -> Check:
         training={"stages": 3, "pipelines": 2, "microbatches": 1},
         variant={"schedule": "gpipe", "placement": [["east", "west", "west"], ["east", "east", "west"]]},
     )
-    return Check(
+    return LawCheck(
         "105 Mbit by each of them, one a second after the other",
         "60 + 45 Mbit in 2 s, 45 + 60 in 2 s, + c",
         (2020 * MS,) * 2,
@@ -182,7 +182,7 @@ def trunk_is_shared_while_there_are_two(simulate: Simulate) -> Check:
     )
 
 
-def window_per_round_trip(simulate: Simulate) -> Check:
+def window_per_round_trip(simulate: Simulate) -> LawCheck:
     """Check that a connection has one window in flight: B bytes leave as B / window bursts, one RTT apart.
 
     No rate limits the transfers here. Four connections have four windows. Of a window of 140 kB 48 pairs of segments
@@ -201,7 +201,7 @@ def window_per_round_trip(simulate: Simulate) -> Check:
             effects=TcpEffects(window=True, slow_start=False, headers=False),
         )
         arrivals_ns.append(arrival_ns(simulation, 1))
-    return Check(
+    return LawCheck(
         "10 windows over 1 connection, 40 over 4, RTT 40 ms",
         "(B / (n window) - 1) RTT + c",
         (((bursts - 1) * 2 * latency_ms + latency_ms) * MS,) * 2,
@@ -212,7 +212,7 @@ def window_per_round_trip(simulate: Simulate) -> Check:
 INITIAL_WINDOW_BYTES = 10 * 1448
 
 
-def slow_start(simulate: Simulate) -> Check:
+def slow_start(simulate: Simulate) -> LawCheck:
     """Check that a new connection sends ten segments, and after each round trip twice as much as before.
 
     After n bursts ``IW (2^n - 1)`` bytes have left, so B bytes take ``ceil(log2(B / IW + 1))`` bursts. The last burst
@@ -238,7 +238,7 @@ def slow_start(simulate: Simulate) -> Check:
             effects=TcpEffects(window=False, slow_start=True, headers=False),
         )
         arrivals_ns.append(arrival_ns(simulation, 1))
-    return Check(
+    return LawCheck(
         "IW, IW + 1, 3 IW, 7 IW, 7 IW + 1 bytes over a new connection, RTT 40 ms",
         "(ceil(log2(B / IW + 1)) - 1) RTT + c",
         tuple(((bursts - 1) * 2 * latency_ms + latency_ms) * MS for _, bursts in cases),
@@ -246,7 +246,7 @@ def slow_start(simulate: Simulate) -> Check:
     )
 
 
-def headers(simulate: Simulate) -> Check:
+def headers(simulate: Simulate) -> LawCheck:
     """Check that 1448 bytes of payload take a frame of 1514 bytes: 1000 full segments are 12.112 Mbit on the wire.
 
     The segments hold the activation and one transport header for each of its chunks.
@@ -261,7 +261,7 @@ def headers(simulate: Simulate) -> Check:
         variant={"schedule": "gpipe"},
         effects=TcpEffects(window=False, slow_start=False, headers=True),
     )
-    return Check(
+    return LawCheck(
         "1000 full segments, the transport's headers among them, over 121.12 Mbit/s",
         "(A + headers) x 1514 / 1448 / W + c",
         (120 * MS,),
@@ -281,9 +281,9 @@ def _ring(simulate: Simulate, gradient: str, **wan: str) -> int:
     return all_reduce_ns(simulation)
 
 
-def ring_by_rate(simulate: Simulate) -> Check:
+def ring_by_rate(simulate: Simulate) -> LawCheck:
     """Check that all P replicas send A / P at the same time in each of 2(P - 1) steps: here 1 s per step."""
-    return Check(
+    return LawCheck(
         "ring all-reduce of 40 MB over 4 replicas at 80 Mbit/s, without latency",
         "2 (P - 1) / P x A / R",
         (6 * S,),
@@ -291,9 +291,9 @@ def ring_by_rate(simulate: Simulate) -> Check:
     )
 
 
-def ring_by_latency(simulate: Simulate) -> Check:
+def ring_by_latency(simulate: Simulate) -> LawCheck:
     """Check that without a rate limit each step takes one latency: it forwards what arrived in the step before."""
-    return Check(
+    return LawCheck(
         "ring all-reduce over 4 replicas 50 ms apart, without a rate",
         "2 (P - 1) c",
         (300 * MS,),
@@ -301,13 +301,13 @@ def ring_by_latency(simulate: Simulate) -> Check:
     )
 
 
-def ring_by_both(simulate: Simulate) -> Check:
+def ring_by_both(simulate: Simulate) -> LawCheck:
     """Check that segments are forwarded in chunks, so that a step begins before the previous one has fully arrived.
 
     Sending a segment takes 1 s, longer than the latency. Therefore no replica's line is ever idle, and the latency
     counts only once, for the last chunk.
     """
-    return Check(
+    return LawCheck(
         "the same at 80 Mbit/s and 50 ms",
         "2 (P - 1) / P x A / R + c",
         (6 * S + 50 * MS,),
@@ -327,13 +327,13 @@ def _first_arrivals(simulate: Simulate, **transport: str | int) -> tuple[int, ..
     return tuple(sorted(arrival_ns(simulation, 2 * pipeline + 1) for pipeline in range(pipelines)))
 
 
-def temporal_sharing(simulate: Simulate) -> Check:
+def temporal_sharing(simulate: Simulate) -> LawCheck:
     """Check that a transfer over the node pairs of C pipelines takes 1/C of its time A / W over one node pair.
 
     C = 4 pipelines have an activation ready at the same time, and A / W = 400 ms. They take turns: the first activation
     arrives after 100 ms, the last one when all would arrive without sharing. Scatter and gather take no time here.
     """
-    return Check(
+    return LawCheck(
         "first activations of 4 pipelines, A / W = 400 ms, shared",
         "k A / (C W)",
         tuple(turn * 100 * MS for turn in range(1, 5)),
@@ -341,12 +341,12 @@ def temporal_sharing(simulate: Simulate) -> Check:
     )
 
 
-def no_sharing(simulate: Simulate) -> Check:
+def no_sharing(simulate: Simulate) -> LawCheck:
     """Check the same without sharing: all transfers run at once, each over its own node pair."""
-    return Check("the same, not shared", "A / W", (400 * MS,) * 4, _first_arrivals(simulate, sharing="none"))
+    return LawCheck("the same, not shared", "A / W", (400 * MS,) * 4, _first_arrivals(simulate, sharing="none"))
 
 
-ClosedForm = Callable[[Simulate], Check]
+ClosedForm = Callable[[Simulate], LawCheck]
 
 CLOSED_FORMS: tuple[ClosedForm, ...] = (
     unequal_stages_and_links,

@@ -25,7 +25,7 @@ OUTSIDE, SATURATED, RECOUNTED = "links outside tolerance", "machine saturated", 
 
 
 @dataclass(frozen=True)
-class Comparison:
+class VariantComparison:
     """One variant at one sweep point. Times are iteration times in seconds.
 
     ``emulated_s`` is the median over repeats, ``fastest_s`` and ``slowest_s`` are their range. ``simulated_s`` is
@@ -48,7 +48,7 @@ class Comparison:
         return self.simulated_s / self.emulated_s - 1
 
 
-def compare(run: Run, simulate: Simulate) -> tuple[Comparison, ...]:
+def compare(run: Run, simulate: Simulate) -> tuple[VariantComparison, ...]:
     """Simulate every sweep point and variant with a finished trial, in the order of the run's trials.
 
     Raise InputError, one line, for a run that was not emulated with replayed compute, a run with links that the
@@ -118,7 +118,7 @@ def _contains(resolved: Any, recorded: Any) -> bool:
     return bool(recorded == resolved)
 
 
-def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, simulate: Simulate) -> Comparison:
+def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, simulate: Simulate) -> VariantComparison:
     variant = next(variant for variant in point.variants if variant.name == row.variant)
     if row.iteration_time_s is None or row.fastest_s is None or row.slowest_s is None:
         raise InputError(f"{one_line(str(run.path))}: the trials of {variant.name!r} hold no measured iteration")
@@ -139,7 +139,7 @@ def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, si
             _connections(trial.facts) not in {None, frozenset(simulations[0].connections.items())} for trial in trials
         ),
     }
-    return Comparison(
+    return VariantComparison(
         point=row.point,
         values=row.values,
         variant=row.variant,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.validation.case import chain, iteration_ns, simulated
-from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.check import LawCheck
 
 MS = 1_000_000
 FORWARD_NS, BACKWARD_NS = 50 * MS, 100 * MS
@@ -45,7 +45,7 @@ GOLDEN_VALUES = tuple(
 )
 
 
-def golden_check(value: GoldenValue, simulate: Simulate) -> Check:
+def golden_check(value: GoldenValue, simulate: Simulate) -> LawCheck:
     """Simulate the case of one golden value, and return the check."""
     simulation = simulated(
         simulate,
@@ -54,7 +54,7 @@ def golden_check(value: GoldenValue, simulate: Simulate) -> Check:
         training={"stages": value.stages, "microbatches": value.microbatches},
         variant={"schedule": value.schedule},
     )
-    return Check(
+    return LawCheck(
         f"{value.schedule}, S = {value.stages}, M = {value.microbatches}, c = {value.latency_ns // MS} ms",
         "(M + S - 1)(f + b) + 2(S - 1)c" if value.schedule == "gpipe" else "published",
         (value.iteration_ns,),

@@ -9,8 +9,8 @@ from wanbed.results.reading.run import Run
 from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.text.number_text import count_text
 from wanbed.runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT, Agreement
-from wanbed.runner.validation.check import Check
-from wanbed.runner.validation.comparison import Comparison
+from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.comparison import VariantComparison
 from wanbed.runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
 from wanbed.runner.validation.random.random_page import RandomSection
 from wanbed.runner.validation.validation import MEDIAN_LIMIT, POINT_LIMIT, Validation
@@ -81,7 +81,7 @@ def _verdict(validation: Validation) -> str:
     return paragraph(" ".join(lines))
 
 
-def _checks(checks: Sequence[Check]) -> str:
+def _checks(checks: Sequence[LawCheck]) -> str:
     rows = [
         (
             check.case,
@@ -148,7 +148,7 @@ def _virtual_time(agreement: Agreement) -> list[str]:
 
 
 def _comparison_rows(
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[VariantComparison],
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[int, ...]]:
     """Return the headings, the rows and the indices of number columns. Empty columns are left out."""
     swept, careful = any(each.values for each in comparisons), any(each.cautions for each in comparisons)
@@ -209,7 +209,7 @@ def _judged(error: float) -> str:
     return f"**{error_text(error)}**" if abs(error) > POINT_LIMIT else error_text(error)
 
 
-def _which(comparison: Comparison) -> str:
+def _which(comparison: VariantComparison) -> str:
     at = plain(point_text(comparison.values))
     return plain(comparison.variant) + (f" at {at}" if at else "")
 
@@ -219,7 +219,7 @@ def document(
 ) -> Mapping[str, Any]:
     """Return the validation in plain JSON types. Virtual time is summarized by its errors."""
 
-    def checks(found: Sequence[Check]) -> list[dict[str, Any]]:
+    def checks(found: Sequence[LawCheck]) -> list[dict[str, Any]]:
         return [
             {
                 "case": check.case,

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from wanbed.ground.files.atomic_write import naming
 from wanbed.results.report.charts.drawing.colours import variant_styles
-from wanbed.runner.validation.comparison import Comparison
+from wanbed.runner.validation.comparison import VariantComparison
 from wanbed.runner.validation.validation import POINT_LIMIT
 
 _SETTINGS: dict[Any, Any] = {
@@ -29,7 +29,7 @@ _BAND, _LINE, _GRID = "#DDDDDD", "#777777", "#E6E6E6"
 _STEPS = (1, 2, 5)
 
 
-def draw_picture(comparisons: Sequence[Comparison], path: Path) -> None:
+def draw_picture(comparisons: Sequence[VariantComparison], path: Path) -> None:
     """Draw every comparison. The same comparisons give the same bytes.
 
     The left chart shows simulated over emulated times with the identity line, the right one the errors. Both show the
@@ -69,7 +69,7 @@ def draw_picture(comparisons: Sequence[Comparison], path: Path) -> None:
             figure.savefig(path, format="png", dpi=110, metadata={"Software": None})
 
 
-def _span(comparisons: Sequence[Comparison]) -> tuple[float, float]:
+def _span(comparisons: Sequence[VariantComparison]) -> tuple[float, float]:
     """Return the range of both axes in seconds: all times, with a margin."""
     times_s = [time_s for each in comparisons for time_s in (each.emulated_s, each.simulated_s)]
     return 0.8 * min(times_s), 1.25 * max(times_s)

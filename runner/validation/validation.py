@@ -7,9 +7,9 @@ import numpy as np
 
 from wanbed.results.reading.run import Run
 from wanbed.runner.simulator.simulation import Simulate
-from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.check import LawCheck
 from wanbed.runner.validation.closed_forms import CLOSED_FORMS
-from wanbed.runner.validation.comparison import Comparison, compare
+from wanbed.runner.validation.comparison import VariantComparison, compare
 from wanbed.runner.validation.golden import GOLDEN_VALUES, golden_check
 
 POINT_LIMIT = 0.05
@@ -24,9 +24,9 @@ class Validation:
     within ``MEDIAN_LIMIT``. ``comparisons`` is empty without an emulated run.
     """
 
-    golden: tuple[Check, ...]
-    closed_forms: tuple[Check, ...]
-    comparisons: tuple[Comparison, ...]
+    golden: tuple[LawCheck, ...]
+    closed_forms: tuple[LawCheck, ...]
+    comparisons: tuple[VariantComparison, ...]
 
     @property
     def median_error(self) -> float:
@@ -36,7 +36,7 @@ class Validation:
         return float(np.median([abs(comparison.error) for comparison in self.comparisons]))
 
     @property
-    def worst(self) -> Comparison:
+    def worst(self) -> VariantComparison:
         """The comparison with the largest absolute error. Raise ValueError without comparisons."""
         return max(self.comparisons, key=lambda comparison: abs(comparison.error))
 

@@ -8,7 +8,7 @@ from studies.paper.outcome import Outcome
 from studies.paper.part import GOODPUT
 from wanbed.results.reading.summaries.headline import LATENCY_PATH
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
-from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import GREY, Style, variant_styles
 from wanbed.results.report.charts.drawing.swept_axis import latency_ms
 from wanbed.results.text.number_text import list_text, rate_text
@@ -37,7 +37,7 @@ def goodput_chart(outcomes: Sequence[Outcome], recalled_bps: Mapping[str, Mappin
         for latency, rate_bps in of_variant.items()
     ]
 
-    def paint(figure: Figure, layout: Layout) -> float:
+    def paint(figure: Figure, layout: PicturePlace) -> float:
         axis = figure.subplots()
         for variant, by_latency in measured.items():
             style = styles[variant]

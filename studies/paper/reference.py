@@ -27,7 +27,7 @@ from wanbed.results.report.tables import table_text
 from wanbed.results.text.number_text import visible
 from wanbed.results.text.text_direction import isolated
 from wanbed.runner.validation.agreement import Agreement, Compared, write_agreement
-from wanbed.runner.validation.comparison import Comparison
+from wanbed.runner.validation.comparison import VariantComparison
 
 TABLES, FIGURES = "tables", "figures"
 REPORT, CLAIMS, VOLUMES = "report.html", "claims.md", "volumes.md"
@@ -45,7 +45,7 @@ class PartResult:
 
     part: Part
     run: Run
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[VariantComparison, ...]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class _Section:
     groups: Sequence[tuple[str, Sequence[HeadlineRow]]]
     charts: Sequence[Chart]
     styles: Styles
-    simulated_s: dict[tuple[int, str], Comparison]
+    simulated_s: dict[tuple[int, str], VariantComparison]
     facts: Sequence[tuple[str, str]]
 
 

@@ -25,7 +25,7 @@ class SpawnOptions(TypedDict, total=False):
     text: bool
 
 
-class Host(Protocol):
+class RunningHost(Protocol):
     """A place where programs run. They end with the testbed at the latest."""
 
     def spawn(self, argv: list[str], **popen: Unpack[SpawnOptions]) -> subprocess.Popen[Any]:
@@ -41,7 +41,7 @@ class Host(Protocol):
         """
 
 
-class NetworkHost(Host, Protocol):
+class NetworkHost(RunningHost, Protocol):
     """A host with its own network namespace, in which a substrate creates the interface ``eth0``."""
 
     @property

@@ -36,7 +36,7 @@ from wanbed.testbed.measurement.impairment_measures import (
     udp_goodput_bps,
 )
 from wanbed.testbed.measurement.measurement import UDP_PAYLOAD_BYTES, Flow, measure_goodput
-from wanbed.testbed.measurement.transfer_calibration import Compared, measure_transfers
+from wanbed.testbed.measurement.transfer_calibration import ComparedFigure, measure_transfers
 from wanbed.testbed.network.course_extremes import highest
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.links.link_conditions import LinkConditions
@@ -88,7 +88,7 @@ class LinkMeasurement:
     measured_rtt_ms: float | None
     configured_goodput_bps: float | None
     measured_goodput_bps: float | None
-    impairments: Mapping[str, Compared]
+    impairments: Mapping[str, ComparedFigure]
     echo_requests: int
     configured_short_ms: float | None = None
     measured_short_ms: float | None = None
@@ -153,7 +153,7 @@ class LinkMeasurement:
         for each in IMPAIRMENTS:
             if each.is_duration and each.column in impairments:
                 dilated = impairments[each.column]
-                impairments[each.column] = Compared(dilated.configured / factor, dilated.measured / factor)
+                impairments[each.column] = ComparedFigure(dilated.configured / factor, dilated.measured / factor)
         at_ns = None if self.at_ns is None else round(self.at_ns / factor)
         return replace(self, impairments=impairments, at_ns=at_ns, **figures)
 
@@ -319,7 +319,7 @@ def _measure_down(testbed: "RunningTestbed", path: _Path) -> LinkMeasurement:
         measured_rtt_ms=echoes.median_ms if echoes.times_ms else None,
         configured_goodput_bps=0.0,
         measured_goodput_bps=None,
-        impairments={"loss": Compared(1.0, echoes.lost)},
+        impairments={"loss": ComparedFigure(1.0, echoes.lost)},
         echo_requests=echoes.sent,
         up=False,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from wanbed.ground.impairments import Impairments
 from wanbed.testbed.hosts.ping import PingResult
 from wanbed.testbed.measurement.measurement import UDP_PAYLOAD_BYTES
-from wanbed.testbed.measurement.transfer_calibration import Compared
+from wanbed.testbed.measurement.transfer_calibration import ComparedFigure
 from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES
 
 UDP_OVERHEAD_BYTES = ETHERNET_HEADER_BYTES + 20 + 8
@@ -38,13 +38,13 @@ def loss_beside(echoes: PingResult, other: float) -> float:
     return max(0.0, 1 - (1 - echoes.lost) / (1 - other)) if other < 1 else math.nan
 
 
-def as_sampled(compared: Compared, echo_requests: int) -> bool:
+def as_sampled(compared: ComparedFigure, echo_requests: int) -> bool:
     """Return whether sampling explains the difference between a measured and a configured fraction."""
     sampling = math.sqrt(max(compared.configured, 1 / echo_requests) / echo_requests)
     return abs(compared.measured - compared.configured) <= _SAMPLING_DEVIATIONS * sampling
 
 
-def _not_judged(_: Compared, __: int) -> bool:
+def _not_judged(_: ComparedFigure, __: int) -> bool:
     return True
 
 
@@ -59,7 +59,7 @@ class Measure:
     """
 
     measured: Callable[[PingResult], float]
-    within: Callable[[Compared, int], bool] = _not_judged
+    within: Callable[[ComparedFigure, int], bool] = _not_judged
     delivered: Callable[[float], float] = lambda _: 1.0
     beside: Callable[[PingResult, float], float] | None = None
 
@@ -75,7 +75,7 @@ MEASURES = {
 """The measure of every field of ``Impairments``."""
 
 
-def compare(impairments: Impairments, back: Impairments, echoes: PingResult) -> dict[str, Compared]:
+def compare(impairments: Impairments, back: Impairments, echoes: PingResult) -> dict[str, ComparedFigure]:
     """Return each impairment of a direction, configured and as measured by echoes, by its column.
 
     Echoes cross both directions: ``back`` has the configured impairments of the other one.
@@ -83,7 +83,7 @@ def compare(impairments: Impairments, back: Impairments, echoes: PingResult) -> 
     found = {}
     for each, value in impairments.items():
         own, other = each.in_column(value), each.in_column(getattr(back, each.field))
-        found[each.column] = Compared(own, MEASURES[each.field].of(echoes, own, other))
+        found[each.column] = ComparedFigure(own, MEASURES[each.field].of(echoes, own, other))
     return found
 
 

@@ -30,7 +30,7 @@ def wire_bytes(size_bytes: int) -> int:
 
 
 @dataclass
-class Connection:
+class TimedConnection:
     """One TCP connection between two hosts, for one transfer after the other."""
 
     ends: Ends
@@ -78,16 +78,16 @@ class Connection:
 
 
 @contextmanager
-def open_connection(ends: Ends, buffer_bytes: int) -> Iterator[Connection]:
+def open_connection(ends: Ends, buffer_bytes: int) -> Iterator[TimedConnection]:
     """Open a connection whose buffers at both ends have that size from the start."""
     with connected(ends, 1, buffer_bytes) as ((sender,), (receiver,)):
         # The last partial segment does not wait for an acknowledgement.
         sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        yield Connection(ends, sender, receiver)
+        yield TimedConnection(ends, sender, receiver)
 
 
 def transfers_s(
-    connections: Sequence[Connection],
+    connections: Sequence[TimedConnection],
     size_bytes: int | Sequence[int],
     rate_bps: int,
     patience_s: float = PATIENCE_S,
@@ -134,7 +134,7 @@ def _late(patience_s: float, limit_s: float, left_s: float) -> str:
 
 
 def open_windows(
-    connections: Sequence[Connection],
+    connections: Sequence[TimedConnection],
     flight_bytes: int,
     rate_bps: int,
     rtt_s: float,

@@ -20,7 +20,7 @@ from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.measurement.bounded_transfer import BUFFER_MAX_BYTES, SEGMENT_BYTES, Ends
 from wanbed.testbed.measurement.timed_transfers import (
     PATIENCE_S,
-    Connection,
+    TimedConnection,
     open_connection,
     open_windows,
     transfers_s,
@@ -51,7 +51,7 @@ _PACKET_MAX_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedFigure:
     """One figure, configured and measured."""
 
     configured: float
@@ -68,10 +68,10 @@ class TransferMeasurement:
     too little to tell a wrong rate from whole packets (``together_bytes``).
     """
 
-    short_s: Compared
-    both_ways_s: Compared | None = None
-    share_bps: Compared | None = None
-    together_bps: Compared | None = None
+    short_s: ComparedFigure
+    both_ways_s: ComparedFigure | None = None
+    share_bps: ComparedFigure | None = None
+    together_bps: ComparedFigure | None = None
     burst_bytes: int | None = None
 
 
@@ -186,14 +186,14 @@ class _Path:
         self._patience_s = PATIENCE_S + _PAIRS_MAX * 8 * _PACKET_MAX_BYTES / rate_bps + 2 * rtt_s
         self._flight_bytes, self._buffer_bytes = windows_bytes(self._short_bytes, rate_bps, rtt_s)
 
-    def opened(self, held: ExitStack, pairs: Sequence[tuple[str, str]]) -> list[Connection]:
+    def opened(self, held: ExitStack, pairs: Sequence[tuple[str, str]]) -> list[TimedConnection]:
         """Open a connection for each node pair, and open its window."""
         ends = [Ends(self._testbed, *pair) for pair in pairs]
         connections = [held.enter_context(open_connection(each, self._buffer_bytes)) for each in ends]
         open_windows(connections, self._flight_bytes, self._rate_bps, self._rtt_s, self._patience_s)
         return connections
 
-    def short(self, connections: Sequence[Connection]) -> Compared:
+    def short(self, connections: Sequence[TimedConnection]) -> ComparedFigure:
         """Time short transfers that begin at once after a pause, to the last one's end; the median over some pauses."""
         measured_s = []
         for pause_s in _PAUSES_S:
@@ -202,9 +202,9 @@ class _Path:
         rate_bps = self._rate_bps if len(connections) == 1 else self._trunk_bps
         assert rate_bps is not None
         configured_s = 8 * len(connections) * wire_bytes(self._short_bytes) / rate_bps + self._latency_s
-        return Compared(configured_s, statistics.median(measured_s))
+        return ComparedFigure(configured_s, statistics.median(measured_s))
 
-    def both_ways(self, there: Connection, back: Connection, path_back: "_Path") -> Compared:
+    def both_ways(self, there: TimedConnection, back: TimedConnection, path_back: "_Path") -> ComparedFigure:
         """Time a transfer of ``there`` as ``short`` does, while ``back`` sends as much in the other direction.
 
         On a slower way back, it sends less, for the same time.
@@ -222,10 +222,14 @@ class _Path:
             # The count includes acknowledgements after the last byte, so it is bounded by those of one transfer.
             carried = min(counted, wire_bytes(self._short_bytes) + _acknowledgement_bytes(sizes_bytes[1]))
             configured_s.append(8 * max(carried, wire_bytes(self._short_bytes)) / self._rate_bps + self._latency_s)
-        return Compared(statistics.median(configured_s), statistics.median(measured_s))
+        return ComparedFigure(statistics.median(configured_s), statistics.median(measured_s))
 
     def together(
-        self, connections: Sequence[Connection], short_s: Compared, both_ways_s: Compared | None, grain_bytes: int
+        self,
+        connections: Sequence[TimedConnection],
+        short_s: ComparedFigure,
+        both_ways_s: ComparedFigure | None,
+        grain_bytes: int,
     ) -> TransferMeasurement:
         """Measure the shares of node pairs that fill the trunk, and the trunk's burst beyond its rate."""
         assert self._trunk_bps is not None
@@ -242,8 +246,8 @@ class _Path:
         return TransferMeasurement(
             short_s,
             both_ways_s,
-            Compared(share_bps, max(paces_bps, key=lambda pace_bps: abs(pace_bps - share_bps))),
-            Compared(share_bps * len(connections), self._pace_bps(size_bytes * len(connections), max(taken_s))),
+            ComparedFigure(share_bps, max(paces_bps, key=lambda pace_bps: abs(pace_bps - share_bps))),
+            ComparedFigure(share_bps * len(connections), self._pace_bps(size_bytes * len(connections), max(taken_s))),
             burst_bytes,
         )
 

@@ -22,7 +22,7 @@ from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.rack.keys import make_key_pair
 from wanbed.testbed.rack.lease.lease import Lease, check_unleased
 from wanbed.testbed.rack.machine_facts import MachineFacts, read_machine_facts
-from wanbed.testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
+from wanbed.testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, ProgramOrder
 from wanbed.testbed.rack.sent_files import NotSentError, digest_of
 
 LEASE_S = 12.0
@@ -133,7 +133,7 @@ class Machine:
         with self._leased() as lease:
             return lease.end_links()
 
-    def start(self, host: str, what: Program) -> int:
+    def start(self, host: str, what: ProgramOrder) -> int:
         """Start a program on a host of this machine, and return its number."""
         with self._leased() as lease:
             return lease.start(host, what)

@@ -28,7 +28,7 @@ _REMOVAL_S = 5.0
 
 
 @dataclass(frozen=True)
-class LinkState:
+class OverlayDevice:
     """A device as the kernel has it. ``vxlan`` has its number, local address, port and whether it learns.
 
     ``neighbours`` are the MAC address behind each host's address, ``cards`` a machine's address behind each of these,
@@ -122,11 +122,11 @@ def _refusal(fault: NetlinkError, plan: MachinePlan) -> Exception:
     return SubstrateError(f"{where}: no {kind} device on {plan.carrying_interface}: {reason}")
 
 
-def planned_state(plan: MachinePlan, link: MachineLink, card: int) -> LinkState:
+def planned_state(plan: MachinePlan, link: MachineLink, card: int) -> OverlayDevice:
     """Return the state that the kernel must have after ``make_link``."""
     vxlan = plan.underlay.device_kind == VXLAN
     hosts = [(address, far.mac) for far in link.far for address in far.host_addresses]
-    return LinkState(
+    return OverlayDevice(
         kind=plan.underlay.device_kind,
         mac=link.mac,
         mtu_bytes=plan.mtu_bytes,
@@ -138,14 +138,14 @@ def planned_state(plan: MachinePlan, link: MachineLink, card: int) -> LinkState:
     )
 
 
-def read_state(gateway: Any, interface: str) -> LinkState:
+def read_state(gateway: Any, interface: str) -> OverlayDevice:
     """Read a device from the kernel. Raise LookupError if there is none of that name."""
     index = link_index(gateway, interface)
     (message,) = gateway.get_links(index)
     info = message.get_attr("IFLA_LINKINFO")
     kind, options = info.get_attr("IFLA_INFO_KIND"), info.get_attr("IFLA_INFO_DATA")
     vxlan = kind == VXLAN
-    return LinkState(
+    return OverlayDevice(
         kind=kind,
         mac=message.get_attr("IFLA_ADDRESS"),
         mtu_bytes=message.get_attr("IFLA_MTU"),

@@ -30,7 +30,7 @@ class MachineOrder:
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramOrder:
     """A program to start on a host: a command line, or ``main(arguments)`` of a Python module of wanbed.
 
     ``environment`` is added to that of the machine. ``files`` are written to the lease's folder before it starts, by

@@ -51,7 +51,7 @@ from wanbed.testbed.rack.driver.time_line import TimeLine, time_line
 from wanbed.testbed.rack.machine_facts import MachineFacts
 from wanbed.testbed.rack.machine_handle import MachineHandle
 from wanbed.testbed.rack.machine_plan import VXLAN, MachinePlan, first_vni, plan_machines
-from wanbed.testbed.rack.orders import MachineOrder, Program
+from wanbed.testbed.rack.orders import MachineOrder, ProgramOrder
 from wanbed.testbed.rack.rack_failures import RackFailures
 from wanbed.testbed.rack.sent_files import SentFiles, path_on_machine
 from wanbed.testbed.rack.trunk_split import TrunkSplit
@@ -122,7 +122,7 @@ class RackTestbed:
         Its output, standard error included, is read as text, whatever ``popen`` says.
         """
         machine = self._machine(host)
-        program = Program(argv=tuple(argv), environment=self._gpu_environment(host, gpu))
+        program = ProgramOrder(argv=tuple(argv), environment=self._gpu_environment(host, gpu))
         process = machine.start(host, program, lambda number: RemoteProgram(number, machine))
         assert isinstance(process, RemoteProgram)
         return process

@@ -10,7 +10,7 @@ from wanbed.testbed.kernel.listening_sockets import Address
 from wanbed.testbed.network.flow_model.window import TcpWindow, opened
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.relay.listeners import Listeners
-from wanbed.testbed.relay.model.lanes import Lane
+from wanbed.testbed.relay.model.lanes import RelayLane
 from wanbed.testbed.relay.model.relay_network import lanes
 from wanbed.testbed.relay.model.timeline import Timeline
 from wanbed.testbed.relay.relay_config import RelayConfig
@@ -133,5 +133,5 @@ class Relay:
             trim_ns=(lambda: self.trim_ns) if across else (lambda: 0),
         )
 
-    def _window(self, lane: Lane) -> TcpWindow:
+    def _window(self, lane: RelayLane) -> TcpWindow:
         return opened(lane.line, 1, self.settings, piecewise=True)

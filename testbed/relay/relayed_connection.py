@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Protocol
 
 from wanbed.testbed.network.flow_model.window import TcpWindow
-from wanbed.testbed.relay.model.flow import Flow
-from wanbed.testbed.relay.model.lanes import Lane
+from wanbed.testbed.relay.model.flow import RelayFlow
+from wanbed.testbed.relay.model.lanes import RelayLane
 from wanbed.testbed.relay.model.timeline import Timeline
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -44,7 +44,7 @@ class RelayedConnection:
         loop: Loop,
         caller: socket.socket,
         called: socket.socket,
-        lanes: tuple[Lane, Lane],
+        lanes: tuple[RelayLane, RelayLane],
         windows: tuple[TcpWindow, TcpWindow],
         *,
         trim_ns: Callable[[], int],
@@ -63,10 +63,10 @@ class RelayedConnection:
         self,
         source: socket.socket,
         destination: socket.socket,
-        lanes: tuple[Lane, Lane],
+        lanes: tuple[RelayLane, RelayLane],
         window: TcpWindow,
         trim_ns: Callable[[], int],
-    ) -> Flow:
+    ) -> RelayFlow:
         def write(data: memoryview) -> int:
             try:
                 return destination.send(data)
@@ -86,10 +86,12 @@ class RelayedConnection:
             if self._finished == 2:
                 self._close()
 
-        return Flow(*lanes, window, self._loop.timeline, read=source.recv, write=write, finish=finish, trim_ns=trim_ns)
+        return RelayFlow(
+            *lanes, window, self._loop.timeline, read=source.recv, write=write, finish=finish, trim_ns=trim_ns
+        )
 
     @staticmethod
-    def _handler(incoming: Flow, outgoing: Flow) -> Handle:
+    def _handler(incoming: RelayFlow, outgoing: RelayFlow) -> Handle:
         def handle(events: int, now_ns: int) -> None:
             if events & select.EPOLLOUT:
                 outgoing.writable(now_ns)

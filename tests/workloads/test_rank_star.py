@@ -18,7 +18,7 @@ from wanbed.results.records.span_log import SpanLogContents, read_span_log
 from wanbed.workloads.compute.replay import ReplayCosts, ReplayDurations
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
-from wanbed.workloads.synchronization.synchronization import Synchronization, Topology
+from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization
 from wanbed.workloads.transport.star.star_config import StarConfig
 
 PART_BYTES, PATIENCE_S = 100_000, 60
@@ -28,7 +28,7 @@ ITERATIONS, JOINED = 10, 400
 def configs(folder: Path, quorum: int | None, *, fragments: int = 1, delay: int = 0) -> list[RankConfig]:
     costs = ReplayCosts(ReplayDurations(10 * MILLISECOND_NS, 10 * MILLISECOND_NS))
     synchronization = Synchronization(
-        2 * fragments, fragments=fragments, delay=delay, topology=Topology.STAR, quorum=quorum
+        2 * fragments, fragments=fragments, delay=delay, topology=SumTopology.STAR, quorum=quorum
     )
     sizes_bytes = (PART_BYTES,) * fragments
     star = StarConfig((0, 1, 2), sizes_bytes, synchronization.count(ITERATIONS), quorum, 3)

@@ -16,7 +16,7 @@ from wanbed.workloads.evaluation.snapshots import stage_file as snapshot_file
 from wanbed.workloads.model.gpt_config import GptConfig
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.swapping.swap_settings import SwapSettings
-from wanbed.workloads.synchronization.synchronization import Synchronization, Topology
+from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization
 
 REPLICAS, ITERATIONS = 3, 4
 SMALL = GptConfig(layers=2, hidden=32, context=32, heads=2, vocabulary=256)
@@ -27,7 +27,7 @@ def swapping(plan: RankConfig, settings: SwapSettings) -> RankConfig:
 
 
 def test_replicas_of_a_star_that_swap_learn_as_one_process(tmp_path: Path, start: Start) -> None:
-    synchronization = Synchronization(2, topology=Topology.STAR)
+    synchronization = Synchronization(2, topology=SumTopology.STAR)
     plans = star_configs(tmp_path, synchronization, ITERATIONS, REPLICAS)
     # Given groups, and groups that the rank measures.
     plans = [swapping(plan, SwapSettings((1, 2, 1) if plan.rank else None)) for plan in plans]
@@ -52,7 +52,7 @@ def test_a_replica_that_swaps_and_comes_back_has_the_weights_of_the_others_to_th
     tmp_path: Path, start: Start
 ) -> None:
     iterations = 60
-    synchronization = Synchronization(4, topology=Topology.STAR, quorum=2)
+    synchronization = Synchronization(4, topology=SumTopology.STAR, quorum=2)
     snapshots = SnapshotConfig(str(tmp_path / "weights"), iterations, iterations)
     plans = [
         swapping(replace(plan, snapshots=snapshots), SwapSettings((1, 1)))

@@ -19,7 +19,7 @@ from wanbed.workloads.evaluation.snapshots import SnapshotConfig
 from wanbed.workloads.evaluation.snapshots import stage_file as snapshot_file
 from wanbed.workloads.model.gpt_config import GptConfig
 from wanbed.workloads.synchronization.fragments import cut_fragments
-from wanbed.workloads.synchronization.synchronization import Synchronization, Topology
+from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization
 
 ITERATIONS = 6
 SMALL = GptConfig(layers=1, hidden=32, context=32, heads=2, vocabulary=256)
@@ -43,8 +43,8 @@ def test_ranks_learn_as_one_process(
 @pytest.mark.parametrize(
     "synchronization",
     [
-        Synchronization(4, topology=Topology.STAR, quorum=2),
-        Synchronization(4, fragments=2, delay=1, topology=Topology.STAR, quorum=2),
+        Synchronization(4, topology=SumTopology.STAR, quorum=2),
+        Synchronization(4, fragments=2, delay=1, topology=SumTopology.STAR, quorum=2),
     ],
     ids=["diloco", "streaming"],
 )
@@ -78,8 +78,8 @@ def flat_weights(folder: Path, after: int, replica: int) -> npt.NDArray[np.float
 @pytest.mark.parametrize(
     "synchronization",
     [
-        Synchronization(2, topology=Topology.STAR),
-        Synchronization(4, fragments=2, delay=1, alpha=0.5, topology=Topology.STAR, quorum=3),
+        Synchronization(2, topology=SumTopology.STAR),
+        Synchronization(4, fragments=2, delay=1, alpha=0.5, topology=SumTopology.STAR, quorum=3),
     ],
     ids=["diloco", "streaming with a quorum of all"],
 )

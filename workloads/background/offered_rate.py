@@ -14,7 +14,7 @@ UNSENT_BYTES = 128 * 1024
 _BITS_NS = 8 * 10**9
 
 
-class Stretch(NamedTuple):
+class RateStretch(NamedTuple):
     """From ``start_ns`` on a flow offers ``rate_bps``, headers included; None as much as the network takes.
 
     ``end_ns`` is None of the last one, which has no end.
@@ -64,7 +64,7 @@ class OfferedRate:
         """Return the same in dilated time."""
         return replace(self, dilation=self.dilation * factor)
 
-    def stretches(self) -> Iterator[Stretch]:
+    def stretches(self) -> Iterator[RateStretch]:
         """Yield what it offers, in order of time and without gaps; without end if it changes without end."""
         times = self._on_off() if self.on_off is not None else self._stepwise()
         start_ns, rate_bps = next(times)
@@ -96,9 +96,9 @@ class OfferedRate:
                 at_ns, handed = until_ns, due
             left = whole - handed
 
-    def _stretch(self, start_ns: int, end_ns: int | None, rate_bps: int | None) -> Stretch:
+    def _stretch(self, start_ns: int, end_ns: int | None, rate_bps: int | None) -> RateStretch:
         slower = None if rate_bps is None else rate_bps / self.dilation
-        return Stretch(
+        return RateStretch(
             round(start_ns * self.dilation), None if end_ns is None else round(end_ns * self.dilation), slower
         )
 

@@ -33,7 +33,7 @@ def place_chunk(model: InferenceModel, cache: KVCache, tokens: int, device: torc
     return ChunkPlace(cache, prior_tokens, rotation, chunk_mask(tokens, prior_tokens, device))
 
 
-class Attention(nn.Module):
+class GroupedQueryAttention(nn.Module):
     """Causal grouped-query self-attention by torch's fused kernels: several query heads share a key and value head."""
 
     def __init__(self, model: InferenceModel) -> None:
@@ -54,7 +54,7 @@ class Attention(nn.Module):
         return output
 
 
-class FeedForward(nn.Module):
+class GatedFeedForward(nn.Module):
     """SwiGLU: a linear layer gated by the SiLU of another one, and a third one back to the hidden size."""
 
     def __init__(self, model: InferenceModel) -> None:
@@ -76,9 +76,9 @@ class Layer(nn.Module):
         super().__init__()
         self.number = number
         self.attention_norm = nn.RMSNorm(model.hidden, eps=NORM_EPSILON)
-        self.attention = Attention(model)
+        self.attention = GroupedQueryAttention(model)
         self.feed_forward_norm = nn.RMSNorm(model.hidden, eps=NORM_EPSILON)
-        self.feed_forward = FeedForward(model)
+        self.feed_forward = GatedFeedForward(model)
 
     def forward(self, x: Tensor, place: ChunkPlace) -> Tensor:
         """Map (tokens, hidden) to (tokens, hidden). Keys and values stay in the cache."""

@@ -74,7 +74,7 @@ class SwappedModel:
 
 
 @dataclass(frozen=True)
-class Group:
+class LayerGroup:
     """Consecutive layers: their total compute times in a pass, all microbatches, the load, and the size."""
 
     forward_ns: int
@@ -102,7 +102,7 @@ class Grouping:
             raise ValueError(f"sizes: groups of {self.sizes} layers exceed {self.model.memory_bytes} bytes of memory")
 
     @property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[LayerGroup, ...]:
         """The groups, in the order of the model."""
         edges = [0, *accumulate(self.sizes)]
         return tuple(group_of(self.model, start, end) for start, end in pairwise(edges))
@@ -134,7 +134,7 @@ class Grouping:
         return passes_ns(self.groups)
 
 
-def passes_ns(groups: Sequence[Group]) -> int:
+def passes_ns(groups: Sequence[LayerGroup]) -> int:
     """Return the time of both passes of a model cut into ``groups``."""
     loads_ns = [0, *(group.load_ns for group in groups), 0]
     forward_ns = sum(max(group.forward_ns, loads_ns[place + 2]) for place, group in enumerate(groups))
@@ -142,11 +142,11 @@ def passes_ns(groups: Sequence[Group]) -> int:
     return loads_ns[1] + forward_ns + backward_ns
 
 
-def group_of(model: SwappedModel, start: int, end: int) -> Group:
+def group_of(model: SwappedModel, start: int, end: int) -> LayerGroup:
     """Return the group of layers ``start`` to ``end``, without ``end``."""
     layers: Sequence[SwappedLayer] = model.layers[start:end]
     size_bytes = sum(layer.size_bytes for layer in layers)
-    return Group(
+    return LayerGroup(
         sum(layer.forward_ns for layer in layers) * model.microbatches,
         sum(layer.backward_ns for layer in layers) * model.microbatches,
         model.load_ns(size_bytes),

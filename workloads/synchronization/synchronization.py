@@ -17,7 +17,7 @@ ATOM: Final = "atom"
 """The name of the way to train where each replica swaps the whole model through one GPU."""
 
 
-class Topology(StrEnum):
+class SumTopology(StrEnum):
     """Between whom pseudo-gradients go: round a ring of the replicas, or to a central sum and back."""
 
     RING = "ring"
@@ -47,7 +47,7 @@ class Synchronization:
     outer_learning_rate: float = 0.7
     outer_momentum: float = 0.9
     wire: WireFormat = WireFormat.FP32
-    topology: Topology = Topology.RING
+    topology: SumTopology = SumTopology.RING
     quorum: int | None = None
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class Synchronization:
             raise ValueError(f"outer_momentum: {self.outer_momentum} is not 0 to below 1")
         if self.quorum is not None and self.quorum < 1:
             raise ValueError(f"quorum: {self.quorum} is below 1")
-        if self.quorum is not None and self.topology is not Topology.STAR:
+        if self.quorum is not None and self.topology is not SumTopology.STAR:
             raise ValueError("quorum: a ring waits for all replicas: give topology: star, or leave quorum out")
 
     @property

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from wanbed.workloads.message import Message, MessageKind
-from wanbed.workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue, RelayQueue, TurnQueue
+from wanbed.workloads.transport.chunk_queues import ChunkQueue, CreditQueue, QueuedChunk, RelayQueue, TurnQueue
 from wanbed.workloads.transport.event import Event, Sent
 from wanbed.workloads.transport.frames.assembly import Assembly
 from wanbed.workloads.transport.frames.buffer_pool import BufferPool
@@ -187,7 +187,7 @@ class Boundary:
             for index in cutting.chunks_of(node_pair):
                 offset, length = cutting.chunk(index)
                 header = FrameHeader(self.outgoing, self._own, iteration, message.microbatch, total, offset, length)
-                queue.add(Chunk(header, payload[offset : offset + length], offering))
+                queue.add(QueuedChunk(header, payload[offset : offset + length], offering))
             link.touch()
 
     def place_from_across(self, header: FrameHeader) -> Arrival:
@@ -240,7 +240,7 @@ class Boundary:
         return _Relay(header, buffer, buffer[: header.length], on_received, on_sent)
 
     def _send_across(self, relay: _Relay) -> None:
-        self._across.add(Chunk(relay.header, relay.payload, relay))
+        self._across.add(QueuedChunk(relay.header, relay.payload, relay))
         self.link.touch()
 
     def _sent_across(self, relay: _Relay) -> None:
@@ -253,7 +253,7 @@ class Boundary:
 
     def _hand_over(self, relay: _Relay) -> None:
         mate = self._ranks[relay.header.owner]
-        self._gather[mate].add(Chunk(relay.header, relay.payload, relay))
+        self._gather[mate].add(QueuedChunk(relay.header, relay.payload, relay))
         self._links[mate].touch()
         # A chunk that is still arriving does not count: were all of them such, nothing would end the pause.
         self._gathering += 1

@@ -19,7 +19,7 @@ class Source(Protocol):
 
 
 @dataclass(slots=True)
-class Chunk:
+class QueuedChunk:
     """A frame with a payload that is to be sent."""
 
     header: FrameHeader
@@ -31,7 +31,7 @@ class ChunkQueue:
     """Chunks, first in first out."""
 
     def __init__(self) -> None:
-        self._chunks: deque[Chunk] = deque()
+        self._chunks: deque[QueuedChunk] = deque()
 
     @property
     def empty(self) -> bool:
@@ -44,15 +44,15 @@ class ChunkQueue:
         return bool(self._chunks)
 
     @property
-    def head(self) -> Chunk:
+    def head(self) -> QueuedChunk:
         """The chunk that ``pop`` would return."""
         return self._chunks[0]
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: QueuedChunk) -> None:
         """Queue a chunk."""
         self._chunks.append(chunk)
 
-    def pop(self) -> Chunk:
+    def pop(self) -> QueuedChunk:
         """Remove and return the next chunk, which the caller sends now."""
         return self._chunks.popleft()
 
@@ -73,7 +73,7 @@ class CreditQueue(ChunkQueue):
         """Whether there is a chunk, and credit to send it."""
         return self._credit > 0 and bool(self._chunks)
 
-    def pop(self) -> Chunk:
+    def pop(self) -> QueuedChunk:
         """Remove and return the next chunk, which the caller sends now, and use one credit."""
         self._credit -= 1
         return self._chunks.popleft()
@@ -114,7 +114,7 @@ class TurnQueue(ChunkQueue):
         self._turns = turns
         self._first_iteration = first_iteration
         self._chunks_a_turn = chunks_a_turn
-        self._waiting: dict[tuple[int, int, int], deque[Chunk]] = {}
+        self._waiting: dict[tuple[int, int, int], deque[QueuedChunk]] = {}
         self._done = 0
         self._begun = 0
 
@@ -123,7 +123,7 @@ class TurnQueue(ChunkQueue):
         """Whether no chunk waits in the queue, whatever its turn."""
         return not self._chunks and not self._waiting
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: QueuedChunk) -> None:
         """Queue a chunk. It is ready when its transfer's turn has come."""
         header = chunk.header
         key = header.iteration, header.owner, header.number
@@ -132,7 +132,7 @@ class TurnQueue(ChunkQueue):
         else:
             self._waiting.setdefault(key, deque()).append(chunk)
 
-    def pop(self) -> Chunk:
+    def pop(self) -> QueuedChunk:
         """Remove and return the next chunk, which the caller sends now. The last of a transfer begins the next turn."""
         chunk = self._chunks.popleft()
         self._begun += 1

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.boundary import Offering
-from wanbed.workloads.transport.chunk_queues import Chunk, ChunkQueue
+from wanbed.workloads.transport.chunk_queues import ChunkQueue, QueuedChunk
 from wanbed.workloads.transport.event import Event
 from wanbed.workloads.transport.frames.assembly import Assembly
 from wanbed.workloads.transport.frames.buffer_pool import BufferPool
@@ -62,7 +62,7 @@ class Exchange:
         for index in range(cutting.chunks):
             offset, length = cutting.chunk(index)
             header = FrameHeader(FrameKind.ACTIVATION, pipeline, iteration, number, size_bytes, offset, length)
-            self.queue.add(Chunk(header, payload[offset : offset + length], offering))
+            self.queue.add(QueuedChunk(header, payload[offset : offset + length], offering))
         self._links[self.peer.rank].touch()
 
     def place(self, header: FrameHeader) -> Arrival:

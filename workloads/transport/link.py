@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from wanbed.workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue
+from wanbed.workloads.transport.chunk_queues import ChunkQueue, CreditQueue, QueuedChunk
 from wanbed.workloads.transport.connection import Connection
 from wanbed.workloads.transport.frames.frame import LAST_OWN, SHUTDOWN, FrameError, FrameHeader, FrameKind, credit
 from wanbed.workloads.transport.peer import Peer
@@ -68,7 +68,7 @@ class Link:
         self._touched = touched
         self._credits: Counter[FrameKind] = Counter()
         self._shutdowns: list[FrameHeader] = []
-        self._sending: dict[Connection, Chunk] = {}
+        self._sending: dict[Connection, QueuedChunk] = {}
         self._begun = 0
         self._reading: dict[Connection, tuple[Arrival, memoryview]] = {}
         self._paused = False

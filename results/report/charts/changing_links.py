@@ -15,7 +15,7 @@ from wanbed.results.reading.stored_trial import StoredTrial, swept_values
 from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.reading.trial_frames import rows_of_trial
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, series_legend
-from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import BLACK, Style, Styles
 from wanbed.results.report.charts.drawing.link_courses import (
     ConfiguredCourse,
@@ -101,7 +101,7 @@ def changing_links_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> 
         [each for each in series if each.variant in variants], all_courses, directions, constant_ms, styles
     )
 
-    def paint(figure: Figure, layout: Layout) -> float:
+    def paint(figure: Figure, layout: PicturePlace) -> float:
         return _paint(figure, layout, content)
 
     where = points[0] if len(set(points)) == 1 else ""
@@ -155,7 +155,7 @@ def _round_trips(
     return found
 
 
-def _paint(figure: Figure, layout: Layout, of: _Content) -> float:
+def _paint(figure: Figure, layout: PicturePlace, of: _Content) -> float:
     pairs = list(dict.fromkeys(frozenset(ends) for ends in of.directions))
     panels = [("rate", ends) for ends in of.directions]
     panels += [("rtt", next(ends for ends in of.directions if frozenset(ends) == pair)) for pair in pairs]
@@ -188,7 +188,7 @@ def scope_of(course: ConfiguredCourse) -> str:
     return "link" if np.isnan(course.node_pair_rate_bps).all() else "node_pair"
 
 
-def _paint_rate(axis: Axes, of: _Content, ends: Ends, layout: Layout) -> None:
+def _paint_rate(axis: Axes, of: _Content, ends: Ends, layout: PicturePlace) -> None:
     course = of.courses[ends]
     scope = scope_of(course)
     configured_bps = course.rate_bps if scope == "link" else course.node_pair_rate_bps
@@ -207,7 +207,7 @@ def _paint_rate(axis: Axes, of: _Content, ends: Ends, layout: Layout) -> None:
     axis.set_ylabel(f"{'node pair' if scope == 'node_pair' else 'link'}, {unit}")
 
 
-def _paint_round_trip(axis: Axes, of: _Content, ends: Ends, layout: Layout) -> None:
+def _paint_round_trip(axis: Axes, of: _Content, ends: Ends, layout: PicturePlace) -> None:
     there, back = of.courses.get(ends), of.courses.get(ends[::-1])
     for each in of.series:
         if frozenset(ends) in each.rtt:
@@ -227,19 +227,21 @@ def _paint_round_trip(axis: Axes, of: _Content, ends: Ends, layout: Layout) -> N
     axis.set_ylabel("ms")
 
 
-def _paint_configured(axis: Axes, course: ConfiguredCourse, values: Numbers, end_s: float, layout: Layout) -> None:
+def _paint_configured(
+    axis: Axes, course: ConfiguredCourse, values: Numbers, end_s: float, layout: PicturePlace
+) -> None:
     _step(axis, course.times_s, values, end_s, layout)
     _mark(axis, course, layout)
 
 
-def _step(axis: Axes, times_s: Numbers, values: Numbers, end_s: float, layout: Layout) -> None:
+def _step(axis: Axes, times_s: Numbers, values: Numbers, end_s: float, layout: PicturePlace) -> None:
     axis.step(
         np.append(times_s, max(end_s, float(times_s[-1]))), np.append(values, values[-1]), where="post",
         color=_CONFIGURED.colour, linewidth=1.4 * layout.scale,
     )  # fmt: skip
 
 
-def _mark(axis: Axes, course: ConfiguredCourse, layout: Layout) -> None:
+def _mark(axis: Axes, course: ConfiguredCourse, layout: PicturePlace) -> None:
     if len(course.times_s) <= MAX_MARKS:
         for time_s in course.times_s[1:]:
             axis.axvline(time_s, color=_MARK, linewidth=0.9 * layout.scale, linestyle=":")

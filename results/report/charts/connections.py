@@ -13,7 +13,7 @@ from wanbed.results.reading.stored_trial import swept_values
 from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.reading.trial_frames import rows_of_trial
 from wanbed.results.report.charts.chart import Chart, Drawing, series_legend
-from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.charts.drawing.representative import representative_point, typical_trial
 from wanbed.results.text.number_text import interval_text, list_text, milliseconds_text
@@ -51,7 +51,7 @@ def connections_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Cha
     if not series:
         return None
 
-    def paint(figure: Figure, layout: Layout) -> float:
+    def paint(figure: Figure, layout: PicturePlace) -> float:
         grid = (2, 1) if layout.narrow else (1, 2)
         axes = figure.subplots(*grid, squeeze=False).flat
         for axis, name, unit in zip(axes, ("rtt_ms", "cwnd_segments"), _AXES, strict=True):

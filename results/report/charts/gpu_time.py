@@ -11,7 +11,7 @@ from wanbed.results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER
 from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.records.span_log import ALL_REDUCE, PREFILL
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
-from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import (
     BLUE,
     GREY,
@@ -87,7 +87,7 @@ def gpu_time_chart(shares: Sequence[GpuTimeShares], all_points: int, salt: str) 
     named = [part for part in parts if part != ALL_REDUCE or COLLECTIVE not in parts]
     legend = tuple(LegendEntry(PART_NAMES[part], _STYLES[part]) for part in named)
 
-    def paint(figure: Figure, layout: Layout) -> float:
+    def paint(figure: Figure, layout: PicturePlace) -> float:
         return _paint(figure, groups, parts, len(runs) > 1, layout)
 
     reading = _reading(groups, len(runs) > 1)
@@ -98,7 +98,11 @@ def gpu_time_chart(shares: Sequence[GpuTimeShares], all_points: int, salt: str) 
 
 
 def _paint(
-    figure: Figure, groups: Mapping[str, Sequence[GpuTimeShares]], parts: Sequence[str], several: bool, layout: Layout
+    figure: Figure,
+    groups: Mapping[str, Sequence[GpuTimeShares]],
+    parts: Sequence[str],
+    several: bool,
+    layout: PicturePlace,
 ) -> float:
     axis = figure.subplots()
     width_pt = 72 * figure.get_figwidth()
@@ -131,7 +135,7 @@ def _paint(
     return 55 + top
 
 
-def _bar(axis: Axes, each: GpuTimeShares, parts: Sequence[str], top: float, layout: Layout) -> None:
+def _bar(axis: Axes, each: GpuTimeShares, parts: Sequence[str], top: float, layout: PicturePlace) -> None:
     left = 0.0
     for part in parts:
         width = 100 * each.share(part)
@@ -152,7 +156,7 @@ def _bar(axis: Axes, each: GpuTimeShares, parts: Sequence[str], top: float, layo
         axis.text(100 * each.share(TRAINING) + 1, top + _BAR / 2, percent, va="center", bbox=beneath)
 
 
-def _hatch(axis: Axes, style: Style, *, left: float, width: float, top: float, layout: Layout) -> None:
+def _hatch(axis: Axes, style: Style, *, left: float, width: float, top: float, layout: PicturePlace) -> None:
     percent_px = _NARROW_PERCENT_PX if layout.narrow else _PERCENT_PX
     lines = hatched(style.hatch, width * percent_px, 0.8 * _BAR) * [1 / percent_px, 1] + [left, top + 0.1 * _BAR]
     axis.add_patch(PathPatch(outline(lines), fill=False, edgecolor=style.hatch_colour, linewidth=0.6 * layout.scale))

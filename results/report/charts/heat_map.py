@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from wanbed.results.reading.summaries.headline import LATENCY_PATH, HeadlineRow
 from wanbed.results.report.charts.chart import Chart, Drawing
-from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.fitted_text import text_width_pt
 from wanbed.results.report.charts.drawing.panels import every_nth, panel_title
 from wanbed.results.report.charts.drawing.swept_axis import SweptAxis, swept_title
@@ -108,7 +108,7 @@ def _axis_titles(grid: _Grid, labels: Mapping[str, str]) -> list[str]:
 
 
 def _paint(
-    figure: Figure, layout: Layout, *, grid: _Grid, panels: Sequence[int], ratios: bool, several_runs: bool
+    figure: Figure, layout: PicturePlace, *, grid: _Grid, panels: Sequence[int], ratios: bool, several_runs: bool
 ) -> float:
     shown = [grid.bases_s[number] / grid.times_s[number] if ratios else grid.times_s[number] for number in panels]
     most = 1 if layout.narrow else min(MAX_COLUMNS, len(panels))
@@ -187,7 +187,7 @@ def _cell_text(value: float, ratio: bool) -> str:
     return f"{value:.2f}x" if ratio else three_digits(value)
 
 
-def _frame(axis: Axes, chosen: npt.NDArray[np.bool_], layout: Layout) -> None:
+def _frame(axis: Axes, chosen: npt.NDArray[np.bool_], layout: PicturePlace) -> None:
     """Draw a frame in black on white, which shows on every colour of the map, inside each chosen cell."""
     for row, column in np.argwhere(chosen):
         for colour, width in (("white", 3.2), ("black", 1.4)):
@@ -199,7 +199,7 @@ def _frame(axis: Axes, chosen: npt.NDArray[np.bool_], layout: Layout) -> None:
             )  # fmt: skip
 
 
-def _label_axes(axis: Axes, grid: _Grid, layout: Layout, width_pt: float, *, outer: bool) -> None:
+def _label_axes(axis: Axes, grid: _Grid, layout: PicturePlace, width_pt: float, *, outer: bool) -> None:
     across, up = grid.values
     step = every_nth(across, width_pt)
     axis.set_xticks([number + 0.5 for number in range(0, len(across), step)], across[::step])

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from wanbed.results.reading.summaries.headline import LATENCY_PATH, HeadlineRow, point_text
 from wanbed.results.reading.summaries.token_worth import worth_note
 from wanbed.results.report.charts.chart import Chart, Drawing, points_legend, series_legend
-from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import Style, Styles
 from wanbed.results.report.charts.drawing.fitted_text import wrapped
 from wanbed.results.report.charts.drawing.interval_bar import interval_bar
@@ -43,7 +43,7 @@ def iteration_time_chart(rows: Sequence[HeadlineRow], styles: Styles, salt: str)
     shown = list(panels.values())[:MAX_PANELS]
     slowest_s = max(time_s for row in measured for time_s in (*row.repeat_times_s, *(row.interval_s or ())))
 
-    def paint(figure: Figure, layout: Layout) -> float:
+    def paint(figure: Figure, layout: PicturePlace) -> float:
         columns = 1 if layout.narrow else min(3, len(shown))
         grid_rows = -(-len(shown) // columns)
         axes = figure.subplots(grid_rows, columns, squeeze=False, sharey=True)
@@ -145,7 +145,7 @@ def _by_series(rows: Sequence[HeadlineRow]) -> dict[tuple[str, str], list[Headli
 
 
 def _lines(
-    axis: Axes, rows: Sequence[HeadlineRow], swept: SweptAxis, styles: Styles, layout: Layout, *, width_pt: float
+    axis: Axes, rows: Sequence[HeadlineRow], swept: SweptAxis, styles: Styles, layout: PicturePlace, *, width_pt: float
 ) -> None:
     for position, ((variant, run), found) in enumerate(_by_series(rows).items()):
         own = sorted(found, key=lambda row: swept.value(row.values))
@@ -159,7 +159,7 @@ def _lines(
     axis.set_xlabel(swept.title(layout.labels))
 
 
-def _points(axis: Axes, rows: Sequence[HeadlineRow], styles: Styles, layout: Layout, width_pt: float) -> None:
+def _points(axis: Axes, rows: Sequence[HeadlineRow], styles: Styles, layout: PicturePlace, width_pt: float) -> None:
     points = list(dict.fromkeys(row.where for row in rows))
     series = _by_series(rows)
     for position, ((variant, run), own) in enumerate(series.items()):

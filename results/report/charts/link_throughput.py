@@ -15,7 +15,7 @@ from wanbed.results.reading.stored_trial import StoredTrial, swept_values
 from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.reading.trial_frames import rows_of_trial
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
-from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import BLACK, GREY, Style, Styles, lightened
 from wanbed.results.report.charts.drawing.link_rates import (
     ConfiguredRates,
@@ -102,7 +102,7 @@ def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) ->
         if (found := configured.get(link)) is not None
     }
 
-    def paint(figure: Figure, layout: Layout) -> float:
+    def paint(figure: Figure, layout: PicturePlace) -> float:
         return _paint(figure, layout, _Content(series, shown, lanes, drawn_configured, styles))
 
     where = points[0] if len(set(points)) == 1 else ""
@@ -193,7 +193,7 @@ def _configured_legend(
     return entries
 
 
-def _paint(figure: Figure, layout: Layout, of: _Content) -> float:
+def _paint(figure: Figure, layout: PicturePlace, of: _Content) -> float:
     columns = 1 if layout.narrow else min(2, len(of.links))
     rows = -(-len(of.links) // columns)
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
@@ -221,7 +221,7 @@ def _paint(figure: Figure, layout: Layout, of: _Content) -> float:
 
 
 def _paint_lane(
-    axis: Axes, of: _Content, link: tuple[str, str], *, variant: str, base_bps: float, layout: Layout
+    axis: Axes, of: _Content, link: tuple[str, str], *, variant: str, base_bps: float, layout: PicturePlace
 ) -> None:
     axis.axhline(base_bps, color=GREY, linewidth=0.6 * layout.scale)
     for each in of.series:
@@ -242,7 +242,7 @@ def _paint_lane(
                 axis.axhline(base_bps + rate, color=style.colour, linestyle=style.line, linewidth=layout.scale)
 
 
-def _step(axis: Axes, rates: LinkRates, base_bps: float, style: Style, layout: Layout) -> None:
+def _step(axis: Axes, rates: LinkRates, base_bps: float, style: Style, layout: PicturePlace) -> None:
     edges_s = rates.edges_ns / NS_PER_S
     if _is_area(style):
         axis.stairs(base_bps + rates.rates_bps, edges_s, baseline=base_bps, fill=True, color=style.colour, linewidth=0)
@@ -253,7 +253,7 @@ def _step(axis: Axes, rates: LinkRates, base_bps: float, style: Style, layout: L
         )  # fmt: skip
 
 
-def _band(axis: Axes, smoothed: LinkRates, interval: Interval, base_bps: float, layout: Layout) -> None:
+def _band(axis: Axes, smoothed: LinkRates, interval: Interval, base_bps: float, layout: PicturePlace) -> None:
     """Fill between the interval's ends; the outline makes it visible on an area of any colour and in a grey print."""
     low_bps, high_bps = interval
     axis.stairs(

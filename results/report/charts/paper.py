@@ -18,7 +18,7 @@ from wanbed.ground.shown_text import shortened
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.run_store import slug
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
-from wanbed.results.report.charts.drawing.canvas import NARROW_FONT_PX, SETTINGS, WIDE_FONT_PX, Layout
+from wanbed.results.report.charts.drawing.canvas import NARROW_FONT_PX, SETTINGS, WIDE_FONT_PX, PicturePlace
 from wanbed.results.report.charts.drawing.colours import Style
 from wanbed.results.report.charts.drawing.fitted_text import line_count, text_width_pt, wrapped
 from wanbed.results.report.charts.drawing.scales import set_scales
@@ -141,16 +141,16 @@ def _names(charts: Sequence[Chart], options: FigureOptions) -> list[str]:
         for size in options.sizes:
             with paper_settings(options.font_pt):
                 figure = Figure(figsize=(size.width_in, 1))
-                drawing.paint(figure, Layout(size.narrow, labels=noted))
+                drawing.paint(figure, PicturePlace(size.narrow, labels=noted))
             noted.names |= dict.fromkeys(
                 text for axes in figure.axes for text in (axes.get_xlabel(), axes.get_ylabel()) if text
             )
     return list(noted.names)
 
 
-def _layout(size: Size, options: FigureOptions) -> Layout:
+def _layout(size: Size, options: FigureOptions) -> PicturePlace:
     font_px = NARROW_FONT_PX if size.narrow else WIDE_FONT_PX
-    return Layout(size.narrow, options.font_pt / font_px, options.logarithmic, options.labels)
+    return PicturePlace(size.narrow, options.font_pt / font_px, options.logarithmic, options.labels)
 
 
 def _relabel(figure: Figure, labels: Mapping[str, str]) -> None:
@@ -175,7 +175,7 @@ def _in_each_format(chart: Chart, drawing: Drawing, size: Size, options: FigureO
             yield form, drawn.getvalue()
 
 
-def _add_legend(figure: Figure, entries: Sequence[LegendEntry], layout: Layout, font_pt: float) -> float:
+def _add_legend(figure: Figure, entries: Sequence[LegendEntry], layout: PicturePlace, font_pt: float) -> float:
     """Add the legend in as many columns as its labels leave room for, and return its height in points."""
     width_pt = 72 * figure.get_figwidth()
     labels = [layout.label(entry.label) for entry in entries]
@@ -192,7 +192,7 @@ def _add_legend(figure: Figure, entries: Sequence[LegendEntry], layout: Layout, 
     return (lines * _LINE_EM + rows * _ROW_GAP_EM) * font_pt
 
 
-def _handle(style: Style, text: str, layout: Layout) -> Artist:
+def _handle(style: Style, text: str, layout: PicturePlace) -> Artist:
     # Matplotlib leaves labels that begin with an underscore out of legends.
     label = text if not text.startswith("_") else "\u200b" + text
     line: Any = style.line or "None"

@@ -21,7 +21,7 @@ from wanbed.results.reading.trial_frames import rows_of_trial
 from wanbed.results.reading.trial_rows import chosen_rows
 from wanbed.results.records.span_log import ALL_REDUCE, ITERATION, JOINT_KINDS, PREFILL
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
-from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import (
     COLLECTIVE_COLOURS,
     COMPUTE_COLOURS,
@@ -257,7 +257,7 @@ def _drawn(spans: pd.DataFrame, rows: pd.DataFrame, until_ns: int, most: int) ->
     return drawn, closer_ns
 
 
-def _paint(figure: Figure, layout: Layout, *, spans: pd.DataFrame, iteration: _Iteration, until_ns: int) -> float:
+def _paint(figure: Figure, layout: PicturePlace, *, spans: pd.DataFrame, iteration: _Iteration, until_ns: int) -> float:
     axis = figure.subplots()
     window, rows = iteration.window, iteration.rows
     unit_ns, unit = (1e9, "s") if until_ns >= 2e9 else (1e6, "ms")

@@ -16,7 +16,7 @@ from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
 from wanbed.results.metrics.intervals import Numbers
 from wanbed.results.reading.summaries.headline import RATE_PATH, point_text
 from wanbed.results.report.charts.chart import Chart, Drawing, series_legend
-from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import BLACK, GREY, Style, Styles, lightened
 from wanbed.results.report.charts.drawing.interval_bar import interval_bar
 from wanbed.results.report.charts.drawing.panels import panel_title, panel_width_pt
@@ -53,7 +53,7 @@ def ttft_chart(rows: Sequence[PrefillRow], styles: Styles, salt: str) -> Chart |
         points.setdefault(row.where, []).append(row)
     shown = dict(list(points.items())[-MAX_PANELS:])
 
-    def paint(figure: Figure, layout: Layout) -> float:
+    def paint(figure: Figure, layout: PicturePlace) -> float:
         if by_rate:
             return _paint_percentiles(figure, layout, served, styles)
         return _paint_distributions(figure, layout, shown, styles)
@@ -68,7 +68,7 @@ def ttft_chart(rows: Sequence[PrefillRow], styles: Styles, salt: str) -> Chart |
     return Chart("ttft", title, legend, (drawing,), reading, frozenset("xy"))
 
 
-def _grid(figure: Figure, layout: Layout, panels: int) -> tuple[list[Axes], int, int]:
+def _grid(figure: Figure, layout: PicturePlace, panels: int) -> tuple[list[Axes], int, int]:
     columns = 1 if layout.narrow else min(3, panels)
     grid_rows = -(-panels // columns)
     axes = list(figure.subplots(grid_rows, columns, squeeze=False).flat)
@@ -78,7 +78,7 @@ def _grid(figure: Figure, layout: Layout, panels: int) -> tuple[list[Axes], int,
 
 
 def _paint_distributions(
-    figure: Figure, layout: Layout, points: Mapping[str, Sequence[PrefillRow]], styles: Styles
+    figure: Figure, layout: PicturePlace, points: Mapping[str, Sequence[PrefillRow]], styles: Styles
 ) -> float:
     axes, columns, height = _grid(figure, layout, len(points))
     width_pt, further_lines = panel_width_pt(figure, columns), 0
@@ -111,7 +111,7 @@ def _paint_distributions(
     return height + -(-len(axes) // columns) * further_lines * layout.line_px
 
 
-def _paint_percentiles(figure: Figure, layout: Layout, rows: Sequence[PrefillRow], styles: Styles) -> float:
+def _paint_percentiles(figure: Figure, layout: PicturePlace, rows: Sequence[PrefillRow], styles: Styles) -> float:
     axes, _, height = _grid(figure, layout, len(DRAWN_PERCENTILES))
     drawn = (row.ttft_without_kv_s[percent] for row in rows for percent in DRAWN_PERCENTILES)
     drawn_s = [*(each for each in drawn if each), *(row.slo_s for row in rows if row.slo_s)]
@@ -153,7 +153,7 @@ def _paint_percentiles(figure: Figure, layout: Layout, rows: Sequence[PrefillRow
     return height
 
 
-def _band(axis: Axes, interval: Interval, style: Style, layout: Layout) -> None:
+def _band(axis: Axes, interval: Interval, style: Style, layout: PicturePlace) -> None:
     """Fill between the ends of the percentiles' intervals; the outline makes it visible in a grey print."""
     low_s, high_s = (ends / NS_PER_S for ends in interval)
     axis.fill_betweenx(

@@ -10,7 +10,7 @@ from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
 from wanbed.results.metrics.loss_curve import Numbers
 from wanbed.results.records.loss_columns import HELD_OUT, TRAINING
 from wanbed.results.report.charts.chart import Chart, Drawing, Painter, series_legend
-from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import Styles, lightened
 from wanbed.results.report.charts.drawing.fitted_text import wrapped
 from wanbed.results.report.charts.drawing.panels import panel_title, panel_width_pt
@@ -71,7 +71,7 @@ def _painter(series: Sequence[LossSeries], styles: Styles, where: str) -> Painte
     faint = [(each, each.pooled(TRAINING) if split == HELD_OUT else None) for each, _ in curves]
     drawn = [name for name in AXES if any(name in curve.x for _, curve in curves)]
 
-    def paint(figure: Figure, layout: Layout) -> float:
+    def paint(figure: Figure, layout: PicturePlace) -> float:
         columns = 1 if layout.narrow else 2
         rows = -(-len(drawn) // columns)
         axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
@@ -102,14 +102,16 @@ def _x(curve: PooledCurve, name: str) -> Numbers:
 
 
 def _draw_faint(
-    axis: Axes, series: LossSeries, curve: PooledCurve, name: str, *, styles: Styles, layout: Layout
+    axis: Axes, series: LossSeries, curve: PooledCurve, name: str, *, styles: Styles, layout: PicturePlace
 ) -> None:
     """Draw training losses beneath: those of single iterations differ by chance, and only show the course."""
     colour = lightened(styles.of_series(series.variant, series.run).colour)
     axis.plot(_x(curve, name), curve.loss, color=colour, linewidth=0.8 * layout.scale, zorder=1)
 
 
-def _draw(axis: Axes, series: LossSeries, curve: PooledCurve, name: str, *, styles: Styles, layout: Layout) -> None:
+def _draw(
+    axis: Axes, series: LossSeries, curve: PooledCurve, name: str, *, styles: Styles, layout: PicturePlace
+) -> None:
     style = styles.of_series(series.variant, series.run)
     x = _x(curve, name)
     if curve.band is not None:

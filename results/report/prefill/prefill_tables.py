@@ -10,7 +10,7 @@ from wanbed.results.report.gpu_time_shares import GpuTimeShares
 from wanbed.results.report.prefill.prefill_impact import MARGIN, Impact, impacts
 from wanbed.results.report.prefill.prefill_reading import bubbles_reading, impact_reading, outcomes_reading
 from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_rows
-from wanbed.results.report.table import SWEEP_POINT, Cell, Column, Table
+from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
 from wanbed.results.text.number_text import UNKNOWN, amount_text, seconds_text, three_digits
 
 _COUNTS = (
@@ -73,41 +73,41 @@ def _named(rows: Sequence[Any]) -> list[Column[Any]]:
     several = len({row.run for row in rows}) > 1
     return [
         Column(SWEEP_POINT, lambda row: row.where),
-        Column("variant", lambda row: Cell(row.variant, series=(row.variant, row.run))),
+        Column("variant", lambda row: TableCell(row.variant, series=(row.variant, row.run))),
         *([Column[Any]("run", lambda row: row.run)] if several else []),
     ]
 
 
-def _requests(row: PrefillRow) -> Cell:
+def _requests(row: PrefillRow) -> TableCell:
     rate = () if row.offered_per_s is None else (f"{three_digits(row.offered_per_s)} a second",)
-    return Cell(str(row.counts["offered"]), rate)
+    return TableCell(str(row.counts["offered"]), rate)
 
 
-def _rejected(row: PrefillRow) -> Cell:
+def _rejected(row: PrefillRow) -> TableCell:
     reasons = tuple(f"{number} {reason.replace('_', ' ')}" for reason, number in row.rejections.items())
-    return Cell(str(row.counts["rejected"]), reasons)
+    return TableCell(str(row.counts["rejected"]), reasons)
 
 
-def _overruns(row: PrefillRow) -> Cell:
+def _overruns(row: PrefillRow) -> TableCell:
     lasted = (seconds_text(row.overrun_ns / 1e9),) if row.overrun_ns else ()
-    return Cell(UNKNOWN if row.deadline_overruns is None else str(row.deadline_overruns), lasted)
+    return TableCell(UNKNOWN if row.deadline_overruns is None else str(row.deadline_overruns), lasted)
 
 
-def _ttft(percent: int, row: PrefillRow) -> Cell:
+def _ttft(percent: int, row: PrefillRow) -> TableCell:
     without_kv_s = row.ttft_without_kv_s[percent]
     beneath = () if without_kv_s is None else (seconds_text(without_kv_s),)
-    return Cell(seconds_text(row.ttft_s[percent]), beneath, row.ttft_s[percent])
+    return TableCell(seconds_text(row.ttft_s[percent]), beneath, row.ttft_s[percent])
 
 
-def _pool(row: PrefillRow) -> Cell:
+def _pool(row: PrefillRow) -> TableCell:
     if row.pool_equivalent is None or row.pool_equivalent_at_80 is None:
-        return Cell(UNKNOWN)
-    return Cell(three_digits(row.pool_equivalent), (f"{three_digits(row.pool_equivalent_at_80)} at 80 %",))
+        return TableCell(UNKNOWN)
+    return TableCell(three_digits(row.pool_equivalent), (f"{three_digits(row.pool_equivalent_at_80)} at 80 %",))
 
 
-def _ratio(each: Impact) -> Cell:
+def _ratio(each: Impact) -> TableCell:
     interval = () if each.interval is None else ("{:.4f} to {:.4f}".format(*each.interval),)
-    return Cell(f"{each.ratio:.4f}", interval, each.ratio)
+    return TableCell(f"{each.ratio:.4f}", interval, each.ratio)
 
 
 _OUTCOMES: tuple[Column[PrefillRow], ...] = (
@@ -123,7 +123,8 @@ _OUTCOMES: tuple[Column[PrefillRow], ...] = (
 _SERVICE: tuple[Column[PrefillRow], ...] = (
     *(Column[PrefillRow](f"TTFT p{percent}", partial(_ttft, percent)) for percent in TTFT_PERCENTILES),
     Column(
-        "tokens per GPU-hour", lambda row: Cell(amount_text(row.tokens_per_gpu_hour), value=row.tokens_per_gpu_hour)
+        "tokens per GPU-hour",
+        lambda row: TableCell(amount_text(row.tokens_per_gpu_hour), value=row.tokens_per_gpu_hour),
     ),
     Column("a pool's GPUs for it", _pool),
 )

@@ -18,7 +18,7 @@ from wanbed.results.metrics import (
 from wanbed.results.reading.run import Run
 from wanbed.results.report.programs.program_reading import reading_of
 from wanbed.results.report.programs.program_trial import ProgramTrial, program_trials
-from wanbed.results.report.table import SWEEP_POINT, Cell, Column, Table
+from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
 from wanbed.results.text.number_text import UNKNOWN, percent_text, seconds_text, size_text, three_digits
 from wanbed.results.text.span_text import kind_text
 
@@ -92,13 +92,13 @@ def _reading(trial: ProgramTrial, *, several: bool) -> str:
     return f"{f'{title}: ' if several else ''}{reading_of(trial, MAX_RANKS, MAX_COLLECTIVES)}"
 
 
-def _part(part: str, row: _RankRow) -> Cell:
+def _part(part: str, row: _RankRow) -> TableCell:
     _, rank = row
     if rank is None:
-        return Cell("")
+        return TableCell("")
     if rank.parts_ns is None:
-        return Cell(UNKNOWN)
-    return Cell(_milliseconds(rank.parts_ns[part] / rank.iterations), (percent_text(rank.share(part)),))
+        return TableCell(UNKNOWN)
+    return TableCell(_milliseconds(rank.parts_ns[part] / rank.iterations), (percent_text(rank.share(part)),))
 
 
 def _milliseconds(time_ns: float) -> str:
@@ -122,20 +122,20 @@ def _sizes(row: _CollectiveRow) -> str:
     return " to ".join(dict.fromkeys((size_text(each.smallest_bytes), size_text(each.largest_bytes))))
 
 
-def _not_hidden(row: _CollectiveRow) -> Cell:
+def _not_hidden(row: _CollectiveRow) -> TableCell:
     _, each = row
     share = (percent_text(each.exposed_ns / each.time_ns),) if each.time_ns else ()
-    return Cell(_milliseconds(each.exposed_ns), share)
+    return TableCell(_milliseconds(each.exposed_ns), share)
 
 
-def _last(row: _CollectiveRow) -> Cell:
+def _last(row: _CollectiveRow) -> TableCell:
     trial, each = row
     if each.ranks <= 1:
-        return Cell("")
+        return TableCell("")
     if not each.last or each.slowest_rank is None:
-        return Cell(UNKNOWN)
+        return TableCell(UNKNOWN)
     times = f"{each.last[each.slowest_rank]} of {sum(each.last.values())} times"
-    return Cell(trial.name_of(each.slowest_rank), (times,))
+    return TableCell(trial.name_of(each.slowest_rank), (times,))
 
 
 def _group_text(trial: ProgramTrial, each: CollectiveTime) -> str:
@@ -148,7 +148,7 @@ def _group_text(trial: ProgramTrial, each: CollectiveTime) -> str:
 _COLLECTIVE_COLUMNS: tuple[Column[_CollectiveRow], ...] = (
     Column(SWEEP_POINT, lambda row: row[0].where),
     Column("variant", lambda row: row[0].variant),
-    Column("collective", lambda row: Cell(kind_text(row[1].kind), (_group_text(*row),))),
+    Column("collective", lambda row: TableCell(kind_text(row[1].kind), (_group_text(*row),))),
     Column("count", lambda row: three_digits(row[1].count) if row[1].count % 1 else f"{row[1].count:.0f}"),
     Column("each", _sizes),
     Column("bytes", lambda row: size_text(row[1].size_bytes)),

@@ -21,7 +21,7 @@ from wanbed.results.text.number_text import (
 from wanbed.runner.cli.runs.plan_families import family_records, family_table
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep_points import SweepPointSpec
-from wanbed.runner.planner.bottleneck import Bottleneck, LinkUse, PathShare
+from wanbed.runner.planner.bottleneck import IterationLimits, LinkUse, PathShare
 from wanbed.runner.planner.candidate import Candidate, Priced, Runs
 from wanbed.runner.planner.families.families_asked import family_notes
 from wanbed.runner.planner.families.family_pricing import FamilyPrice
@@ -113,7 +113,7 @@ def _proposal(planned: Planned, priced: Priced) -> dict[str, Any]:
     }
 
 
-def _bottleneck(bottleneck: Bottleneck) -> dict[str, Any]:
+def _bottleneck(bottleneck: IterationLimits) -> dict[str, Any]:
     path = [
         {**asdict(each.part), "datacenters": list(each.part.datacenters), "share": each.share, "latency": each.latency}
         for each in bottleneck.path
@@ -195,7 +195,7 @@ def _gap(planned: Planned) -> dict[str, str]:
     return {"no plan exceeds": f"{most}, {percent_text(found.gap)} more, by the bounds of what was not simulated"}
 
 
-def _why(bottleneck: Bottleneck | None) -> dict[str, str]:
+def _why(bottleneck: IterationLimits | None) -> dict[str, str]:
     if bottleneck is None:
         return {}
     gpu, link = bottleneck.gpu, bottleneck.link

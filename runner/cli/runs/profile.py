@@ -25,7 +25,7 @@ from wanbed.runner.cli.arguments import AsJson, path_of
 from wanbed.runner.cli.exit_status import one_line_errors
 from wanbed.runner.cli.log_line import log
 from wanbed.runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand, device_at_hand
-from wanbed.runner.profiling.profile_text import Row, clocks_text, rows_of, unsteady
+from wanbed.runner.profiling.profile_text import ProfileRow, clocks_text, rows_of, unsteady
 from wanbed.runner.profiling.task import PromptsTask, StagesTask, check_fits, profile_task
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.workloads.prefill.profile_files import MeasuredPrefill
@@ -219,7 +219,7 @@ def _show(measured: MeasuredProfile | MeasuredPrefill, path: Path, as_json: bool
         log(f"the device's clocks were throttled by its {list_text([*conditions.throttled])}")
 
 
-def _table(rows: list[Row]) -> Table:
+def _table(rows: list[ProfileRow]) -> Table:
     caption = f"median and spread (distance of the quartiles) of each time; !: above {percent_text(UNSTEADY)}"
     table = Table(caption=caption, caption_justify="left")
     table.add_column("")

@@ -13,7 +13,7 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.network.network import Ends, Network
-from wanbed.runner.simulator.simulation import FlowTraffic, WanTraffic
+from wanbed.runner.simulator.simulation import FlowTraffic, HostTraffic
 from wanbed.runner.tcp.channel import Channel
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line
 from wanbed.workloads.background.offered_rate import UNSENT_BYTES, Handout
@@ -26,7 +26,7 @@ _DATAGRAM_BYTES: Final = 1_472
 _PATIENCE_NS: Final = 3_600 * 10**9
 
 
-class BackgroundTraffic:
+class SimulatedBackground:
     """The flows of a simulation. Their channels are to be among those of the network: give it ``by_host``.
 
     ``networks`` has the network of each flow, by the ends of its channel: the one of training, with its own TCP.
@@ -119,8 +119,8 @@ class _Flow:
         payload = sizes if self._flow.is_tcp else wire * _DATAGRAM_BYTES // FRAME_BYTES
         return FlowTraffic(
             self._flow.name,
-            WanTraffic(*self._flow.hosts, left_ns, wire),
-            WanTraffic(*self._flow.hosts, arrived_ns, payload),
+            HostTraffic(*self._flow.hosts, left_ns, wire),
+            HostTraffic(*self._flow.hosts, arrived_ns, payload),
         )
 
     def _await_next(self) -> None:

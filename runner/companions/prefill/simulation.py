@@ -17,7 +17,7 @@ from itertools import pairwise
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER, SimulatedPrefill
 from wanbed.testbed.network.flow_model.line import Line
-from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
+from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller, LayerRun
 from wanbed.workloads.prefill.bubbles.bubble_forecast import BubbleForecast, IterationPlan
 from wanbed.workloads.prefill.control.controller import Commands, PrefillController
 from wanbed.workloads.prefill.control.prefill_group import GroupGpus
@@ -58,7 +58,7 @@ class _Gpu:
     following: "_Gpu | None" = None
     busy: bool = False
     iteration: int = -1
-    run: Run | None = None
+    run: LayerRun | None = None
 
 
 class PrefillSimulation:
@@ -227,7 +227,7 @@ class PrefillSimulation:
             gpu.run = run
             self._events.at(run.end_ns, self._run_passed, (gpu, run))
 
-    def _run_passed(self, now_ns: int, what: tuple[_Gpu, Run]) -> None:
+    def _run_passed(self, now_ns: int, what: tuple[_Gpu, LayerRun]) -> None:
         gpu, run = what
         if gpu.run is run:
             gpu.run = None
@@ -278,7 +278,7 @@ class PrefillSimulation:
         receiving.free_ns = max(leaves_ns + self._latency_ns, receiving.free_ns) + duration_ns
         return receiving.free_ns
 
-    def _log(self, gpu: _Gpu, run: Run, end_ns: int) -> None:
+    def _log(self, gpu: _Gpu, run: LayerRun, end_ns: int) -> None:
         if end_ns > run.start_ns:
             row = (gpu.number, _PREFILL, max(gpu.iteration, 0), _NO_MICROBATCH, run.start_ns, end_ns, 0, NO_PEER)
             self._rows.extend((*row, run.piece.request))

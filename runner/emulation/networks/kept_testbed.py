@@ -8,14 +8,14 @@ from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.running_testbed import RunningTestbed
 
 
-class Network(Protocol):
+class PointNetwork(Protocol):
     """The network of a sweep point, not yet up. Equal ones have the same links, hosts, machines and devices."""
 
     def up(self, dilation: float) -> AbstractContextManager[RunningTestbed]:
         """Bring it up, dilated by a factor, for the duration of a ``with`` block."""
 
 
-NetworkOf = Callable[[SweepPoint], Network]
+NetworkOf = Callable[[SweepPoint], PointNetwork]
 """Returns the network of a sweep point."""
 
 
@@ -25,10 +25,10 @@ class KeptTestbed:
     def __init__(self, up: ExitStack, dilation: float) -> None:
         self._up = up
         self._dilation = dilation
-        self._network: Network | None = None
+        self._network: PointNetwork | None = None
         self._testbed: RunningTestbed | None = None
 
-    def of(self, network: Network) -> RunningTestbed:
+    def of(self, network: PointNetwork) -> RunningTestbed:
         """Return the testbed of a network: the one that is up if it is the same network, else one in its place."""
         if self._testbed is None or self._network != network:
             self.take_down()

@@ -55,7 +55,7 @@ class ServiceRate:
 
 
 @dataclass(frozen=True)
-class Served:
+class QueueOutcome:
     """The outcome of a FIFO queue for each packet: whether it was let in, and when its last bit left (0 if not)."""
 
     let_in: Flags
@@ -68,7 +68,7 @@ def serve(
     rate: ServiceRate,
     buffer_bytes: Floats | float = np.inf,
     queued_bytes: float = 0.0,
-) -> Served:
+) -> QueueOutcome:
     """Serve packets in the order given, whose arrival times never decrease.
 
     A packet is let in if the backlog with it is at most ``buffer_bytes``, one number or one for each packet. The one in
@@ -87,7 +87,7 @@ def serve(
         else:
             free = float(finished[-1])
         done[rows] = finished
-    return Served(let_in, np.where(let_in, rate.time_ns(done), 0.0))
+    return QueueOutcome(let_in, np.where(let_in, rate.time_ns(done), 0.0))
 
 
 def _all_let_in(ticks: Floats, size_bytes: Floats, free: float) -> Floats:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from wanbed.runner.learnt_links.fit.fitted_link import FittedLink
 from wanbed.runner.learnt_links.logs.packet_log import PacketLog
 from wanbed.runner.learnt_links.replay.fifo import ServiceRate, serve
-from wanbed.runner.learnt_links.replay.outcome import Outcome, outcome
+from wanbed.runner.learnt_links.replay.outcome import ReplayOutcome, outcome
 
 Floats = npt.NDArray[np.float64]
 
@@ -22,7 +22,7 @@ LEAST_SHARE = 0.02
 
 
 @dataclass(frozen=True)
-class LinkModel:
+class ReplayedLink:
     """The part that all models have in common: base delay, bottleneck rate, buffer and random loss.
 
     A replay begins with ``queued_bytes`` in the queue.
@@ -35,7 +35,7 @@ class LinkModel:
     queued_bytes: float
 
     @classmethod
-    def of(cls, link: FittedLink, begin_ns: int = 0) -> "LinkModel":
+    def of(cls, link: FittedLink, begin_ns: int = 0) -> "ReplayedLink":
         """Return that of a fitted link, for replays that begin at a time of its log or after it."""
         queued_bytes = link.seen.queued_bytes(begin_ns)
         return cls(link.base_delay_ns, link.rate_bps, link.buffer_bytes, link.buffer.random_loss, queued_bytes)
@@ -58,7 +58,9 @@ def cross_packets(cross_bps: Floats, piece_ns: float, draw: np.random.Generator)
     return CrossPackets(np.asarray(np.sort((of_piece + draw.random(len(of_piece))) * piece_ns)), size_bytes)
 
 
-def with_cross_traffic(model: LinkModel, log: PacketLog, cross_bps: Floats, piece_ns: float, seed: int) -> Outcome:
+def with_cross_traffic(
+    model: ReplayedLink, log: PacketLog, cross_bps: Floats, piece_ns: float, seed: int
+) -> ReplayOutcome:
     """Replay a log in one FIFO queue with packets of others, whose rate is ``cross_bps``, piece by piece and looped."""
     draw = np.random.default_rng(seed)
     send_ns = _from_start(log)
@@ -83,7 +85,7 @@ class Conditions:
     loss: Floats
 
 
-def with_conditions(model: LinkModel, log: PacketLog, conditions: Conditions, seed: int) -> Outcome:
+def with_conditions(model: ReplayedLink, log: PacketLog, conditions: Conditions, seed: int) -> ReplayOutcome:
     """Replay a log alone over a link whose conditions change, and start again at their end.
 
     The buffer holds as much time as that of the bottleneck does at its full rate, and so does what is queued at the
@@ -103,7 +105,7 @@ def with_conditions(model: LinkModel, log: PacketLog, conditions: Conditions, se
     return _outcome(served.let_in, delay_ns, conditions.loss[piece], np.random.default_rng(seed))
 
 
-def constant(model: LinkModel, log: PacketLog, mean_cross_bps: float, seed: int) -> Outcome:
+def constant(model: ReplayedLink, log: PacketLog, mean_cross_bps: float, seed: int) -> ReplayOutcome:
     """Replay a log over a link that is always the same: what the cross traffic leaves of the rate on average."""
     left_bps = max(model.rate_bps - mean_cross_bps, LEAST_SHARE * model.rate_bps)
     always = Conditions(10**9, np.full(1, left_bps), np.full(1, model.base_delay_ns), np.full(1, model.random_loss))
@@ -121,6 +123,6 @@ def _from_start(log: PacketLog) -> Floats:
 
 def _outcome(
     let_in: npt.NDArray[np.bool_], delay_ns: Floats, random_loss: Floats | float, draw: np.random.Generator
-) -> Outcome:
+) -> ReplayOutcome:
     kept = let_in & (draw.random(len(let_in)) >= random_loss)
     return outcome(delay_ns[kept], len(let_in))

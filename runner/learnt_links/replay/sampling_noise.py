@@ -11,7 +11,7 @@ import numpy as np
 
 from wanbed.runner.learnt_links.fit.fitted_link import FittedLink
 from wanbed.runner.learnt_links.logs.packet_log import PacketLog
-from wanbed.runner.learnt_links.replay.link_models import LinkModel, with_cross_traffic
+from wanbed.runner.learnt_links.replay.link_models import ReplayedLink, with_cross_traffic
 from wanbed.runner.learnt_links.replay.outcome import outcome_of
 
 SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.25, 0.0)
@@ -19,7 +19,7 @@ SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.25, 0.0)
 
 def without_sampling_noise(link: FittedLink, log: PacketLog, seed: int) -> FittedLink:
     """Return the link with the share of its cross traffic's variation that reproduces best the log it was fitted to."""
-    truth, model, cross = outcome_of(log), LinkModel.of(link), link.cross_traffic
+    truth, model, cross = outcome_of(log), ReplayedLink.of(link), link.cross_traffic
     mean_bps = cross.rate_bps.mean()
     # None is rounded to above what the line carries.
     most_bps = cross.rate_bps.max()

@@ -24,7 +24,7 @@ class Hub:
         self.capacity_bps = capacity_bps
         self.configured_bps = 0
         self.limits = False
-        self.groups: dict[Group, None] = {}
+        self.groups: dict[AlikePairs, None] = {}
         self.left_bps = 0
         self.open_count = 0
 
@@ -48,7 +48,7 @@ class Port:
 
     def __init__(self, capacity_bps: int) -> None:
         self.capacity_bps = capacity_bps
-        self.groups: list[Group] = []
+        self.groups: list[AlikePairs] = []
         self.left_bps = 0
         self.open_count = 0
 
@@ -67,7 +67,7 @@ def part_bps(rate_bps: int, key: StreamKey) -> int:
     return max(rate_bps - each_bps * (count - bursts), 1) if is_burst else each_bps
 
 
-class Group:
+class AlikePairs:
     """Node pairs that are alike. ``sending`` counts those that send; all of them have ``rate_bps``.
 
     ``at_port`` of them arrive at each port. ``fair_bps`` is what their rate is about to be.
@@ -119,18 +119,18 @@ class Groups:
     def __init__(self, events: EventQueue, hubs: dict[int, Hub]) -> None:
         self._events = events
         self._hubs = hubs
-        self._groups: dict[Path, Group] = {}
-        self._at_ports: dict[tuple[int, tuple[Path, ...]], dict[Path, Group]] = {}
+        self._groups: dict[Path, AlikePairs] = {}
+        self._at_ports: dict[tuple[int, tuple[Path, ...]], dict[Path, AlikePairs]] = {}
         self.streams: list[Stream] = []
 
-    def away_from_ports(self, path: Path) -> Group:
+    def away_from_ports(self, path: Path) -> AlikePairs:
         """Return the group of node pairs that no port limits."""
         group = self._groups.get(path)
         if group is None:
             group = self._groups[path] = self._created(path, None, 0)
         return group
 
-    def at_ports(self, capacity_bps: int, arriving: tuple[Path, ...]) -> dict[Path, Group]:
+    def at_ports(self, capacity_bps: int, arriving: tuple[Path, ...]) -> dict[Path, AlikePairs]:
         """Return the group of each path that arrives at ports at which ``arriving``, in order, arrive."""
         found = self._at_ports.get((capacity_bps, arriving))
         if found is None:
@@ -140,7 +140,7 @@ class Groups:
             self._at_ports[capacity_bps, arriving] = found
         return found
 
-    def stream(self, group: Group, key: StreamKey) -> Stream:
+    def stream(self, group: AlikePairs, key: StreamKey) -> Stream:
         """Return the stream of a group's channels that have one rate."""
         stream = group.streams.get(key)
         if stream is None:
@@ -148,11 +148,11 @@ class Groups:
             self.streams.append(stream)
         return stream
 
-    def _created(self, path: Path, port: Port | None, at_port: int) -> Group:
-        return Group(path, [self._hubs[number] for number in path.hubs], port, at_port)
+    def _created(self, path: Path, port: Port | None, at_port: int) -> AlikePairs:
+        return AlikePairs(path, [self._hubs[number] for number in path.hubs], port, at_port)
 
 
-def share_fairly(groups: list[Group], hubs: list[Hub], ports: list[Port]) -> None:
+def share_fairly(groups: list[AlikePairs], hubs: list[Hub], ports: list[Port]) -> None:
     """Set ``fair_bps`` of ``groups`` to their max-min fair rate, as ``fair_rates_bps`` computes it for node pairs.
 
     ``hubs`` in order of number, and ``ports``, are all that limit them, apart from their own resources. Of resources
@@ -178,7 +178,7 @@ def share_fairly(groups: list[Group], hubs: list[Hub], ports: list[Port]) -> Non
                 waiting -= 1
 
 
-def _open(groups: list[Group], hubs: list[Hub], ports: list[Port]) -> None:
+def _open(groups: list[AlikePairs], hubs: list[Hub], ports: list[Port]) -> None:
     for hub in hubs:
         hub.left_bps, hub.open_count = hub.capacity_bps, 0
     for port in ports:
@@ -191,11 +191,11 @@ def _open(groups: list[Group], hubs: list[Hub], ports: list[Port]) -> None:
             group.port.open_count += group.at_port
 
 
-def _own_bps(group: Group) -> int:
+def _own_bps(group: AlikePairs) -> int:
     return group.own_bps
 
 
-def _fill(group: Group, share_bps: int) -> None:
+def _fill(group: AlikePairs, share_bps: int) -> None:
     group.is_open = False
     group.fair_bps = max(share_bps, 1)
     for hub in group.hubs:

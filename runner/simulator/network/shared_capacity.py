@@ -10,7 +10,7 @@ at any time (``SharedCapacity.change``).
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.network.alike import Group, Groups, Hub, Path, Port, StreamKey, part_bps, share_fairly
+from wanbed.runner.simulator.network.alike import AlikePairs, Groups, Hub, Path, Port, StreamKey, part_bps, share_fairly
 from wanbed.runner.simulator.network.changing.capacity_course import CapacityCourse
 from wanbed.runner.simulator.network.stream import Sender, Stream
 
@@ -49,7 +49,7 @@ class NodePairFlow:
         self.hubs_most_bps: tuple[int, ...] = ()
         self.port: _HostPort | None = None
         self.port_most_bps = 0
-        self.group: Group | None = None
+        self.group: AlikePairs | None = None
         """The flows like it, while it sends and others may limit it."""
         self.fixed_bps = 0
         """Its rate while it sends and others never limit it."""
@@ -238,7 +238,7 @@ class SharedCapacity:
             stream.arm(now_ns)
         self._changed.clear()
 
-    def _set_rates(self, groups: Iterable[Group], now_ns: int) -> None:
+    def _set_rates(self, groups: Iterable[AlikePairs], now_ns: int) -> None:
         """Give ``groups`` their fair rates."""
         for group in groups:
             if group.fair_bps != group.rate_bps:
@@ -285,7 +285,7 @@ class SharedCapacity:
             if channel.stream is not None:
                 channel.leave()
 
-    def _affected(self, moved: Iterable[NodePairFlow]) -> list[Group]:
+    def _affected(self, moved: Iterable[NodePairFlow]) -> list[AlikePairs]:
         """Return the groups whose rates may change, with their fair rates."""
         seeds = {flow.group: None for flow in moved if flow.group is not None}
         for hub in self._touched_hubs:
@@ -294,7 +294,7 @@ class SharedCapacity:
             if limited or hub.limits:
                 seeds.update(hub.groups)
         waiting = list(seeds)
-        found: dict[Group, None] = {}
+        found: dict[AlikePairs, None] = {}
         hubs: dict[Hub, None] = {}
         ports: dict[Port, None] = {}
         limited_groups = []

@@ -12,7 +12,7 @@ from wanbed.runner.simulator.network.history import History, Rows, ServedStreams
 from wanbed.runner.simulator.network.network import Ends
 from wanbed.runner.simulator.network.shared_capacity import SharedCapacity
 from wanbed.runner.simulator.network.shared_channel import SharedChannel
-from wanbed.runner.simulator.simulation import WanTraffic
+from wanbed.runner.simulator.simulation import HostTraffic
 from wanbed.runner.tcp.channel import Channel
 from wanbed.testbed.network.flow_model.line import Line
 
@@ -20,7 +20,7 @@ Crossing = tuple[Ends, Channel]
 """The two places that a channel joins, and the channel."""
 
 
-class ChannelTraffic(WanTraffic):
+class ChannelTraffic(HostTraffic):
     """The traffic of all channels of a node pair, whose line has ``line``'s headers.
 
     Where rates changed often, what had been sent is recovered for the times that are asked for.
@@ -32,7 +32,7 @@ class ChannelTraffic(WanTraffic):
         self._line = line
 
     def counts(self) -> tuple[Column, Column]:
-        """Return what ``WanTraffic.counts`` describes."""
+        """Return what ``HostTraffic.counts`` describes."""
         return self._whole
 
     @cached_property
@@ -51,7 +51,7 @@ class ChannelTraffic(WanTraffic):
         return ChannelTraffic(source, destination, self._histories, self._line)
 
     def sent_by(self, times_ns: Column) -> npt.NDArray[np.float64]:
-        """Return what ``WanTraffic.sent_by`` describes."""
+        """Return what ``HostTraffic.sent_by`` describes."""
         asked_ns = np.unique(times_ns)
         changes_ns = _times_ns([history.around(asked_ns) for history in self._histories])
         near = np.unique(np.add.outer(np.searchsorted(changes_ns, asked_ns), (-1, 0)))
@@ -69,7 +69,7 @@ class ChannelTraffic(WanTraffic):
         return self._line.wire_bytes(sums[np.searchsorted(ends, times_ns, side="right")])
 
 
-def wan_traffic(variant: ResolvedVariant, crossings: Sequence[Crossing], parts: int) -> tuple[WanTraffic, ...]:
+def wan_traffic(variant: ResolvedVariant, crossings: Sequence[Crossing], parts: int) -> tuple[HostTraffic, ...]:
     """Return the traffic of every node pair of all ``parts`` equal parts, given the channels of the first part."""
     pipelines = variant.placement.pipelines
     size = len(pipelines) // parts
@@ -81,7 +81,7 @@ def wan_traffic(variant: ResolvedVariant, crossings: Sequence[Crossing], parts: 
         hosts: ChannelTraffic(*hosts, [_history(channel, served) for channel in channels], channels[0].line)
         for hosts, channels in found.items()
     }
-    every: list[WanTraffic] = []
+    every: list[HostTraffic] = []
     for part in range(parts):
         names = {
             place.host.name: pipelines[place.pipeline + part * size][place.stage].host.name

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Final
 
-from wanbed.runner.simulator.segments.shared_rates import SharedRates
+from wanbed.runner.simulator.segments.shared_rates import LaneRate
 
 BITS_NS: Final = 8 * 10**9
 
@@ -18,7 +18,7 @@ class Lane:
 
     __slots__ = ("_draw", "_free_ns", "_jitter_ns", "_last_ns", "_latency_ns", "_loss", "_rates", "carried_ns")
 
-    def __init__(self, rates: SharedRates, latency_ns: int, *, loss: float, jitter_ns: int, seed: str) -> None:
+    def __init__(self, rates: LaneRate, latency_ns: int, *, loss: float, jitter_ns: int, seed: str) -> None:
         self._rates = rates
         self._latency_ns = latency_ns
         self._loss, self._jitter_ns = loss, jitter_ns

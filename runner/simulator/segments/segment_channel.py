@@ -4,7 +4,7 @@ from array import array
 from collections import deque
 
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.segments.sender import Sender
+from wanbed.runner.simulator.segments.sender import SegmentSender
 from wanbed.runner.tcp.channel import Accepted, Left
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
@@ -33,12 +33,12 @@ class SegmentChannel:
         self.line = line
         self.history = array("q")
         self._events = events
-        self._senders: list[Sender] = []
-        self._ends: dict[Sender, deque[tuple[int, _Transfer]]] = {}
+        self._senders: list[SegmentSender] = []
+        self._ends: dict[SegmentSender, deque[tuple[int, _Transfer]]] = {}
         self._waiting: deque[_Transfer] = deque()
         self._begun = 0
 
-    def add(self, sender: Sender) -> None:
+    def add(self, sender: SegmentSender) -> None:
         """Add a connection."""
         self._senders.append(sender)
         self._ends[sender] = deque()
@@ -82,12 +82,12 @@ class SegmentChannel:
         for sender in self._senders:
             sender.push(now_ns)
 
-    def refill(self, sender: Sender, now_ns: int) -> None:
+    def refill(self, sender: SegmentSender, now_ns: int) -> None:
         """Let a connection begin the next chunks, as many as there are and as its socket has room for."""
         while sender.has_room and self._begin_chunk(sender, now_ns):
             pass
 
-    def _begin_chunk(self, sender: Sender, now_ns: int) -> bool:
+    def _begin_chunk(self, sender: SegmentSender, now_ns: int) -> bool:
         """Let a connection begin the next chunk. Return False if there is none."""
         waiting = self._waiting
         if not waiting or waiting[0].available_ns > now_ns:
@@ -120,7 +120,7 @@ class SegmentChannel:
         else:
             history.extend((max(from_ns, 0), until_ns, size_bytes))
 
-    def arrived(self, sender: Sender, at_ns: int, next_byte: int) -> None:
+    def arrived(self, sender: SegmentSender, at_ns: int, next_byte: int) -> None:
         """Handle that a connection's bytes before ``next_byte`` are all there at ``at_ns``."""
         ends = self._ends[sender]
         while ends and ends[0][0] <= next_byte:
@@ -132,5 +132,5 @@ class SegmentChannel:
                 transfer.left(min(transfer.first_ns, left_ns), left_ns)
 
 
-def _last_begun(sender: Sender) -> int:
+def _last_begun(sender: SegmentSender) -> int:
     return sender.last_begun

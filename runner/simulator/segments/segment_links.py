@@ -11,8 +11,8 @@ from wanbed.runner.simulator.segments.cubic import Cubic
 from wanbed.runner.simulator.segments.lane import Lane
 from wanbed.runner.simulator.segments.receiver import Receiver
 from wanbed.runner.simulator.segments.segment_channel import SegmentChannel
-from wanbed.runner.simulator.segments.sender import Sender
-from wanbed.runner.simulator.segments.shared_rates import SharedRate, SharedRates
+from wanbed.runner.simulator.segments.sender import SegmentSender
+from wanbed.runner.simulator.segments.shared_rates import LaneCapacity, LaneRate
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.window import let_out_bytes
 from wanbed.testbed.network.tcp_settings import TcpSettings
@@ -36,7 +36,7 @@ class SegmentLinks:
 
     def __init__(self, events: EventQueue, seed: str) -> None:
         self._events, self._seed = events, seed
-        self._shared: dict[tuple[str, str, str], SharedRate] = {}
+        self._shared: dict[tuple[str, str, str], LaneCapacity] = {}
         self._lanes: dict[tuple[str, str], Lane] = {}
 
     def channel(
@@ -46,7 +46,7 @@ class SegmentLinks:
         channel = SegmentChannel(self._events, line)
         for number in range(connections):
             seed = f"{self._seed} {forth.source} {forth.destination} {number}"
-            sender = Sender(
+            sender = SegmentSender(
                 self._events,
                 channel,
                 Bbr(line.rtt_ns, seed) if tcp.congestion == "bbr" else Cubic(is_reno=tcp.congestion == "reno"),
@@ -70,12 +70,12 @@ class SegmentLinks:
     def _opened(self, way: Way) -> Lane:
         own_bps = min((bps for resource, bps in way.crossed.items() if resource[0] == _OWN), default=None)
         shared = [
-            self._shared.setdefault(resource, SharedRate(bps))
+            self._shared.setdefault(resource, LaneCapacity(bps))
             for resource, bps in way.crossed.items()
             if resource[0] != _OWN
         ]
         return Lane(
-            SharedRates(own_bps, shared),
+            LaneRate(own_bps, shared),
             way.latency_ns,
             loss=way.impairments.loss,
             jitter_ns=way.impairments.jitter_ns,
@@ -83,7 +83,7 @@ class SegmentLinks:
         )
 
 
-def _arrival(channel: SegmentChannel, sender: Sender) -> Callable[[int, int], None]:
+def _arrival(channel: SegmentChannel, sender: SegmentSender) -> Callable[[int, int], None]:
     def arrived(at_ns: int, next_byte: int) -> None:
         channel.arrived(sender, at_ns, next_byte)
 

@@ -30,17 +30,17 @@ class State(IntEnum):
     TIMED_OUT = 2
 
 
-class Stream(Protocol):
+class SegmentSource(Protocol):
     """The source of a sender's bytes."""
 
-    def refill(self, sender: "Sender", now_ns: int) -> None:
+    def refill(self, sender: "SegmentSender", now_ns: int) -> None:
         """Add bytes to ``sender.written`` if there are any, as its socket has room."""
 
     def carried(self, from_ns: int, until_ns: int, size_bytes: int) -> None:
         """Handle that the line carries payload bytes between two times."""
 
 
-class Sender:
+class SegmentSender:
     """The sending end. ``most_bytes`` may be in flight, ``unsent_bytes`` may wait to be sent.
 
     ``restarts`` is whether the window is reduced after a pause. ``header_bytes`` are those of each packet.
@@ -49,7 +49,7 @@ class Sender:
     def __init__(
         self,
         events: EventQueue,
-        stream: Stream,
+        stream: SegmentSource,
         congestion: Cubic | Bbr,
         forth: Lane,
         *,

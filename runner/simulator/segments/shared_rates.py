@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 
-class SharedRate:
+class LaneCapacity:
     """A trunk or a port: its capacity, and until when each lane that crosses it has packets for it."""
 
     __slots__ = ("_busy_ns", "_capacity_bps")
@@ -30,12 +30,12 @@ class SharedRate:
         self._busy_ns[lane] = until_ns
 
 
-class SharedRates:
+class LaneRate:
     """The rate of one lane: at most ``own_bps`` (None for no limit), and its share of everything in ``shared``."""
 
     __slots__ = ("_own_bps", "_shared")
 
-    def __init__(self, own_bps: int | None, shared: Sequence[SharedRate] = ()) -> None:
+    def __init__(self, own_bps: int | None, shared: Sequence[LaneCapacity] = ()) -> None:
         self._own_bps = own_bps
         self._shared = [(each, each.enter()) for each in shared]
 

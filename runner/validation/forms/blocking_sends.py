@@ -6,7 +6,7 @@ backward b + x.
 
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.validation.case import chain, iteration_ns, simulated
-from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.check import LawCheck
 
 MS = 1_000_000
 
@@ -28,7 +28,7 @@ def _iteration_ns(simulate: Simulate, schedule: str, stages: int, microbatches: 
     return iteration_ns(simulation)
 
 
-def blocking_gpipe(simulate: Simulate) -> Check:
+def blocking_gpipe(simulate: Simulate) -> LawCheck:
     """Check GPipe, whose first S - 1 stages each take f + x for a microbatch, and the last stage f.
 
     The last microbatch reaches the last stage after M + S - 2 steps of f + x and S - 1 latencies, and ends there after
@@ -37,7 +37,7 @@ def blocking_gpipe(simulate: Simulate) -> Check:
     stages, microbatches = 4, 8
     steps, once_ms = microbatches + stages - 2, _FORWARD_MS + _BACKWARD_MS
     expected_ms = steps * (once_ms + 2 * _TRANSFER_MS) + once_ms + 2 * (stages - 1) * _LATENCY_MS
-    return Check(
+    return LawCheck(
         "GPipe, S = 4, M = 8, sends of x = A / W block",
         "(M + S - 1)(f + b) + 2(M + S - 2)x + 2(S - 1)c",
         (expected_ms * MS,),
@@ -45,7 +45,7 @@ def blocking_gpipe(simulate: Simulate) -> Check:
     )
 
 
-def blocking_one_forward_one_backward(simulate: Simulate) -> Check:
+def blocking_one_forward_one_backward(simulate: Simulate) -> LawCheck:
     """Check 1F1B over two stages, for an even M. Let u = f + b + x.
 
     Stage 0 sends two activations. The last stage runs forward and backward of each and sends its gradient, for u each.
@@ -57,7 +57,7 @@ def blocking_one_forward_one_backward(simulate: Simulate) -> Check:
     """
     microbatches = 8
     step_ms = _FORWARD_MS + _BACKWARD_MS + _TRANSFER_MS
-    return Check(
+    return LawCheck(
         "1F1B, S = 2, M = 8, sends of x = A / W block",
         "(M + 1)(f + b + x) + M c",
         (((microbatches + 1) * step_ms + microbatches * _LATENCY_MS) * MS,),

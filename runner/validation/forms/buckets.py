@@ -2,7 +2,7 @@
 
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.validation.case import iteration_ns, simulated
-from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.check import LawCheck
 
 _MS = 1_000_000
 _REPLICAS = ("north", "east", "south", "west")
@@ -21,7 +21,7 @@ def _iteration_ns(simulate: Simulate, backward_ms: int) -> int:
     return iteration_ns(simulation)
 
 
-def buckets_are_summed_while_others_are_computed(simulate: Simulate) -> Check:
+def buckets_are_summed_while_others_are_computed(simulate: Simulate) -> LawCheck:
     """Check that of n equal buckets the k-th is complete after k/n of the backward, and is summed after the one before.
 
     With a ring time t of each bucket, the sums from bucket k on take (n - k + 1) t if none of them waits, so that an
@@ -30,7 +30,7 @@ def buckets_are_summed_while_others_are_computed(simulate: Simulate) -> Check:
     so that each is done before the next bucket is complete.
     """
     backwards_ms = (2000, 8000)
-    return Check(
+    return LawCheck(
         "4 buckets of 10 MB over 4 replicas at 80 Mbit/s beside a backward of 2 s, of 8 s",
         "f + max(b / n + n t, b + t), t = 2 (P - 1) / P x A / (n R)",
         tuple(

@@ -8,7 +8,7 @@ from typing import Any
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 from wanbed.runner.validation.case import Changes, arrival_ns, chain, side_by_side, simulated
-from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.check import LawCheck
 
 MS = 1_000_000
 
@@ -30,7 +30,7 @@ def _arrival_ns(simulate: Simulate, changes: Changes, effects: TcpEffects = IDEA
     return arrival_ns(simulation, 1)
 
 
-def rate_step(simulate: Simulate) -> Check:
+def rate_step(simulate: Simulate) -> LawCheck:
     """Check a node pair that has half, and twice, the rate from d after the beginning of a transfer on.
 
     W d has left by then, and the rest leaves at the new rate. A queue stands at the far end of the link. So the change
@@ -40,7 +40,7 @@ def rate_step(simulate: Simulate) -> Check:
     at_ns = (_FORWARD_MS + after_ms + _LATENCY_MS) * MS
     rates_mbps = (500, 2000)
     expected = (after_ms + (_TRANSFER_MS - after_ms) * 1000 // mbps + _LATENCY_MS for mbps in rates_mbps)
-    return Check(
+    return LawCheck(
         "a transfer of 100 ms, the rate halved, doubled, after half of it",
         "d + (A - W d) / W' + c",
         tuple(expected_ms * MS for expected_ms in expected),
@@ -48,7 +48,7 @@ def rate_step(simulate: Simulate) -> Check:
     )
 
 
-def latency_step(simulate: Simulate) -> Check:
+def latency_step(simulate: Simulate) -> LawCheck:
     """Check a latency that rises, and falls, within a transfer.
 
     The last byte leaves later and takes the longer latency. After a shorter one it does not arrive before those that
@@ -56,7 +56,7 @@ def latency_step(simulate: Simulate) -> Check:
     """
     at_ns = (_FORWARD_MS + 60) * MS
     latencies_ms = (50, 5)
-    return Check(
+    return LawCheck(
         "the same, the latency 20 ms to 50 ms, to 5 ms, within it",
         "A / W + max(c, c')",
         tuple((_TRANSFER_MS + max(_LATENCY_MS, each)) * MS for each in latencies_ms),
@@ -64,7 +64,7 @@ def latency_step(simulate: Simulate) -> Check:
     )
 
 
-def latency_falls_between(simulate: Simulate) -> Check:
+def latency_falls_between(simulate: Simulate) -> LawCheck:
     """Check that what leaves after a pause takes the shorter latency, and that of what is under way does not change.
 
     The second transfer leaves a forward after the first.
@@ -78,7 +78,7 @@ def latency_falls_between(simulate: Simulate) -> Check:
         variant={"schedule": "gpipe"},
         changes=[((forward_ms + _TRANSFER_MS + 1) * MS, {"latency_ns": shorter_ms * MS})],
     )
-    return Check(
+    return LawCheck(
         "2 transfers, the latency 20 ms to 5 ms after the first has left",
         "A / W + c, f + A / W + c'",
         ((_TRANSFER_MS + _LATENCY_MS) * MS, (forward_ms + _TRANSFER_MS + shorter_ms) * MS),
@@ -86,12 +86,12 @@ def latency_falls_between(simulate: Simulate) -> Check:
     )
 
 
-def outage(simulate: Simulate) -> Check:
+def outage(simulate: Simulate) -> LawCheck:
     """Check an outage of o within a transfer, without TCP: what has left arrives, the rest leaves afterwards."""
     outage_ms = 300
     down_ns = (_FORWARD_MS + 50) * MS
     changes = [(down_ns, {"up": False}), (down_ns + outage_ms * MS, {"up": True})]
-    return Check(
+    return LawCheck(
         "the same, the link down for 300 ms within it",
         "A / W + o + c",
         ((_TRANSFER_MS + outage_ms + _LATENCY_MS) * MS,),
@@ -99,7 +99,7 @@ def outage(simulate: Simulate) -> Check:
     )
 
 
-def outage_over_tcp(simulate: Simulate) -> Check:
+def outage_over_tcp(simulate: Simulate) -> LawCheck:
     """Check a transfer that begins in an outage of a second, over TCP with an open window.
 
     A probe is sent 2 RTT and two ticks of 10 ms later. RTT + 200 ms after it the first segment is sent again, and twice
@@ -110,7 +110,7 @@ def outage_over_tcp(simulate: Simulate) -> Check:
     effects = TcpEffects(window=True, slow_start=False, headers=False)
     rtt_ms = 2 * _LATENCY_MS
     again_ms = 2 * rtt_ms + 20 + (rtt_ms + 200) * (1 + 2 + 4) + 60
-    return Check(
+    return LawCheck(
         "the same over TCP, the link down at its begin, and for a second",
         "2 RTT + 20 ms + (RTT + 200 ms) (1 + 2 + 4) + 60 ms + A / W + c",
         ((again_ms + _TRANSFER_MS + _LATENCY_MS) * MS,),
@@ -118,7 +118,7 @@ def outage_over_tcp(simulate: Simulate) -> Check:
     )
 
 
-def trunk_step(simulate: Simulate) -> Check:
+def trunk_step(simulate: Simulate) -> LawCheck:
     """Check two node pairs capped at 60 Mbit/s over a trunk of 90 that has 30, and 150, from a time on.
 
     Each has its max-min fair share before, 45 Mbit/s, and after: 15, and 60 by its own cap. As in ``rate_step``, the
@@ -140,7 +140,7 @@ def trunk_step(simulate: Simulate) -> Check:
             changes=[(at_ns, {"rate_bps": rate_mbps * 10**6})],
         )
         measured += [arrival_ns(simulation, 1), arrival_ns(simulation, 3)]
-    return Check(
+    return LawCheck(
         "45 Mbit by each of 2 pairs of 60 Mbit/s over a trunk of 90, then 30, then 150",
         "d + (A - R d / 2) / min(R' / 2, W) + c",
         tuple(expected_ms * MS for expected_ms in expected for _ in range(2)),

@@ -5,7 +5,7 @@ As in ``wanbed.runner.validation.closed_forms``, all cases are ideal and all tim
 
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.validation.case import chain, iteration_ns, simulated
-from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.check import LawCheck
 from wanbed.workloads.compute.varied_durations import Distribution, DurationDraws, Jitter, Variation
 
 MS = 1_000_000
@@ -31,7 +31,7 @@ def _data_parallel(simulate: Simulate, **compute: object) -> int:
     return iteration_ns(simulation)
 
 
-def straggler(simulate: Simulate) -> Check:
+def straggler(simulate: Simulate) -> LawCheck:
     """Check data parallelism with one replica half as fast: the ring takes as long as ever, from when that one joins.
 
     Each replica sends 2 (P - 1) parts of 1/P over its own line. Until the last replica joins, the others can pass on
@@ -39,7 +39,7 @@ def straggler(simulate: Simulate) -> Check:
     time that its line is free.
     """
     compute_ms = _MICROBATCHES * (_FORWARD_MS + _BACKWARD_MS)
-    return Check(
+    return LawCheck(
         "data parallelism over 4 replicas, one of them half as fast",
         "2 M (f + b) + 2 (P - 1) / P x A / R",
         ((2 * compute_ms + _SUM_MS) * MS,),
@@ -47,7 +47,7 @@ def straggler(simulate: Simulate) -> Check:
     )
 
 
-def varied_replicas(simulate: Simulate) -> Check:
+def varied_replicas(simulate: Simulate) -> LawCheck:
     """Check data parallelism with jitter: the ring begins when the replica with the largest sum of draws is ready."""
     sums_ns = []
     for pipeline in range(len(_REPLICAS)):
@@ -60,7 +60,7 @@ def varied_replicas(simulate: Simulate) -> Check:
                 for microbatch in range(_MICROBATCHES)
             )
         )
-    return Check(
+    return LawCheck(
         "the same, all alike, with a jitter of 10 %",
         "largest sum of draws + 2 (P - 1) / P x A / R",
         (max(sums_ns) + _SUM_MS * MS,),
@@ -68,7 +68,7 @@ def varied_replicas(simulate: Simulate) -> Check:
     )
 
 
-def slower_stage(simulate: Simulate) -> Check:
+def slower_stage(simulate: Simulate) -> LawCheck:
     """Check GPipe with another type of GPU in one stage: its f and b are the largest, and count M - 1 times more."""
     stages, microbatches, latency_ms, factor = 4, 8, 20, 1.5
     simulation = simulated(
@@ -79,7 +79,7 @@ def slower_stage(simulate: Simulate) -> Check:
         variant={"schedule": "gpipe"},
     )
     expected_ms = (stages - 1) * 60 + microbatches * round(60 * factor) + 2 * (stages - 1) * latency_ms
-    return Check(
+    return LawCheck(
         "GPipe, S = 4, M = 8, c = 20 ms, one stage's GPU 1.5 times slower",
         "(S - 1)(f + b) + 1.5 M (f + b) + 2(S - 1)c",
         (expected_ms * MS,),

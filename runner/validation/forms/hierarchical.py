@@ -4,7 +4,7 @@ from typing import Any
 
 from wanbed.runner.simulator.simulation import Simulate, Simulation
 from wanbed.runner.validation.case import all_reduce_ns, iteration_ns, simulated
-from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.check import LawCheck
 
 _MS = 1_000_000
 _DATACENTERS = ("north", "east", "south")
@@ -27,13 +27,13 @@ def _simulated(simulate: Simulate, gradient: str, backward_ms: int, **transport:
     )
 
 
-def hierarchical_all_reduce(simulate: Simulate) -> Check:
+def hierarchical_all_reduce(simulate: Simulate) -> LawCheck:
     """Check that of A bytes each of R replicas in a datacenter sums A / R with its counterparts in D datacenters.
 
     Before and after that, each sends (R - 1) / R x A inside, at P. A ring of all replicas would send
     2 (D R - 1) / (D R) x A over every hop, here for 11 s.
     """
-    return Check(
+    return LawCheck(
         "hierarchical all-reduce of 120 MB, 3 datacenters of 4, 800 Mbit/s inside, 160 across, 50 ms",
         "2 (R - 1) / R x A / P + 2 (D - 1) / D x A / (R W) + c",
         ((2 * _INSIDE_MS + _ACROSS_MS + _LATENCY_MS) * _MS,),
@@ -41,10 +41,10 @@ def hierarchical_all_reduce(simulate: Simulate) -> Check:
     )
 
 
-def hierarchical_buckets(simulate: Simulate) -> Check:
+def hierarchical_buckets(simulate: Simulate) -> LawCheck:
     """Check that buckets follow each other, each with all passes. The first of 2 is complete after half a backward."""
     backward_ms, bucket_ms = 1000, 2 * _INSIDE_MS + _ACROSS_MS + _LATENCY_MS
-    return Check(
+    return LawCheck(
         "two buckets of that size, beside a backward of 1 s",
         "f + b / 2 + 2 t",
         ((10 + backward_ms // 2 + 2 * bucket_ms) * _MS,),

@@ -6,7 +6,7 @@ of any stage, where a makespan lasts from the first start to the last end. No tr
 
 from wanbed.runner.simulator.simulation import Simulate, Simulation
 from wanbed.runner.validation.case import chain, simulated
-from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.check import LawCheck
 
 MS = 1_000_000
 
@@ -33,10 +33,10 @@ def _of_schedule(simulate: Simulate, schedule: str, virtual_stages: int = 1) -> 
     return _steady_ns(simulation)
 
 
-def first_stage_begins_and_ends(simulate: Simulate) -> Check:
+def first_stage_begins_and_ends(simulate: Simulate) -> LawCheck:
     """Check 1F1B, whose first stage begins every iteration and ends it: nothing interlocks."""
     expected_ms = _BUSY_MS + (_STAGES - 1) * (_FORWARD_MS + _BACKWARD_MS)
-    return Check(
+    return LawCheck(
         "1F1B, its period and its makespan",
         "(M + S - 1)(f + b) both",
         (expected_ms * MS,) * 2,
@@ -44,13 +44,13 @@ def first_stage_begins_and_ends(simulate: Simulate) -> Check:
     )
 
 
-def split_backwards_fill_the_drain(simulate: Simulate) -> Check:
+def split_backwards_fill_the_drain(simulate: Simulate) -> LawCheck:
     """Check ZB-H1 with f = b / 2 (Qi et al., ICLR 2024, section 2.3): its bubble is that of the last input parts.
 
     The weight parts of the first stage follow each input part at once, so that it begins and ends every iteration.
     """
     expected_ms = _BUSY_MS + (_STAGES - 1) * _FORWARD_MS
-    return Check(
+    return LawCheck(
         "ZB-H1, f = b / 2, its period and its makespan",
         "M (f + b) + (S - 1) f both",
         (expected_ms * MS,) * 2,
@@ -58,12 +58,12 @@ def split_backwards_fill_the_drain(simulate: Simulate) -> Check:
     )
 
 
-def iterations_interlock(simulate: Simulate) -> Check:
+def iterations_interlock(simulate: Simulate) -> LawCheck:
     """Check ZB-2p with f = b / 2 (the same, section 2.2): every stage is busy from its first action to its last.
 
     Stage s begins s forwards after the first, and ends as many later; so do all its iterations.
     """
-    return Check(
+    return LawCheck(
         "ZB-2p, f = b / 2, its period and its makespan",
         "M (f + b), and (S - 1) f more",
         (_BUSY_MS * MS, (_BUSY_MS + (_STAGES - 1) * _FORWARD_MS) * MS),
@@ -71,9 +71,9 @@ def iterations_interlock(simulate: Simulate) -> Check:
     )
 
 
-def iterations_interlock_there_and_back(simulate: Simulate) -> Check:
+def iterations_interlock_there_and_back(simulate: Simulate) -> LawCheck:
     """Check ZB-V with f = b / 2: the same with virtual stages of half a forward."""
-    return Check(
+    return LawCheck(
         "ZB-V, f = b / 2, its period and its makespan",
         "M (f + b), and (S - 1) f / 2 more",
         (_BUSY_MS * MS, (_BUSY_MS * 2 + (_STAGES - 1) * _FORWARD_MS) * MS // 2),
@@ -81,7 +81,7 @@ def iterations_interlock_there_and_back(simulate: Simulate) -> Check:
     )
 
 
-def a_sum_is_hidden_behind_the_first_stage(simulate: Simulate) -> Check:
+def a_sum_is_hidden_behind_the_first_stage(simulate: Simulate) -> LawCheck:
     """Check 1F1B with replicas whose last stage alone sums gradients, in g, with b < g < b + f.
 
     The last stage ends its backwards b before the first one. Its next forward has an activation f after that: by then
@@ -102,7 +102,7 @@ def a_sum_is_hidden_behind_the_first_stage(simulate: Simulate) -> Check:
         iterations=_ITERATIONS,
     )
     period_ms = (_MICROBATCHES + stages - 1) * (_FORWARD_MS + _BACKWARD_MS)
-    return Check(
+    return LawCheck(
         "1F1B, S = 2, a sum of 50 ms at the last stage, its period and its makespan",
         "(M + 1)(f + b), and g - b more",
         (period_ms * MS, (period_ms + sum_ms - _BACKWARD_MS) * MS),

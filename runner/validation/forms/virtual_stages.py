@@ -2,7 +2,7 @@
 
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.validation.case import chain, iteration_ns, simulated
-from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.check import LawCheck
 
 MS = 1_000_000
 
@@ -20,7 +20,7 @@ def _iteration_ns(simulate: Simulate, schedule: str, virtual_stages: int, microb
     return iteration_ns(simulation)
 
 
-def interleaving(simulate: Simulate) -> Check:
+def interleaving(simulate: Simulate) -> LawCheck:
     """Check interleaved 1F1B without latency (Narayanan et al., SC 2021, section 2.2).
 
     The last stage begins S - 1 forwards of one virtual stage later than the first, and S - 1 backwards of one remain
@@ -28,7 +28,7 @@ def interleaving(simulate: Simulate) -> Check:
     """
     microbatches, whole_ms = 8, _FORWARD_MS + _BACKWARD_MS
     virtual_stages = (2, 4)
-    return Check(
+    return LawCheck(
         "Interleaved 1F1B, 2 and 4 virtual stages",
         "(M + (S - 1) / V)(f + b)",
         tuple((microbatches * whole_ms + (_STAGES - 1) * whole_ms // each) * MS for each in virtual_stages),
@@ -36,7 +36,7 @@ def interleaving(simulate: Simulate) -> Check:
     )
 
 
-def there_and_back(simulate: Simulate) -> Check:
+def there_and_back(simulate: Simulate) -> LawCheck:
     """Check ZB-V with one microbatch, which goes to the last stage and back forwards, and again backwards.
 
     Forward, input part and weight part of one of 2S virtual stages take p = f/2 = b/4. The microbatch passes 2S of them
@@ -45,7 +45,7 @@ def there_and_back(simulate: Simulate) -> Check:
     """
     part_ms, latency_ms = _FORWARD_MS // 2, 30
     expected_ms = (4 * _STAGES + 2) * part_ms + 4 * (_STAGES - 1) * latency_ms
-    return Check(
+    return LawCheck(
         "ZB-V, 1 microbatch",
         "(4 S + 2) f / 2 + 4 (S - 1) c",
         (expected_ms * MS,),

@@ -15,7 +15,7 @@ from wanbed.testbed.network.topology import Topology
 
 
 @dataclass(frozen=True)
-class Row:
+class CellRow:
     """A row of the table of measured cells: one figure of one variant at one sweep point."""
 
     experiment: str
@@ -26,7 +26,7 @@ class Row:
     simulated: float
 
 
-def compared_rows(experiment: str, topologies: Sequence[Topology], virtual: Run, simulated: Run) -> Iterator[Row]:
+def compared_rows(experiment: str, topologies: Sequence[Topology], virtual: Run, simulated: Run) -> Iterator[CellRow]:
     """Yield the rows of an experiment, whose sweep points have ``topologies``, in order of the simulated trials.
 
     Where links change, all measured iterations count together, elsewhere their median; and the goodput of each flow in
@@ -39,12 +39,12 @@ def compared_rows(experiment: str, topologies: Sequence[Topology], virtual: Run,
             raise InputError(f"{virtual.path} and {simulated.path} are not of the same trials: run both anew")
     for (point, variant), simulated_s in times[1].items():
         figure = ALL_ITERATIONS if topologies[point].changes else ITERATIONS
-        yield Row(experiment, point, variant, figure, times[0][point, variant], simulated_s)
+        yield CellRow(experiment, point, variant, figure, times[0][point, variant], simulated_s)
     for (point, variant, flow), simulated_bps in goodputs[1].items():
-        yield Row(experiment, point, variant, GOODPUT, goodputs[0][point, variant, flow], simulated_bps)
+        yield CellRow(experiment, point, variant, GOODPUT, goodputs[0][point, variant, flow], simulated_bps)
 
 
-def rows_text(rows: Sequence[Row]) -> str:
+def rows_text(rows: Sequence[CellRow]) -> str:
     """Return the rows as CSV with a heading."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")

@@ -10,8 +10,8 @@ from typing import Any
 
 from wanbed.ground.units import format_duration, format_size
 from wanbed.runner.validation.random.dice import Dice
-from wanbed.runner.validation.random.random_layout import Layout, draw_layout
-from wanbed.runner.validation.random.random_network import Network, draw_network
+from wanbed.runner.validation.random.random_layout import RandomLayout, draw_layout
+from wanbed.runner.validation.random.random_network import RandomNetwork, draw_network
 from wanbed.testbed.network.tcp_settings import DEFAULT_WINDOW_BYTES
 
 KIB, MIB = 2**10, 2**20
@@ -68,7 +68,7 @@ class _Load:
         """The largest activation or gradient."""
         return max((*self.activation_bytes, *self.gradient_bytes))
 
-    def is_bounded(self, layout: Layout, transport_bps: float, latency_ns: int) -> bool:
+    def is_bounded(self, layout: RandomLayout, transport_bps: float, latency_ns: int) -> bool:
         """Return whether all iterations together are within the limits, if every boundary and ring crosses hosts."""
         crossings = self.iterations * 2 * self.microbatches * layout.pipelines
         passed_on = 1 + 2 * (layout.cell - 1) / layout.cell
@@ -153,7 +153,7 @@ def draw_experiment(seed: int, number: int) -> dict[str, Any]:
     }
 
 
-def _transport(dice: Dice, layout: Layout, network: Network) -> tuple[dict[str, Any], float]:
+def _transport(dice: Dice, layout: RandomLayout, network: RandomNetwork) -> tuple[dict[str, Any], float]:
     """Return the section ``transport``, and the approximate rate of a node pair with it."""
     connections = dice.one(CONNECTIONS)
     window_bytes = dice.one(WINDOWS_BYTES)
@@ -176,7 +176,7 @@ def _sizes(dice: Dice, size_bytes: int, count: int) -> tuple[int, ...]:
     return tuple(size_bytes // dice.one((1, 1, 3)) for _ in range(count))
 
 
-def _compute(dice: Dice, load: _Load, layout: Layout, network: Network) -> dict[str, Any]:
+def _compute(dice: Dice, load: _Load, layout: RandomLayout, network: RandomNetwork) -> dict[str, Any]:
     """Return the section ``compute``, with forwards of a tenth to all of a transfer's time."""
     largest_bytes = max(load.activation_bytes) if layout.boundaries else load.largest_bytes
     transfer_ns = largest_bytes * 8 * 10**9 // network.pair_bps + network.latency_ns

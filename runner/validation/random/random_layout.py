@@ -18,7 +18,7 @@ Places = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
-class Layout:
+class RandomLayout:
     """Datacenters, and the placement of the stages of each pipeline.
 
     ``placement`` is one list for all pipelines, one list for each, or None for the default. ``cell`` is the number of
@@ -48,7 +48,7 @@ class Layout:
         return [each if isinstance(each, str) else list(each) for each in self.placement]
 
 
-def draw_layout(dice: Dice, schedule: str, *, heavy: bool) -> Layout:
+def draw_layout(dice: Dice, schedule: str, *, heavy: bool) -> RandomLayout:
     """Draw a layout with room for at least two stages. A ``heavy`` one has few stages and few pipelines."""
     count = dice.weighted(((2, 3), (3, 2), (4, 1)))
     datacenters = tuple(
@@ -63,17 +63,19 @@ def draw_layout(dice: Dice, schedule: str, *, heavy: bool) -> Layout:
     return _together(dice, schedule, datacenters, rooms, heavy=heavy)
 
 
-def _replicas(dice: Dice, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool) -> Layout:
+def _replicas(dice: Dice, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool) -> RandomLayout:
     """Draw replicas of the whole model, each on one GPU, in any datacenters."""
     pipelines = dice.whole(2, min(3 if heavy else MOST_REPLICAS, sum(rooms.values())))
     placement: Places | None = None
     if dice.chance(0.4):
         seats = dice.shuffled([name for name, room in rooms.items() for _ in range(room)])
         placement = tuple((name,) for name in seats[:pipelines])
-    return Layout(datacenters, 1, pipelines, placement)
+    return RandomLayout(datacenters, 1, pipelines, placement)
 
 
-def _together(dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool) -> Layout:
+def _together(
+    dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool
+) -> RandomLayout:
     """Draw a layout with all replicas of a stage in one datacenter: the default placement, or one list."""
     fitting = [
         pipelines
@@ -84,7 +86,7 @@ def _together(dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mappin
     room = {name: gpus // pipelines for name, gpus in rooms.items()}
     stages = dice.whole(2, 2 if heavy else min(MOST_STAGES, sum(room.values())))
     placement = _blocks(dice, room, stages) if dice.chance(0.3) else None
-    return Layout(datacenters, stages, pipelines, placement, _cell(dice, schedule, pipelines))
+    return RandomLayout(datacenters, stages, pipelines, placement, _cell(dice, schedule, pipelines))
 
 
 def _cell(dice: Dice, schedule: str, pipelines: int) -> int:
@@ -95,7 +97,9 @@ def _cell(dice: Dice, schedule: str, pipelines: int) -> int:
     return dice.one([count for count in range(2, pipelines + 1) if pipelines % count == 0])
 
 
-def _apart(dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool) -> Layout:
+def _apart(
+    dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mapping[str, int], *, heavy: bool
+) -> RandomLayout:
     """Draw a layout in which each pipeline, or each DP-cell of two, has its own placement: rings cross the WAN."""
     left = {name: room // 2 for name, room in rooms.items()}
     cell, parts = 2, 2
@@ -110,7 +114,7 @@ def _apart(dice: Dice, schedule: str, datacenters: Datacenters, rooms: Mapping[s
         for name in places:
             left[name] -= 1
         placement += [places] * cell
-    return Layout(datacenters, stages, cell * parts, tuple(placement), cell)
+    return RandomLayout(datacenters, stages, cell * parts, tuple(placement), cell)
 
 
 def _blocks(dice: Dice, room: Mapping[str, int], stages: int) -> tuple[str, ...]:

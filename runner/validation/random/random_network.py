@@ -16,7 +16,7 @@ _QUICKEST_S, _SLOWEST_S = 0.001, 10.0
 
 
 @dataclass(frozen=True)
-class Network:
+class RandomNetwork:
     """The sections of a topology, and the lowest rate and highest latency of a node pair across the WAN."""
 
     intra: Mapping[str, str]
@@ -26,7 +26,7 @@ class Network:
     latency_ns: int
 
 
-def draw_network(dice: Dice, datacenters: Sequence[str], crossing_bytes: int) -> Network:
+def draw_network(dice: Dice, datacenters: Sequence[str], crossing_bytes: int) -> RandomNetwork:
     """Draw links over which a transfer of ``crossing_bytes`` takes from a millisecond to ten seconds."""
     rates_bps = [rate for rate in RATES_BPS if _QUICKEST_S <= crossing_bytes * 8 / rate <= _SLOWEST_S] or RATES_BPS[:1]
     trunk: _Trunk = dice.weighted((("none", 2), ("alone", 2), ("roomy", 2), ("full", 3)))
@@ -38,7 +38,7 @@ def draw_network(dice: Dice, datacenters: Sequence[str], crossing_bytes: int) ->
         own_bps, own_ns = dice.one(rates_bps), dice.one(LATENCIES_NS)
         links.append({"between": [one, other], "latency": format_duration(own_ns), **_rates(dice, trunk, own_bps)})
         pair_bps, latency_ns = min(pair_bps, own_bps), max(latency_ns, own_ns)
-    return Network(_intra(dice, pair_bps), wan, links, pair_bps, latency_ns)
+    return RandomNetwork(_intra(dice, pair_bps), wan, links, pair_bps, latency_ns)
 
 
 def _rates(dice: Dice, trunk: _Trunk, pair_bps: int) -> dict[str, str]:

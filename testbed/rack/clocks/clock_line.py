@@ -24,7 +24,7 @@ _ROUNDED_NS = 2
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ClockExchange:
     """One exchange: the driver's clock when it asked and when it had the answer, and the machine's in between."""
 
     asked_ns: int
@@ -74,12 +74,12 @@ class ClockLine:
         return {"offset_ns": round(self.offset_ns), "drift_ppm": round(self.drift * 1e6, 3), "error_ns": self.error_ns}
 
 
-def quickest(exchanges: Iterable[Exchange]) -> Exchange:
+def quickest(exchanges: Iterable[ClockExchange]) -> ClockExchange:
     """Return the exchange with the shortest round trip."""
     return min(exchanges, key=lambda each: each.rtt_ns)
 
 
-def fit_line(bursts: Sequence[Sequence[Exchange]]) -> ClockLine:
+def fit_line(bursts: Sequence[Sequence[ClockExchange]]) -> ClockLine:
     """Return the line of bursts of exchanges, in the order of their times: at least one burst, none empty."""
     exchanges = [each for burst in bursts for each in burst]
     begin_ns, end_ns = min(each.asked_ns for each in exchanges), max(each.answered_ns for each in exchanges)
@@ -105,7 +105,7 @@ def fit_line(bursts: Sequence[Sequence[Exchange]]) -> ClockLine:
     return ClockLine(begin_ns, base_ns + middle_ns, drift, round(error_ns) + _ROUNDED_NS)
 
 
-def _fitted(best: Sequence[Exchange]) -> ClockLine:
+def _fitted(best: Sequence[ClockExchange]) -> ClockLine:
     """Return the line through these exchanges, of which those count that did not meet a machine too busy to answer.
 
     The first and the last always count.

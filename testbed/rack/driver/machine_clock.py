@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from wanbed.testbed.rack.clocks.clock_line import ClockLine, Exchange, fit_line, quickest
+from wanbed.testbed.rack.clocks.clock_line import ClockExchange, ClockLine, fit_line, quickest
 
 _AT_ENDS, _MEANWHILE = 24, 4
 """Exchanges in the bursts before and after a trial, and in one during it, which must cost little."""
@@ -15,7 +15,7 @@ class MachineClock:
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self._clock_ns = clock_ns
-        self._bursts: list[list[Exchange]] = []
+        self._bursts: list[list[ClockExchange]] = []
         self._in_trial = False
         self._changing = threading.Lock()
         self.ahead_ns = 0
@@ -50,10 +50,10 @@ class MachineClock:
         with self._changing:
             self._in_trial = False
 
-    def _burst(self, exchanges: int) -> list[Exchange]:
+    def _burst(self, exchanges: int) -> list[ClockExchange]:
         return [self._exchange() for _ in range(exchanges)]
 
-    def _exchange(self) -> Exchange:
+    def _exchange(self) -> ClockExchange:
         asked_ns = time.monotonic_ns()
         machine_ns = self._clock_ns()
-        return Exchange(asked_ns, machine_ns, time.monotonic_ns())
+        return ClockExchange(asked_ns, machine_ns, time.monotonic_ns())

@@ -13,7 +13,7 @@ from wanbed.testbed.rack.driver.machine_clock import MachineClock
 from wanbed.testbed.rack.driver.pulse import BEAT_S, Pulse
 from wanbed.testbed.rack.driver.remote_process import Ending, RemoteProcess
 from wanbed.testbed.rack.machine_handle import MachineHandle, MachineLostError, Pending
-from wanbed.testbed.rack.orders import LeaseFacts, Program
+from wanbed.testbed.rack.orders import LeaseFacts, ProgramOrder
 
 _CLOCK_INTERVAL_S = 1.0
 _WAIT_S = 0.25
@@ -104,7 +104,7 @@ class RackMachine:
         return _Followed(self, self._handle.start_call(method, *arguments))
 
     def start(
-        self, host: str, program: Program, made: Callable[[int], RemoteProcess], ending: Ending = lambda _: None
+        self, host: str, program: ProgramOrder, made: Callable[[int], RemoteProcess], ending: Ending = lambda _: None
     ) -> RemoteProcess:
         """Start a program; ``made`` makes the process of its number. ``ending`` is called when it has ended."""
         number = self.call("start", host, program)

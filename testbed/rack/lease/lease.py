@@ -37,7 +37,7 @@ from wanbed.testbed.rack.lease.processes import LeaseProcesses
 from wanbed.testbed.rack.lease.written_files import WrittenFiles
 from wanbed.testbed.rack.machine_failures import MachineFailures
 from wanbed.testbed.rack.machine_network import MachineNetwork
-from wanbed.testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, Program
+from wanbed.testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, ProgramOrder
 from wanbed.testbed.rack.sent_files import unpack
 
 _RECORD = "lease.json"
@@ -175,7 +175,7 @@ class Lease:
         """End their courses, put the ports in their first states, read them back, and return what was changed."""
         return self._on_netlink(lambda: self._substrate.courses().end())
 
-    def start(self, host: str, what: Program) -> int:
+    def start(self, host: str, what: ProgramOrder) -> int:
         """Start a program on a host of this machine and return its number."""
         if host not in self._hosts:
             raise InputError(f"host {host!r} is not on this machine, which has {', '.join(self._hosts)}")

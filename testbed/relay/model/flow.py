@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow
-from wanbed.testbed.relay.model.lanes import Lane
+from wanbed.testbed.relay.model.lanes import RelayLane
 from wanbed.testbed.relay.model.timeline import Timeline
 
 _PENDING_NS = 1 << 61
@@ -65,7 +65,7 @@ class _Piece:
         self.begins_round = begins_round
 
 
-class Flow:
+class RelayFlow:
     """One direction of one connection, on ``lane``; acknowledgements return over ``back``.
 
     ``read`` and ``write`` are the two ends. ``finish`` is called when the last byte has been handed on, with True if
@@ -74,8 +74,8 @@ class Flow:
 
     def __init__(
         self,
-        lane: Lane,
-        back: Lane,
+        lane: RelayLane,
+        back: RelayLane,
         window: TcpWindow,
         timeline: Timeline,
         *,

@@ -16,7 +16,7 @@ Left = Callable[[int, int], None]
 """Called once with the times (ns) at which a piece's first and last byte leave, which may be in the future."""
 
 
-class Lane(Protocol):
+class RelayLane(Protocol):
     """The line from one host to another. ``wire_bytes`` counts what was queued, headers included."""
 
     line: Line

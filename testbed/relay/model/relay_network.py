@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.shared_rate import can_bind
 from wanbed.testbed.network.topology import Host, Topology
-from wanbed.testbed.relay.model.lanes import Lane, OwnLane, SharedLane
+from wanbed.testbed.relay.model.lanes import OwnLane, RelayLane, SharedLane
 from wanbed.testbed.relay.model.shared_rates import SharedRates
 from wanbed.testbed.relay.model.timeline import Timeline
 
@@ -20,7 +20,7 @@ class _Crossing:
     resources: tuple[Resource, ...]
 
 
-def lanes(topology: Topology, timeline: Timeline) -> dict[tuple[str, str], Lane]:
+def lanes(topology: Topology, timeline: Timeline) -> dict[tuple[str, str], RelayLane]:
     """Return the lane from every host to every other one, by their names.
 
     The resources are those of the gateways: a node pair's rate, the trunk of two datacenters, and the port of the
@@ -53,6 +53,6 @@ def _capacity_bps(topology: Topology, resource: Resource) -> int | None:
     return topology.intra_rate_bps if len(resource) == 1 else topology.conditions(*resource).rate_bps
 
 
-def _lane(crossing: _Crossing, numbers: dict[Resource, int], sharing: SharedRates, timeline: Timeline) -> Lane:
+def _lane(crossing: _Crossing, numbers: dict[Resource, int], sharing: SharedRates, timeline: Timeline) -> RelayLane:
     shared = tuple(numbers[each] for each in crossing.resources if each in numbers)
     return SharedLane(crossing.line, shared, sharing, timeline) if shared else OwnLane(crossing.line)

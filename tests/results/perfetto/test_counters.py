@@ -20,7 +20,7 @@ from wanbed.results.perfetto.counters import (
     link_steps,
     tcp_steps,
 )
-from wanbed.results.perfetto.trial_tables import LinkCounters, TcpStates
+from wanbed.results.perfetto.trial_tables import LinkCounters, TcpColumns
 from wanbed.results.records.schema import GpuSample
 
 MS = 1_000_000
@@ -90,7 +90,7 @@ def test_of_many_pairs_of_hosts_the_busiest_are_shown(monkeypatch: pytest.Monkey
 
 
 def test_the_connections_of_a_pair_are_reported_together() -> None:
-    of = TcpStates(
+    of = TcpColumns(
         time_ns=column([5, 5, 5, 9]),
         source=texts(["a", "a", "a", "a"]),
         destination=texts(["b", "b", "b", "b"]),
@@ -109,7 +109,7 @@ def test_the_connections_of_a_pair_are_reported_together() -> None:
 
 def test_an_even_number_of_connections_has_the_mean_of_the_two_in_the_middle() -> None:
     same = texts(["a", "a"])
-    of = TcpStates(column([5, 5]), same, same, column([10 * MS, 20 * MS]), *(column([1, 1]) for _ in range(3)))
+    of = TcpColumns(column([5, 5]), same, same, column([10 * MS, 20 * MS]), *(column([1, 1]) for _ in range(3)))
     assert steps_of(list(tcp_steps(of, 0, 20))[1])[0] == (5, 15_000)
 
 

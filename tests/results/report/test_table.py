@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.results.table_texts import texts_of
-from wanbed.results.report.table import Cell, Column, Table
+from wanbed.results.report.table import Column, Table, TableCell
 
 COLUMNS = (
     Column[tuple[str, str]]("sweep point", lambda row: row[0]),
@@ -81,7 +81,7 @@ def test_without_sweep_points_all_rows_stand_together() -> None:
 
 
 def test_markdown_has_what_stands_beneath_a_text_behind_it() -> None:
-    column = Column[str]("RTT measured", lambda text: Cell("41 ms", (text, "a*b"), bad=True), "configured")
+    column = Column[str]("RTT measured", lambda text: TableCell("41 ms", (text, "a*b"), bad=True), "configured")
     found = Table.of("links", "Links", ["40 ms"], [column], ["One.", "Two."], note="A note.")
     assert found is not None
     assert found.markdown().split("\n")[3:] == [

@@ -5,7 +5,7 @@ import pytest
 from tests.support.runner.planner_instances import document, random_task, task_of
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.planner.algorithm1 import greedy_candidates
-from wanbed.runner.planner.bottleneck import Bottleneck, bottleneck_of
+from wanbed.runner.planner.bottleneck import IterationLimits, bottleneck_of
 from wanbed.runner.planner.candidate import Candidate
 from wanbed.runner.planner.critical_path import Part
 from wanbed.runner.planner.planning import search_space
@@ -25,7 +25,7 @@ def found(
     forward: str = "10ms",
     microbatches: int = 40,
     activation: str = "1MiB",
-) -> tuple[Bottleneck, Simulation, float]:
+) -> tuple[IterationLimits, Simulation, float]:
     """Return the bottleneck of two stages in two datacenters, its simulation, and its measured time in seconds."""
     task = task_of(
         document(

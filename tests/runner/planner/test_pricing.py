@@ -8,13 +8,13 @@ from wanbed.results.records.span_columns import SpanColumns
 from wanbed.runner.planner.bottleneck import bottleneck_of
 from wanbed.runner.planner.candidate import Candidate
 from wanbed.runner.planner.pricing import PricedIterations, price_of
-from wanbed.runner.simulator.simulation import KIND_CODES, Simulation, WanTraffic
+from wanbed.runner.simulator.simulation import KIND_CODES, HostTraffic, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 SHARED = {"transport": {"sharing": "temporal", "connections": "auto"}}
 
 
-def simulation(spans: list[tuple[int, str, int, int, int]], traffic: tuple[WanTraffic, ...] = ()) -> Simulation:
+def simulation(spans: list[tuple[int, str, int, int, int]], traffic: tuple[HostTraffic, ...] = ()) -> Simulation:
     """Spans of (rank, kind, iteration, start, end)."""
     rank, kind, iteration, start, end = (list(column) for column in zip(*spans, strict=True))
     column = np.array
@@ -48,7 +48,10 @@ def test_the_price_is_that_of_the_iterations_after_warm_up() -> None:
                 (0, "forward", 1, 1_000_000_000, 2_000_000_000),
                 (3, "backward", 1, 2_000_000_000, 3_000_000_000),
             ],
-            (WanTraffic("a-0", "b-0", times, np.array([0, 500, 800])), WanTraffic("b-0", "a-0", times[:0], times[:0])),
+            (
+                HostTraffic("a-0", "b-0", times, np.array([0, 500, 800])),
+                HostTraffic("b-0", "a-0", times[:0], times[:0]),
+            ),
         ),
         variant,
         task.counted_per_sequence,

@@ -9,7 +9,7 @@ from tests.support.runner.background import with_background
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.rack.host_placement import Node
 from wanbed.runner.rack.point_placement import PointPlacement, place_point
-from wanbed.runner.rack.rack_dilation import MachineLoad, RackDilation, derived_factor, heaviest_demands
+from wanbed.runner.rack.rack_dilation import MachineDemand, RackDilation, derived_factor, heaviest_demands
 from wanbed.runner.resolve.dilation import CapacityError
 
 MBIT = 10**6
@@ -23,7 +23,7 @@ def placements(**sweep: list[str]) -> list[PointPlacement]:
 
 
 def test_the_machine_that_has_least_to_spare_decides_and_is_recorded() -> None:
-    loads = {"one": MachineLoad(700 * MBIT, 1000 * MBIT, 8, 1), "two": MachineLoad(400 * MBIT, 250 * MBIT, 2, 3)}
+    loads = {"one": MachineDemand(700 * MBIT, 1000 * MBIT, 8, 1), "two": MachineDemand(400 * MBIT, 250 * MBIT, 2, 3)}
     factor = derived_factor(loads, real_time=False)
     assert factor == 2.0
     facts = RackDilation(factor, loads).facts()
@@ -37,13 +37,13 @@ def test_the_machine_that_has_least_to_spare_decides_and_is_recorded() -> None:
 
 
 def test_machines_with_enough_to_spare_dilate_nothing() -> None:
-    assert derived_factor({"one": MachineLoad(700 * MBIT, 1000 * MBIT, 8, 1)}, real_time=True) == 1.0
+    assert derived_factor({"one": MachineDemand(700 * MBIT, 1000 * MBIT, 8, 1)}, real_time=True) == 1.0
     assert derived_factor({}, real_time=False) == 1.0
     assert RackDilation(1.0, {}).facts() == {"dilation": 1.0, "capacity_bps": None}
 
 
 def test_a_machine_that_cannot_carry_its_part_is_named() -> None:
-    loads = {"two": MachineLoad(400 * MBIT, 250 * MBIT, 2, 3)}
+    loads = {"two": MachineDemand(400 * MBIT, 250 * MBIT, 2, 3)}
     with pytest.raises(
         CapacityError,
         match=r"ask for 400Mbit at once, more than 200Mbit, 80 % of the 250Mbit that machine two carries, and what",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wanbed.results.records.span_columns import SpanColumns
-from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation, WanTraffic
+from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER, HostTraffic, Simulation
 
 ROWS = [
     (0, "forward", 0, 0, 0, 10),
@@ -94,8 +94,8 @@ def test_bubbles_end_where_computations_begin_that_only_touch_or_reach_over_the_
 
 
 def test_traffic_is_linear_between_two_counts_none_before_and_all_after() -> None:
-    traffic = WanTraffic("a", "b", np.array([10, 20, 40]), np.array([5, 25, 25]))
+    traffic = HostTraffic("a", "b", np.array([10, 20, 40]), np.array([5, 25, 25]))
     assert traffic.last_ns == 40
     assert traffic.sent_by(np.array([0, 9, 10, 15, 20, 30, 99])).tolist() == [0, 0, 5, 15, 25, 25, 25]
-    none = WanTraffic("a", "b", np.zeros(0, np.int64), np.zeros(0, np.int64))
+    none = HostTraffic("a", "b", np.zeros(0, np.int64), np.zeros(0, np.int64))
     assert (none.last_ns, none.sent_by(np.array([0, 7])).tolist()) == (0, [0, 0])

@@ -7,9 +7,9 @@ import pytest
 
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.validation.agreement import Agreement, Compared, read_agreement, write_agreement
-from wanbed.runner.validation.comparison import Comparison
+from wanbed.runner.validation.comparison import VariantComparison
 
-COMPARISON = Comparison(0, {"topology.wan.latency": "40ms"}, "gpipe", 1, 30.0, 30.0, 30.0, 30.3, ("a caution",))
+COMPARISON = VariantComparison(0, {"topology.wan.latency": "40ms"}, "gpipe", 1, 30.0, 30.0, 30.0, 30.3, ("a caution",))
 
 
 def agreement(*errors: float) -> Agreement:

@@ -1,7 +1,7 @@
-from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.check import LawCheck
 
 
 def test_a_check_is_exact_only_to_the_nanosecond() -> None:
-    assert Check("case", "law", (100, 200), (100, 200)).exact
-    assert not Check("case", "law", (100, 200), (100, 201)).exact
-    assert not Check("case", "law", (100, 200), (100,)).exact
+    assert LawCheck("case", "law", (100, 200), (100, 200)).exact
+    assert not LawCheck("case", "law", (100, 200), (100, 201)).exact
+    assert not LawCheck("case", "law", (100, 200), (100,)).exact

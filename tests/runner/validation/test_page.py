@@ -9,13 +9,13 @@ from tests.support.runner.emulated_run import EXPERIMENT, constant, write_run
 from wanbed.results import load
 from wanbed.results.reading.run import Run
 from wanbed.runner.validation.agreement import Agreement, Compared
-from wanbed.runner.validation.check import Check
-from wanbed.runner.validation.comparison import SATURATED, Comparison, compare
+from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.comparison import SATURATED, VariantComparison, compare
 from wanbed.runner.validation.page import document, page
 from wanbed.runner.validation.validation import Validation
 
-EXACT = Check("GPipe, S = 2", "the law", (850_000_000,), (850_000_000,))
-SEVERAL = Check("first activations", "k A / (C W)", (100_000_000, 200_000_000), (100_000_000, 200_000_000))
+EXACT = LawCheck("GPipe, S = 2", "the law", (850_000_000,), (850_000_000,))
+SEVERAL = LawCheck("first activations", "k A / (C W)", (100_000_000, 200_000_000), (100_000_000, 200_000_000))
 TIMES = {(0, "gpipe"): [2.0, 2.1, 1.9], (1, "1f1b"): [2.02]}
 
 
@@ -148,8 +148,10 @@ AGREEMENT = Agreement(
             "headline-gpt-a",
             "headline-gpt-a-1",
             (
-                Comparison(0, {"topology.wan.latency": "40ms"}, "gpipe", 1, 30.0, 30.0, 30.0, 30.3),
-                Comparison(0, {"topology.wan.latency": "40ms"}, "varuna, bbr", 1, 3.0, 3.0, 3.0, 3.3, ("careful",)),
+                VariantComparison(0, {"topology.wan.latency": "40ms"}, "gpipe", 1, 30.0, 30.0, 30.0, 30.3),
+                VariantComparison(
+                    0, {"topology.wan.latency": "40ms"}, "varuna, bbr", 1, 3.0, 3.0, 3.0, 3.3, ("careful",)
+                ),
             ),
         ),
     )

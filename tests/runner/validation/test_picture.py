@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from wanbed.results.report.charts.drawing.colours import variant_styles
-from wanbed.runner.validation.comparison import Comparison
+from wanbed.runner.validation.comparison import VariantComparison
 from wanbed.runner.validation.picture import draw_picture
 
 
-def comparison(variant: str, emulated_s: float, error: float) -> Comparison:
+def comparison(variant: str, emulated_s: float, error: float) -> VariantComparison:
     simulated_s = emulated_s * (1 + error)
-    return Comparison(0, {}, variant, 1, emulated_s, emulated_s, emulated_s, simulated_s)
+    return VariantComparison(0, {}, variant, 1, emulated_s, emulated_s, emulated_s, simulated_s)
 
 
-def drawn(path: Path, comparisons: list[Comparison]) -> np.ndarray:
+def drawn(path: Path, comparisons: list[VariantComparison]) -> np.ndarray:
     draw_picture(comparisons, path)
     return matplotlib.image.imread(path)
 

@@ -5,17 +5,17 @@ import pytest
 
 from tests.support.runner.emulated_run import constant, write_run
 from wanbed.results import load
-from wanbed.runner.validation.check import Check
-from wanbed.runner.validation.comparison import Comparison
+from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.comparison import VariantComparison
 from wanbed.runner.validation.golden import GOLDEN_VALUES
 from wanbed.runner.validation.validation import Validation, validate_simulator
 
-EXACT = Check("case", "law", (5,), (5,))
+EXACT = LawCheck("case", "law", (5,), (5,))
 INEXACT = replace(EXACT, simulated_ns=(6,))
 
 
-def comparison(error: float) -> Comparison:
-    return Comparison(0, {}, "gpipe", 1, 1.0, 1.0, 1.0, 1 + error)
+def comparison(error: float) -> VariantComparison:
+    return VariantComparison(0, {}, "gpipe", 1, 1.0, 1.0, 1.0, 1 + error)
 
 
 def errors(*found: float) -> Validation:

@@ -9,7 +9,7 @@ from wanbed.results.records.span_log import SPAN_KINDS
 from wanbed.runner.resolve.pipeline_variant import in_pipelines
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.simulator.deadlock import DeadlockError
-from wanbed.runner.simulator.simulation import NO_PEER, Simulation, WanTraffic
+from wanbed.runner.simulator.simulation import NO_PEER, HostTraffic, Simulation
 from wanbed.testbed.network.topology import Topology
 
 DEADLOCKING = "deadlocks"
@@ -44,7 +44,7 @@ def simulate_on_paper(topology: Topology, variant: ResolvedVariant, iterations: 
     return Simulation(columns, _traffic(variant, columns), {("east-0", "west-0"): 2})
 
 
-def _traffic(variant: ResolvedVariant, spans: SpanColumns) -> tuple[WanTraffic, ...]:
+def _traffic(variant: ResolvedVariant, spans: SpanColumns) -> tuple[HostTraffic, ...]:
     places, found = variant.placement.places, []
     sent = spans.kind == SPAN_KINDS.index("send")
     for rank, peer in sorted(set(zip(spans.rank[sent].tolist(), spans.peer[sent].tolist(), strict=True))):
@@ -52,5 +52,5 @@ def _traffic(variant: ResolvedVariant, spans: SpanColumns) -> tuple[WanTraffic, 
             own = sent & (spans.rank == rank) & (spans.peer == peer)
             times_ns = np.array([0, int(spans.end_ns[own].max())])
             counts = np.array([0, int(spans.size_bytes[own].sum())])
-            found.append(WanTraffic(places[rank].host.name, places[peer].host.name, times_ns, counts))
+            found.append(HostTraffic(places[rank].host.name, places[peer].host.name, times_ns, counts))
     return tuple(found)

@@ -12,7 +12,7 @@ from wanbed.results.records.span_log import Span, read_span_log
 from wanbed.workloads.model.gpt_config import GptConfig
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.synchronization.fragments import fragments_bytes
-from wanbed.workloads.synchronization.synchronization import Synchronization, Topology
+from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization
 from wanbed.workloads.transport.links_config import BoundaryConfig
 from wanbed.workloads.transport.star.star_config import StarConfig
 
@@ -29,7 +29,7 @@ def train_synchronized(
     replicas: int = REPLICAS,
 ) -> tuple[list[float], dict[int, tuple[Span, ...]]]:
     """Train with replicas over a ring or a star; return the mean loss of each iteration, and the spans of each rank."""
-    if synchronization.topology is Topology.STAR:
+    if synchronization.topology is SumTopology.STAR:
         assert stages == 1
         plans = star_configs(folder, synchronization, iterations, replicas)
     else:

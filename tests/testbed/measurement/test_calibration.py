@@ -11,7 +11,7 @@ from wanbed.testbed.hosts.ping import PingResult
 from wanbed.testbed.measurement import calibration
 from wanbed.testbed.measurement.calibration import LinkMeasurement, calibrate
 from wanbed.testbed.measurement.measurement import Flow
-from wanbed.testbed.measurement.transfer_calibration import Compared, TransferMeasurement
+from wanbed.testbed.measurement.transfer_calibration import ComparedFigure, TransferMeasurement
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.links.link_conditions import LinkConditions
@@ -87,7 +87,7 @@ class Network:
         self.transfers.append(hosts)
         assert conditions.pair_rate_bps is not None
         late_s = self.transfers_late_s.pop(0) if self.transfers_late_s else 0.0
-        return TransferMeasurement(Compared(0.036, 0.036 + late_s), None, Compared(50e6, 50e6), None, 1500)
+        return TransferMeasurement(ComparedFigure(0.036, 0.036 + late_s), None, ComparedFigure(50e6, 50e6), None, 1500)
 
     def _between(self, source: str, destination: str) -> dict[str, Any]:
         one, other = (self.topology.host(name).datacenter for name in (source, destination))
@@ -148,8 +148,8 @@ def test_echoes_tell_an_impairment_of_one_direction_from_that_of_the_other(monke
     topology = network({"latency": "40ms", "rate": "100Mbit", "loss": "1%", "jitter": "1ms"}, links=[back])
     there, here, _ = calibrated(Network(topology), monkeypatch)
     for link, loss, jitter_ms in ((there, 0.01, 1.0), (here, 0.05, 2.0)):
-        assert link.impairments["loss"] == Compared(loss, pytest.approx(loss, abs=0.002))
-        assert link.impairments["jitter_ms"] == Compared(jitter_ms, pytest.approx(jitter_ms, rel=0.01))
+        assert link.impairments["loss"] == ComparedFigure(loss, pytest.approx(loss, abs=0.002))
+        assert link.impairments["jitter_ms"] == ComparedFigure(jitter_ms, pytest.approx(jitter_ms, rel=0.01))
         assert link.within_tolerance
 
 
@@ -185,8 +185,8 @@ def test_a_link_with_jitter_and_loss_is_measured_by_udp_at_more_than_its_rate(mo
     there, back = calibrated(testbed, monkeypatch)
     for link in (there, back):
         assert link.configured_goodput_bps == pytest.approx(100e6 * 1448 / 1490 * 0.99)
-        assert link.impairments["jitter_ms"] == Compared(2.0, pytest.approx(2.0))
-        assert link.impairments["loss"] == Compared(0.01, pytest.approx(0.01, rel=0.01))
+        assert link.impairments["jitter_ms"] == ComparedFigure(2.0, pytest.approx(2.0))
+        assert link.impairments["loss"] == ComparedFigure(0.01, pytest.approx(0.01, rel=0.01))
         assert link.within_tolerance
     offered = [flow.udp_offered_bps for flow, _ in testbed.flows]
     assert offered == [pytest.approx(1.05 * 100e6 * 1448 / 1490, rel=1e-6)] * 2

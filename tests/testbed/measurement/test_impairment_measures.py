@@ -13,7 +13,7 @@ from wanbed.testbed.measurement.impairment_measures import (
     one_way_jitter_ms,
     udp_goodput_bps,
 )
-from wanbed.testbed.measurement.transfer_calibration import Compared
+from wanbed.testbed.measurement.transfer_calibration import ComparedFigure
 
 
 def test_every_impairment_has_a_measure() -> None:
@@ -43,5 +43,5 @@ def test_an_impairment_is_compared_in_the_unit_of_its_column() -> None:
     echoes = PingResult(100, (39.0, 41.0) * 32)
     link = Impairments(jitter_ns=1_500_000, loss=0.2)
     found = compare(link, link, echoes)
-    assert found["jitter_ms"] == Compared(1.5, pytest.approx(math.sqrt(1.5)))
-    assert found["loss"] == Compared(0.2, pytest.approx(0.2))
+    assert found["jitter_ms"] == ComparedFigure(1.5, pytest.approx(math.sqrt(1.5)))
+    assert found["loss"] == ComparedFigure(0.2, pytest.approx(0.2))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.testbed.measurement.calibration import LinkMeasurement
-from wanbed.testbed.measurement.transfer_calibration import Compared
+from wanbed.testbed.measurement.transfer_calibration import ComparedFigure
 
 EXACT = LinkMeasurement(
     source="east",
@@ -18,7 +18,7 @@ EXACT = LinkMeasurement(
     measured_rtt_ms=80.0,
     configured_goodput_bps=100e6,
     measured_goodput_bps=100e6,
-    impairments={each.column: Compared(0.0, 0.0) for each in IMPAIRMENTS},
+    impairments={each.column: ComparedFigure(0.0, 0.0) for each in IMPAIRMENTS},
     echo_requests=100,
 )
 
@@ -79,7 +79,7 @@ def test_goodput_may_be_off_by_3_percent(configured_bps: float | None, measured_
     ],
 )
 def test_loss_tolerance_is_the_sampling_error(asked: float, measured: float, echoes: int, within: bool) -> None:
-    impairments = {**EXACT.impairments, "loss": Compared(asked, measured)}
+    impairments = {**EXACT.impairments, "loss": ComparedFigure(asked, measured)}
     link = replace(EXACT, impairments=impairments, echo_requests=echoes)
     assert link.within_tolerance is within
 
@@ -89,7 +89,7 @@ def test_loss_tolerance_is_the_sampling_error(asked: float, measured: float, ech
     [
         {"measured_rtt_ms": math.nan},
         {"measured_goodput_bps": math.nan},
-        {"impairments": {**EXACT.impairments, "loss": Compared(0.0, math.nan)}},
+        {"impairments": {**EXACT.impairments, "loss": ComparedFigure(0.0, math.nan)}},
     ],
 )
 def test_what_could_not_be_measured_is_outside(unknown: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ def test_what_could_not_be_measured_is_outside(unknown: dict[str, Any]) -> None:
 
 
 def test_jitter_is_reported_and_not_judged() -> None:
-    impairments = {**EXACT.impairments, "jitter_ms": Compared(1.0, math.nan)}
+    impairments = {**EXACT.impairments, "jitter_ms": ComparedFigure(1.0, math.nan)}
     assert replace(EXACT, impairments=impairments).within_tolerance
 
 
@@ -111,16 +111,16 @@ def test_undilated_times_are_shorter_and_rates_higher(factor: float, goodput_bps
         measured_goodput_bps=50e6 / factor,
         impairments={
             **EXACT.impairments,
-            "jitter_ms": Compared(2.0 * factor, 3.0 * factor),
-            "loss": Compared(0.01, 0.02),
+            "jitter_ms": ComparedFigure(2.0 * factor, 3.0 * factor),
+            "loss": ComparedFigure(0.01, 0.02),
         },
     )
     quick = slow.undilated(factor)
     assert (quick.configured_rtt_ms, quick.measured_rtt_ms) == (pytest.approx(80), pytest.approx(81))
     assert quick.configured_goodput_bps == (None if goodput_bps is None else pytest.approx(goodput_bps))
     assert quick.measured_goodput_bps == pytest.approx(50e6)
-    assert quick.impairments["jitter_ms"] == Compared(pytest.approx(2), pytest.approx(3))
-    assert quick.impairments["loss"] == Compared(0.01, 0.02)
+    assert quick.impairments["jitter_ms"] == ComparedFigure(pytest.approx(2), pytest.approx(3))
+    assert quick.impairments["loss"] == ComparedFigure(0.01, 0.02)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,6 @@ def test_undilated_transfers_are_in_the_time_of_the_configured_network() -> None
 
 @pytest.mark.parametrize(("lost", "within"), [(1.0, True), (0.95, False)])
 def test_not_one_echo_may_come_back_from_a_link_that_is_down(lost: float, within: bool) -> None:
-    down = replace(EXACT, impairments={"loss": Compared(1.0, lost)}, configured_rtt_ms=None, measured_rtt_ms=None)
+    down = replace(EXACT, impairments={"loss": ComparedFigure(1.0, lost)}, configured_rtt_ms=None, measured_rtt_ms=None)
     assert replace(down, at_ns=8 * 10**9, up=False).within_tolerance is within
     assert replace(down, at_ns=8 * 10**9, up=False).undilated(4.0).condition == "2s, down"

@@ -11,7 +11,7 @@ import pytest
 
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.measurement.bounded_transfer import Ends, StalledError
-from wanbed.testbed.measurement.timed_transfers import Connection, transfers_s
+from wanbed.testbed.measurement.timed_transfers import TimedConnection, transfers_s
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 
@@ -22,20 +22,20 @@ TESTBED = SimpleNamespace(topology=resolve_topology(parse_model(TopologySpec, DO
 
 
 @pytest.fixture
-def connection() -> Iterator[Connection]:
+def connection() -> Iterator[TimedConnection]:
     """A pair of sockets of this process."""
     sender, receiver = socket.socketpair()
     with sender, receiver:
         yield made(sender, receiver)
 
 
-def made(sender: socket.socket, receiver: socket.socket) -> Connection:
+def made(sender: socket.socket, receiver: socket.socket) -> TimedConnection:
     for end in (sender, receiver):
         end.setblocking(False)
-    return Connection(Ends(cast("Any", TESTBED), "east-0", "west-0"), sender, receiver)
+    return TimedConnection(Ends(cast("Any", TESTBED), "east-0", "west-0"), sender, receiver)
 
 
-def test_a_transfer_ends_with_its_last_byte(connection: Connection) -> None:
+def test_a_transfer_ends_with_its_last_byte(connection: TimedConnection) -> None:
     for size_bytes in (2**20, 10):
         before_s = time.monotonic()
         (took_s,) = transfers_s([connection], size_bytes, RATE_BPS)
@@ -44,7 +44,7 @@ def test_a_transfer_ends_with_its_last_byte(connection: Connection) -> None:
             connection.receiver.recv(1)
 
 
-def test_descriptors_may_have_any_number(connection: Connection) -> None:
+def test_descriptors_may_have_any_number(connection: TimedConnection) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2 * DESCRIPTORS_OF_SELECT), hard))
     try:
@@ -58,26 +58,26 @@ def test_descriptors_may_have_any_number(connection: Connection) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_connection_that_is_closed_is_not_waited_for(connection: Connection) -> None:
+def test_a_connection_that_is_closed_is_not_waited_for(connection: TimedConnection) -> None:
     connection.sender.shutdown(socket.SHUT_WR)
     with pytest.raises(StalledError, match=r"east-0 to west-0: .* while 10 bytes were missing"):
         transfers_s([connection], 10, RATE_BPS)
 
 
-def test_a_reader_sees_the_end_of_what_was_sent(connection: Connection) -> None:
+def test_a_reader_sees_the_end_of_what_was_sent(connection: TimedConnection) -> None:
     connection.begin(10)
     connection.sender.shutdown(socket.SHUT_WR)
     with pytest.raises(StalledError, match="the connection was closed while 10 bytes were missing"):
         connection.receive()
 
 
-def test_silence_is_not_waited_for_longer_than_patience(connection: Connection) -> None:
+def test_silence_is_not_waited_for_longer_than_patience(connection: TimedConnection) -> None:
     connection.send = lambda payload: False  # type: ignore[method-assign]
     with pytest.raises(StalledError, match="nothing arrived in 0 s"):
         transfers_s([connection], 10, 8, patience_s=0.01)
 
 
-def test_transfer_far_slower_than_configured_is_given_up(connection: Connection) -> None:
+def test_transfer_far_slower_than_configured_is_given_up(connection: TimedConnection) -> None:
     done = threading.Event()
 
     def dribble() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.workloads.background.offered_rate import TICK_NS, Handout, OfferedRate, OnOffTimes, Stretch
+from wanbed.workloads.background.offered_rate import TICK_NS, Handout, OfferedRate, OnOffTimes, RateStretch
 
 S = 10**9
 STEPS = st.lists(st.tuples(st.integers(0, 10 * S), st.integers(0, 10**9)), min_size=1, max_size=8).map(
@@ -31,15 +31,15 @@ def test_a_flow_without_a_rate_takes_what_it_gets_for_ever() -> None:
 def test_a_trace_begins_anew_after_its_period_and_is_silent_before_its_first_row() -> None:
     rate = OfferedRate(((S, 800), (2 * S, 80)), period_ns=3 * S)
     assert list(islice(rate.stretches(), 4)) == [
-        Stretch(0, S, 0),
-        Stretch(S, 2 * S, 800),
-        Stretch(2 * S, 3 * S, 80),
-        Stretch(3 * S, 4 * S, 0),
+        RateStretch(0, S, 0),
+        RateStretch(S, 2 * S, 800),
+        RateStretch(2 * S, 3 * S, 80),
+        RateStretch(3 * S, 4 * S, 0),
     ]
 
 
 def test_the_last_row_holds_where_nothing_begins_anew() -> None:
-    assert list(OfferedRate(((0, 80), (S, 800))).stretches())[-1] == Stretch(S, None, 800)
+    assert list(OfferedRate(((0, 80), (S, 800))).stretches())[-1] == RateStretch(S, None, 800)
 
 
 def test_a_flow_hands_over_the_bytes_of_a_tick_and_those_of_a_shorter_rest() -> None:

@@ -7,14 +7,14 @@ import pytest
 from wanbed.ground.dataclass_json import read_config, write_config
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
 from wanbed.workloads.inference.inference_work import InferenceWork
-from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.memory_ledger import SharedGpuMemory
 from wanbed.workloads.prefill.control.prefill_group import GroupGpus
 from wanbed.workloads.prefill.prefill_profile import PrefillProfile
 from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
 from wanbed.workloads.prefill.request_source import RequestSource, SourceKind
 from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
 
-MEMORY = GpuMemory(80 * 2**30, 30 * 2**30)
+MEMORY = SharedGpuMemory(80 * 2**30, 30 * 2**30)
 
 
 def service(name: str, first: int, groups: int) -> DatacenterService:

@@ -9,10 +9,10 @@ from random import Random
 
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
-from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
+from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller, LayerRun
 from wanbed.workloads.prefill.bubbles.bubble_forecast import BubbleForecast
 from wanbed.workloads.prefill.control.controller import PrefillController
-from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.memory_ledger import SharedGpuMemory
 from wanbed.workloads.prefill.control.prefill_group import GroupGpus, working_bytes
 from wanbed.workloads.prefill.messages import Piece, QueuePiece, from_document, to_document
 from wanbed.workloads.prefill.prefill_profile import PrefillProfile
@@ -23,7 +23,7 @@ MS = 1_000_000
 LLAMA = INFERENCE_MODELS["llama-8b"]
 A100 = PrefillProfile(fixed_ns=60_000, per_token_ns=2_500, per_token_pair_ns=0.45, source="toy", measured=False)
 """About 1.4 ms for one layer of llama-8b on 512 tokens."""
-LARGE = GpuMemory(80 * 10**9, 20 * 10**9)
+LARGE = SharedGpuMemory(80 * 10**9, 20 * 10**9)
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ def typical(seed: int, jitter_ns: int = 0) -> Pattern:
 class Gpu:
     number: int
     filler: BubbleFiller
-    memory: GpuMemory
+    memory: SharedGpuMemory
     pattern: Pattern | None
     chance: Random
     iteration: int = 0
     index: int = -1
     ideal_ns: int = 0
     training: bool = False
-    run: Run | None = None
+    run: LayerRun | None = None
     filled: list[tuple[int, int, int]] = field(default_factory=list)
     earliness: list[int] = field(default_factory=list)
     margins: list[int] = field(default_factory=list)
@@ -80,7 +80,7 @@ class ToyDatacenter:
         *,
         model: InferenceModel = LLAMA,
         profile: PrefillProfile = A100,
-        memory: GpuMemory = LARGE,
+        memory: SharedGpuMemory = LARGE,
         iterations: int = 12,
         kv_ns: int = 20 * MS,
         seed: int = 0,
@@ -203,7 +203,7 @@ class ToyDatacenter:
             gpu.run = run
             self.events.at(run.end_ns, self._run_passed, (gpu, run))
 
-    def _run_passed(self, now_ns: int, what: tuple[Gpu, Run]) -> None:
+    def _run_passed(self, now_ns: int, what: tuple[Gpu, LayerRun]) -> None:
         gpu, run = what
         if gpu.run is run:
             gpu.run = None

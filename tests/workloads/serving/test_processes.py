@@ -32,7 +32,7 @@ from tests.support.workloads.loopback_ranks import (
 from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL, SpanLogContents, read_span_log
 from wanbed.workloads.compute.replay import ReplayDurations
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
-from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.memory_ledger import SharedGpuMemory
 from wanbed.workloads.prefill.control.prefill_group import GroupGpus
 from wanbed.workloads.prefill.prefill_profile import PrefillProfile
 from wanbed.workloads.prefill.prefill_settings import FillPolicy, PrefillSettings
@@ -79,7 +79,7 @@ class Service:
         settings = PrefillSettings(
             5 * 10**9, policy, chunk_tokens=100, warmup_iterations=2, switch_ns=MILLISECOND_NS, transfer_rate_bps=10**9
         )
-        memory = GpuMemory(80 * 10**9, 0)
+        memory = SharedGpuMemory(80 * 10**9, 0)
         self.service = ServiceConfig(
             (
                 DatacenterService(

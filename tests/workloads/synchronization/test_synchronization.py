@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.workloads.synchronization.synchronization import Synchronization, Topology
+from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization
 
 
 @st.composite
@@ -60,7 +60,7 @@ def test_every_fragment_is_synchronised_once_in_sync_every_iterations(each: Sync
         ({"sync_every": 8, "outer_learning_rate": 0.0}, "outer_learning_rate: 0.0 is not above 0"),
         ({"sync_every": 8, "outer_momentum": 1.0}, "outer_momentum: 1.0 is not 0 to below 1"),
         ({"sync_every": 8, "quorum": 2}, "quorum: a ring waits for all replicas"),
-        ({"sync_every": 8, "quorum": 0, "topology": Topology.STAR}, "quorum: 0 is below 1"),
+        ({"sync_every": 8, "quorum": 0, "topology": SumTopology.STAR}, "quorum: 0 is below 1"),
     ],
 )
 def test_what_cannot_be_is_refused_by_field(values: dict[str, int], message: str) -> None:
@@ -78,7 +78,7 @@ def test_what_cannot_be_is_refused_by_field(values: dict[str, int], message: str
         {"sync_every": 8, "alpha": 1.0},
         {"sync_every": 8, "outer_learning_rate": 1e-9},
         {"sync_every": 8, "outer_momentum": 0.0},
-        {"sync_every": 8, "quorum": 1, "topology": Topology.STAR},
+        {"sync_every": 8, "quorum": 1, "topology": SumTopology.STAR},
     ],
 )
 def test_what_lies_at_a_limit_is_taken(values: dict[str, int]) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wanbed.workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue, RelayQueue, TurnQueue
+from wanbed.workloads.transport.chunk_queues import ChunkQueue, CreditQueue, QueuedChunk, RelayQueue, TurnQueue
 from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
 
 
@@ -16,9 +16,9 @@ class Silent:
         pass
 
 
-def chunk(offset: int = 0, owner: int = 0, microbatch: int = 0) -> Chunk:
+def chunk(offset: int = 0, owner: int = 0, microbatch: int = 0) -> QueuedChunk:
     header = FrameHeader(FrameKind.ACTIVATION, owner, 0, microbatch, 100, offset, 4)
-    return Chunk(header, memoryview(bytes(4)), Silent())
+    return QueuedChunk(header, memoryview(bytes(4)), Silent())
 
 
 def offsets(queue: ChunkQueue) -> list[int]:

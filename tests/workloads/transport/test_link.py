@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from wanbed.workloads.transport.chunk_queues import Chunk, ChunkQueue, CreditQueue
+from wanbed.workloads.transport.chunk_queues import ChunkQueue, CreditQueue, QueuedChunk
 from wanbed.workloads.transport.frames.frame import (
     HEADER_BYTES,
     LAST_OWN,
@@ -123,8 +123,8 @@ def header(offset: int = 0, length: int = 10, kind: FrameKind = FrameKind.ACTIVA
     return FrameHeader(kind, 0, 0, 0, 1 << 20, offset, length)
 
 
-def chunk(offset: int, source: Source | None = None, kind: FrameKind = FrameKind.ACTIVATION) -> Chunk:
-    return Chunk(header(offset, kind=kind), memoryview(bytes([offset]) * 10), source or Source())
+def chunk(offset: int, source: Source | None = None, kind: FrameKind = FrameKind.ACTIVATION) -> QueuedChunk:
+    return QueuedChunk(header(offset, kind=kind), memoryview(bytes([offset]) * 10), source or Source())
 
 
 A, SEGMENT, CREDIT = FrameKind.ACTIVATION, FrameKind.SEGMENT, FrameKind.CREDIT
@@ -155,7 +155,7 @@ def test_several_connections_take_a_frame_each_and_one_alone_takes_four(linked: 
 
 def test_a_source_knows_when_its_chunk_begins_and_when_the_kernel_has_it(linked: Callable[..., Linked]) -> None:
     one, source = linked(), Source()
-    one.first.add(Chunk(header(0, length=1 << 20), memoryview(bytes(1 << 20)), source))
+    one.first.add(QueuedChunk(header(0, length=1 << 20), memoryview(bytes(1 << 20)), source))
     one.write()
     assert source.happened == ["begun"]
     assert one.wants_write() == [True]

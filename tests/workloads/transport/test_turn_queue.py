@@ -2,13 +2,13 @@
 
 import pytest
 
-from wanbed.workloads.transport.chunk_queues import Chunk, TurnQueue
+from wanbed.workloads.transport.chunk_queues import QueuedChunk, TurnQueue
 from wanbed.workloads.transport.frames.frame import FrameHeader, FrameKind
 
 
-def chunk(iteration: int, pipeline: int, microbatch: int) -> Chunk:
+def chunk(iteration: int, pipeline: int, microbatch: int) -> QueuedChunk:
     header = FrameHeader(FrameKind.ACTIVATION, pipeline, iteration, microbatch, 4, 0, 4)
-    return Chunk(header, memoryview(bytes(4)), None)  # type: ignore[arg-type] - nothing asks for its source
+    return QueuedChunk(header, memoryview(bytes(4)), None)  # type: ignore[arg-type] - nothing asks for its source
 
 
 @pytest.mark.parametrize("first", [0, 3])

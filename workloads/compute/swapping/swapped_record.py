@@ -6,7 +6,7 @@ from statistics import median
 
 from wanbed.results.records.span_log import SwappedGroup, SwappingRecord
 from wanbed.workloads.compute.swapping.group_copies import Copied
-from wanbed.workloads.swapping.grouping import Group, passes_ns
+from wanbed.workloads.swapping.grouping import LayerGroup, passes_ns
 
 
 @dataclass
@@ -78,7 +78,7 @@ class SwappingMeasurement:
             memory_bytes=self._memory_bytes,
             planned_ns=self._planned_ns,
             formula_ns=passes_ns(
-                [Group(each.forward_ns, each.backward_ns, each.load_ns, each.size_bytes) for each in groups]
+                [LayerGroup(each.forward_ns, each.backward_ns, each.load_ns, each.size_bytes) for each in groups]
             ),
             both_passes_ns=_middle(self._passes_ns),
             iterations=len(self._passes_ns),

@@ -15,7 +15,7 @@ from wanbed.workloads.prefill.prefill_settings import FillPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LayerRun:
     """Consecutive layers of a piece that run without a break.
 
     ``tokens`` after ``prior_tokens`` of the prompt go through them: all tokens of the piece, unless the piece was cut.
@@ -61,7 +61,7 @@ class BubbleFiller:
         self._policy = policy
         self._queue: deque[_Queued] = deque()
         self._early_inputs: set[tuple[int, int]] = set()
-        self._run: Run | None = None
+        self._run: LayerRun | None = None
         self._training = False
         self._waits_since_ns: int | None = None
         self.deadline_overruns = 0
@@ -89,11 +89,11 @@ class BubbleFiller:
         self._early_inputs.add((request, chunk))
 
     @property
-    def run_under_way(self) -> Run | None:
+    def run_under_way(self) -> LayerRun | None:
         """The run on the GPU, None if there is none. Its end is earlier once training wants the GPU."""
         return self._run
 
-    def next_run(self, now_ns: int, *, idle: bool, most_layers: int | None = None) -> Run | None:
+    def next_run(self, now_ns: int, *, idle: bool, most_layers: int | None = None) -> LayerRun | None:
         """Return the run to start now, with at most ``most_layers`` layers if given; None to leave the GPU idle."""
         if not idle or self._training or self._run is not None or not self._queue:
             return None
@@ -112,7 +112,7 @@ class BubbleFiller:
         if head.started_ns is None:
             head.started_ns = now_ns
         end_ns = now_ns + layers * head.layer_ns
-        self._run = Run(head.piece, layers, head.layer_ns, now_ns, end_ns, head.tokens, head.prior_tokens)
+        self._run = LayerRun(head.piece, layers, head.layer_ns, now_ns, end_ns, head.tokens, head.prior_tokens)
         return self._run
 
     def run_ended(self, now_ns: int, layers: int | None = None) -> PieceDone | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class GpuMemory:
+class SharedGpuMemory:
     """A GPU's total memory and training's peak use of it. Raises ValueError naming the field."""
 
     total_bytes: int
@@ -24,7 +24,7 @@ class MemoryLedger:
     ValueError if they do not fit beside training.
     """
 
-    def __init__(self, memory: GpuMemory, resident_bytes: int) -> None:
+    def __init__(self, memory: SharedGpuMemory, resident_bytes: int) -> None:
         self._memory = memory
         self.room_bytes = self.largest_bytes = memory.total_bytes - memory.training_bytes - resident_bytes
         """``room_bytes`` is free now. ``largest_bytes`` is free when nothing is reserved: nothing larger ever fits."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from wanbed.workloads.inference.inference_model import InferenceModel
 from wanbed.workloads.prefill.control.group_timeline import GroupTimeline, PlannedPrefill
-from wanbed.workloads.prefill.control.memory_ledger import GpuMemory, MemoryLedger
+from wanbed.workloads.prefill.control.memory_ledger import MemoryLedger, SharedGpuMemory
 from wanbed.workloads.prefill.control.outcome import Reason
 from wanbed.workloads.prefill.control.prompt_chunks import ChunkTimes
 from wanbed.workloads.prefill.messages import Piece, QueuePiece
@@ -19,7 +19,7 @@ class GroupGpus:
     """
 
     gpus: tuple[int, ...]
-    memories: tuple[GpuMemory, ...]
+    memories: tuple[SharedGpuMemory, ...]
     pooled: bool = False
 
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from wanbed.workloads.prefill.sources.trace_line import (
     MAX_LINE_BYTES,
     ParsedLine,
-    TraceFormat,
+    RequestTraceFormat,
     parse_json,
     shown,
     token_count,
@@ -59,14 +59,14 @@ class TraceColumns:
     output: str
     unit: ArrivalUnit
 
-    def format_of(self, first_line: bytes) -> TraceFormat:
+    def format_of(self, first_line: bytes) -> RequestTraceFormat:
         """Return the format of a file by its first line: JSONL if it begins with ``{``, else CSV with a header.
 
         Raise ValueError, one line, if the header lacks a column or has it twice.
         """
         if first_line.startswith(b"{"):
-            return TraceFormat("JSONL", self._parse_json, has_header=False, ticked=False)
-        return TraceFormat("CSV", self._csv_parser(_cells(first_line)), has_header=True, ticked=False)
+            return RequestTraceFormat("JSONL", self._parse_json, has_header=False, ticked=False)
+        return RequestTraceFormat("CSV", self._csv_parser(_cells(first_line)), has_header=True, ticked=False)
 
     def _csv_parser(self, header: list[str]) -> Callable[[bytes], ParsedLine]:
         names = (self.arrival, self.prompt, self.output)

@@ -9,7 +9,7 @@ from wanbed.workloads.prefill.request import Request
 
 
 @dataclass(frozen=True)
-class Trace:
+class RequestTrace:
     """Requests numbered in order of arrival, the first at 0. ``skipped`` counts the unusable lines that were skipped.
 
     Raises ValueError if there are no requests, or if they are not numbered and ordered like this.
@@ -44,7 +44,7 @@ class Trace:
         return math.inf if gaps else 0.0
 
 
-def scaled(trace: Trace, rate_per_s: float) -> Trace:
+def scaled(trace: RequestTrace, rate_per_s: float) -> RequestTrace:
     """Return the trace with every gap stretched by one factor, so that its mean rate is ``rate_per_s``.
 
     Order, lengths and the relative gaps stay. Each arrival is rounded to the nanosecond from its exact value.

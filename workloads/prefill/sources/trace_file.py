@@ -14,8 +14,14 @@ from wanbed.ground.files.regular_file import regular_file
 from wanbed.ground.strict_model import LocatedError
 from wanbed.workloads.prefill.request import Request
 from wanbed.workloads.prefill.sources.named_columns import TraceColumns
-from wanbed.workloads.prefill.sources.trace import Trace
-from wanbed.workloads.prefill.sources.trace_line import AZURE_HEADER, MAX_LINE_BYTES, ParsedLine, TraceFormat, format_of
+from wanbed.workloads.prefill.sources.trace import RequestTrace
+from wanbed.workloads.prefill.sources.trace_line import (
+    AZURE_HEADER,
+    MAX_LINE_BYTES,
+    ParsedLine,
+    RequestTraceFormat,
+    format_of,
+)
 
 LONGEST_TICK_NS = 3 * 10**9
 """The tick of the coarsest known clock: that of Mooncake's trace, 3 s."""
@@ -28,7 +34,7 @@ Nanoseconds = NDArray[np.int64]
 
 def read_trace(
     path: Path, *, columns: TraceColumns | None = None, skip_bad_lines: bool = False, spread_ticks: bool = True
-) -> Trace:
+) -> RequestTrace:
     """Read a trace in either format, or with the ``columns`` that are named. Its name is the file's without suffix.
 
     Empty lines are skipped. An unusable line is an error, or is skipped and counted with ``skip_bad_lines``. Lines out
@@ -96,7 +102,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 def _format_and_lines(
     path: Path, file: BinaryIO, columns: TraceColumns | None
-) -> tuple[TraceFormat, Iterator[tuple[int, bytes]]]:
+) -> tuple[RequestTraceFormat, Iterator[tuple[int, bytes]]]:
     """Return the file's format, recognized by its first line, and the lines that hold requests."""
     lines = _lines(file)
     first = next(lines, None)
@@ -117,13 +123,15 @@ def _format_and_lines(
     return trace_format, lines if trace_format.has_header else chain([first], lines)
 
 
-def _parsed(trace_format: TraceFormat, line: bytes) -> ParsedLine:
+def _parsed(trace_format: RequestTraceFormat, line: bytes) -> ParsedLine:
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"longer than {MAX_LINE_BYTES} bytes")
     return trace_format.parse(line)
 
 
-def _trace(name: str, columns: tuple["array[int]", "array[int]", "array[int]"], skipped: int, *, spread: bool) -> Trace:
+def _trace(
+    name: str, columns: tuple["array[int]", "array[int]", "array[int]"], skipped: int, *, spread: bool
+) -> RequestTrace:
     moments, prompts, outputs = (np.frombuffer(column, dtype=np.int64) for column in columns)
     if np.any(moments[1:] < moments[:-1]):
         order = np.argsort(moments, kind="stable")
@@ -132,7 +140,7 @@ def _trace(name: str, columns: tuple["array[int]", "array[int]", "array[int]"], 
     if spread:
         arrivals = spread_evenly(arrivals)
     # Convert the columns in small parts: as lists they would take more memory than the requests themselves.
-    return Trace(name, tuple(_requests(arrivals, prompts, outputs)), skipped)
+    return RequestTrace(name, tuple(_requests(arrivals, prompts, outputs)), skipped)
 
 
 def _requests(arrivals: Nanoseconds, prompts: Nanoseconds, outputs: Nanoseconds) -> Iterator[Request]:

@@ -29,7 +29,7 @@ ParsedLine = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class TraceFormat:
+class RequestTraceFormat:
     """A format and its parser. ``ticked``: arrivals are rounded to the ticks of a coarse clock."""
 
     name: str
@@ -38,7 +38,7 @@ class TraceFormat:
     ticked: bool
 
 
-def format_of(first_line: bytes) -> TraceFormat | None:
+def format_of(first_line: bytes) -> RequestTraceFormat | None:
     """Return the format of a file by its first line, None if it is unknown."""
     if first_line == AZURE_HEADER:
         return AZURE
@@ -111,8 +111,8 @@ def parse_json(line: bytes, *, parse_float: Callable[[str], Any] | None = None) 
     return document
 
 
-AZURE = TraceFormat("Azure CSV", parse_azure, has_header=True, ticked=False)
-MOONCAKE = TraceFormat("Mooncake JSONL", parse_mooncake, has_header=False, ticked=True)
+AZURE = RequestTraceFormat("Azure CSV", parse_azure, has_header=True, ticked=False)
+MOONCAKE = RequestTraceFormat("Mooncake JSONL", parse_mooncake, has_header=False, ticked=True)
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from threading import Condition
 
-from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
+from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller, LayerRun
 from wanbed.workloads.prefill.messages import BubbleReport, Piece, PieceDone
 from wanbed.workloads.serving.gpu.prefill_compute import PieceResults, PrefillCompute
 from wanbed.workloads.serving.gpu.shared_gpu import SharedGpu
@@ -91,7 +91,7 @@ class ComputedGpu(SharedGpu):
         with self._lock:
             self._stopped = True
 
-    def _compute(self, run: Run) -> None:
+    def _compute(self, run: LayerRun) -> None:
         span_ns = None
         try:
             span_ns = self._prefill.run_layer(run)

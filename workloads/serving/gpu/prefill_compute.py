@@ -14,7 +14,7 @@ from wanbed.workloads.inference.inference_stage import InferenceStage, PrefillCh
 from wanbed.workloads.inference.inference_work import InferenceWork
 from wanbed.workloads.inference.key_value_cache import KVCache
 from wanbed.workloads.inference.prompt_tokens import prompt_tokens
-from wanbed.workloads.prefill.bubbles.bubble_filler import Run
+from wanbed.workloads.prefill.bubbles.bubble_filler import LayerRun
 from wanbed.workloads.prefill.messages import Piece
 
 _WARM_UP_CHUNKS = 2
@@ -79,7 +79,7 @@ class PrefillCompute:
         with self._stream():
             self._inputs[request, chunk] = self._stage.hidden_states(payload)
 
-    def run_layer(self, run: Run) -> tuple[int, int]:
+    def run_layer(self, run: LayerRun) -> tuple[int, int]:
         """Compute the next layer of the run's tokens. Return its start and end in CLOCK_MONOTONIC nanoseconds.
 
         Raises ValueError if the tokens are not the next ones of their sequence, KeyError if they have not arrived.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from wanbed.workloads.transport.chunk_queues import Chunk, CreditQueue
+from wanbed.workloads.transport.chunk_queues import CreditQueue, QueuedChunk
 from wanbed.workloads.transport.event import Event, SegmentReceived, SegmentsSent
 from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 from wanbed.workloads.transport.frames.frame import FrameError, FrameHeader, FrameKind
@@ -94,7 +94,7 @@ class RingEnd:
     def send(self, iteration: int, step: int, segment_bytes: int, offset: int, payload: memoryview) -> None:
         """Queue one chunk of a segment."""
         header = FrameHeader(self.kind, self._config.pipeline, iteration, step, segment_bytes, offset, payload.nbytes)
-        self.queue.add(Chunk(header, payload, self))
+        self.queue.add(QueuedChunk(header, payload, self))
         self._unaccepted += 1
 
     def notify_when_sent(self) -> None:

@@ -9,7 +9,7 @@ from threading import Thread
 from wanbed.workloads.transport.event import Event, Failed, Gathered, PartReceived, ReplicaJoins, ReplicaLost
 from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 from wanbed.workloads.transport.peer import Peer
-from wanbed.workloads.transport.star.quorum_rounds import Part, QuorumRounds, StarSum
+from wanbed.workloads.transport.star.quorum_rounds import QuorumRounds, StarPart, StarSum
 from wanbed.workloads.transport.star.star_config import StarConfig
 from wanbed.workloads.transport.striped_transport import StripedTransport
 
@@ -50,7 +50,7 @@ class Gathering:
         self._add = add
         self._report = report
         self._rounds = QuorumRounds(star.ranks, star.quorum or len(star.ranks), star.sums, star.fragments)
-        self._payloads: dict[Part, memoryview] = {}
+        self._payloads: dict[StarPart, memoryview] = {}
         self._sums: dict[int, tuple[int, memoryview]] = {}
         self._joining: set[int] = set()
         self._events: SimpleQueue[_Handled | _Admission | None] = SimpleQueue()
@@ -99,7 +99,7 @@ class Gathering:
                     self._begin_again(event)
                     continue
                 else:
-                    part = Part(event.peer.rank, event.number)
+                    part = StarPart(event.peer.rank, event.number)
                     if event.peer == self._own:
                         # It has applied all sums before this one.
                         self._sums = {number: each for number, each in self._sums.items() if number >= part.number}

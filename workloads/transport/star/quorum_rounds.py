@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Part(NamedTuple):
+class StarPart(NamedTuple):
     """The part that a replica gives for sum ``number``."""
 
     replica: int
@@ -25,7 +25,7 @@ class StarSum:
     """Sum ``number`` is complete: these parts make it, in the order in which they came."""
 
     number: int
-    parts: tuple[Part, ...]
+    parts: tuple[StarPart, ...]
 
     @property
     def late(self) -> int:
@@ -46,9 +46,9 @@ class QuorumRounds:
         self._quorum = quorum
         self._count = count
         self._fragments = fragments
-        self._parts: dict[int, list[Part]] = {}
+        self._parts: dict[int, list[StarPart]] = {}
         self._open = 0
-        self.dropped: list[Part] = []
+        self.dropped: list[StarPart] = []
         """Parts that came after the last sum of their fragment."""
 
     @property
@@ -56,7 +56,7 @@ class QuorumRounds:
         """The replicas that are left."""
         return frozenset(self._left)
 
-    def give(self, part: Part) -> StarSum | None:
+    def give(self, part: StarPart) -> StarSum | None:
         """Handle that a part has come. Return the sum that it completes, None if it completes none.
 
         Raise ValueError for a part of a sum that cannot be open yet or does not exist.
@@ -76,7 +76,7 @@ class QuorumRounds:
         self._left.discard(replica)
         return self._completed()
 
-    def rejoin(self, replica: int) -> tuple[Part, ...]:
+    def rejoin(self, replica: int) -> tuple[StarPart, ...]:
         """Handle that a lost replica gives parts again, from the open sum on at the latest.
 
         Parts that it gave before, and that no sum has yet, count no more, because it may give them again. Return them.

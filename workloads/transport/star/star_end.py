@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.transport.boundary import Offering
-from wanbed.workloads.transport.chunk_queues import Chunk, ChunkQueue
+from wanbed.workloads.transport.chunk_queues import ChunkQueue, QueuedChunk
 from wanbed.workloads.transport.event import (
     Event,
     PartReceived,
@@ -122,7 +122,7 @@ class StarEnd:
         for index in range(cutting.chunks):
             offset, length = cutting.chunk(index)
             header = FrameHeader(kind, self._owner, iteration, number, payload.nbytes, offset, length)
-            self.queues[rank].add(Chunk(header, payload[offset : offset + length], offering))
+            self.queues[rank].add(QueuedChunk(header, payload[offset : offset + length], offering))
         self._links[rank].touch()
 
     def place(self, link: Link, header: FrameHeader) -> Arrival:

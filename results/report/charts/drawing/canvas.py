@@ -45,7 +45,7 @@ SETTINGS: dict[Any, Any] = {
 
 
 @dataclass(frozen=True)
-class Layout:
+class PicturePlace:
     """The place that a picture is painted for: a narrow page or column, or a wide one.
 
     ``scale`` is the size of a layout pixel in points, 1 on a page; multiply sizes of lines and markers by it.
@@ -68,9 +68,9 @@ class Layout:
         return self.labels.get(name, name)
 
 
-def svg(paint: Callable[[Figure, Layout], float], description: str, salt: str, width_px: int) -> Markup:
+def svg(paint: Callable[[Figure, PicturePlace], float], description: str, salt: str, width_px: int) -> Markup:
     """Return one picture as an SVG element. Deterministic; ``salt`` makes its inner references unique."""
-    layout = Layout(width_px == NARROW_PX)
+    layout = PicturePlace(width_px == NARROW_PX)
     font_px = NARROW_FONT_PX if layout.narrow else WIDE_FONT_PX
     with mpl.rc_context({**SETTINGS, "font.size": font_px, "svg.hashsalt": salt}):
         figure = Figure(figsize=(width_px / 72, 1))

@@ -21,7 +21,7 @@ from wanbed.runner.trainings.local_updates.resolution.local_updates_variant impo
 from wanbed.runner.trainings.local_updates.simulation.star import PartCut, Star
 
 
-class Failures:
+class SimulatedFailures:
     """The failures of one training over ``star``, whose replicas have one stage each. Call ``begin`` before it begins.
 
     ``headers`` is whether transfers have those of their frames.

@@ -18,7 +18,7 @@ from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.topology import Datacenter, Topology
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS, InferenceModel
-from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.memory_ledger import SharedGpuMemory
 from wanbed.workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup
 from wanbed.workloads.prefill.control.prompt_chunks import ChunkTimes
 from wanbed.workloads.prefill.prefill_profile import UNMEASURED, PrefillProfile
@@ -27,7 +27,7 @@ from wanbed.workloads.prefill.profile_files import load_prefill_profile
 from wanbed.workloads.prefill.request_source import RequestSource, SourceKind, TokenCount
 from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
 from wanbed.workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
-from wanbed.workloads.prefill.sources.trace import Trace, scaled
+from wanbed.workloads.prefill.sources.trace import RequestTrace, scaled
 
 UNLIMITED_BPS = 10**15
 """Replaces an unlimited rate where a duration must be computed."""
@@ -119,8 +119,8 @@ class _Seating:
         prefill = self._prefill = written.spec.prefill
         self._variant, self._policy, self._topology = variant, policy, written.topology
         self._pool_field = f"{written.field}.pool"
-        self._memory = GpuMemory(prefill.memory, prefill.training_memory)
-        self._pool_memory = GpuMemory(prefill.memory, 0)
+        self._memory = SharedGpuMemory(prefill.memory, prefill.training_memory)
+        self._pool_memory = SharedGpuMemory(prefill.memory, 0)
 
     def datacenters(self) -> tuple[DatacenterService, ...]:
         """Return the service of each datacenter that has at least one group."""
@@ -164,7 +164,7 @@ class _Seating:
         gpus = [ServingGpu(placement.rank(place), place.host.name, place.gpu) for place in used]
         return gpus, self._grouped(gpus, self._memory, pooled=False)
 
-    def _grouped(self, gpus: Sequence[ServingGpu], memory: GpuMemory, *, pooled: bool) -> list[GroupGpus]:
+    def _grouped(self, gpus: Sequence[ServingGpu], memory: SharedGpuMemory, *, pooled: bool) -> list[GroupGpus]:
         depth = self._prefill.depth
         return [
             GroupGpus(tuple(gpu.number for gpu in gpus[first : first + depth]), (memory,) * depth, pooled)
@@ -253,7 +253,9 @@ def _request_source(prefill: PrefillSpec, seed: int, directory: Path) -> Request
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path, _modified_ns: int, skip_bad_lines: bool, columns: TraceColumns | None) -> tuple[Trace, str]:
+def _read(
+    path: Path, _modified_ns: int, skip_bad_lines: bool, columns: TraceColumns | None
+) -> tuple[RequestTrace, str]:
     """Return a trace and the SHA-256 of its file. A trace that several sweep points and variants use is read once."""
     # numpy comes with it, and few experiments read a trace of requests.
     from wanbed.workloads.prefill.sources.trace_file import read_trace  # noqa: PLC0415

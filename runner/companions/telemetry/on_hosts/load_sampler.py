@@ -17,7 +17,7 @@ SATURATED = 0.95
 
 
 @dataclass(frozen=True)
-class MachineLoad:
+class SampledLoad:
     """The load of a machine during a trial, or the measured part of it; all values are fractions.
 
     ``busy`` is the mean load of the cores. ``saturated`` is the fraction of quarter seconds with a load above 95 %.
@@ -73,7 +73,7 @@ class LoadSampler(Sampler[Loads]):
         return {"machine_load": None if busiest is None else asdict(busiest), **named}
 
 
-def machine_load(readings: Sequence[LoadReading]) -> MachineLoad | None:
+def machine_load(readings: Sequence[LoadReading]) -> SampledLoad | None:
     """Return the load between the first and the last of these readings, None if they span no window."""
     windows = [busy for one, other in pairwise(readings) if (busy := other.cores.busy_since(one.cores)) is not None]
     if not windows:
@@ -82,7 +82,7 @@ def machine_load(readings: Sequence[LoadReading]) -> MachineLoad | None:
     network = None
     if first.network_s is not None and last.network_s is not None:
         network = (last.network_s - first.network_s) / (last.time_s - first.time_s)
-    return MachineLoad(
+    return SampledLoad(
         last.cores.busy_since(first.cores) or 0.0,
         sum(window > SATURATED for window in windows) / len(windows),
         network,

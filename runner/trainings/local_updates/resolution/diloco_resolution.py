@@ -20,7 +20,7 @@ from wanbed.runner.trainings.local_updates.spec.diloco_options import (
 from wanbed.workloads.model.gpt_config import bytes_per_element
 from wanbed.workloads.schedules.registry import schedule_class_path
 from wanbed.workloads.swapping.grouping import Grouping
-from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO, Synchronization, Topology
+from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO, SumTopology, Synchronization
 from wanbed.workloads.synchronization.wire_format import WireFormat
 
 
@@ -106,7 +106,7 @@ def _synchronization(options: SynchronizationOptions, field: str) -> Synchroniza
             options.outer.lr,
             options.outer.momentum,
             WireFormat(options.wire),
-            Topology(options.topology),
+            SumTopology(options.topology),
             options.quorum,
         )
     except ValueError as refusal:

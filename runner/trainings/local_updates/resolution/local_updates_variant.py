@@ -8,7 +8,7 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
 from wanbed.workloads.swapping.grouping import Grouping
 from wanbed.workloads.synchronization.fragments import fragments_bytes
-from wanbed.workloads.synchronization.synchronization import Synchronization, Topology
+from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class LocalUpdatesVariant(PipelineVariant):
     @property
     def is_star(self) -> bool:
         """Whether replicas synchronise over a star, whose first replica gathers."""
-        return self.synchronization.topology is Topology.STAR
+        return self.synchronization.topology is SumTopology.STAR
 
     @property
     def goes_on_without(self) -> frozenset[int]:

@@ -15,7 +15,7 @@ from wanbed.runner.tcp.channel import Channel
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.workloads.transport.frames.cutting import Cutting
 from wanbed.workloads.transport.frames.frame import HEADER_BYTES
-from wanbed.workloads.transport.star.quorum_rounds import Part, QuorumRounds, StarSum
+from wanbed.workloads.transport.star.quorum_rounds import QuorumRounds, StarPart, StarSum
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Star:
         assert waiting is not None
         number = self._given[position] = waiting[0]
         if position == 0:
-            self._arrived(now_ns, (Part(0, number), 0))
+            self._arrived(now_ns, (StarPart(0, number), 0))
         else:
             self._leaving.add(position)
             self._send(self._inwards[position - 1], position, number, now_ns)
@@ -143,7 +143,7 @@ class Star:
         def left(_: int, end_ns: int) -> None:
             arrival_ns = max(channel.arrival_ns(max(end_ns, events.now_ns)), events.now_ns)
             if gives:
-                events.at(arrival_ns, self._arrived, (Part(position, number), life))
+                events.at(arrival_ns, self._arrived, (StarPart(position, number), life))
             else:
                 events.at(arrival_ns, self._has, (position, number, life))
 
@@ -163,7 +163,7 @@ class Star:
         if waiting is not None and self._given[position] < waiting[0]:
             self._give(now_ns, position)
 
-    def _arrived(self, now_ns: int, what: tuple[Part, int]) -> None:
+    def _arrived(self, now_ns: int, what: tuple[StarPart, int]) -> None:
         part, life = what
         if part.replica in self._lost or life != self._lives[part.replica]:
             # Its sender has ended before all of it had left.

@@ -5,7 +5,7 @@ from collections import defaultdict
 from wanbed.ground.shown_text import shown
 from wanbed.results.text.span_text import kind_text
 from wanbed.runner.trainings.trace.resolution.chakra_folder import RankFile
-from wanbed.runner.trainings.trace.resolution.group_ranks import Group, GroupRanks
+from wanbed.runner.trainings.trace.resolution.group_ranks import GroupRanks, RankGroup
 from wanbed.runner.trainings.trace.resolution.trace_nodes import CheckedNode
 from wanbed.workloads.trace.replayed_trace import WorkKind
 
@@ -20,7 +20,7 @@ def match_collectives(files: tuple[RankFile, ...], ranks: list[list[CheckedNode]
     ranks of a group differ, or where it is not known which they are.
     """
     groups_of = GroupRanks(files)
-    members: dict[Group, _Members] = defaultdict(lambda: defaultdict(list))
+    members: dict[RankGroup, _Members] = defaultdict(lambda: defaultdict(list))
     for rank, nodes in enumerate(ranks):
         for node in nodes:
             if node.group_name is not None:
@@ -50,7 +50,7 @@ def match_collectives(files: tuple[RankFile, ...], ranks: list[list[CheckedNode]
     return tuple(groups)
 
 
-def _check_lone(files: tuple[RankFile, ...], members: dict[Group, _Members]) -> None:
+def _check_lone(files: tuple[RankFile, ...], members: dict[RankGroup, _Members]) -> None:
     """Raise InputError for two groups of a single rank that do the same: they may be one group under two names."""
     lone: dict[tuple[tuple[str, int], ...], tuple[int, CheckedNode]] = {}
     for group, by_rank in members.items():
@@ -80,7 +80,7 @@ def _check_ranks(files: tuple[RankFile, ...], own: tuple[int, ...], by_rank: _Me
 
 def _check_same(
     files: tuple[RankFile, ...],
-    group: Group,
+    group: RankGroup,
     reference: tuple[int, list[CheckedNode]],
     own: tuple[int, list[CheckedNode]],
 ) -> None:
@@ -106,7 +106,7 @@ def _check_same(
             )
 
 
-def _title(files: tuple[RankFile, ...], group: Group) -> str:
+def _title(files: tuple[RankFile, ...], group: RankGroup) -> str:
     if group.ranks is not None and len(group.ranks) == len(files):
         return "all ranks"
     return f"group {shown(group.name or ','.join(map(str, group.ranks or ())))}"

@@ -16,7 +16,7 @@ _JSON_LIST = re.compile(r"\[\s*\{.*\}\s*\]", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Group:
+class RankGroup:
     """A group of ranks. ``ranks`` is None if the trace does not say which; then those have it whose files name it.
 
     ``name`` is empty where ranks give the group different names, and for the group of all ranks.
@@ -33,18 +33,18 @@ class GroupRanks:
         self._everybody = tuple(range(len(files)))
         self._stated = [_stated(file, self._everybody) for file in files]
 
-    def group(self, rank: int, name: str) -> Group:
+    def group(self, rank: int, name: str) -> RankGroup:
         """Return the group that a rank calls by that name."""
         if not name:
-            return Group("", self._everybody)
+            return RankGroup("", self._everybody)
         stated = self._stated[rank].get(name)
         if stated is not None:
             known = [each for each in stated if each in self._everybody]
             alike = all(self._stated[each].get(name) == stated for each in known)
-            return Group(name if alike else "", stated)
+            return RankGroup(name if alike else "", stated)
         if _LISTED.fullmatch(name):
-            return Group(name, tuple(sorted({int(each) for each in re.findall(r"\d+", name)})))
-        return Group(name, None)
+            return RankGroup(name, tuple(sorted({int(each) for each in re.findall(r"\d+", name)})))
+        return RankGroup(name, None)
 
 
 def _stated(file: RankFile, everybody: tuple[int, ...]) -> dict[str, tuple[int, ...]]:

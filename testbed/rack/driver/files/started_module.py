@@ -8,7 +8,7 @@ from wanbed.testbed.rack.driver.files.mirrored_files import MirroredFiles
 from wanbed.testbed.rack.driver.files.sent_configuration import configuration_files
 from wanbed.testbed.rack.driver.rack_machine import RackMachine
 from wanbed.testbed.rack.driver.remote_process import RemoteProcess
-from wanbed.testbed.rack.orders import Program
+from wanbed.testbed.rack.orders import ProgramOrder
 
 
 def start_module_on(
@@ -36,7 +36,7 @@ def start_module_on(
         return str(path.relative_to(folder))
 
     left = [relative(path.with_suffix(".*")) for path in configurations]
-    program = Program(
+    program = ProgramOrder(
         module=module,
         arguments=tuple(relative(Path(each)) if Path(each) in configurations else each for each in arguments),
         environment=environment,

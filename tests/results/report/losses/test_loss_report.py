@@ -11,7 +11,7 @@ from tests.results.losses_on_paper import linear, losing_run
 from tests.support.results.table_texts import texts_of
 from wanbed.results.reading.run import Run, load_run
 from wanbed.results.records.loss_columns import HELD_OUT, TRAINING
-from wanbed.results.report.charts.drawing.canvas import Layout
+from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.losses.loss_chart import MAX_POINTS, loss_chart
 from wanbed.results.report.losses.loss_series import loss_series
@@ -39,7 +39,7 @@ def panels(run: Run, clock: Run | None = None, number: int = 0) -> list[str]:
     chart = loss_chart(loss_series({"run": run}, [clock]), Styles.of({"run": run.variants}), "x")
     assert chart is not None
     figure = Figure(figsize=(8, 4))
-    chart.drawings[number].paint(figure, Layout(narrow=False))
+    chart.drawings[number].paint(figure, PicturePlace(narrow=False))
     return [axes.get_xlabel() for axes in figure.axes if axes.get_visible()]
 
 

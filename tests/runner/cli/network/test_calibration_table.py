@@ -8,7 +8,7 @@ from rich.console import Console
 from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.runner.cli.network.calibration_table import calibration_table
 from wanbed.testbed.measurement.calibration import LinkMeasurement
-from wanbed.testbed.measurement.transfer_calibration import Compared
+from wanbed.testbed.measurement.transfer_calibration import ComparedFigure
 
 LINK = LinkMeasurement(
     source="central",
@@ -18,7 +18,7 @@ LINK = LinkMeasurement(
     measured_rtt_ms=200.35,
     configured_goodput_bps=956.3e6,
     measured_goodput_bps=951.1e6,
-    impairments={each.column: Compared(0.0, 0.0) for each in IMPAIRMENTS},
+    impairments={each.column: ComparedFigure(0.0, 0.0) for each in IMPAIRMENTS},
     echo_requests=100,
     configured_short_ms=121.7,
     measured_short_ms=125.6,
@@ -58,7 +58,7 @@ def test_a_link_without_a_rate_is_unlimited_and_one_that_is_down_has_none() -> N
 
 
 def test_impairments_are_shown_where_a_link_has_one() -> None:
-    lossy = replace(LINK, impairments={**LINK.impairments, "loss": Compared(0.01, 0.0123)})
+    lossy = replace(LINK, impairments={**LINK.impairments, "loss": ComparedFigure(0.01, 0.0123)})
     assert not any("loss" in line for line in printed(LINK))
     lines = printed(lossy)
     assert any("1.00%" in line for line in lines if "asked" in line)

@@ -11,10 +11,10 @@ from tests.support.runner.emulated_run import Simulator, Times, constant, write_
 from wanbed.runner.cli.command_line import app
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.validation.agreement import Agreement, Compared, write_agreement
-from wanbed.runner.validation.check import Check
-from wanbed.runner.validation.comparison import Comparison
+from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.comparison import VariantComparison
 
-EXACT = Check("case", "law", (5,), (5,))
+EXACT = LawCheck("case", "law", (5,), (5,))
 ONE: Times = {(0, "gpipe"): [2.0]}
 
 
@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def checks_are(monkeypatch: pytest.MonkeyPatch, check: Check) -> None:
+def checks_are(monkeypatch: pytest.MonkeyPatch, check: LawCheck) -> None:
     monkeypatch.setattr("wanbed.runner.validation.validation.golden_check", lambda *_: check)
     monkeypatch.setattr("wanbed.runner.validation.validation.CLOSED_FORMS", (lambda _: check,))
 
@@ -69,7 +69,7 @@ def test_a_large_error_is_status_1_and_writes_the_page(monkeypatch: pytest.Monke
 
 
 def test_a_value_that_is_not_exact_is_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    checks_are(monkeypatch, Check("case", "law", (5,), (6,)))
+    checks_are(monkeypatch, LawCheck("case", "law", (5,), (6,)))
     done = wanbed(monkeypatch, constant(1.0))
     assert done.exit_code == 1
     assert "**It does not agree.**" in done.stdout
@@ -126,7 +126,7 @@ def test_what_make_paper_found_is_part_of_the_page_and_of_the_verdict(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     for error, status in ((0.01, 0), (0.06, 1)):
-        found = Comparison(0, {}, "gpipe", 1, 30.0, 30.0, 30.0, 30.0 * (1 + error))
+        found = VariantComparison(0, {}, "gpipe", 1, 30.0, 30.0, 30.0, 30.0 * (1 + error))
         write_agreement(folder, Agreement((Compared("headline", "headline-1", (found,)),)))
         done = wanbed(monkeypatch, constant(1.0), "--paper", str(folder))
         assert done.exit_code == status

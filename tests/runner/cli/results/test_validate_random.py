@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 from tests.runner.validation.random.test_random_execution import KERNEL, Guests
 from tests.support.runner.emulated_run import constant
 from wanbed.runner.cli.command_line import app
-from wanbed.runner.validation.check import Check
+from wanbed.runner.validation.check import LawCheck
 from wanbed.runner.validation.random import random_execution
 from wanbed.testbed.kernel.missing import MissingError
 
-EXACT = Check("case", "law", (5,), (5,))
+EXACT = LawCheck("case", "law", (5,), (5,))
 
 
 @pytest.fixture(autouse=True)

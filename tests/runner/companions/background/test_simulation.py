@@ -11,7 +11,7 @@ import pytest
 from tests.support.runner.background import TO_WEST, with_background
 from tests.support.runner.two_jobs import two_jobs
 from wanbed.runner.companions.background import simulation as background
-from wanbed.runner.companions.background.simulation import BackgroundTraffic
+from wanbed.runner.companions.background.simulation import SimulatedBackground
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.simulator.deadlock import SimulationError
@@ -181,7 +181,7 @@ def alone(
     (variant,), topology = point.variants, point.topology
     connections = count_connections(topology, variant.pairs, variant.transport)
     network, events = Network(topology, connections, variant, effects), EventQueue()
-    traffic = BackgroundTraffic(point.background, network, events)
+    traffic = SimulatedBackground(point.background, network, events)
     rows: list[int] = []
     channels = replace(network, beside=traffic.by_host).channels(traffic.networks, events)
     traffic.begin(channels, [rows])

@@ -10,7 +10,7 @@ from wanbed.results.records.trial_columns import TrialCounters
 from wanbed.runner.companions.telemetry import simulation
 from wanbed.runner.companions.telemetry.simulation import link_counters
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.simulator.simulation import Simulation, WanTraffic
+from wanbed.runner.simulator.simulation import HostTraffic, Simulation
 from wanbed.testbed.network.topology import Topology
 
 MS = 1_000_000
@@ -25,12 +25,12 @@ def topology(datacenters: int) -> Topology:
     return parse_experiment(document, "exp.yaml", Path()).points()[0].topology
 
 
-def traffic(source: str, destination: str, *points: tuple[int, int]) -> WanTraffic:
+def traffic(source: str, destination: str, *points: tuple[int, int]) -> HostTraffic:
     times_ns, counts = np.array(points, np.int64).T
-    return WanTraffic(source, destination, times_ns, counts)
+    return HostTraffic(source, destination, times_ns, counts)
 
 
-def counted(*crossing: WanTraffic, datacenters: int = 2) -> TrialCounters:
+def counted(*crossing: HostTraffic, datacenters: int = 2) -> TrialCounters:
     return link_counters(topology(datacenters), Simulation(NO_SPANS, crossing, {}))
 
 

@@ -7,14 +7,14 @@ import pytest
 from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.runner.emulation.networks.calibration import MAX_AGE_S, Calibration
 from wanbed.testbed.measurement.calibration import LinkMeasurement
-from wanbed.testbed.measurement.transfer_calibration import Compared
+from wanbed.testbed.measurement.transfer_calibration import ComparedFigure
 
 REPORTED = {"qdiscs": {"east wan1": "netem delay 20ms"}, "sysctls": {"net.ipv4.tcp_rmem": "4096 131072 6291456"}}
 BEGAN_S = 1000.0
 
 
 def link(rtt_ms: float) -> LinkMeasurement:
-    unimpaired = {each.column: Compared(0.0, 0.0) for each in IMPAIRMENTS}
+    unimpaired = {each.column: ComparedFigure(0.0, 0.0) for each in IMPAIRMENTS}
     return LinkMeasurement("east", "west", "wan", 40.0, rtt_ms, None, 1e9, unimpaired, 100)
 
 

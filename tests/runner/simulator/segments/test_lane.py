@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanbed.runner.simulator.segments.lane import Lane
-from wanbed.runner.simulator.segments.shared_rates import SharedRate, SharedRates
+from wanbed.runner.simulator.segments.shared_rates import LaneCapacity, LaneRate
 
 LATENCY_NS = 20_000_000
 
 
 def lane(rate_bps: int | None = None, *, loss: float = 0.0, jitter_ns: int = 0, seed: str = "a") -> Lane:
-    return Lane(SharedRates(rate_bps), LATENCY_NS, loss=loss, jitter_ns=jitter_ns, seed=seed)
+    return Lane(LaneRate(rate_bps), LATENCY_NS, loss=loss, jitter_ns=jitter_ns, seed=seed)
 
 
 def test_a_packet_arrives_after_the_latency_and_its_own_time() -> None:
@@ -55,8 +55,8 @@ def test_the_seed_alone_decides_what_is_drawn() -> None:
 
 
 def test_lanes_that_send_at_once_share_a_trunk() -> None:
-    trunk = SharedRate(8_000_000)
-    one, other = (Lane(SharedRates(None, [trunk]), 0, loss=0, jitter_ns=0, seed="a") for _ in range(2))
+    trunk = LaneCapacity(8_000_000)
+    one, other = (Lane(LaneRate(None, [trunk]), 0, loss=0, jitter_ns=0, seed="a") for _ in range(2))
     assert one.send(0, 1000) == 1_000_000
     assert other.send(0, 1000) == 2_000_000
     assert other.send(10_000_000, 1000) == 11_000_000

@@ -4,7 +4,7 @@ from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.segments.lane import Lane
 from wanbed.runner.simulator.segments.receiver import ACKNOWLEDGEMENT_BYTES, Receiver
 from wanbed.runner.simulator.segments.segment import Segment
-from wanbed.runner.simulator.segments.shared_rates import SharedRates
+from wanbed.runner.simulator.segments.shared_rates import LaneRate
 
 MS = 1_000_000
 BACK_MS = 7
@@ -18,7 +18,7 @@ class Receiving:
         self.events = EventQueue()
         self.acknowledgements: list[tuple[float, int, int]] = []
         self.in_order: list[tuple[float, int]] = []
-        back = Lane(SharedRates(rate_bps), BACK_MS * MS, loss=loss, jitter_ns=0, seed="a")
+        back = Lane(LaneRate(rate_bps), BACK_MS * MS, loss=loss, jitter_ns=0, seed="a")
         self.receiver = Receiver(self.events, back, self._acknowledged, self._arrived)
         self.segments = [Segment(SIZE * each, SIZE * (each + 1)) for each in range(segments)]
         for segment in self.segments:

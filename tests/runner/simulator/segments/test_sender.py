@@ -10,8 +10,8 @@ from wanbed.runner.simulator.segments.bbr import Bbr
 from wanbed.runner.simulator.segments.cubic import Cubic
 from wanbed.runner.simulator.segments.lane import Lane
 from wanbed.runner.simulator.segments.receiver import Receiver
-from wanbed.runner.simulator.segments.sender import Sender
-from wanbed.runner.simulator.segments.shared_rates import SharedRates
+from wanbed.runner.simulator.segments.sender import SegmentSender
+from wanbed.runner.simulator.segments.shared_rates import LaneRate
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
 MS = 1_000_000
@@ -27,7 +27,7 @@ class LosingLane(Lane):
     __slots__ = ("_loses", "packets")
 
     def __init__(self, loses: Collection[int] = (), rate_bps: int | None = None) -> None:
-        super().__init__(SharedRates(rate_bps), WAY_MS * MS, loss=0.0, jitter_ns=0, seed="a")
+        super().__init__(LaneRate(rate_bps), WAY_MS * MS, loss=0.0, jitter_ns=0, seed="a")
         self._loses = loses
         self.packets: list[tuple[int, int]] = []
 
@@ -53,7 +53,7 @@ class Connection:
         self.events = EventQueue()
         self.forth = LosingLane(loses, rate_bps)
         self.congestion = congestion or Cubic()
-        self.sender = Sender(
+        self.sender = SegmentSender(
             self.events,
             self,
             self.congestion,
@@ -69,7 +69,7 @@ class Connection:
         receiver = Receiver(self.events, LosingLane(loses_back), self.sender.acknowledged, self._arrived)
         self.sender.connect(receiver)
 
-    def refill(self, sender: Sender, now_ns: int) -> None:
+    def refill(self, sender: SegmentSender, now_ns: int) -> None:
         while self.waiting_bytes and sender.has_room:
             part_bytes = min(self.waiting_bytes, 4 * PAYLOAD_BYTES)
             sender.written += part_bytes

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.testbed.rack.clocks.clock_line import Exchange, fit_line
+from wanbed.testbed.rack.clocks.clock_line import ClockExchange, fit_line
 
 MS = 1_000_000
 S = 1000 * MS
@@ -23,11 +23,11 @@ class Clocks:
     def machine_ns(self, driver_ns: int) -> int:
         return driver_ns + self.offset_ns + round(self.drift * driver_ns)
 
-    def exchange(self, asked_ns: int, delay_ns: int) -> Exchange:
+    def exchange(self, asked_ns: int, delay_ns: int) -> ClockExchange:
         there, back = (delay_ns + round(self._random.expovariate(1 / self._jitter_ns)) for _ in range(2))
-        return Exchange(asked_ns, self.machine_ns(asked_ns + there), asked_ns + there + back)
+        return ClockExchange(asked_ns, self.machine_ns(asked_ns + there), asked_ns + there + back)
 
-    def bursts(self, count: int, apart_ns: int, delay_ns: int, size: int = 8) -> list[list[Exchange]]:
+    def bursts(self, count: int, apart_ns: int, delay_ns: int, size: int = 8) -> list[list[ClockExchange]]:
         return [
             [self.exchange(number * apart_ns + each * MS, delay_ns) for each in range(size)] for number in range(count)
         ]
@@ -60,14 +60,14 @@ def test_over_a_minute_the_drift_itself_is_found(seed: int) -> None:
 
 
 def test_exact_exchanges_give_an_offset_that_is_as_good_as_clocks_are_steady() -> None:
-    line = fit_line([[Exchange(0, 5 * S, 0)], [Exchange(S, 6 * S, S)]])
+    line = fit_line([[ClockExchange(0, 5 * S, 0)], [ClockExchange(S, 6 * S, S)]])
     assert line.offset_ns == pytest.approx(5 * S, abs=1e-3)
     assert line.facts() == {"offset_ns": 5 * S, "drift_ppm": 0.0, "error_ns": 104}
 
 
 def test_a_late_exchange_changes_nothing() -> None:
-    quick = [[Exchange(at, at + 5, at + 10)] for at in (0, S, 2 * S)]
-    late = Exchange(S, S + 9 * MS, S + 10 * MS)
+    quick = [[ClockExchange(at, at + 5, at + 10)] for at in (0, S, 2 * S)]
+    late = ClockExchange(S, S + 9 * MS, S + 10 * MS)
     with_late, without = fit_line([quick[0], [late], quick[2]]), fit_line([quick[0], quick[2]])
     assert with_late.facts() == without.facts()
     assert fit_line([quick[0], [late, *quick[1]], quick[2]]).error_ns <= without.error_ns
@@ -92,8 +92,8 @@ def test_where_round_trips_take_half_a_millisecond_what_is_stated_is_true(seed: 
 
 def test_quick_requests_and_quick_answers_tell_more_together_than_the_quickest_round_trip() -> None:
     # Either way takes 10 us or 90 us, and never both ways the same.
-    there = [Exchange(at, at + 10_000, at + 100_000) for at in (0, S)]
-    back = [Exchange(at, at + 90_000, at + 100_000) for at in (MS, S + MS)]
+    there = [ClockExchange(at, at + 10_000, at + 100_000) for at in (0, S)]
+    back = [ClockExchange(at, at + 90_000, at + 100_000) for at in (MS, S + MS)]
     assert fit_line([[each] for each in (there[0], back[0], there[1], back[1])]).error_ns < 11_000
     assert fit_line([[each] for each in there]).error_ns >= 50_000
 
@@ -107,7 +107,10 @@ def test_a_clock_that_is_steered_during_the_trial_is_stated_as_known_less_well(s
         return max(0, driver_ns - 5 * S) * steered_ppm // 1_000_000
 
     bent = [
-        [Exchange(each.asked_ns, each.machine_ns + steered_ns(each.machine_ns), each.answered_ns) for each in burst]
+        [
+            ClockExchange(each.asked_ns, each.machine_ns + steered_ns(each.machine_ns), each.answered_ns)
+            for each in burst
+        ]
         for burst in plain
     ]
     line = fit_line(bent)
@@ -119,5 +122,5 @@ def test_a_clock_that_is_steered_during_the_trial_is_stated_as_known_less_well(s
 
 def test_times_of_a_machine_that_has_been_up_for_years_keep_their_nanoseconds() -> None:
     start_ns = 10**17 + 1
-    line = fit_line([[Exchange(at, at + 77, at)] for at in (start_ns, start_ns + S)])
+    line = fit_line([[ClockExchange(at, at + 77, at)] for at in (start_ns, start_ns + S)])
     assert line.driver_ns(start_ns + 77 + 12_345) == start_ns + 12_345

@@ -14,7 +14,7 @@ from wanbed.testbed.rack.driver.leasing import leased
 from wanbed.testbed.rack.driver.rack_machine import RackMachine
 from wanbed.testbed.rack.driver.remote_process import RemoteProcess, RemoteProgram
 from wanbed.testbed.rack.machine_handle import MachineLostError
-from wanbed.testbed.rack.orders import LeaseFacts, Program
+from wanbed.testbed.rack.orders import LeaseFacts, ProgramOrder
 
 ENDED_NS = 40 * 10**9
 
@@ -51,7 +51,7 @@ class Answers:
         self.name = name
         self.called: list[str] = []
         self.silent = False
-        self.started: list[tuple[str, Program]] = []
+        self.started: list[tuple[str, ProgramOrder]] = []
         self.printed: dict[int, bytes] = {}
         self.ended: dict[int, int] = {}
         self.killed: list[tuple[int, int]] = []
@@ -79,7 +79,7 @@ class Answers:
     def _take_down(self) -> None:
         self.ended = dict.fromkeys(range(1, len(self.started) + 1), -9)
 
-    def _start(self, host: str, program: Program) -> int:
+    def _start(self, host: str, program: ProgramOrder) -> int:
         self.started.append((host, program))
         return len(self.started)
 
@@ -115,7 +115,7 @@ def machine(answers: Answers) -> Iterator[RackMachine]:
 
 
 def start(machine: RackMachine, kind: type[RemoteProcess] = RemoteProcess) -> RemoteProcess:
-    return machine.start("east-0", Program(argv=("true",)), lambda number: kind(number, machine))
+    return machine.start("east-0", ProgramOrder(argv=("true",)), lambda number: kind(number, machine))
 
 
 def test_the_end_of_a_process_is_readable_and_waited_for(machine: RackMachine, answers: Answers) -> None:
@@ -131,7 +131,10 @@ def test_the_end_of_a_process_is_readable_and_waited_for(machine: RackMachine, a
 def test_what_belongs_to_the_end_is_done_before_anybody_learns_of_it(machine: RackMachine, answers: Answers) -> None:
     seen: list[int | None] = []
     process = machine.start(
-        "east-0", Program(), lambda number: RemoteProcess(number, machine), lambda _: seen.append(process.returncode)
+        "east-0",
+        ProgramOrder(),
+        lambda number: RemoteProcess(number, machine),
+        lambda _: seen.append(process.returncode),
     )
     answers.ended[1] = 0
     assert process.wait(10) == 0

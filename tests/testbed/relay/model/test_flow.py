@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.window import opened
 from wanbed.testbed.network.tcp_settings import TcpSettings
-from wanbed.testbed.relay.model.flow import Flow, piece_bytes
+from wanbed.testbed.relay.model.flow import RelayFlow, piece_bytes
 from wanbed.testbed.relay.model.lanes import OwnLane
 from wanbed.testbed.relay.model.timeline import Timeline
 
@@ -35,7 +35,7 @@ class Programs:
         self.finished: list[bool] = []
         self.now_ns = 0
         window = opened(line, 1, settings)
-        self.flow = Flow(
+        self.flow = RelayFlow(
             self.there, self.back, window, self.timeline, read=self._read, write=self._write, finish=self._finish
         )
 

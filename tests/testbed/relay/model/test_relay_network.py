@@ -5,12 +5,12 @@ import pytest
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.testbed.relay.model.lanes import Lane, OwnLane, SharedLane
+from wanbed.testbed.relay.model.lanes import OwnLane, RelayLane, SharedLane
 from wanbed.testbed.relay.model.relay_network import lanes
 from wanbed.testbed.relay.model.timeline import Timeline
 
 
-def made(wan: dict[str, str], hosts: int = 2, **topology: Any) -> dict[tuple[str, str], Lane]:
+def made(wan: dict[str, str], hosts: int = 2, **topology: Any) -> dict[tuple[str, str], RelayLane]:
     document = {
         "datacenters": [{"name": name, "hosts": hosts} for name in ("east", "west")],
         "wan": {"latency": "20ms", **wan},
@@ -19,7 +19,7 @@ def made(wan: dict[str, str], hosts: int = 2, **topology: Any) -> dict[tuple[str
     return lanes(resolve_topology(parse_model(TopologySpec, document, "test")), Timeline())
 
 
-def shared(found: dict[tuple[str, str], Lane]) -> set[tuple[str, str]]:
+def shared(found: dict[tuple[str, str], RelayLane]) -> set[tuple[str, str]]:
     return {ends for ends, lane in found.items() if isinstance(lane, SharedLane)}
 
 

@@ -22,7 +22,7 @@ from wanbed.workloads.inference.inference_work import InferenceWork
 from wanbed.workloads.model.gpt_config import GptConfig
 from wanbed.workloads.model.gpt_stage import DTYPES, build_stage, language_loss
 from wanbed.workloads.model.tokens import TokenSource
-from wanbed.workloads.prefill.bubbles.bubble_filler import Run
+from wanbed.workloads.prefill.bubbles.bubble_filler import LayerRun
 from wanbed.workloads.prefill.messages import Piece
 from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.schedules.virtual.group_by_group import group_by_group
@@ -184,12 +184,12 @@ def prefill(requests: int = 2) -> list[tuple[PieceResults, PieceResults]]:
         ]
         for _ in range(counts[0]):
             for first, _ in pieces:
-                stages[0].run_layer(Run(first, 1, 1, 0, 1, tokens, prior))
+                stages[0].run_layer(LayerRun(first, 1, 1, 0, 1, tokens, prior))
         for first, second in pieces:
             made = stages[0].take_results(first)
             stages[1].input_arrived(first.request, chunk, memoryview(bytearray(made.activation_bytes)))
             for _ in range(counts[1]):
-                stages[1].run_layer(Run(second, 1, 1, 0, 1, tokens, prior))
+                stages[1].run_layer(LayerRun(second, 1, 1, 0, 1, tokens, prior))
             results.append((made, stages[1].take_results(second)))
     return results
 

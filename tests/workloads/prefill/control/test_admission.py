@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from tests.workloads.prefill.toy_datacenter import A100, LARGE, LLAMA, MS
 from wanbed.workloads.prefill.control.admission import Admission, Admitted
-from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.memory_ledger import SharedGpuMemory
 from wanbed.workloads.prefill.control.outcome import Reason
 from wanbed.workloads.prefill.control.prefill_group import GroupGpus, PrefillGroup, working_bytes
 from wanbed.workloads.prefill.control.prompt_chunks import ChunkTimes
@@ -14,7 +14,7 @@ from wanbed.workloads.prefill.prefill_settings import PrefillSettings
 S = 1_000_000_000
 
 
-def groups_of(own: PrefillSettings, memories: list[GpuMemory], period_ns: int = 100 * MS) -> list[PrefillGroup]:
+def groups_of(own: PrefillSettings, memories: list[SharedGpuMemory], period_ns: int = 100 * MS) -> list[PrefillGroup]:
     """Return groups of one GPU each, idle in the second half of its period, the second GPU a little later."""
     times = ChunkTimes(LLAMA, A100, own)
     groups = []
@@ -63,7 +63,7 @@ def test_the_promise_is_the_end_of_the_prefill_and_the_way_of_the_cache() -> Non
 def test_memory_is_a_reason_to_wait_and_never_fitting_is_not() -> None:
     weights = LLAMA.weight_bytes(32, embedding=True, head=True)
     own = PrefillSettings(slo_ns=S)
-    admission = Admission(groups_of(own, [GpuMemory(weights + 500 * 10**6, 0)] * 2), LLAMA, own)
+    admission = Admission(groups_of(own, [SharedGpuMemory(weights + 500 * 10**6, 0)] * 2), LLAMA, own)
     assert admission.choose(0, 5000, ENDLESS_NS) is Reason.NEVER_FITS
     take_in(admission, 0, 0, 2500)
     take_in(admission, 0, 1, 2500)
@@ -73,7 +73,7 @@ def test_memory_is_a_reason_to_wait_and_never_fitting_is_not() -> None:
 def test_groups_that_could_never_hold_a_request_do_not_keep_it_from_one_that_can() -> None:
     weights = LLAMA.weight_bytes(32, embedding=True, head=True)
     own = PrefillSettings(slo_ns=S, candidates=1)
-    small = GpuMemory(weights + 300 * 10**6, 0)
+    small = SharedGpuMemory(weights + 300 * 10**6, 0)
     admission = Admission(groups_of(own, [small, small, LARGE]), LLAMA, own)
     assert take_in(admission, 0, 0, 20_000).group.number == 2
 
@@ -97,7 +97,7 @@ def test_only_so_many_groups_are_asked_as_there_are_candidates() -> None:
     weights = LLAMA.weight_bytes(32, embedding=True, head=True)
     for candidates, expected in ((1, Reason.MEMORY), (2, Admitted)):
         own = PrefillSettings(slo_ns=S, candidates=candidates)
-        tight = GpuMemory(weights + 500 * 10**6, 0)
+        tight = SharedGpuMemory(weights + 500 * 10**6, 0)
         groups = groups_of(own, [tight, LARGE])
         groups[0].ledgers[0].reserve(7, 400 * 10**6)
         offer = Admission(groups, LLAMA, own).choose(0, 2000, ENDLESS_NS)
@@ -119,9 +119,9 @@ def test_the_first_of_two_equal_offers_is_taken() -> None:
 def test_the_reason_that_may_end_soonest_is_said_when_groups_refuse_for_several() -> None:
     weights = LLAMA.weight_bytes(32, embedding=True, head=True)
     own = PrefillSettings(slo_ns=S)
-    small, tight = GpuMemory(weights + 300 * 10**6, 0), GpuMemory(weights + 800 * 10**6, 0)
+    small, tight = SharedGpuMemory(weights + 300 * 10**6, 0), SharedGpuMemory(weights + 800 * 10**6, 0)
 
-    def reason(memories: list[GpuMemory], due_ns: int = ENDLESS_NS, *, blind: int | None = None) -> object:
+    def reason(memories: list[SharedGpuMemory], due_ns: int = ENDLESS_NS, *, blind: int | None = None) -> object:
         groups = groups_of(own, memories)
         for group, memory in zip(groups, memories, strict=True):
             if memory is tight:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.workloads.prefill.toy_datacenter import A100, LLAMA, MS, Pattern, ToyDatacenter, typical
 from wanbed.workloads.prefill.control.controller import PrefillController
-from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.memory_ledger import SharedGpuMemory
 from wanbed.workloads.prefill.control.outcome import Outcome, Reason
 from wanbed.workloads.prefill.control.prefill_group import GroupGpus
 from wanbed.workloads.prefill.messages import BubbleReport, PieceDone
@@ -69,7 +69,7 @@ def test_memory_is_never_exceeded_and_every_request_has_one_outcome(groups, prom
     toy = ToyDatacenter(
         watching_briefly(slo_ns=2 * S, policy=policy, hold_limit=5),
         [*groups, [None]] if pool else groups,
-        memory=GpuMemory(weights + (400 + room_mb) * 10**6 + (16 * 10**9 if pool else 0), 10**8),
+        memory=SharedGpuMemory(weights + (400 + room_mb) * 10**6 + (16 * 10**9 if pool else 0), 10**8),
         iterations=30,
     )
     toy.run(requests)
@@ -163,7 +163,7 @@ def test_a_burst_is_sorted_out_with_a_bounded_queue(groups: int, depth: int) -> 
     requests = [Request(number, arrival, chance.randint(100, 4000), 1) for number, arrival in enumerate(arrivals)]
     own = watching_briefly(slo_ns=10 * S, hold_limit=100)
     parts = [
-        GroupGpus(tuple(range(first, first + depth)), (GpuMemory(80 * 10**9, 20 * 10**9),) * depth)
+        GroupGpus(tuple(range(first, first + depth)), (SharedGpuMemory(80 * 10**9, 20 * 10**9),) * depth)
         for first in range(0, groups * depth, depth)
     ]
     controller = PrefillController("dc", parts, LLAMA, A100, own)
@@ -213,7 +213,7 @@ def test_a_dedicated_pool_takes_what_the_bubbles_do_not_and_everything_under_the
 
 def test_a_request_held_for_memory_is_taken_in_when_memory_is_free() -> None:
     weights = LLAMA.weight_bytes(32, embedding=True, head=True)
-    memory = GpuMemory(weights + 400 * 10**6, 0)
+    memory = SharedGpuMemory(weights + 400 * 10**6, 0)
     toy = ToyDatacenter(SETTINGS, [[typical(0)]], iterations=10, memory=memory)
     toy.run([Request(0, 3 * S, 2000, 1), Request(1, 3 * S, 2000, 1), Request(2, 3 * S, 9000, 1)])
     first, second, third = (toy.controller.records[number] for number in range(3))
@@ -254,7 +254,7 @@ def test_the_plan_follows_bubbles_that_shrink() -> None:
 def one_group(depth: int, own: PrefillSettings = SETTINGS, room_mb: int = 5000) -> PrefillController:
     """GPUs that are idle for 90 ms of every 100 ms, with some free memory beside the weights."""
     weights = LLAMA.weight_bytes(LLAMA.stage_layers(depth)[0], embedding=True, head=depth == 1)
-    memory = GpuMemory(weights + room_mb * 10**6, 0)
+    memory = SharedGpuMemory(weights + room_mb * 10**6, 0)
     parts = [GroupGpus(tuple(range(depth)), (memory,) * depth)]
     controller = PrefillController("dc", parts, LLAMA, A100, own)
     for gpu in range(depth):
@@ -312,11 +312,11 @@ def test_unknown_and_repeated_events_are_refused() -> None:
 
 
 def test_groups_that_share_a_gpu_and_weights_that_do_not_fit_are_refused_by_name() -> None:
-    memory = GpuMemory(80 * 10**9, 0)
+    memory = SharedGpuMemory(80 * 10**9, 0)
     with pytest.raises(ValueError, match=r"^groups: a GPU is in two"):
         PrefillController("dc", [GroupGpus((0,), (memory,)), GroupGpus((0,), (memory,))], LLAMA, A100, SETTINGS)
     with pytest.raises(ValueError, match=r"^gpu 3: memory: .* take a deeper pipeline"):
-        PrefillController("dc", [GroupGpus((3,), (GpuMemory(10**10, 0),))], LLAMA, A100, SETTINGS)
+        PrefillController("dc", [GroupGpus((3,), (SharedGpuMemory(10**10, 0),))], LLAMA, A100, SETTINGS)
 
 
 def test_a_request_is_forgotten_once_its_pieces_are_done_and_its_cache_has_moved_in_either_order() -> None:
@@ -349,7 +349,7 @@ def test_a_prefill_begins_with_its_first_chunk_at_the_first_stage_and_ends_with_
 def test_one_that_is_held_is_rejected_the_moment_after_it_could_have_been_in_time_and_not_before() -> None:
     # 400 tokens take 32 layers of 60 us + 400 x 2.5 us + 0.45 ns x 80,000; 131,072 B a token move at 100 Gbit/s.
     needed_ns = 32 * (60_000 + 1_000_000 + 36_000) + SETTINGS.transfer_ns(400 * 131_072)
-    parts = [GroupGpus((0,), (GpuMemory(80 * 10**9, 0),))]
+    parts = [GroupGpus((0,), (SharedGpuMemory(80 * 10**9, 0),))]
     for late_ns, outcome in ((0, Outcome.HELD), (1, Outcome.REJECTED)):
         controller = PrefillController("dc", parts, LLAMA, A100, SETTINGS)
         controller.arrived(7, Request(0, 7, 400, 1))
@@ -361,7 +361,7 @@ def test_one_that_is_held_is_rejected_the_moment_after_it_could_have_been_in_tim
 
 def test_a_report_lets_in_who_waits_in_order_of_arrival_until_one_does_not_fit() -> None:
     weights = LLAMA.weight_bytes(32, embedding=True, head=True)
-    parts = [GroupGpus((0,), (GpuMemory(weights + 800 * 10**6, 0),))]
+    parts = [GroupGpus((0,), (SharedGpuMemory(weights + 800 * 10**6, 0),))]
     controller = PrefillController("dc", parts, LLAMA, A100, SETTINGS)
     for number, tokens in enumerate((2000, 5000, 100)):
         assert controller.arrived(number, Request(number, number, tokens, 1)) == []
@@ -373,7 +373,7 @@ def test_a_report_lets_in_who_waits_in_order_of_arrival_until_one_does_not_fit()
 
 def test_greedy_counts_gpus_as_always_idle_and_takes_no_report() -> None:
     own = watching_briefly(slo_ns=S, policy=FillPolicy.GREEDY)
-    parts = [GroupGpus((0,), (GpuMemory(80 * 10**9, 0),))]
+    parts = [GroupGpus((0,), (SharedGpuMemory(80 * 10**9, 0),))]
     controller = PrefillController("dc", parts, LLAMA, A100, own)
     assert controller.bubbles_reported(0, BubbleReport(0, 0, 100 * MS, 0, ())) == []
     assert len(controller.arrived(0, Request(0, 0, 400, 1))) == 1

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from wanbed.ground.strict_model import InputError
 from wanbed.workloads.prefill.request import Request
-from wanbed.workloads.prefill.sources.trace import Trace, scaled
+from wanbed.workloads.prefill.sources.trace import RequestTrace, scaled
 
 
-def trace_of(arrivals_ns: list[int]) -> Trace:
-    return Trace("a trace", tuple(Request(i, at, 10 + i, 1 + i) for i, at in enumerate(arrivals_ns)), skipped=3)
+def trace_of(arrivals_ns: list[int]) -> RequestTrace:
+    return RequestTrace("a trace", tuple(Request(i, at, 10 + i, 1 + i) for i, at in enumerate(arrivals_ns)), skipped=3)
 
 
 traces = st.lists(st.integers(0, 10**13), min_size=1, max_size=60).map(lambda gaps: trace_of([0, *sorted(gaps)]))
@@ -25,13 +25,13 @@ def test_a_trace_has_a_span_and_a_mean_rate() -> None:
 
 
 @given(moving_traces, st.floats(1e-3, 1e3))
-def test_a_scaled_trace_has_the_configured_mean_rate(trace: Trace, rate_per_s: float) -> None:
+def test_a_scaled_trace_has_the_configured_mean_rate(trace: RequestTrace, rate_per_s: float) -> None:
     expected_ns = (len(trace.requests) - 1) / rate_per_s * 1e9
     assert scaled(trace, rate_per_s).span_ns == pytest.approx(expected_ns, rel=1e-12, abs=0.5)
 
 
 @given(moving_traces, st.floats(1e-3, 1e3))
-def test_a_scaled_trace_keeps_everything_but_the_time(trace: Trace, rate_per_s: float) -> None:
+def test_a_scaled_trace_keeps_everything_but_the_time(trace: RequestTrace, rate_per_s: float) -> None:
     after = scaled(trace, rate_per_s)
     assert (after.name, after.skipped) == (trace.name, trace.skipped)
     assert [(r.number, r.prompt_tokens, r.output_tokens) for r in after.requests] == [
@@ -43,7 +43,7 @@ def test_a_scaled_trace_keeps_everything_but_the_time(trace: Trace, rate_per_s: 
 
 
 @given(moving_traces)
-def test_a_trace_scaled_to_its_own_rate_stays_as_it_is(trace: Trace) -> None:
+def test_a_trace_scaled_to_its_own_rate_stays_as_it_is(trace: RequestTrace) -> None:
     after = scaled(trace, trace.mean_rate_per_s)
     for before, later in zip(trace.requests, after.requests, strict=True):
         assert abs(later.arrival_ns - before.arrival_ns) <= 1 + 1e-15 * trace.span_ns
@@ -72,4 +72,4 @@ def test_a_rate_that_is_none_is_refused(rate_per_s: float) -> None:
 )
 def test_a_trace_that_cannot_be_is_refused(requests: tuple[Request, ...], refusal: str) -> None:
     with pytest.raises(ValueError, match=f"^requests: .*{refusal}"):
-        Trace("a trace", requests)
+        RequestTrace("a trace", requests)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from wanbed.ground.strict_model import InputError
 from wanbed.workloads.prefill.sources import trace_file
 from wanbed.workloads.prefill.sources.named_columns import ArrivalUnit, TraceColumns
-from wanbed.workloads.prefill.sources.trace import Trace
+from wanbed.workloads.prefill.sources.trace import RequestTrace
 from wanbed.workloads.prefill.sources.trace_file import LONGEST_TICK_NS, read_trace, spread_evenly
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
@@ -26,7 +26,7 @@ def written(folder: Path, *lines: str, end: str = "\n", last_end: str | None = N
     return path
 
 
-def arrivals_ns(trace: Trace) -> list[int]:
+def arrivals_ns(trace: RequestTrace) -> list[int]:
     return [request.arrival_ns for request in trace.requests]
 
 

@@ -16,7 +16,7 @@ from tests.support.workloads.reference_llama import SEED, TINY, one_shot
 from wanbed.workloads.inference.inference_work import InferenceWork
 from wanbed.workloads.inference.prompt_tokens import prompt_tokens
 from wanbed.workloads.inference.sequence_decoder import SequenceDecoder
-from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller, Run
+from wanbed.workloads.prefill.bubbles.bubble_filler import BubbleFiller, LayerRun
 from wanbed.workloads.prefill.bubbles.bubble_forecast import BubbleForecast
 from wanbed.workloads.prefill.messages import Piece, PieceDone
 from wanbed.workloads.prefill.prefill_profile import PrefillProfile
@@ -48,7 +48,7 @@ class SlowLayers:
         self.begun, self.may_end = threading.Semaphore(0), threading.Semaphore(0)
         self.fails = False
 
-    def run_layer(self, _run: Run) -> tuple[int, int]:
+    def run_layer(self, _run: LayerRun) -> tuple[int, int]:
         start_ns = self._clock.now_ns
         self.begun.release()
         assert self.may_end.acquire(timeout=PATIENCE_S)
@@ -206,9 +206,9 @@ class Watch:
     def __init__(self, compute: PrefillCompute) -> None:
         self._compute = compute
         self.input_arrived, self.take_results = compute.input_arrived, compute.take_results
-        self.runs: list[Run] = []
+        self.runs: list[LayerRun] = []
 
-    def run_layer(self, run: Run) -> tuple[int, int]:
+    def run_layer(self, run: LayerRun) -> tuple[int, int]:
         self.runs.append(run)
         return self._compute.run_layer(run)
 
@@ -255,7 +255,7 @@ class Group:
                     if isinstance(done, PieceDone):
                         self._pass_on(self.pieces.pop((done.request, stage, done.chunk)))
 
-    def run_in_periodic_bubbles(self, bubble_ns: int) -> list[Run]:
+    def run_in_periodic_bubbles(self, bubble_ns: int) -> list[LayerRun]:
         """Run until all pieces are done, in equal bubbles. Return the computed layers of all stages."""
         watches = [Watch(compute) for compute in self.computes]
         for gpu, watch in zip(self.gpus, watches, strict=True):

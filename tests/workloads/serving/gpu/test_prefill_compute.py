@@ -10,7 +10,7 @@ from wanbed.workloads.inference.inference_stage import InferenceStage, PrefillCh
 from wanbed.workloads.inference.inference_work import InferenceWork
 from wanbed.workloads.inference.key_value_cache import KVCache
 from wanbed.workloads.inference.prompt_tokens import prompt_tokens
-from wanbed.workloads.prefill.bubbles.bubble_filler import Run
+from wanbed.workloads.prefill.bubbles.bubble_filler import LayerRun
 from wanbed.workloads.prefill.messages import Piece
 from wanbed.workloads.prefill.prefill_profile import PrefillProfile
 from wanbed.workloads.prefill.prefill_settings import PrefillSettings
@@ -32,7 +32,7 @@ def computed(compute: PrefillCompute, of: Piece, cuts: Sequence[int]) -> PieceRe
     prior = of.prior_tokens
     for tokens in cuts:
         for _ in range(of.layers):
-            start_ns, end_ns = compute.run_layer(Run(of, 1, 1, 0, 1, tokens, prior))
+            start_ns, end_ns = compute.run_layer(LayerRun(of, 1, 1, 0, 1, tokens, prior))
             assert 0 < start_ns < end_ns
         prior += tokens
     return compute.take_results(of)
@@ -70,7 +70,7 @@ def test_a_piece_has_its_own_results_whatever_was_computed_before_they_are_taken
     expected = [computed(early, first, [12]), computed(early, second, [8])]
     for each in (first, second):
         for _ in range(layers):
-            late.run_layer(Run(each, 1, 1, 0, 1, each.tokens, each.prior_tokens))
+            late.run_layer(LayerRun(each, 1, 1, 0, 1, each.tokens, each.prior_tokens))
     assert [late.take_results(first), late.take_results(second)] == expected
 
 
@@ -83,7 +83,7 @@ def test_a_sequence_is_forgotten_with_its_last_piece() -> None:
 def test_later_stages_need_what_the_stage_before_has_sent() -> None:
     compute = PrefillCompute(WORK, range(3, LAYERS))
     with pytest.raises(KeyError):
-        compute.run_layer(Run(piece(layers=5), 1, 1, 0, 1, TOKENS, 0))
+        compute.run_layer(LayerRun(piece(layers=5), 1, 1, 0, 1, TOKENS, 0))
     sent = computed(PrefillCompute(WORK, range(3)), piece(layers=3), [TOKENS]).activation_bytes
     compute.input_arrived(5, 0, memoryview(bytearray(sent)))
     made = computed(compute, piece(layers=5), [TOKENS])

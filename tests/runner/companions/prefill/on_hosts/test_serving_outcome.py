@@ -9,7 +9,7 @@ from wanbed.testbed.rack.clocks.clock_line import ClockLine
 from wanbed.testbed.rack.driver.time_line import TimeLine
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS
 from wanbed.workloads.inference.inference_work import InferenceWork
-from wanbed.workloads.prefill.control.memory_ledger import GpuMemory
+from wanbed.workloads.prefill.control.memory_ledger import SharedGpuMemory
 from wanbed.workloads.prefill.control.prefill_group import GroupGpus
 from wanbed.workloads.prefill.prefill_profile import PrefillProfile
 from wanbed.workloads.prefill.prefill_settings import PrefillSettings
@@ -17,7 +17,7 @@ from wanbed.workloads.prefill.request_source import RequestSource, SourceKind
 from wanbed.workloads.prefill.service_config import DatacenterService, ServiceConfig, ServingGpu
 from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig
 
-MEMORY = GpuMemory(80 * 10**9, 0)
+MEMORY = SharedGpuMemory(80 * 10**9, 0)
 SERVICE = ServiceConfig(
     (
         DatacenterService(

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from wanbed.runner.companions.telemetry.on_hosts import load_sampler
-from wanbed.runner.companions.telemetry.on_hosts.load_sampler import LoadReading, LoadSampler, MachineLoad, machine_load
+from wanbed.runner.companions.telemetry.on_hosts.load_sampler import LoadReading, LoadSampler, SampledLoad, machine_load
 from wanbed.testbed.hosts.hosts_here import HostsHere
 from wanbed.testbed.kernel.machine_load import CpuTimes
 from wanbed.testbed.running_testbed import RunningTestbed
@@ -26,7 +26,7 @@ def readings(*busy: float, network_s: float | None = None) -> list[LoadReading]:
 
 def test_windows_in_which_no_core_was_to_spare_are_counted() -> None:
     load = machine_load(readings(1.0, 0.5, 0.98, 0.12))
-    assert load == MachineLoad(pytest.approx(0.65), 0.5, None)
+    assert load == SampledLoad(pytest.approx(0.65), 0.5, None)
 
 
 def facts(**busy: tuple[float, ...]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import TcpWindow
 from wanbed.workloads.transport.frames.frame import HEADER_BYTES
-from wanbed.workloads.transport.star.quorum_rounds import Part
+from wanbed.workloads.transport.star.quorum_rounds import StarPart
 
 SIZE_BYTES = 1_000_000
 MS = 10**6
@@ -75,7 +75,7 @@ def test_a_quorum_waits_for_no_other_and_late_parts_count_in_the_next_sum() -> N
     # 10 ms of computing, 1 ms and 5 ms to the one that gathers, and the same way back.
     assert [time_ns for time_ns, _ in gathered] == [16 * MS + 22 * MS * number for number in range(6)]
     parts = [part for _, done in gathered for part in done.parts]
-    assert [part for part in parts if part.replica < 2] == [Part(each % 2, each // 2) for each in range(12)]
+    assert [part for part in parts if part.replica < 2] == [StarPart(each % 2, each // 2) for each in range(12)]
     assert [(done.number, done.late) for _, done in gathered if done.late] == [(4, 1)]
     # The slow replica is always late, and so it never waits.
     assert played.waits_ns[2] == [0] * 6

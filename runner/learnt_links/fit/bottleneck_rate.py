@@ -25,6 +25,9 @@ LEAST_SPANS = 20
 _SPANS = (1, 2, 4, 8)
 _WINDOW = 0.02
 """Half the width of a mode, as a fraction of it."""
+_SHARP_PAIRS, _AGREEING = 0.15, 1.25
+"""Where so many of the pairs are alike, a longer span's mode is at most so many times theirs: one beyond has a packet
+of others in it."""
 _DEVIATIONS = 3
 """Of a mode's share of the spans: of few, many may be alike by chance."""
 _STRONG = 0.25
@@ -54,12 +57,16 @@ def fit_bottleneck(log: PacketLog) -> Bottleneck:
     # It came before its predecessor had left the queue, whatever part of the shortest delay is service.
     queued = send_ns[1:] <= arrival_ns[:-1] - shortest_ns
     found: list[tuple[float, float, Floats]] = []
+    most = math.inf
     for packets in _SPANS:
         spans = _times_per_byte(arrival_ns, size_bytes, queued, packets)
         if len(spans) >= LEAST_SPANS:
             mode, share = _lowest_strong_mode(spans)
+            if packets == 1 and share >= _SHARP_PAIRS:
+                most = _AGREEING * mode
             least_share = share - _DEVIATIONS * math.sqrt(share * (1 - share) / len(spans))
-            found.append((least_share, mode, spans))
+            if mode <= most:
+                found.append((least_share, mode, spans))
     if not found:
         raise InputError(
             f"only {int(queued.sum())} of {len(log)} packets queued behind the one before, and {LEAST_SPANS} are "

@@ -22,6 +22,6 @@ def planned_trials(manifest: Mapping[str, Any]) -> list[TrialId]:
     """Return every trial of a run's whole sweep; none if the manifest does not record which there are."""
     points = [entry["index"] for entry in manifest.get("sweep_points") or ()]
     variants = [entry["name"] for entry in manifest.get("variants") or ()]
-    # Runs before schema version 3 have the number of repeats in the experiment alone.
+    # A manifest may have the number of repeats in its experiment alone.
     repeats = manifest.get("repeats") or (manifest.get("experiment") or {}).get("repeats") or 1
     return [TrialId(point, variant, repeat) for point in points for variant in variants for repeat in range(repeats)]

@@ -13,7 +13,7 @@ from wanbed.results.reading.summaries.headline import (
 )
 from wanbed.results.reading.summaries.token_worth import worth_note
 from wanbed.results.reading.summaries.variant_differences import variant_fields
-from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
+from wanbed.results.report.table import Column, Table, TableCell, series_columns
 from wanbed.results.text.number_text import (
     percent_text,
     rate_text,
@@ -41,19 +41,16 @@ _UTILIZATION = (
 )
 _WAN = "WAN bytes include headers and warm-up; goodput is the payload after warm-up, over all links."
 
-
 _Fields = tuple[str, Sequence[str]]
+"""The name of a variant, and its values."""
 
 
 def headline_table(rows: Sequence[HeadlineRow]) -> Table | None:
     """Return the main table of one run or several; None if no trial has finished."""
-    several_runs = len({row.run for row in rows}) > 1
     bounded = any(row.over_bound is not None for row in rows)
     standing = _standing_of(rows)
     columns: list[Column[HeadlineRow]] = [
-        Column(SWEEP_POINT, lambda row: row.where),
-        Column("variant", lambda row: TableCell(row.variant, series=(row.variant, row.run))),
-        *([Column[HeadlineRow]("run", lambda row: row.run)] if several_runs else []),
+        *series_columns(rows),
         Column("iteration time", _iteration_time, _statistic(rows)),
         Column("speed-up", lambda row: TableCell(ratio_text(row.speed_up), value=row.speed_up)),
         *([Column("iteration / lower bound", _over_bound)] if bounded else []),
@@ -64,7 +61,7 @@ def headline_table(rows: Sequence[HeadlineRow]) -> Table | None:
         *([Column(standing, _standing)] if standing else []),
     ]
     ordered = [row for _, own in by_point(rows) for row in own]
-    return Table.of("results", "Results", ordered, columns, "", note=_note(rows, several_runs=several_runs))
+    return Table.of("results", "Results", ordered, columns, "", note=_note(rows))
 
 
 def differing_table(run: Run) -> Table | None:
@@ -126,7 +123,8 @@ def _standing(row: HeadlineRow) -> TableCell:
     return TableCell(f"{links}, {'but' if row.calibrated else 'and'} saturated", (row.saturation.mark,), bad=True)
 
 
-def _note(rows: Sequence[HeadlineRow], *, several_runs: bool) -> str:
+def _note(rows: Sequence[HeadlineRow]) -> str:
+    several_runs = len({row.run for row in rows}) > 1
     with_prefill = ", and with it the same with prefill in its bubbles" if any(row.prefilled for row in rows) else ""
     sentences = [
         _TIME,

@@ -22,13 +22,9 @@ def page_environment(*folders: Path) -> Environment:
     )
     texts: tuple[Callable[..., str], ...] = (
         number_text.seconds_text,
-        number_text.seconds_interval_text,
         number_text.size_text,
-        number_text.rate_text,
-        number_text.amount_text,
         number_text.percent_text,
         number_text.ratio_text,
-        number_text.three_digits,
         number_text.shortened,
     )
     environment.filters |= {text.__name__: text for text in texts}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from wanbed.results.text.markdown_text import markdown_text, table_line
 from wanbed.results.text.number_text import UNKNOWN
@@ -19,7 +19,7 @@ _FIGURE = re.compile(r"[<>+\-\N{MINUS SIGN}]?\d[\d.,]*x?([\s%].*)?")
 
 @dataclass(frozen=True)
 class TableCell:
-    """What a row has in a column: a text, and lines that stand beneath it on the page and behind it in Markdown.
+    """A text in a row, and lines that stand beneath it on the page and behind it in Markdown.
 
     ``value`` is the exact value of a figure, for scripts that read the page. ``series`` are the variant and the run
     whose mark in the charts stands before the text. What is ``bad`` stands out.
@@ -128,6 +128,32 @@ class Table:
         lines += [table_line([cell.markdown for cell in row]) for row in self.rows]
         explained = [line for text in (*self.reading, self.note) if text for line in ("", text)]
         return "\n".join(["", f"**{title}**", "", *lines, *explained, ""])
+
+
+class SeriesRow(Protocol):
+    """A row of a series of the charts: a variant of a run, in a sweep point."""
+
+    @property
+    def where(self) -> str:
+        """The sweep point as text, empty if nothing was swept."""
+
+    @property
+    def variant(self) -> str:
+        """The name of the variant."""
+
+    @property
+    def run(self) -> str:
+        """The label of the run."""
+
+
+def series_columns(rows: Sequence[SeriesRow]) -> list[Column[Any]]:
+    """Return the columns that name series: sweep point, variant with its mark, and the run if there are several."""
+    several_runs = len({row.run for row in rows}) > 1
+    return [
+        Column(SWEEP_POINT, lambda row: row.where),
+        Column("variant", lambda row: TableCell(row.variant, series=(row.variant, row.run))),
+        *([Column[Any]("run", lambda row: row.run)] if several_runs else []),
+    ]
 
 
 def _is_figure(text: str) -> bool:

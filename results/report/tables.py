@@ -65,17 +65,9 @@ def table_text(runs: Sequence[Run], form: str, clocks: Sequence[Run | None] | No
     losses = loss_series(dict(zip(labels, runs, strict=True)), clocks)
     shares = [each for run, label in zip(runs, labels, strict=True) for each in gpu_time_shares(run, label)]
     if form == "md":
-        several = len(runs) > 1
-        own = [
-            table.markdown(label if several else "")
-            for run, label in zip(runs, labels, strict=True)
-            for table in run_tables(run)
-        ]
-        differing = [
-            table.markdown(label if several else "")
-            for run, label in zip(runs, labels, strict=True)
-            if (table := differing_table(run)) is not None
-        ]
+        named = list(zip(runs, labels if len(runs) > 1 else [""], strict=True))
+        own = [table.markdown(label) for run, label in named for table in run_tables(run)]
+        differing = [table.markdown(label) for run, label in named if (table := differing_table(run)) is not None]
         shared = [loss_table(losses), *prefill_tables(prefill, shares), impact_table(impacts)]
         main = headline_table(rows)
         written = [

@@ -10,7 +10,7 @@ from wanbed.results.report.gpu_time_shares import GpuTimeShares
 from wanbed.results.report.prefill.prefill_impact import MARGIN, Impact, impacts
 from wanbed.results.report.prefill.prefill_reading import bubbles_reading, impact_reading, outcomes_reading
 from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_rows
-from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
+from wanbed.results.report.table import Column, Table, TableCell, series_columns
 from wanbed.results.text.number_text import UNKNOWN, amount_text, seconds_text, three_digits
 
 _COUNTS = (
@@ -41,7 +41,7 @@ def prefill_of(runs: Mapping[str, Run]) -> tuple[list[PrefillRow], list[Impact]]
 
 def prefill_tables(rows: Sequence[PrefillRow], shares: Sequence[GpuTimeShares]) -> list[Table]:
     """Return the tables of the service; none if nothing was prefilled. ``shares`` say what filled the bubbles."""
-    named = _named(rows)
+    named = series_columns(rows)
     found = (
         Table.of(
             "prefill",
@@ -65,17 +65,8 @@ def prefill_tables(rows: Sequence[PrefillRow], shares: Sequence[GpuTimeShares]) 
 
 def impact_table(impacts: Sequence[Impact]) -> Table | None:
     """Return the table of prefill's impact on training; None if no variant has a counterpart without prefill."""
-    columns = [*_named(impacts), *_IMPACT]
+    columns = [*series_columns(impacts), *_IMPACT]
     return Table.of("impact", "Impact on training", impacts, columns, "", note=impact_reading(impacts))
-
-
-def _named(rows: Sequence[Any]) -> list[Column[Any]]:
-    several = len({row.run for row in rows}) > 1
-    return [
-        Column(SWEEP_POINT, lambda row: row.where),
-        Column("variant", lambda row: TableCell(row.variant, series=(row.variant, row.run))),
-        *([Column[Any]("run", lambda row: row.run)] if several else []),
-    ]
 
 
 def _requests(row: PrefillRow) -> TableCell:

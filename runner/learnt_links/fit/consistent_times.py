@@ -30,8 +30,8 @@ _SHARP = 0.1
 _MORE_LOST = 0.05
 """A delay that rises and stays may be that of a full buffer, if so many more packets are lost than before."""
 _FLOOD, _DROWNED = 20, 0.8
-"""Who sends so many times what the line carries between two packets, and goes on, leaves room for few others: so large
-a part of them is lost."""
+"""A burst of others, in multiples of what the line carries between two packets, and the part of the log's packets that
+is lost at least where such others go on."""
 
 
 def check_times(log: PacketLog, bottleneck: Bottleneck) -> None:

@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,15 @@ def _on_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def wanbed(*arguments: str) -> Any:
     return CliRunner().invoke(app, list(arguments))
+
+
+@contextmanager
+def simulating(monkeypatch: pytest.MonkeyPatch, simulate: Any) -> Iterator[None]:
+    """Simulate each trial by that function within the block."""
+    with monkeypatch.context() as patch:
+        sweep = partial(simulated_sweep.simulate_sweep, simulate=simulate)
+        patch.setattr(simulated_sweep, "simulate_sweep", sweep)
+        yield
 
 
 def written(**changes: Any) -> str:
@@ -154,12 +165,7 @@ def test_a_run_that_was_cut_off_is_resumed_where_it_was(monkeypatch: pytest.Monk
             raise KeyboardInterrupt
         return simulate_on_paper(topology, variant, iterations, **effects)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            simulated_sweep,
-            "simulate_sweep",
-            partial(simulated_sweep.simulate_sweep.func, simulate=interrupted),  # type: ignore[attr-defined]
-        )
+    with simulating(monkeypatch, interrupted):
         cut_off = wanbed("simulate", written(), "--jobs", "1")
     assert cut_off.exit_code == 130
     assert cut_off.stderr.splitlines()[-1].endswith("keeps 1 of 4 trials: the same command with --resume goes on")
@@ -192,12 +198,7 @@ def test_of_a_trial_that_is_removed_while_the_run_goes_on_the_command_says_so(mo
             shutil.rmtree(finished)
         return simulate_on_paper(topology, variant, iterations, **effects)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            simulated_sweep,
-            "simulate_sweep",
-            partial(simulated_sweep.simulate_sweep.func, simulate=removing),  # type: ignore[attr-defined]
-        )
+    with simulating(monkeypatch, removing):
         lost = wanbed("simulate", written(), "--jobs", "1")
     (folder,) = Path("runs").iterdir()
     (said,) = [line for line in lost.stderr.splitlines() if "removed while" in line]

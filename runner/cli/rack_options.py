@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wanbed.ground.strict_model import InputError
+
+if TYPE_CHECKING:
+    # These options are in the help too, which loads no experiment.
+    from wanbed.runner.experiment.experiment_document import ExperimentDocument
 
 RACK = "rack"
 """The engine that emulates over the machines of a rack."""
@@ -29,16 +33,14 @@ Queue = Annotated[
 
 
 def with_engine(
-    file: Path, overrides: Sequence[str], rack: str | None, *, others: Sequence[str], dry_run: bool
-) -> list[str]:
-    """Return the overrides, followed by that of the engine if ``rack`` decides it.
+    document: "ExperimentDocument", file: Path, rack: str | None, *, others: Sequence[str], dry_run: bool
+) -> "ExperimentDocument":
+    """Return the document of ``file``, on a rack's engine if there is an address of a ``rack``.
 
     ``others`` are the options given that only a rack has. Raise InputError for an engine that needs an address, and for
     options that do not go together.
     """
-    from wanbed.runner.experiment.sweep_points import read_experiment  # noqa: PLC0415 - these options are in the help too
-
-    engine = read_experiment(file, overrides)[0].get("engine", "emulate")
+    engine = document.fields.get("engine", "emulate")
     if rack is None:
         if engine == RACK and not dry_run:
             raise InputError(
@@ -47,7 +49,7 @@ def with_engine(
             )
         if others:
             raise InputError(f"{others[0]}: only a run over a rack has it: give --rack HOST:PORT too, or leave it out")
-        return [*overrides]
+        return document
     if engine == "simulate":
         raise InputError(f"--rack: {file} simulates: call `wanbed simulate --rack`, or give --engine rack to emulate")
-    return [*overrides, *([] if engine == RACK else [f"engine={RACK}"])]
+    return document if engine == RACK else document.overridden(f"engine={RACK}")

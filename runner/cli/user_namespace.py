@@ -3,11 +3,10 @@
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from wanbed.runner.cli.log_line import log
 from wanbed.runner.cli.network.leftovers import report_leftovers
-from wanbed.runner.experiment.sweep_points import read_experiment
+from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.rights.hosts_allowed import ENTER, hosts_allowed
 from wanbed.testbed.substrate.offer import RELAY
@@ -15,15 +14,14 @@ from wanbed.testbed.substrate.offer import RELAY
 _ENTERING = "not root: the network is made in a user namespace of your own, and has no priority over other programs"
 
 
-def enter_user_namespace_for(file: Path, overrides: Sequence[str], substrate: str = "auto") -> None:
-    """Replace this process by the same command inside a user namespace, if the file's network needs one.
+def enter_user_namespace_for(document: ExperimentDocument, substrate: str = "auto") -> None:
+    """Replace this process by the same command inside a user namespace, if the experiment's network needs one.
 
     Do nothing for a simulation, in virtual time, for the relay, where hosts can be made directly, and where they cannot
-    be made in a user namespace either: whoever brings the network up reports that. Raise InputError for a file that
-    cannot be read.
+    be made in a user namespace either: whoever brings the network up reports that.
     """
-    document, _ = read_experiment(file, overrides)
-    if substrate != RELAY and document.get("engine") != "simulate" and document.get("clock") != "virtual":
+    fields = document.fields
+    if substrate != RELAY and fields.get("engine") != "simulate" and fields.get("clock") != "virtual":
         enter_user_namespace()
 
 

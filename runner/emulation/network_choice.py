@@ -1,13 +1,13 @@
 """Bring up the network of an experiment's first sweep point, for commands that run no workload."""
 
 import sys
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wanbed.ground.strict_model import InputError, prefixed
-from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.experiment.experiment_document import ExperimentDocument
+from wanbed.runner.planner.experiment_file import resolve_document
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
 from wanbed.testbed.network.topology import Topology, check_can_be_emulated
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from wanbed.testbed.testbed import Testbed
 
 
-def emulated_points(path: Path, overrides: Sequence[str]) -> tuple[SweepPoint, ...]:
+def emulated_points(document: ExperimentDocument) -> tuple[SweepPoint, ...]:
     """Return the sweep points of an experiment. Raise InputError if one of their networks cannot be emulated."""
-    points = load_experiment(path, overrides, trains=False).points()
-    with prefixed(f"{path}: "):
+    points = resolve_document(document, trains=False).points()
+    with prefixed(f"{document.source}: "):
         for point in points:
             check_can_be_emulated(point.topology)
     return points
 
 
-def first_point(path: Path, overrides: Sequence[str]) -> SweepPoint:
+def first_point(document: ExperimentDocument) -> SweepPoint:
     """Return the only or the first sweep point of an experiment, and report on stderr if there are others.
 
     Raise InputError as ``emulated_points`` does.
     """
-    points = emulated_points(path, overrides)
+    points = emulated_points(document)
     if len(points) > 1:
         values = ", ".join(f"{name}={value}" for name, value in points[0].values.items())
         print(f"wanbed: the first of {len(points)} sweep points: {values}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Read an experiment file and list its sweep points, each with its network. Stages are not placed yet."""
+"""List the sweep points of an experiment, each with its network. Stages are not placed yet."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.ground.nearest_name import did_you_mean
-from wanbed.ground.shown_text import one_line, shortened, shown
+from wanbed.ground.shown_text import shortened, shown
 from wanbed.ground.strict_model import InputError, parse_model, prefixed
-from wanbed.ground.yaml_document import read_document
 from wanbed.netem_profiles.preset import load_preset
 from wanbed.netem_profiles.traces.load_trace import load_offered_trace, load_trace, named_traces, trace_text
+from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.experiment.field_path import override_source, with_override, with_value
+from wanbed.runner.experiment.field_path import with_value
 from wanbed.runner.experiment.sweep import combinations, swept_paths, value_text
 from wanbed.testbed.network.links.link_conditions import LinkConditions
 from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
@@ -43,47 +43,17 @@ class SweepPointSpec:
     offered: Mapping[str, ConditionTrace] = field(default_factory=dict)
 
 
-def read_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Mapping[str, Any], str]:
-    """Return the document of an experiment file with ``overrides`` applied, and the text that starts error messages.
-
-    Each override is a ``path=value``. ``name`` defaults to the file's name without its suffix. Raise InputError, one
-    line with file, field and remedy.
-    """
-    file = one_line(str(path))
-    document: Mapping[str, Any] = {"name": _file_name(path), **read_document(path)}
-    document = with_topology_inline(document, path.parent, file)
-    for override in overrides:
-        document = with_topology_inline(with_override(document, override), path.parent, "--set topology")
-    return document, " ".join([file, *map(override_source, overrides)])
-
-
-def with_topology_inline(document: Mapping[str, Any], directory: Path, source: str) -> Mapping[str, Any]:
-    """Return the document with the content of the topology file in place of its path.
-
-    Raise InputError if the file cannot be read or is no topology.
-    """
-    written = document.get("topology")
-    if not isinstance(written, str):
-        return document
-    path = directory / written
-    with prefixed(f"{source}: topology: "):
-        topology = read_document(path)
-    parse_model(TopologySpec, topology, one_line(str(path)))
-    return {**document, "topology": topology}
-
-
-def sweep_point_specs(
-    spec: ExperimentSpec, document: Mapping[str, Any], source: str, directory: Path
-) -> Iterator[SweepPointSpec]:
+def sweep_point_specs(spec: ExperimentSpec, document: ExperimentDocument) -> Iterator[SweepPointSpec]:
     """Yield the sweep points of ``spec``, the parsed ``document``, in order of their index.
 
     Raise InputError, one line with source, field and remedy, for an invalid sweep, and for the first sweep point with
     invalid fields or an invalid network, or with the values of an earlier one.
     """
+    source, directory = document.source, document.directory
     with prefixed(f"{source}: "):
-        paths = swept_paths(spec.sweep, document)
+        paths = swept_paths(spec.sweep, document.fields)
     # Whether the file has a model is decided once, so that a sweep over costs does not take it away at its points.
-    document = {**spec.model_dump(mode="json", include={"model"}), **document}
+    fields = {**spec.model_dump(mode="json", include={"model"}), **document.fields}
     seen: dict[str, Mapping[str, str]] = {}
     for index, values in enumerate(combinations(spec.sweep)):
         texts = {path: value_text(value) for path, value in values.items()}
@@ -92,11 +62,13 @@ def sweep_point_specs(
             if texts
             else source
         )
-        swept = document
+        swept: Mapping[str, Any] = fields
         for path, value in values.items():
             with prefixed(f"{source}: sweep: {path}: "):
                 swept = with_value(swept, paths[path], value)
-        own = parse_model(ExperimentSpec, with_topology_inline(swept, directory, here), here) if texts else spec
+        own = spec
+        if texts:
+            own = parse_model(ExperimentSpec, ExperimentDocument.of(swept, here, directory).fields, here)
         content = json.dumps(own.document(), sort_keys=True).encode()
         earlier = seen.setdefault(sha256(content).hexdigest(), texts)
         if earlier is not texts:
@@ -115,10 +87,6 @@ def _same_values(earlier: Mapping[str, str], texts: Mapping[str, str]) -> str:
     """Return the error for two sweep points whose values are written differently and mean the same."""
     path = next(path for path, text in texts.items() if text != earlier[path])
     return f"{path}: {shown(earlier[path])} and {shown(texts[path])} are the same value, leave one of them out"
-
-
-def _file_name(path: Path) -> str:
-    return path.stem if path.stem.isprintable() and len(path.stem) <= 80 else "experiment"
 
 
 def _resolve_wan(experiment: ExperimentSpec, directory: Path) -> tuple[Topology, dict[str, str]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wanbed.runner.experiment.sweep_points import read_experiment
+from wanbed.runner.experiment.experiment_document import ExperimentDocument
 
 if TYPE_CHECKING:
     from wanbed.runner.resolve.experiment import Experiment
@@ -23,17 +23,20 @@ def load_experiment(
 
     Raises InputError: one line with file, field and remedy.
     """
-    document, source = read_experiment(path, overrides)
-    if engine is not None:
-        document = {**document, "engine": engine}
-    return parse_experiment(document, source, path.parent, trains=trains)
+    document = ExperimentDocument.read(path, overrides)
+    return resolve_document(document if engine is None else document.on_engine(engine), trains=trains)
 
 
 def parse_experiment(document: Mapping[str, Any], source: str, directory: Path, *, trains: bool = True) -> "Experiment":
+    """Resolve the experiment of such fields, as ``Experiment.document`` gives them: see ``ExperimentDocument``."""
+    return resolve_document(ExperimentDocument.of(document, source, directory), trains=trains)
+
+
+def resolve_document(document: ExperimentDocument, *, trains: bool = True) -> "Experiment":
     """Resolve an experiment's document (see ``resolve_experiment``) with the planner for places that are ``auto``."""
     from wanbed.runner.resolve.experiment import resolve_experiment  # noqa: PLC0415 - spared by a file that cannot be read
 
-    return resolve_experiment(document, source, directory, _planned_places, trains=trains)
+    return resolve_experiment(document, _planned_places, trains=trains)
 
 
 def _planned_places(written: "WrittenVariant", pipelines: int) -> "PlannedPlacement":

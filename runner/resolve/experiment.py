@@ -16,9 +16,10 @@ from wanbed.runner.companions.faults.resolution.fault_resolution import FaultPla
 from wanbed.runner.companions.link_changes.resolution import check_changing_links_train
 from wanbed.runner.companions.losses.resolution.evaluation_check import check_learning
 from wanbed.runner.companions.losses.resolution.learnt_text import resolve_text
+from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep import MAX_TRIALS
-from wanbed.runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs, with_topology_inline
+from wanbed.runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs
 from wanbed.runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
 from wanbed.runner.resolve.demand import NetworkDemand, network_demand
 from wanbed.runner.resolve.packet_draws import draws_packets
@@ -180,25 +181,23 @@ class Experiment:
         return sha256(text.encode()).hexdigest()
 
 
-def resolve_experiment(
-    document: Mapping[str, Any], source: str, directory: Path, choose: Choose, *, trains: bool = True
-) -> Experiment:
-    """Resolve an experiment from its document, as ``Experiment.document`` gives it or a file holds it.
+def resolve_experiment(document: ExperimentDocument, choose: Choose, *, trains: bool = True) -> Experiment:
+    """Resolve an experiment from its document.
 
-    ``source`` starts every error message; ``directory`` is where relative paths of topologies and profiles begin;
     ``choose`` finds the places that the document leaves open; ``trains`` is False where it is read for its network
     alone. Raises InputError: one line with source, field and remedy.
     """
-    document = _with_run_located(with_topology_inline(document, directory, source), directory)
-    spec = parse_model(ExperimentSpec, document, source)
+    document = _with_run_located(document)
+    source = document.source
+    spec = parse_model(ExperimentSpec, document.fields, source)
     points: list[SweepPoint] = []
     traces: dict[str, str] = {}
     places = 0
-    for point in sweep_point_specs(spec, document, source, directory):
+    for point in sweep_point_specs(spec, document):
         places += len(point.topology.hosts)
         _check_places(places, f"{source}: topology.datacenters")
         with prefixed(f"{point.source}: "):
-            resolved = _resolve_point(point, directory, choose, trains=trains)
+            resolved = _resolve_point(point, document.directory, choose, trains=trains)
         places += sum(len(variant.placement.places) for variant in resolved.variants)
         _check_places(places, f"{source}: training.stages")
         points.append(resolved)
@@ -213,15 +212,16 @@ def resolve_experiment(
     return Experiment(spec.model_copy(update={"traces": traces}), tuple(points))
 
 
-def _with_run_located(document: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
-    """Return the document with the whole path of the run ``compute.from``: a run's folder keeps the document alone."""
-    compute = document.get("compute")
+def _with_run_located(document: ExperimentDocument) -> ExperimentDocument:
+    """Return the document with the whole path of the run ``compute.from``: a run's folder keeps the fields alone."""
+    compute = document.fields.get("compute")
     if not isinstance(compute, Mapping):
         return document
     run = compute.get("from")
     if not isinstance(run, str) or not run.strip():
         return document
-    return {**document, "compute": {**compute, "from": str((directory / run).resolve())}}
+    located = {**compute, "from": str((document.directory / run).resolve())}
+    return replace(document, fields={**document.fields, "compute": located})
 
 
 def _check_traces(traces: Mapping[str, str], source: str) -> None:

@@ -7,7 +7,7 @@ from os import PathLike
 from typing import get_args
 
 from wanbed.api.argument_names import options_as_arguments
-from wanbed.api.experiment import Experiment, WrittenExperiment, written_experiment
+from wanbed.api.experiment import CheckedExperiment, Experiment, checked_experiment
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.results.reading.not_modelled import not_modelled_text
 from wanbed.results.text.number_text import list_text
@@ -103,19 +103,19 @@ def plan(
         raise InputError(f"search {search}: there are {list_text(list(get_args(SearchName)))}")
     if isinstance(families, str):
         raise InputError(f"families: {families!r} is one text: give a list, like [{families!r}]")
-    written = written_experiment(experiment)
+    checked = checked_experiment(experiment)
     with options_as_arguments():
         asked = FamiliesAsked.named(families, sync_every, swap)
-        points = list(planned_points(written.points))
+        points = list(planned_points(checked.points))
         for line in left_out_of_plan(points):
             _log(line)
         limits = Limits(simulations, None if time_limit is None else seconds_limit(time_limit))
         with plan_spread(rack, _log) as spread:
-            return tuple(_planned(written, point, variant, (search, limits), asked, spread=spread) for point in points)
+            return tuple(_planned(checked, point, variant, (search, limits), asked, spread=spread) for point in points)
 
 
 def _planned(
-    written: WrittenExperiment,
+    checked: CheckedExperiment,
     point: SweepPointSpec,
     variant: str | None,
     how: tuple[SearchName, Limits],
@@ -127,7 +127,7 @@ def _planned(
     position = position_to_plan(point, variant)
     name = point.spec.variants[position].name
     with prefixed(f"{point.source}: "):
-        variant_written = WrittenVariant(point.spec, position, point.topology, written.directory, point.values)
+        variant_written = WrittenVariant(point.spec, position, point.topology, checked.document.directory, point.values)
         task = planning_task(variant_written, pipelines=None)
         found = plan_task(task, search, limits=limits, runners_up=_RUNNERS_UP, spread=spread, explained=True)
         if found.ended_by is not None:

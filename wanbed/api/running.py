@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from wanbed.api.argument_names import options_as_arguments
-from wanbed.api.experiment import Experiment, written_experiment
+from wanbed.api.experiment import Experiment, checked_experiment
 from wanbed.api.schedule_modules import check_importable, importable_by_ranks
 from wanbed.api.simulating import loaded, log, progress_stream, simulated
 from wanbed.ground.strict_model import InputError
@@ -41,25 +41,25 @@ def run(
     standard error. Raise InputError for what cannot run, MissingError for what the machine lacks, TrialError for a
     trial that failed; all errors that can be expected are a WanbedError.
     """
-    written = written_experiment(experiment)
-    if written.spec.engine == "simulate":
+    checked = checked_experiment(experiment)
+    if checked.spec.engine == "simulate":
         if keep_gradients or substrate != "auto" or rack is not None:
             argument = "keep_gradients" if keep_gradients else "substrate" if rack is None else "rack"
             raise InputError(f"{argument}: a simulation has none: leave it out, or give engine: emulate")
-        return simulated(written, Path(runs), jobs=None, resume=resume, progress=progress)
-    check_importable(written)
-    if written.spec.engine == "rack" and rack is None:
+        return simulated(checked, Path(runs), jobs=None, resume=resume, progress=progress)
+    check_importable(checked)
+    if checked.spec.engine == "rack" and rack is None:
         raise InputError("engine: rack wants the machines' address: give rack, HOST:PORT of a Ray cluster's head")
     with (
         options_as_arguments(),
-        nullcontext() if rack is not None else importable_by_ranks(written.spec),
+        nullcontext() if rack is not None else importable_by_ranks(checked.spec),
         progress_stream(progress) as stream,
         _errors_inside() as errors,
     ):
         request = RunRequest(
-            written.resolved() if rack is None else written.resolved("rack"),
-            written.source,
-            written.directory,
+            checked.resolved() if rack is None else checked.resolved("rack"),
+            checked.document.source,
+            checked.document.directory,
             Path(runs),
             log,
             substrate=substrate,

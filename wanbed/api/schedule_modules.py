@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from wanbed.api.experiment import WrittenExperiment
+from wanbed.api.experiment import CheckedExperiment
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 
@@ -24,14 +24,14 @@ def in_this_program(spec: ExperimentSpec) -> bool:
     return _THIS_PROGRAM in _module_names(spec)
 
 
-def check_importable(written: WrittenExperiment) -> None:
+def check_importable(checked: CheckedExperiment) -> None:
     """Raise InputError if a schedule is defined in the script or notebook itself."""
-    for position, module in enumerate(_module_names(written.spec)):
+    for position, module in enumerate(_module_names(checked.spec)):
         if module == _THIS_PROGRAM:
-            name = written.spec.variants[position].schedule.partition(":")[2]
+            name = checked.spec.variants[position].schedule.partition(":")[2]
             raise InputError(
-                f"{written.source}: variants.{position}.schedule: ranks cannot import {name} from this script or "
-                "notebook: move it to a module, and import it from there"
+                f"{checked.document.source}: variants.{position}.schedule: ranks cannot import {name} from this script "
+                "or notebook: move it to a module, and import it from there"
             )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from wanbed.api.argument_names import options_as_arguments
-from wanbed.api.experiment import Experiment, WrittenExperiment, written_experiment
+from wanbed.api.experiment import CheckedExperiment, Experiment, checked_experiment
 from wanbed.api.schedule_modules import in_this_program
 from wanbed.ground.strict_model import InputError
 from wanbed.results import load
@@ -41,15 +41,15 @@ def simulate(
     """
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs: {jobs} is below 1")
-    written = written_experiment(experiment)
-    return simulated(written, Path(runs), jobs=jobs, rack=rack, resume=resume, progress=progress)
+    checked = checked_experiment(experiment)
+    return simulated(checked, Path(runs), jobs=jobs, rack=rack, resume=resume, progress=progress)
 
 
 def simulated(
-    written: WrittenExperiment, runs: Path, *, jobs: int | None, rack: str | None = None, resume: bool, progress: bool
+    checked: CheckedExperiment, runs: Path, *, jobs: int | None, rack: str | None = None, resume: bool, progress: bool
 ) -> Run:
-    """Simulate what is written, with the arguments of ``simulate``, and return the run."""
-    if in_this_program(written.spec):
+    """Simulate a checked experiment, with the arguments of ``simulate``, and return the run."""
+    if in_this_program(checked.spec):
         if rack is not None:
             raise InputError(
                 "rack: its machines cannot import a schedule that this script or notebook defines itself: move it to a "
@@ -64,9 +64,9 @@ def simulated(
     with options_as_arguments(), progress_stream(progress) as stream:
         check_jobs(jobs, rack)
         request = RunRequest(
-            written.resolved("simulate"),
-            written.source,
-            written.directory,
+            checked.resolved("simulate"),
+            checked.document.source,
+            checked.document.directory,
             runs,
             log,
             rack=None if rack is None else RackRequest(rack),

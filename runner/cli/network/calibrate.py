@@ -36,9 +36,11 @@ def calibrate(
     """
     with one_line_errors():
         from wanbed.runner.cli.user_namespace import enter_user_namespace_for
+        from wanbed.runner.experiment.experiment_document import ExperimentDocument
 
         written = with_clock(overrides, clock)
-        enter_user_namespace_for(file, written, substrate)
+        document = ExperimentDocument.read(file, written)
+        enter_user_namespace_for(document, substrate)
         from wanbed.results.reading.modelled_tcp import MODELLED_TCP
         from wanbed.runner.cli.network.calibration_table import calibration_table
         from wanbed.runner.cli.network.leftovers import report_leftovers
@@ -55,7 +57,7 @@ def calibrate(
         from wanbed.testbed.substrate.offer import RELAY
         from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
-        points = emulated_points(file, written)
+        points = emulated_points(document)
         if wants_guest(points[0].spec, substrate):
             arguments = ["calibrate", str(file), *as_options(written)]
             arguments += ["--json"] if as_json else []

@@ -52,12 +52,13 @@ def exec_(
         from wanbed.runner.emulation.gpu_provisioning import provision_gpus
         from wanbed.runner.emulation.network_choice import check_namespaces, first_point, network_up, source_of
         from wanbed.runner.emulation.virtual.virtual_clock import wants_guest
+        from wanbed.runner.experiment.experiment_document import ExperimentDocument
         from wanbed.testbed.hosts.host_programs import system_path
         from wanbed.testbed.hosts.joining import join_testbed
         from wanbed.testbed.rights.hosts_allowed import in_user_namespace
 
         written = with_clock(overrides, clock)
-        point = first_point(file, written)
+        point = first_point(ExperimentDocument.read(file, written))
         main, others = HostCommand(host, command), [HostCommand.parse(text) for text in also or []]
         folder = _current_folder()
         os.environ["PATH"] = path = system_path()

@@ -18,6 +18,7 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
         from wanbed.runner.cli.user_namespace import enter_user_namespace_for
         from wanbed.runner.emulation.gpu_provisioning import provision_gpus
         from wanbed.runner.emulation.network_choice import check_namespaces, first_point, network_up
+        from wanbed.runner.experiment.experiment_document import ExperimentDocument
 
         check_namespaces("shell", substrate)
     # A machine that only simulates has no Mininet.
@@ -32,8 +33,9 @@ def shell(file: ExperimentFile, overrides: Overrides = None, substrate: Substrat
         identchars = CLI.identchars + "-."
 
     with one_line_errors():
-        enter_user_namespace_for(file, overrides or [])
-        point = first_point(file, overrides or [])
+        document = ExperimentDocument.read(file, overrides or [])
+        enter_user_namespace_for(document)
+        point = first_point(document)
         with prefixed(f"{file}: "):
             gpus = provision_gpus(point)
         report_leftovers()

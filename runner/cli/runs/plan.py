@@ -77,11 +77,12 @@ def plan_(
     Ctrl-C ends the search with the best so far. With --rack candidates are simulated on the CPUs of a Ray cluster.
     """
     with one_line_errors():
+        from wanbed.runner.experiment.experiment_document import ExperimentDocument
         from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-        from wanbed.runner.experiment.sweep_points import read_experiment, sweep_point_specs
+        from wanbed.runner.experiment.sweep_points import sweep_point_specs
 
-        written, source = read_experiment(file, overrides or [])
-        spec = parse_model(ExperimentSpec, written, source)
+        written = ExperimentDocument.read(file, overrides or [])
+        spec = parse_model(ExperimentSpec, written.fields, written.source)
         from wanbed.runner.cli.runs.plan_output import Planned, document, print_plan
         from wanbed.runner.planner.effort import Limits, seconds_limit
         from wanbed.runner.planner.families.families_asked import FamiliesAsked
@@ -97,7 +98,7 @@ def plan_(
         if time_limit is not None:
             limits = Limits(simulations, seconds_limit(time_limit))
         planned: list[Planned | Unplanned] = []
-        points = list(planned_points(sweep_point_specs(spec, written, source, file.parent)))
+        points = list(planned_points(sweep_point_specs(spec, written)))
         for line in left_out_of_plan(points):
             log(line)
         ended_by: BaseException | None = None

@@ -57,18 +57,21 @@ def run(
         shortcuts = [f"{name}={value}" for name, value in (("engine", engine), ("clock", clock)) if value is not None]
         given = {"--hosts-per-machine": hosts_per_machine, "--overlay": overlay, "--queue": queue or None}
         others = [option for option, value in given.items() if value is not None]
-        written = with_engine(file, [*(overrides or []), *shortcuts], rack, others=others, dry_run=dry_run)
+        from wanbed.runner.experiment.experiment_document import ExperimentDocument
+
+        document = ExperimentDocument.read(file, [*(overrides or []), *shortcuts])
+        document = with_engine(document, file, rack, others=others, dry_run=dry_run)
         from wanbed.runner.cli.outcome import check_trials, list_trials, show_outcome
         from wanbed.runner.cli.user_namespace import enter_user_namespace_for
         from wanbed.runner.emulation.network_choice import source_of
         from wanbed.runner.emulation.virtual.virtual_run import InsideError
         from wanbed.runner.execution import execute
-        from wanbed.runner.planner.experiment_file import load_experiment
+        from wanbed.runner.planner.experiment_file import resolve_document
         from wanbed.runner.runs.run_request import RackRequest, RunRequest
 
         if not dry_run and rack is None:
-            enter_user_namespace_for(file, written, substrate)
-        experiment = load_experiment(file, written)
+            enter_user_namespace_for(document, substrate)
+        experiment = resolve_document(document)
         request = RunRequest(
             experiment,
             source_of(file),

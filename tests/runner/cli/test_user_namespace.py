@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.ground.strict_model import InputError
 from wanbed.runner.cli import user_namespace as module
 from wanbed.runner.cli.user_namespace import enter_user_namespace, enter_user_namespace_for, entering_command
+from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.testbed.rights.hosts_allowed import HostsAllowed
 
 REFUSED = "unshare: Operation not permitted"
@@ -79,19 +79,13 @@ def test_only_a_network_in_real_time_is_entered_for(
     (tmp_path / "exp.yaml").write_text(f"name: exp\n{lines}")
     if enters:
         with pytest.raises(ReplacedError):
-            enter_user_namespace_for(tmp_path / "exp.yaml", overrides)
+            enter_user_namespace_for(ExperimentDocument.read(tmp_path / "exp.yaml", overrides))
     else:
-        enter_user_namespace_for(tmp_path / "exp.yaml", overrides)
+        enter_user_namespace_for(ExperimentDocument.read(tmp_path / "exp.yaml", overrides))
     assert len(started) == enters
 
 
 def test_the_relay_needs_no_user_namespace(started: list[list[str]], tmp_path: Path) -> None:
     (tmp_path / "exp.yaml").write_text("name: exp\n")
-    enter_user_namespace_for(tmp_path / "exp.yaml", [], "relay")
-    assert started == []
-
-
-def test_a_file_that_is_not_there_is_reported_first(started: list[list[str]], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"nowhere\.yaml"):
-        enter_user_namespace_for(tmp_path / "nowhere.yaml", [])
+    enter_user_namespace_for(ExperimentDocument.read(tmp_path / "exp.yaml"), "relay")
     assert started == []

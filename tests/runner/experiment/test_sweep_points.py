@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -6,8 +5,9 @@ import pytest
 import yaml
 
 from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.experiment.sweep_points import SweepPointSpec, read_experiment, sweep_point_specs
+from wanbed.runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs
 
 TWO: dict[str, Any] = {
     "datacenters": [{"name": "east", "hosts": 1}, {"name": "west", "hosts": 1}],
@@ -18,7 +18,7 @@ TWO: dict[str, Any] = {
 def points(directory: Path = Path(), **document: Any) -> list[SweepPointSpec]:
     whole = {"topology": TWO, **document}
     spec = parse_model(ExperimentSpec, whole, "exp.yaml")
-    return list(sweep_point_specs(spec, whole, "exp.yaml", directory))
+    return list(sweep_point_specs(spec, ExperimentDocument(whole, "exp.yaml", directory)))
 
 
 def refusal(directory: Path = Path(), **document: Any) -> str:
@@ -28,41 +28,12 @@ def refusal(directory: Path = Path(), **document: Any) -> str:
     return str(caught.value)
 
 
-def read(path: Path, document: dict[str, Any], overrides: Sequence[str] = ()) -> tuple[Any, str]:
-    path.write_text(yaml.safe_dump(document), encoding="utf-8")
-    return read_experiment(path, overrides)
-
-
-def test_an_experiment_is_called_like_its_file_unless_it_says_otherwise(tmp_path: Path) -> None:
-    assert read(tmp_path / "demo.yaml", {})[0]["name"] == "demo"
-    assert read(tmp_path / "demo.yaml", {"name": "mine"})[0]["name"] == "mine"
-    assert read(tmp_path / f"{'x' * 80}.yaml", {})[0]["name"] == "x" * 80
-    assert read(tmp_path / f"{'x' * 81}.yaml", {})[0]["name"] == "experiment"
-    assert read(tmp_path / "a\x07.yaml", {})[0]["name"] == "experiment"
-
-
-def test_messages_start_with_the_file_and_what_is_set_beside_it(tmp_path: Path) -> None:
-    path = tmp_path / "demo.yaml"
-    document, source = read(path, {"seed": 1}, ["seed=2", "repeats=3"])
-    assert source == f"{path} --set seed=2 --set repeats=3"
-    assert (document["seed"], document["repeats"]) == (2, 3)
-
-
-def test_a_topology_in_a_file_of_its_own_is_read_beside_the_experiment(tmp_path: Path) -> None:
+def test_a_sweep_over_topologies_reads_each_beside_the_experiment(tmp_path: Path) -> None:
     for name, latency in (("near.yaml", "1ms"), ("far.yaml", "90ms")):
         topology = {**TWO, "wan": {"latency": latency, "rate": "1Gbit"}}
         (tmp_path / name).write_text(yaml.safe_dump(topology), encoding="utf-8")
-    path = tmp_path / "demo.yaml"
-    assert read(path, {"topology": "near.yaml"})[0]["topology"]["wan"]["latency"] == "1ms"
-    changed = read(path, {"topology": "near.yaml"}, ["topology=far.yaml", "topology.wan.rate=2Gbit"])[0]
-    assert changed["topology"]["wan"] == {"latency": "90ms", "rate": "2Gbit"}
     swept = points(tmp_path, sweep={"topology": ["near.yaml", "far.yaml"]})
     assert [point.topology.conditions("east", "west").latency_ns for point in swept] == [1_000_000, 90_000_000]
-    with pytest.raises(InputError, match=r"demo\.yaml: topology: .*nowhere\.yaml"):
-        read(path, {"topology": "nowhere.yaml"})
-    (tmp_path / "near.yaml").write_text("datacentres: []\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"near\.yaml: datacentres: unknown field"):
-        read(path, {"topology": "near.yaml"})
 
 
 def test_each_sweep_point_has_its_values_as_text_its_own_network_and_a_source_that_names_them() -> None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from wanbed.ground.strict_model import InputError
 from wanbed.results.reading.not_modelled import NotModelled
 from wanbed.runner.emulation.network_choice import emulated_points
+from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.checks.engine_limits import check_packets_arrive
@@ -217,7 +218,7 @@ def test_a_profile_that_loses_everything_is_named(tmp_path: Path) -> None:
 def test_a_network_that_loses_everything_can_be_brought_up_for_any_program(tmp_path: Path) -> None:
     file = tmp_path / "exp.yaml"
     file.write_text("topology: {datacenters: [{name: a, hosts: 1}, {name: b, hosts: 1}], wan: {loss: 100%}}\n")
-    assert emulated_points(file, [])[0].topology.wan[0].conditions.impairments.loss == 1
+    assert emulated_points(ExperimentDocument.read(file))[0].topology.wan[0].conditions.impairments.loss == 1
 
 
 def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

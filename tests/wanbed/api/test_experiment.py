@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import wanbed
-from wanbed.api.experiment import ExperimentFields, written_experiment
+from wanbed.api.experiment import ExperimentFields, checked_experiment
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.planner.experiment_file import load_experiment
 
@@ -45,7 +45,7 @@ def test_its_arguments_are_the_fields_of_a_file() -> None:
 
 def test_it_is_the_experiment_that_a_file_would_give(tmp_path: Path) -> None:
     sweep = {"sweep": {"topology.wan.latency": ["5ms", "10ms"]}}
-    here = written_experiment(built(**sweep)).resolved()
+    here = checked_experiment(built(**sweep)).resolved()
     assert here.config_hash == load_experiment(written_to(tmp_path, **sweep)).config_hash
 
 
@@ -102,7 +102,7 @@ def test_other_values_make_another_experiment() -> None:
     one = built()
     other = one.with_values({"topology.wan.latency": "20ms", "name": "far"})
     assert (one.name, other.name) == ("experiment", "far")
-    links = [written_experiment(each).points[0].topology.wan[0].conditions.latency_ns for each in (one, other)]
+    links = [checked_experiment(each).points[0].topology.wan[0].conditions.latency_ns for each in (one, other)]
     assert links == [10_000_000, 20_000_000]
 
 
@@ -114,7 +114,7 @@ def test_a_path_that_does_not_exist_is_named() -> None:
 def test_a_file_and_back(tmp_path: Path) -> None:
     built(name="first").to_file(tmp_path / "e.yaml")
     again = wanbed.Experiment.from_file(tmp_path / "e.yaml", {"seed": 7})
-    assert (again.name, written_experiment(again).spec.seed) == ("first", 7)
+    assert (again.name, checked_experiment(again).spec.seed) == ("first", 7)
     assert repr(again) == "<Experiment 'first': 1 sweep point, 1 variant>"
 
 
@@ -126,7 +126,7 @@ def test_relative_paths_begin_at_the_directory(tmp_path: Path) -> None:
 
 
 def test_a_schedule_class_stands_for_its_path() -> None:
-    spec = written_experiment(built(variants=[{"name": "v", "schedule": Mine}])).spec
+    spec = checked_experiment(built(variants=[{"name": "v", "schedule": Mine}])).spec
     assert spec.variants[0].schedule == f"{__name__}:Mine"
 
 

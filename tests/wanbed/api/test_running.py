@@ -10,7 +10,7 @@ import pytest
 
 import wanbed
 from wanbed.api import running
-from wanbed.api.experiment import written_experiment
+from wanbed.api.experiment import checked_experiment
 from wanbed.api.schedule_modules import importable_by_ranks
 from wanbed.ground.wanbed_error import WanbedError
 from wanbed.runner.emulation.virtual.virtual_run import InsideError
@@ -121,11 +121,11 @@ def test_the_folder_of_a_schedule_is_on_the_path_of_ranks_while_they_run(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "/theirs")
     for path in ("plain_module:A", "package_of_mine.inner:A"):
-        spec = written_experiment(experiment(variants=[{"name": "v", "schedule": path}])).spec
+        spec = checked_experiment(experiment(variants=[{"name": "v", "schedule": path}])).spec
         with importable_by_ranks(spec):
             assert os.environ["PYTHONPATH"] == f"{tmp_path}{os.pathsep}/theirs"
     assert os.environ["PYTHONPATH"] == "/theirs"
-    with importable_by_ranks(written_experiment(experiment()).spec):
+    with importable_by_ranks(checked_experiment(experiment()).spec):
         assert os.environ["PYTHONPATH"] == "/theirs"
 
 

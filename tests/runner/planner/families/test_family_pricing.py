@@ -5,6 +5,7 @@ import pytest
 import yaml
 
 from wanbed.ground.strict_model import parse_model
+from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep_points import sweep_point_specs
 from wanbed.runner.planner.families.family_layout import Family
@@ -31,7 +32,7 @@ MODEL_BYTES = 2 * 4 * 2**20
 def written(**changes: Any) -> WrittenVariant:
     document = {**yaml.safe_load(FILE), **changes}
     spec = parse_model(ExperimentSpec, document, "small.yaml")
-    (point,) = sweep_point_specs(spec, document, "small.yaml", Path())
+    (point,) = sweep_point_specs(spec, ExperimentDocument(document, "small.yaml", Path()))
     return WrittenVariant(point.spec, 0, point.topology, Path())
 
 

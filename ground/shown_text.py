@@ -16,8 +16,7 @@ def one_line(text: str) -> str:
     """Return ``text`` as one line: line breaks become spaces, unprintable characters are escaped."""
     if text.isprintable():
         return text
-    joined = " ".join(text.split())
-    return joined if joined.isprintable() else ascii(joined)[1:-1]
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in " ".join(text.split()))
 
 
 def shown(value: object) -> str:

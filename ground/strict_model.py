@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from wanbed.ground.nearest_name import did_you_mean, nearest_name
-from wanbed.ground.shown_text import shortened, shown
+from wanbed.ground.shown_text import one_line, shortened, shown
 from wanbed.ground.wanbed_error import WanbedError
 
 MOST_MISTAKES = 5
@@ -19,13 +19,14 @@ MOST_MISTAKES = 5
 class InputError(WanbedError):
     """The user's input is unusable. Exit status 2.
 
-    Each argument is one mistake: one line naming place, field and remedy. As text they are joined to one line.
+    Each argument is one mistake, which names place, field and remedy. As text each is one line, whatever a user's text
+    in it holds, and all together are one.
     """
 
     @property
     def mistakes(self) -> tuple[str, ...]:
         """Every mistake, one line each."""
-        return tuple(map(str, self.args))
+        return tuple(one_line(str(mistake)) for mistake in self.args)
 
     def __str__(self) -> str:
         """Return all mistakes as one line."""

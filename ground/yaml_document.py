@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from wanbed.ground.files.regular_file import regular_file
-from wanbed.ground.shown_text import MAX_DIGITS, one_line, shortened, shown
+from wanbed.ground.shown_text import MAX_DIGITS, shortened, shown
 from wanbed.ground.strict_model import InputError, prefixed
 
 MAX_FILE_BYTES = 2**20
@@ -198,7 +198,7 @@ def parse_yaml(text: str) -> Any:
             loader.dispose()
     except yaml.MarkedYAMLError as fault:
         place = f"line {fault.problem_mark.line + 1}: " if fault.problem_mark else ""
-        reported = one_line(fault.problem or fault.context or "unreadable")
+        reported = fault.problem or fault.context or "unreadable"
         own = isinstance(fault, _Fault)
         raise InputError(f"{place}{reported if own else f'not YAML: {shortened(reported)}'}") from None
     except yaml.reader.ReaderError as fault:
@@ -211,12 +211,12 @@ def parse_yaml(text: str) -> Any:
 
 def read_document(path: Path) -> dict[str, Any]:
     """Return the mapping in a YAML file. Raise InputError, one line that starts with the path; see ``parse_yaml``."""
-    return parse_document(read_text(path), one_line(str(path)))
+    return parse_document(read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
     """Return the text of a YAML file. Raise InputError, one line that starts with the path."""
-    source = one_line(str(path))
+    source = str(path)
     try:
         with regular_file(path).open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)

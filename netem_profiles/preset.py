@@ -15,7 +15,6 @@ from pydantic import Field, model_validator
 
 from wanbed.ground.entry_points import installed
 from wanbed.ground.nearest_name import did_you_mean
-from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import InputError, StrictModel, parse_model
 from wanbed.ground.yaml_document import parse_document, read_text
 from wanbed.testbed.network.links.figures_spec import FiguresSpec
@@ -79,7 +78,7 @@ class PresetSpec(StrictModel):
 
 def read_preset(path: Path) -> PresetSpec:
     """Read the file of a preset. Raise InputError, one line that starts with the path."""
-    return _parsed(one_line(str(path)), read_text(path))
+    return _parsed(str(path), read_text(path))
 
 
 @lru_cache(maxsize=16)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from wanbed.ground.shown_text import one_line
 from wanbed.ground.units import format_duration
 from wanbed.netem_profiles.traces.csv_trace import csv_trace
 from wanbed.netem_profiles.traces.mahimahi_trace import mahimahi_trace
@@ -52,4 +51,4 @@ def load_offered_trace(path: str, texts: Mapping[str, str], directory: Path) -> 
 
 def _file(spec: TraceSpec, texts: Mapping[str, str], directory: Path) -> str:
     """Return how messages name a trace."""
-    return one_line(f"traces.{spec.file}" if spec.file in texts else str(directory / spec.file))
+    return f"traces.{spec.file}" if spec.file in texts else str(directory / spec.file)

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from wanbed.ground.files.regular_file import regular_file
-from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import LocatedError
 
 MAX_TRACE_BYTES = 4 * 2**20
@@ -12,7 +11,7 @@ MAX_TRACE_BYTES = 4 * 2**20
 
 def read_trace_text(path: Path) -> str:
     """Return the text of a file. Raise LocatedError for one that cannot be read, is too long, or is no text."""
-    file = one_line(str(path))
+    file = str(path)
     try:
         with regular_file(path).open("rb") as opened:
             content = opened.read(MAX_TRACE_BYTES + 1)

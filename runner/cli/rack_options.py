@@ -40,7 +40,7 @@ def with_engine(
     ``others`` are the options given that only a rack has. Raise InputError for an engine that needs an address, and for
     options that do not go together.
     """
-    engine = document.fields.get("engine", "emulate")
+    engine = document.spec.engine
     if rack is None:
         if engine == RACK and not dry_run:
             raise InputError(

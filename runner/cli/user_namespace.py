@@ -20,8 +20,8 @@ def enter_user_namespace_for(document: ExperimentDocument, substrate: str = "aut
     Do nothing for a simulation, in virtual time, for the relay, where hosts can be made directly, and where they cannot
     be made in a user namespace either: whoever brings the network up reports that.
     """
-    fields = document.fields
-    if substrate != RELAY and fields.get("engine") != "simulate" and fields.get("clock") != "virtual":
+    spec = document.spec
+    if substrate != RELAY and spec.engine != "simulate" and spec.clock != "virtual":
         enter_user_namespace()
 
 

@@ -2,19 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import parse_model, prefixed
 from wanbed.ground.yaml_document import read_document
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.field_path import override_source, with_override
 from wanbed.testbed.network.topology_spec import TopologySpec
 
 
 @dataclass(frozen=True)
 class ExperimentDocument:
-    """The fields of an experiment before they are parsed, with its topology in place of a path to it.
+    """The fields of an experiment as written, with its topology in place of a path to it.
 
     ``source`` starts error messages; ``directory`` is where relative paths in the fields begin.
     """
@@ -31,7 +32,7 @@ class ExperimentDocument:
             path = directory / written
             with prefixed(f"{source}: topology: "):
                 topology = read_document(path)
-            parse_model(TopologySpec, topology, one_line(str(path)))
+            parse_model(TopologySpec, topology, str(path))
             fields = {**fields, "topology": topology}
         return cls(fields, source, directory)
 
@@ -41,10 +42,15 @@ class ExperimentDocument:
 
         ``name`` defaults to the file's name without its suffix. Raise InputError, one line with file, field and remedy.
         """
-        document = cls.of({"name": _file_name(path), **read_document(path)}, one_line(str(path)), path.parent)
+        document = cls.of({"name": _file_name(path), **read_document(path)}, str(path), path.parent)
         for override in overrides:
             document = document.overridden(override)
         return document
+
+    @cached_property
+    def spec(self) -> ExperimentSpec:
+        """The fields, parsed. Raise InputError, one line that starts with the source."""
+        return parse_model(ExperimentSpec, self.fields, self.source)
 
     def overridden(self, override: str) -> Self:
         """Return the document with the value of a ``path=value``, which messages name beside their source."""

@@ -13,7 +13,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, JsonValue
 
 from wanbed.ground.nearest_name import did_you_mean
-from wanbed.ground.shown_text import one_line, shortened, shown
+from wanbed.ground.shown_text import shortened, shown
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.ground.yaml_document import parse_yaml
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
@@ -194,7 +194,7 @@ def split_override(override: str) -> tuple[str, str, str]:
 def override_source(override: str) -> str:
     """Return how error messages name a ``--set path=value``. A long path or value is shortened."""
     path, equals, value = split_override(override)
-    return f"--set {one_line(shortened(path) + equals + shortened(value))}"
+    return f"--set {shortened(path) + equals + shortened(value)}"
 
 
 def with_override(document: Any, override: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.shown_text import shortened, shown
-from wanbed.ground.strict_model import InputError, parse_model, prefixed
+from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.netem_profiles.preset import load_preset
 from wanbed.netem_profiles.traces.load_trace import load_offered_trace, load_trace, named_traces, trace_text
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
@@ -43,13 +43,13 @@ class SweepPointSpec:
     offered: Mapping[str, ConditionTrace] = field(default_factory=dict)
 
 
-def sweep_point_specs(spec: ExperimentSpec, document: ExperimentDocument) -> Iterator[SweepPointSpec]:
-    """Yield the sweep points of ``spec``, the parsed ``document``, in order of their index.
+def sweep_point_specs(document: ExperimentDocument) -> Iterator[SweepPointSpec]:
+    """Yield the sweep points of an experiment in order of their index.
 
     Raise InputError, one line with source, field and remedy, for an invalid sweep, and for the first sweep point with
     invalid fields or an invalid network, or with the values of an earlier one.
     """
-    source, directory = document.source, document.directory
+    spec, source, directory = document.spec, document.source, document.directory
     with prefixed(f"{source}: "):
         paths = swept_paths(spec.sweep, document.fields)
     # Whether the file has a model is decided once, so that a sweep over costs does not take it away at its points.
@@ -68,7 +68,7 @@ def sweep_point_specs(spec: ExperimentSpec, document: ExperimentDocument) -> Ite
                 swept = with_value(swept, paths[path], value)
         own = spec
         if texts:
-            own = parse_model(ExperimentSpec, ExperimentDocument.of(swept, here, directory).fields, here)
+            own = ExperimentDocument.of(swept, here, directory).spec
         content = json.dumps(own.document(), sort_keys=True).encode()
         earlier = seen.setdefault(sha256(content).hexdigest(), texts)
         if earlier is not texts:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from wanbed.ground.strict_model import InputError, parse_model, prefixed
+from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
 from wanbed.runner.companions.background.resolution.flows import resolve_background
@@ -188,12 +188,11 @@ def resolve_experiment(document: ExperimentDocument, choose: Choose, *, trains: 
     alone. Raises InputError: one line with source, field and remedy.
     """
     document = _with_run_located(document)
-    source = document.source
-    spec = parse_model(ExperimentSpec, document.fields, source)
+    spec, source = document.spec, document.source
     points: list[SweepPoint] = []
     traces: dict[str, str] = {}
     places = 0
-    for point in sweep_point_specs(spec, document):
+    for point in sweep_point_specs(document):
         places += len(point.topology.hosts)
         _check_places(places, f"{source}: topology.datacenters")
         with prefixed(f"{point.source}: "):

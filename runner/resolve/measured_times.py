@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from wanbed.ground.shown_text import one_line, shown
+from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.span_log import COMPUTE_KINDS
 from wanbed.results.records.trial_id import TrialId
@@ -82,7 +82,7 @@ def measured_times(path: Path, variant: str, values: Mapping[str, str]) -> Measu
         trials = _chosen(path, read_trials(path, manifest), variant, values)
         times = _read(tuple((trial.folder, trial.id, _warmup(trial)) for trial in trials))
     except (RunError, OSError) as fault:
-        raise InputError(f"{FIELD}: {one_line(str(fault))}") from None
+        raise InputError(f"{FIELD}: {fault}") from None
     first = trials[0]
     source = MeasuredSource(
         str(path.resolve()),

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from wanbed.ground.files.atomic_write import write_whole
-from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.run_store import read_json
 from wanbed.runner.validation.comparison import VariantComparison
@@ -84,14 +83,14 @@ def write_agreement(folder: Path, agreement: Agreement) -> Path:
 def read_agreement(folder: Path) -> Agreement:
     """Read the agreement that ``write_agreement`` wrote into that folder. Raise InputError, one line, on failure."""
     path = folder / AGREEMENT_FILE
-    here = one_line(str(path))
+    here = str(path)
     if not path.is_file():
         raise InputError(f"{here}: no such file: make paper writes it")
     document = read_json(path)
     try:
         return Agreement(tuple(_compared(each) for each in document["experiments"]))
     except (KeyError, TypeError, ValueError) as fault:
-        raise InputError(f"{here}: is not what make paper writes ({one_line(repr(fault))}): write it anew") from None
+        raise InputError(f"{here}: is not what make paper writes ({fault!r}): write it anew") from None
 
 
 def _document(agreement: Agreement) -> dict[str, Any]:

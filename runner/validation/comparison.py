@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import InputError
 from wanbed.results.reading.not_modelled import not_modelled_text
 from wanbed.results.reading.run import Run
@@ -60,7 +59,7 @@ def compare(run: Run, simulate: Simulate) -> tuple[VariantComparison, ...]:
     for trial in run.trials:
         if (trial.point, trial.variant) not in known:
             raise InputError(
-                f"{one_line(str(run.path))}: its experiment has no sweep point {trial.point} with variant "
+                f"{run.path}: its experiment has no sweep point {trial.point} with variant "
                 f"{trial.variant!r}, of which it has a trial: remove that trial's folder"
             )
     calibrated = calibrated_points(run.calibration)
@@ -68,7 +67,7 @@ def compare(run: Run, simulate: Simulate) -> tuple[VariantComparison, ...]:
 
 
 def _experiment(run: Run) -> Experiment:
-    here = one_line(str(run.path))
+    here = str(run.path)
     document = run.manifest.get("experiment")
     if not isinstance(document, Mapping):
         raise InputError(f"{here}: its manifest holds no experiment: give the folder of a run")
@@ -121,7 +120,7 @@ def _contains(resolved: Any, recorded: Any) -> bool:
 def _compare(run: Run, row: HeadlineRow, point: SweepPoint, calibrated: bool, simulate: Simulate) -> VariantComparison:
     variant = next(variant for variant in point.variants if variant.name == row.variant)
     if row.iteration_time_s is None or row.fastest_s is None or row.slowest_s is None:
-        raise InputError(f"{one_line(str(run.path))}: the trials of {variant.name!r} hold no measured iteration")
+        raise InputError(f"{run.path}: the trials of {variant.name!r} hold no measured iteration")
     trials = [trial for trial in run.trials if (trial.point, trial.variant) == (row.point, row.variant)]
     dilation = float(run.manifest.get("dilation") or 1)
     # Where compute times or losses are drawn, each repeat has its own.

@@ -10,8 +10,7 @@ import yaml
 
 from wanbed.api.plain_values import plain
 from wanbed.ground.files.atomic_write import write_whole
-from wanbed.ground.shown_text import one_line
-from wanbed.ground.strict_model import parse_model, prefixed
+from wanbed.ground.strict_model import prefixed
 from wanbed.results.text.number_text import count_text
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
@@ -53,20 +52,23 @@ class CheckedExperiment:
     """An experiment whose fields are checked one by one: what the engines and the planner start from."""
 
     document: ExperimentDocument
-    spec: ExperimentSpec
     points: tuple[SweepPointSpec, ...]
 
     @classmethod
     def of(cls, document: ExperimentDocument) -> Self:
         """Check a document. Raise InputError, one line that starts with its source."""
-        spec = parse_model(ExperimentSpec, document.fields, document.source)
-        return cls(document, spec, tuple(sweep_point_specs(spec, document)))
+        return cls(document, tuple(sweep_point_specs(document)))
+
+    @property
+    def spec(self) -> ExperimentSpec:
+        """The fields, parsed."""
+        return self.document.spec
 
     def with_values(self, values: Mapping[str, object]) -> Self:
         """Return the experiment with other values at some paths."""
         source, fields = self.document.source, self.document.fields
         for path, value in values.items():
-            with prefixed(f"{source}: {one_line(path)}: "):
+            with prefixed(f"{source}: {path}: "):
                 fields = with_value(fields, parse_path(path), plain(value))
         return self.of(ExperimentDocument.of(fields, source, self.document.directory))
 

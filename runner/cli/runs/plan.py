@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wanbed.ground.strict_model import InputError, parse_model, prefixed
+from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.results.text.number_text import list_text
 from wanbed.runner.cli.arguments import AsJson, ExperimentFile, Overrides
 from wanbed.runner.cli.exit_status import fail, one_line_errors
@@ -78,11 +78,9 @@ def plan_(
     """
     with one_line_errors():
         from wanbed.runner.experiment.experiment_document import ExperimentDocument
-        from wanbed.runner.experiment.experiment_spec import ExperimentSpec
         from wanbed.runner.experiment.sweep_points import sweep_point_specs
 
         written = ExperimentDocument.read(file, overrides or [])
-        spec = parse_model(ExperimentSpec, written.fields, written.source)
         from wanbed.runner.cli.runs.plan_output import Planned, document, print_plan
         from wanbed.runner.planner.effort import Limits, seconds_limit
         from wanbed.runner.planner.families.families_asked import FamiliesAsked
@@ -98,7 +96,7 @@ def plan_(
         if time_limit is not None:
             limits = Limits(simulations, seconds_limit(time_limit))
         planned: list[Planned | Unplanned] = []
-        points = list(planned_points(sweep_point_specs(spec, written)))
+        points = list(planned_points(sweep_point_specs(written)))
         for line in left_out_of_plan(points):
             log(line)
         ended_by: BaseException | None = None

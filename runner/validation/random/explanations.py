@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pydantic import Field
 
-from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import InputError, StrictModel, parse_model
 from wanbed.ground.yaml_document import read_document
 
@@ -34,10 +33,10 @@ def read_explanations(folder: Path) -> Explanations:
     path = folder / EXPLANATIONS_FILE
     if not path.is_file():
         return Explanations()
-    here = one_line(str(path))
+    here = str(path)
     explanations = parse_model(Explanations, read_document(path), here)
     for experiment, cause in explanations.experiments.items():
         if cause not in explanations.causes:
-            known = ", ".join(map(one_line, explanations.causes)) or "none"
+            known = ", ".join(explanations.causes) or "none"
             raise InputError(f"{here}: experiments.{experiment}: {cause!r} is not among the causes ({known}): add it")
     return explanations

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from wanbed.ground.files.atomic_write import write_whole
-from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.run_store import read_json
 from wanbed.runner.validation.agreement import AGREEMENT_FILE, VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT
@@ -127,9 +126,9 @@ def write_random_agreement(folder: Path, agreement: RandomAgreement) -> Path:
 def read_random_agreement(folder: Path) -> RandomAgreement:
     """Read the agreement that ``write_random_agreement`` wrote into that folder. Raise InputError, one line."""
     path = folder / AGREEMENT_FILE
-    here = one_line(str(path))
+    here = str(path)
     if not path.is_file():
-        raise InputError(f"{here}: no such file: wanbed validate --random N --drawn {one_line(str(folder))} writes it")
+        raise InputError(f"{here}: no such file: wanbed validate --random N --drawn {folder} writes it")
     document = read_json(path)
     try:
         return RandomAgreement(
@@ -139,9 +138,7 @@ def read_random_agreement(folder: Path) -> RandomAgreement:
             failed={int(number): str(reason) for number, reason in document["failed"].items()},
         )
     except (AttributeError, KeyError, TypeError, ValueError) as fault:
-        raise InputError(
-            f"{here}: is not what wanbed validate --random writes ({one_line(repr(fault))}): write it anew"
-        ) from None
+        raise InputError(f"{here}: is not what wanbed validate --random writes ({fault!r}): write it anew") from None
 
 
 def _result(document: Mapping[str, Any]) -> DrawnResult:

@@ -9,6 +9,7 @@ from wanbed.runner.cli.user_namespace import enter_user_namespace, enter_user_na
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.testbed.rights.hosts_allowed import HostsAllowed
 
+FILE = "topology: {datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}], wan: {latency: 10ms}}\n"
 REFUSED = "unshare: Operation not permitted"
 ONLY_INSIDE = HostsAllowed(REFUSED, None, 1000)
 
@@ -76,7 +77,7 @@ def test_nothing_happens_where_it_would_not_help(
 def test_only_a_network_in_real_time_is_entered_for(
     lines: str, overrides: list[str], enters: bool, started: list[list[str]], tmp_path: Path
 ) -> None:
-    (tmp_path / "exp.yaml").write_text(f"name: exp\n{lines}")
+    (tmp_path / "exp.yaml").write_text(f"{FILE}{lines}")
     if enters:
         with pytest.raises(ReplacedError):
             enter_user_namespace_for(ExperimentDocument.read(tmp_path / "exp.yaml", overrides))
@@ -86,6 +87,6 @@ def test_only_a_network_in_real_time_is_entered_for(
 
 
 def test_the_relay_needs_no_user_namespace(started: list[list[str]], tmp_path: Path) -> None:
-    (tmp_path / "exp.yaml").write_text("name: exp\n")
+    (tmp_path / "exp.yaml").write_text(FILE)
     enter_user_namespace_for(ExperimentDocument.read(tmp_path / "exp.yaml"), "relay")
     assert started == []

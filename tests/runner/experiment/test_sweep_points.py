@@ -4,9 +4,8 @@ from typing import Any
 import pytest
 import yaml
 
-from wanbed.ground.strict_model import InputError, parse_model
+from wanbed.ground.strict_model import InputError
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
-from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs
 
 TWO: dict[str, Any] = {
@@ -17,8 +16,7 @@ TWO: dict[str, Any] = {
 
 def points(directory: Path = Path(), **document: Any) -> list[SweepPointSpec]:
     whole = {"topology": TWO, **document}
-    spec = parse_model(ExperimentSpec, whole, "exp.yaml")
-    return list(sweep_point_specs(spec, ExperimentDocument(whole, "exp.yaml", directory)))
+    return list(sweep_point_specs(ExperimentDocument(whole, "exp.yaml", directory)))
 
 
 def refusal(directory: Path = Path(), **document: Any) -> str:

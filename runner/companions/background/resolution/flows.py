@@ -1,6 +1,6 @@
 """Resolve the section ``background``: check each flow, and work out its hosts and what it offers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
@@ -12,8 +12,7 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
-from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
-from wanbed.testbed.network.topology import Topology, flow_host
+from wanbed.testbed.network.topology import flow_host
 from wanbed.workloads.background.offered_rate import OfferedRate, OnOffTimes
 
 
@@ -31,7 +30,6 @@ def resolve_background(point: SweepPointSpec, variants: Sequence[ResolvedVariant
             )
     found = []
     for position, flow in enumerate(spec.background):
-        _check_has_a_rate(position, flow, topology)
         places = [
             StagePlace(-1 - position, 0, topology.host(flow_host(name, position)), 0)
             for name in (flow.source, flow.destination)
@@ -47,34 +45,30 @@ def resolve_background(point: SweepPointSpec, variants: Sequence[ResolvedVariant
                 (places[0], places[1]),
                 transport,
                 tcp_settings(transport),
-                _offered(flow, spec.seed, point.offered),
+                _offered(position, flow, point),
             )
         )
     return tuple(found)
 
 
-def _check_has_a_rate(position: int, flow: BackgroundSpec, topology: Topology) -> None:
-    """Raise InputError for a flow that takes all it gets where there is no end to it."""
-    if flow.rate is not None or flow.trace is not None:
-        return
-    link = topology.conditions(flow.source, flow.destination)
-    if link.pair_rate_bps is None and topology.intra_rate_bps is None:
-        raise InputError(
-            f"background.{position}.rate: from {flow.source} to {flow.destination} nothing limits a flow without one: "
-            "give it a rate, or topology.wan a rate"
-        )
-
-
-def _offered(flow: BackgroundSpec, seed: int, traces: Mapping[str, ConditionTrace]) -> OfferedRate:
+def _offered(position: int, flow: BackgroundSpec, point: SweepPointSpec) -> OfferedRate:
+    """Return what a flow offers. Raise InputError where it takes all that it gets, and nothing ends that."""
     if flow.trace is not None:
-        trace = traces[flow.trace]
+        trace = point.offered[flow.trace]
         period_ns = trace.period_ns(flow.loop)
         rows = trace.within(period_ns)
         if not rows[-1].values:
             raise trace.fault(rows[-1], "rate: it is empty: give a rate, or 0bit for none")
         return OfferedRate(tuple((row.at_ns, row.values["rate"]) for row in rows), period_ns)
+    link = point.topology.conditions(flow.source, flow.destination)
+    if flow.rate is None and link.pair_rate_bps is None and point.topology.intra_rate_bps is None:
+        raise InputError(
+            f"background.{position}.rate: from {flow.source} to {flow.destination} nothing limits a flow without one: "
+            "give it a rate, or topology.wan a rate"
+        )
     on_off = None
     if flow.on_off is not None:
         written = flow.on_off
-        on_off = OnOffTimes(written.burst, written.pause, written.times == "exponential", f"{seed} {flow.name}")
+        seed = f"{point.spec.seed} {flow.name}"
+        on_off = OnOffTimes(written.burst, written.pause, written.times == "exponential", seed)
     return OfferedRate(((0, flow.rate),), on_off=on_off)

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.training_spec import TrainingSpec
@@ -39,10 +38,8 @@ def resolve_text(spec: ExperimentSpec, directory: Path) -> str | None:
         path = directory / text
         if not path.is_file():
             known = ", ".join(CORPORA)
-            raise InputError(
-                f"training.text: {one_line(str(path))} is no file: give the path of a text, or one of {known}"
-            )
-        found, shown = str(path.resolve()), one_line(str(path))
+            raise InputError(f"training.text: {path} is no file: give the path of a text, or one of {known}")
+        found, shown = str(path.resolve()), str(path)
     length = model_config(spec, "a text").context + 1
     try:
         size_bytes = len(text_bytes(found))

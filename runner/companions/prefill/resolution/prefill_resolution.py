@@ -7,7 +7,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from wanbed.ground.nearest_name import did_you_mean
-from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.runner.companions.prefill.resolution.computed_prefill import inference_work
 from wanbed.runner.companions.prefill.spec import DRAWN, MEASURED, PrefillSpec, TokensSpec
@@ -226,7 +225,7 @@ def _request_source(prefill: PrefillSpec, seed: int, directory: Path) -> Request
     path = directory / prefill.trace
     if not path.is_file():
         remedy = did_you_mean(prefill.trace, DRAWN, "give poisson, gamma, or the path of a trace")
-        raise InputError(f"prefill.trace: {one_line(str(path))} is no file: {remedy}")
+        raise InputError(f"prefill.trace: {path} is no file: {remedy}")
     path = path.resolve()
     written = prefill.columns
     columns = (

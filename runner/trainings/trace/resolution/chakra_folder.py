@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from wanbed.ground.files.regular_file import regular_file
-from wanbed.ground.shown_text import one_line, shown
+from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import InputError
 from wanbed.results.chakra.node import ChakraNode
 
@@ -28,7 +28,7 @@ class RankFile:
 
     def fault(self, node: ChakraNode, fault: str) -> InputError:
         """Return the error for a node of this file."""
-        return InputError(f"{one_line(str(self.path))}: node {node.id} {shown(node.name)}: {fault}")
+        return InputError(f"{self.path}: node {node.id} {shown(node.name)}: {fault}")
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ def read_folder(folder: Path) -> FolderContents:
             with regular_file(path).open("rb") as file:
                 contents.append(file.read(left_bytes + 1))
         except OSError as fault:
-            raise InputError(f"{one_line(str(path))}: cannot be read ({fault.strerror})") from None
+            raise InputError(f"{path}: cannot be read ({fault.strerror})") from None
         left_bytes -= len(contents[-1])
         if left_bytes < 0:
-            raise InputError(f"{one_line(str(folder))}: its files have more than {MAX_BYTES >> 30} GiB: cut the trace")
+            raise InputError(f"{folder}: its files have more than {MAX_BYTES >> 30} GiB: cut the trace")
     digest = sha256(b"".join(sha256(content).digest() for content in contents)).hexdigest()
     return FolderContents(digest, tuple(paths), tuple(contents))
 
 
 def _files(folder: Path) -> list[Path]:
     """Return the file of each rank, by rank."""
-    where = one_line(str(folder))
+    where = str(folder)
     if not folder.is_dir():
         raise InputError(f"{where}: is no folder: give the folder of a Chakra trace, with a file NAME.RANK.et a rank")
     found: dict[int, Path] = {}
@@ -73,12 +73,12 @@ def _files(folder: Path) -> list[Path]:
     for path in sorted(folder.glob("*.et")):
         fits = _FILE.fullmatch(path.name)
         if fits is None:
-            raise InputError(f"{one_line(str(path))}: its name has no rank: name the files NAME.RANK.et")
+            raise InputError(f"{path}: its name has no rank: name the files NAME.RANK.et")
         names.add(fits["name"])
         if len(names) > 1:
             raise InputError(f"{where}: has traces of two names, {' and '.join(map(shown, sorted(names)))}: keep one")
         if int(fits["rank"]) in found:
-            raise InputError(f"{one_line(str(path))}: rank {int(fits['rank'])} has another file: keep one")
+            raise InputError(f"{path}: rank {int(fits['rank'])} has another file: keep one")
         found[int(fits["rank"])] = path
     if not found:
         raise InputError(f"{where}: has no file NAME.RANK.et: give the folder of a Chakra trace")
@@ -95,7 +95,7 @@ def _nodes(path: Path, content: bytes) -> tuple[ChakraNode, ...]:
     try:
         version, nodes = read_rank(content)
     except ChakraFileError as fault:
-        raise InputError(f"{one_line(str(path))}: {fault}") from None
+        raise InputError(f"{path}: {fault}") from None
     if _VERSION.fullmatch(version) is None:
-        raise InputError(f"{one_line(str(path))}: version {shown(version)} of the format is not read, 0.x and 1.x are")
+        raise InputError(f"{path}: version {shown(version)} of the format is not read, 0.x and 1.x are")
     return tuple(nodes)

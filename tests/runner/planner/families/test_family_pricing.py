@@ -4,9 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from wanbed.ground.strict_model import parse_model
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
-from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep_points import sweep_point_specs
 from wanbed.runner.planner.families.family_layout import Family
 from wanbed.runner.planner.families.family_pricing import planned_family, priced_family
@@ -31,8 +29,7 @@ MODEL_BYTES = 2 * 4 * 2**20
 
 def written(**changes: Any) -> WrittenVariant:
     document = {**yaml.safe_load(FILE), **changes}
-    spec = parse_model(ExperimentSpec, document, "small.yaml")
-    (point,) = sweep_point_specs(spec, ExperimentDocument(document, "small.yaml", Path()))
+    (point,) = sweep_point_specs(ExperimentDocument(document, "small.yaml", Path()))
     return WrittenVariant(point.spec, 0, point.topology, Path())
 
 

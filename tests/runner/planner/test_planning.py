@@ -50,6 +50,7 @@ def test_runners_up_are_the_best_of_each_cell_count_and_the_greedy_answer() -> N
     cells = [priced.candidate.dp_cells for priced in found.runners_up if priced != found.greedy]
     assert len(cells) == len(set(cells) | {found.chosen.candidate.dp_cells}) - 1
     assert found.greedy in found.runners_up
+    assert len(set(cells)) > 1
     assert list(found.runners_up) == sorted(found.runners_up, key=lambda priced: priced.rank)
 
 

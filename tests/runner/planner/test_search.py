@@ -241,6 +241,14 @@ def test_what_promises_the_most_is_known_without_a_simulation() -> None:
     assert [(candidate.dp_cells, most) for candidate, most in walks] == [(6, 6.0), (5, 5.0)]
 
 
+def test_what_promises_the_most_has_a_place() -> None:
+    """Two DP-cells of two stages each do not fit on three GPUs in one datacenter and one in another."""
+    space = search_space(task_of(document({"a": 3, "b": 1}, 2, variants=GPIPE)))
+    walks = promising_walks(space, lambda pipelines, _, __: float(pipelines), 9)
+    assert all(candidate is not None for candidate, _ in walks)
+    assert len(walks) == len({candidate for candidate, _ in walks}) > 0
+
+
 def test_what_promises_the_most_is_chosen_from_what_the_time_allows() -> None:
     space = search_space(task_of(document({"a": 12}, 2, variants=GPIPE)))
     now_s = iter(range(1000))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 THREE: dict[str, Any] = {
@@ -44,6 +45,21 @@ def test_replicas_of_a_star_exchange_with_the_first_alone_and_those_of_a_ring_wi
 def test_without_gradients_replicas_do_not_connect() -> None:
     alone = {**THREE["training"], "pipelines": 1, "stages": 3}
     assert ends(variant("gpipe", training=alone)) == [(0, 1), (1, 2)]
+
+
+def test_what_is_transferred_is_named_with_its_size_and_its_ends() -> None:
+    def listed(of: ResolvedVariant) -> list[tuple[str, int, tuple[int, int]]]:
+        assert isinstance(of, PipelineVariant)
+        rank = of.placement.rank
+        return [(each.what, each.size_bytes, (rank(each.pair[0]), rank(each.pair[1]))) for each in of.transfers()]
+
+    # Pseudo-gradients are in fp32, as the gradients are here.
+    star = listed(variant("diloco", {"sync_every": 2, "topology": "star"}))
+    assert star == [("a replica's part of a synchronisation", 100_000, ends) for ends in ((0, 1), (0, 2))]
+    ring = listed(variant())
+    assert ring == [("a ring's segment of the gradients", 33_333, ends) for ends in ((0, 1), (1, 2), (2, 0))]
+    alone = {**THREE["training"], "pipelines": 1, "stages": 3}
+    assert [each for each, _, _ in listed(variant("gpipe", training=alone))] == ["an activation"] * 2
 
 
 def test_gradients_are_summed_at_once_or_in_buckets_that_add_up() -> None:

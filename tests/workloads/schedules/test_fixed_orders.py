@@ -155,3 +155,12 @@ def test_gpipe_takes_a_memory_bound_of_just_its_microbatches_and_none_below() ->
     assert len(GPipe(PipelineShape(2, 8, memory_bound=(8, 8))).order(1)) == 16
     with pytest.raises(ValueError, match="at stage 1, which may hold 7"):
         GPipe(PipelineShape(2, 8, memory_bound=(8, 7)))
+
+
+def test_what_comes_next_is_known_until_the_list_ends() -> None:
+    schedule, seen = GPipe(PipelineShape(1, 1)), []
+    while (action := schedule.next(0)) is not None:
+        seen.append(schedule.upcoming(0))
+        schedule.finished(0, action)
+    assert short([each for each in seen if each is not None]) == "F0 B0"
+    assert schedule.upcoming(0) is None

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from wanbed.workloads.message import Message, MessageKind
@@ -102,6 +104,15 @@ def test_an_action_that_was_not_running_cannot_finish() -> None:
 def test_choosing_an_action_that_is_not_ready_is_an_error() -> None:
     with pytest.raises(ScheduleError, match="Hasty chose backward of microbatch 0 at stage 1, which is not ready"):
         Hasty(PipelineShape(2, 1)).next(1)
+
+
+def test_choosing_what_is_no_action_is_an_error() -> None:
+    class Vague(Opportunistic):
+        def choose(self, stage: int) -> Any:
+            return "forward"
+
+    with pytest.raises(ScheduleError, match="Vague chose 'forward' at stage 0, which is no Action"):
+        Vague(PipelineShape(1, 1)).next(0)
 
 
 def test_a_policy_learns_what_awaits_an_action_oldest_first() -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -116,6 +117,22 @@ def test_a_foreign_client_is_dropped_and_logged(listen: Callable, hello: bytes, 
     (note,) = listener.notes
     assert note.startswith("dropped the client 127.0.0.1 port ")
     assert fault in note
+
+
+def test_a_client_from_an_address_of_no_peer_is_dropped_whatever_it_says(listen: Callable) -> None:
+    listener = listen()
+    stranger = socket.create_connection((LOOPBACK, listener.port), source_address=("127.0.0.9", 0))
+    listener.clients.append(stranger)
+    stranger.settimeout(8)
+    with suppress(ConnectionResetError):
+        stranger.sendall(Hello(TOKEN, 0, 0, 2).encode())
+        assert stranger.recv(100) == b""
+    for made in call(listener.port)[1]:
+        made.close()
+    listener.thread.join()
+    (note,) = listener.notes
+    assert note.startswith("dropped the client 127.0.0.9 port ")
+    assert note.endswith(f"expected is {LOOPBACK}")
 
 
 def test_a_second_client_for_one_connection_is_dropped(listen: Callable) -> None:

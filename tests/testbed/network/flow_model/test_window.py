@@ -1,7 +1,12 @@
+import hashlib
+import random
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.recorded import check_recorded
 from wanbed.runner.tcp.channel import PrivateChannel
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
@@ -382,3 +387,20 @@ def test_connections_are_narrow_again_after_a_pause_unless_the_sysctl_is_off(res
     assert window.lets_out(Striping(2, 2, 2 * INITIAL), 1)
     assert window.lets_out(Striping(2, 2, windows * INITIAL), 10**10)
     assert not window.lets_out(Striping(2, 2, windows * INITIAL + 1), 10**10)
+
+
+def test_drawn_sequences_leave_windows_as_they_left_them() -> None:
+    found = {}
+    for number in range(80):
+        draw = random.Random(number)
+        line = Line(draw.choice((None, 20_000_000, 100_000_000, 10**9)), RTT_NS // 2, headers=draw.random() < 0.5)
+        settings = TcpSettings(draw.choice((2**16, 2**20, 2**23)))
+        window, now_ns = opened(line, draw.randint(1, 5), settings, slow_start=draw.random() < 0.8), 0
+        seen = []
+        for _ in range(10):
+            now_ns += draw.choice((RTT_NS // 3, RTT_NS, 2 * RTT_NS, 10 * RTT_NS))
+            what = draw.choice(("send", "send", "send", "open", "lose", "path", "stripe"))
+            step(window, now_ns, (what, draw.randint(1, 100)))
+            seen.append((window.allowance(now_ns + RTT_NS // 2), window.timeout_ns, window.in_flight_bytes))
+        found[f"sequence {number}"] = hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
+    check_recorded(Path(__file__).with_name("recorded_windows.txt"), found)

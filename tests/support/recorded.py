@@ -1,0 +1,16 @@
+"""Compare what is computed with what was recorded, for figures that only a commit which says so may change.
+
+``WANBED_RECORD=1 pytest FILE`` records anew, and passes.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def check_recorded(file: Path, found: Mapping[str, str]) -> None:
+    """Fail where the lines of ``file``, each a name and a text, are not those ``found``."""
+    if os.environ.get("WANBED_RECORD"):
+        file.write_text("".join(f"{name}\t{text}\n" for name, text in found.items()), encoding="utf-8")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert dict(found) == dict(line.split("\t", 1) for line in lines)

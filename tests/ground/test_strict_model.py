@@ -174,3 +174,9 @@ def test_other_errors_get_no_prefix(error: Exception) -> None:
         raise error
     assert caught.value is error
     assert "exp.yaml" not in str(error)
+
+
+def test_a_mistake_is_one_line_whatever_text_it_quotes() -> None:
+    refusal = InputError("a.yaml: name: two\nlines: give one", "b\x07.yaml: no such file")
+    assert refusal.mistakes == ("a.yaml: name: two lines: give one", "b\\x07.yaml: no such file")
+    assert str(refusal) == "; ".join(refusal.mistakes)

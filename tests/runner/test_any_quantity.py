@@ -89,4 +89,3 @@ def test_a_bare_number_beyond_all_is_refused_in_every_field(file: Path, field: s
 def test_what_a_message_calls_an_override_is_short() -> None:
     assert override_source("a=1s") == "--set a=1s"
     assert override_source("a=" + "9" * 400) == f"--set a={'9' * 60}..."
-    assert override_source("name=two\nlines") == "--set name=two lines"

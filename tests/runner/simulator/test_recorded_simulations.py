@@ -14,5 +14,5 @@ RECORDED = Path(__file__).with_name("recorded_simulations.txt")
 
 def test_drawn_experiments_give_the_spans_and_traffic_that_they_gave() -> None:
     found = {f"schedules {number}": of(drawn(number)) for number in range(40)}
-    found |= {f"companions {number}": of(drawn_beside(number)) for number in range(66)}
+    found |= {f"companions {number}": of(drawn_beside(number)) for number in range(108)}
     check_recorded(RECORDED, found)

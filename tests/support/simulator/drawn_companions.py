@@ -62,16 +62,16 @@ def _add(way: str, document: dict[str, Any], wan: dict[str, Any], draw: random.R
     variant, training = document["variants"][0], document["training"]
     match way:
         case "loss":
-            wan["loss"] = draw.choice(("0.1%", "1%"))
+            wan["loss"] = draw.choice(("0.1%", "1%", "4%"))
         case "jitter":
             wan["jitter"] = "500us"
         case "flow" | "bursts" | "stream":
-            flow: dict[str, Any] = {"name": way, "from": "east", "to": "west"}
-            flow |= {
+            of_kind: dict[str, dict[str, Any]] = {
                 "flow": {"connections": 2},
                 "bursts": {"rate": "20Mbit", "on_off": {"burst": "40ms", "pause": "60ms"}},
                 "stream": {"protocol": "udp", "rate": "10Mbit"},
-            }[way]
+            }
+            flow = {"name": way, "from": "east", "to": "west", **of_kind[way]}
             document["background"] = [flow]
         case "step":
             wan["events"] = [{"at": "100ms", "for": "150ms", "latency": "30ms"}]

@@ -96,6 +96,7 @@ def _add(way: str, document: dict[str, Any], wan: dict[str, Any], draw: random.R
             ]
         case "star":
             training |= {"pipelines": 2, "iterations": 8, "warmup": 2}
+            document["compute"]["gradient"] = "600KiB"
             variant |= {"schedule": "diloco", "options": {"sync_every": 2, "fragments": draw.choice((1, 2))}}
         case "swap":
             training |= {"pipelines": 2, "stages": 1, "iterations": 8, "warmup": 2}

@@ -12,5 +12,10 @@ def check_recorded(file: Path, found: Mapping[str, str]) -> None:
     """Fail where the lines of ``file``, each a name and a text, are not those ``found``."""
     if os.environ.get("WANBED_RECORD"):
         file.write_text("".join(f"{name}\t{text}\n" for name, text in found.items()), encoding="utf-8")
-    lines = file.read_text(encoding="utf-8").splitlines()
-    assert dict(found) == dict(line.split("\t", 1) for line in lines)
+    recorded = dict(line.split("\t", 1) for line in file.read_text(encoding="utf-8").splitlines())
+    changed = {
+        name: f"was {recorded.get(name, 'not there')}, is {found.get(name, 'not there')}"
+        for name in recorded.keys() | found.keys()
+        if recorded.get(name) != found.get(name)
+    }
+    assert not changed, f"{len(changed)} of {len(found)} are not as in {file.name}: {changed}"

@@ -12,12 +12,12 @@ from tests.support.recorded import check_recorded
 from tests.support.simulator.drawn_companions import drawn_beside
 from wanbed.results.comparison.comparison import Comparison
 
-_OF_A_RUN = {"a", "b"}
-"""What names the two folders, and when they were made."""
+_OF_THIS_TREE = {"a", "b", "warnings"}
+"""The two folders, and what is said of the revision that made them."""
 
 
 def text_of(comparison: Comparison) -> str:
-    document = {name: value for name, value in comparison.document().items() if name not in _OF_A_RUN}
+    document = {name: value for name, value in comparison.document().items() if name not in _OF_THIS_TREE}
     content = json.dumps(document, sort_keys=True, default=str)
     return (
         f"{comparison.verdict}, {len(comparison.judgements)} pairs, {hashlib.sha256(content.encode()).hexdigest()[:16]}"

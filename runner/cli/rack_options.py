@@ -25,7 +25,7 @@ HostsPerMachine = Annotated[
 ]
 OverlayName = Annotated[
     str | None,
-    typer.Option("--overlay", help="What joins machines of a rack: vxlan (default), macvlan or wireguard (encrypted)."),
+    typer.Option("--overlay", help="What joins machines of a rack: vxlan (default) or wireguard (encrypted)."),
 ]
 Queue = Annotated[
     bool, typer.Option("--queue", help="Wait for machines of the rack that another run uses, instead of ending.")

@@ -3,7 +3,7 @@
 A device is created from the machine's own namespace, so that it rides on the card there, but directly in the gateway's:
 it never appears beside the card, and it ends with the gateway. Nothing of the card is changed: qdiscs, routes and
 addresses belong to the new device. Nothing is learned from packets either. Each host that another machine carries has a
-route and a permanent neighbour entry, and in a VXLAN each other machine has a forwarding entry with its card's address.
+route and a permanent neighbour entry, and each other machine has a forwarding entry with its card's address.
 """
 
 import errno
@@ -39,7 +39,7 @@ class OverlayDevice:
     mac: str
     mtu_bytes: int
     card_index: int
-    vxlan: tuple[int, str, int, bool] | None
+    vxlan: tuple[int, str, int, bool]
     neighbours: frozenset[tuple[str, str]]
     cards: frozenset[tuple[str, str]]
     routes: frozenset[str]
@@ -50,9 +50,8 @@ def make_link(own: Any, gateway: Any, namespace: str, plan: MachinePlan, link: M
 
     In ``own`` is what the devices ride on: the card, or the tunnel if there is one.
 
-    Raise MissingError if the kernel lacks this kind of device, SubstrateError if it refuses this one.
+    Raise MissingError if the kernel has no VXLAN, SubstrateError if it refuses this one.
     """
-    kind = plan.underlay.device_kind
     card = card_index(own, plan)
     deadline_s = time.monotonic() + _REMOVAL_S
     while not _added(own, namespace, plan, link, card):
@@ -65,8 +64,7 @@ def make_link(own: Any, gateway: Any, namespace: str, plan: MachinePlan, link: M
     index = link_index(gateway, link.interface)
     gateway.link("set", index=index, state="up")
     for far in link.far:
-        if kind == VXLAN:
-            gateway.fdb("append", ifindex=index, lladdr=far.mac, dst=far.carrying_address)
+        gateway.fdb("append", ifindex=index, lladdr=far.mac, dst=far.carrying_address)
         for address in far.host_addresses:
             gateway.neigh("add", dst=address, lladdr=far.mac, ifindex=index, state=NEIGHBOUR_PERMANENT)
             gateway.route("add", dst=f"{address}/32", oif=index, prefsrc=plan.gateway.address)
@@ -79,14 +77,18 @@ def _added(own: Any, namespace: str, plan: MachinePlan, link: MachineLink, card:
             own.link(
                 "add",
                 ifname=link.interface,
-                kind=plan.underlay.device_kind,
+                kind=VXLAN,
                 address=link.mac,
                 mtu=plan.mtu_bytes,
                 net_ns_fd=gateway_namespace,
-                **_device_options(plan, link, card),
+                vxlan_id=link.vni,
+                vxlan_link=card,
+                vxlan_local=plan.carrying_address,
+                vxlan_port=VXLAN_PORT,
+                vxlan_learning=0,
             )
         except NetlinkError as fault:
-            if fault.code == errno.EEXIST and plan.underlay.device_kind == VXLAN:
+            if fault.code == errno.EEXIST:
                 return False
             raise _refusal(fault, plan) from fault
     return True
@@ -100,73 +102,53 @@ def card_index(own: Any, plan: MachinePlan) -> int:
         raise SubstrateError(f"machine {plan.machine}: it has no interface {plan.carrying_interface!r}") from None
 
 
-def _device_options(plan: MachinePlan, link: MachineLink, card: int) -> dict[str, Any]:
-    if plan.underlay.device_kind != VXLAN:
-        return {"link": card, "macvlan_mode": "bridge"}
-    return {
-        "vxlan_id": link.vni,
-        "vxlan_link": card,
-        "vxlan_local": plan.carrying_address,
-        "vxlan_port": VXLAN_PORT,
-        "vxlan_learning": 0,
-    }
-
-
 def _refusal(fault: NetlinkError, plan: MachinePlan) -> Exception:
-    kind, where = plan.underlay.device_kind, f"machine {plan.machine}"
+    where = f"machine {plan.machine}"
     if fault.code == errno.EOPNOTSUPP:
-        return MissingError(
-            f"{where}: the kernel {os.uname().release} has no {kind} devices: modprobe {kind}, or take another underlay"
-        )
+        return MissingError(f"{where}: the kernel {os.uname().release} has no {VXLAN} devices: modprobe {VXLAN}")
     reason = os.strerror(fault.code) if fault.code else str(fault)
-    return SubstrateError(f"{where}: no {kind} device on {plan.carrying_interface}: {reason}")
+    return SubstrateError(f"{where}: no {VXLAN} device on {plan.carrying_interface}: {reason}")
 
 
 def planned_state(plan: MachinePlan, link: MachineLink, card: int) -> OverlayDevice:
     """Return the state that the kernel must have after ``make_link``."""
-    vxlan = plan.underlay.device_kind == VXLAN
     hosts = [(address, far.mac) for far in link.far for address in far.host_addresses]
     return OverlayDevice(
-        kind=plan.underlay.device_kind,
+        kind=VXLAN,
         mac=link.mac,
         mtu_bytes=plan.mtu_bytes,
         card_index=card,
-        vxlan=(link.vni, plan.carrying_address, VXLAN_PORT, False) if vxlan else None,
+        vxlan=(link.vni, plan.carrying_address, VXLAN_PORT, False),
         neighbours=frozenset(hosts),
-        cards=frozenset((far.mac, far.carrying_address) for far in link.far) if vxlan else frozenset(),
+        cards=frozenset((far.mac, far.carrying_address) for far in link.far),
         routes=frozenset(address for address, _ in hosts),
     )
 
 
 def read_state(gateway: Any, interface: str) -> OverlayDevice:
-    """Read a device from the kernel. Raise LookupError if there is none of that name."""
+    """Read a VXLAN device from the kernel. Raise LookupError if there is none of that name."""
     index = link_index(gateway, interface)
     (message,) = gateway.get_links(index)
     info = message.get_attr("IFLA_LINKINFO")
-    kind, options = info.get_attr("IFLA_INFO_KIND"), info.get_attr("IFLA_INFO_DATA")
-    vxlan = kind == VXLAN
+    options = info.get_attr("IFLA_INFO_DATA")
     return OverlayDevice(
-        kind=kind,
+        kind=info.get_attr("IFLA_INFO_KIND"),
         mac=message.get_attr("IFLA_ADDRESS"),
         mtu_bytes=message.get_attr("IFLA_MTU"),
-        card_index=options.get_attr("IFLA_VXLAN_LINK") if vxlan else message.get_attr("IFLA_LINK"),
+        card_index=options.get_attr("IFLA_VXLAN_LINK"),
         vxlan=(
             options.get_attr("IFLA_VXLAN_ID"),
             options.get_attr("IFLA_VXLAN_LOCAL"),
             options.get_attr("IFLA_VXLAN_PORT"),
             bool(options.get_attr("IFLA_VXLAN_LEARNING")),
-        )
-        if vxlan
-        else None,
+        ),
         neighbours=frozenset(
             (entry.get_attr("NDA_DST"), entry.get_attr("NDA_LLADDR"))
             for entry in gateway.get_neighbours(ifindex=index, state=NEIGHBOUR_PERMANENT)
         ),
         cards=frozenset(
             (entry.get_attr("NDA_LLADDR"), entry.get_attr("NDA_DST")) for entry in gateway.fdb("dump", ifindex=index)
-        )
-        if vxlan
-        else frozenset(),
+        ),
         routes=frozenset(
             entry.get_attr("RTA_DST") for entry in gateway.get_routes(oif=index) if entry["dst_len"] == 32
         ),

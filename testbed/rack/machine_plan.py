@@ -5,7 +5,6 @@ hosts only. Every machine of the datacenter has such a gateway, with the same ad
 machines packets travel over their cards, in an encapsulation:
 
 - ``vxlan``: Ethernet frames in UDP datagrams. Any cards that reach each other by IPv4 will do.
-- ``macvlan``: plain Ethernet frames, for cards on one switch that lets a card have several MAC addresses.
 - ``wireguard``: as ``vxlan``, inside an encrypted tunnel between the machines' gateways.
 
 A gateway has one device for the machines of each other datacenter, with the qdiscs of a WAN port, and one for the other
@@ -36,11 +35,11 @@ from wanbed.testbed.network.shared_rate import ETHERNET_HEADER_BYTES, Timers, sh
 from wanbed.testbed.network.topology import Datacenter, Topology
 from wanbed.testbed.rack.trunk_split import TrunkDivision, TrunkSplit
 
-VXLAN, MACVLAN, WIREGUARD = "vxlan", "macvlan", "wireguard"
+VXLAN, WIREGUARD = "vxlan", "wireguard"
 WIREGUARD_HEADER_BYTES = 60
 """IPv4 20, UDP 8, WireGuard's own header 16 and its authentication tag 16 (the protocol's paper, section 5.4.6)."""
 
-HEADER_BYTES = {VXLAN: 50, MACVLAN: 0, WIREGUARD: 50 + WIREGUARD_HEADER_BYTES}
+HEADER_BYTES = {VXLAN: 50, WIREGUARD: 50 + WIREGUARD_HEADER_BYTES}
 """The bytes that each kind of underlay adds to an emulated packet on the card's line, as an IP packet.
 
 WireGuard also fills packets that are smaller than the MTU up to a multiple of 16 bytes.
@@ -68,11 +67,6 @@ class Underlay:
     mtu: int
     kind: str = VXLAN
     public_key: str = ""
-
-    @property
-    def device_kind(self) -> str:
-        """The kernel's kind of the devices to other machines."""
-        return MACVLAN if self.kind == MACVLAN else VXLAN
 
 
 @dataclass(frozen=True)
@@ -327,7 +321,7 @@ class _Rack:
 
 def unknown_overlay(kind: str) -> str:
     """Return why there is no overlay of this kind, with the remedy."""
-    return f"{kind!r} is not known: give {', '.join([*HEADER_BYTES][:-1])} or {[*HEADER_BYTES][-1]}"
+    return f"{kind!r} is not known: give {' or '.join(HEADER_BYTES)}"
 
 
 def _check_underlay(machine: str, underlay: Underlay) -> None:

@@ -10,15 +10,7 @@ from wanbed.runner.rack.diagnosis.carried_points import CarriedPoint
 from wanbed.runner.rack.diagnosis.plain_paths import PlainPath
 from wanbed.runner.rack.diagnosis.rack_diagnosis import MachineDiagnosis, RackDiagnosis
 
-_ABILITIES = {
-    "root": "root",
-    "netem": "netem",
-    "vxlan": "vxlan",
-    "macvlan": "macvlan",
-    "wireguard": "wireguard",
-    "iperf3": "iperf3",
-    "ping": "ping",
-}
+_ABILITIES = ("root", "netem", "vxlan", "wireguard", "iperf3", "ping")
 
 
 def print_rack(diagnosis: RackDiagnosis, name: str) -> None:
@@ -59,7 +51,7 @@ def _machine_lines(machine: MachineDiagnosis) -> list[str]:
         words += [f"{card['interface']}{speed}, MTU {card['mtu']}"] if card else []
         words += [f"{node.gpus:g} GPUs in Ray"] if node.gpus else []
         words += [_rdma_text(survey["rdma"])] if survey["rdma"] else []
-        words.append("can " + " ".join(text for ability, text in _ABILITIES.items() if survey["can"].get(ability)))
+        words.append("can " + " ".join(ability for ability in _ABILITIES if survey["can"].get(ability)))
     lines = [f"{node.name:<13} {'; '.join(words)}"]
     lines += [f"  in use by   {machine.in_use_by}"] if machine.in_use_by is not None else []
     if machine.clock_ahead_ms is not None and machine.clock_uncertainty_ms is not None:

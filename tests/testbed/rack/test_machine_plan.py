@@ -17,7 +17,6 @@ from wanbed.testbed.network.topology import Datacenter, Host, Topology, resolve_
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.testbed.rack.machine_plan import (
     HEADER_BYTES,
-    MACVLAN,
     MachineLink,
     MachinePlan,
     Underlay,
@@ -276,7 +275,7 @@ def test_a_trunk_that_its_pairs_cannot_fill_is_not_divided() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "mtu", "expected"), [("vxlan", 1500, 1450), ("vxlan", 9000, 8950), (MACVLAN, 1500, 1500)]
+    ("kind", "mtu", "expected"), [("vxlan", 1500, 1450), ("vxlan", 9000, 8950), ("wireguard", 1500, 1390)]
 )
 def test_emulated_interfaces_leave_room_for_the_underlays_headers(kind: str, mtu: int, expected: int) -> None:
     assert {plan.mtu_bytes for plan in plan_east_and_west({}, TWO_AND_ONE, kind, mtu).values()} == {expected}
@@ -311,9 +310,9 @@ def test_slots_share_no_vxlan_numbers() -> None:
         (
             TWO_AND_ONE,
             {"kind": "geneve"},
-            "machine b: underlay 'geneve' is not known: give vxlan, macvlan or",
+            "machine b: underlay 'geneve' is not known: give vxlan or wireguard",
         ),
-        (TWO_AND_ONE, {"kind": "macvlan"}, "underlay: macvlan and vxlan on one rack do not reach each other"),
+        (TWO_AND_ONE, {"kind": "wireguard"}, "underlay: vxlan and wireguard on one rack do not reach each other"),
         (TWO_AND_ONE, {"address": "fd00::1"}, "machine b: address 'fd00::1' of eth0 is no IPv4 address"),
     ],
 )

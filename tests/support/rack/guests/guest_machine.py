@@ -5,7 +5,7 @@ this machine's, read-only. Its own, and empty at first, are ``/tmp``, ``/run``, 
 machine, it loads kernel modules when they are needed. Its one processor is slow at starting programs.
 
 The card sends and receives packets of the wire. With offloads it would receive each into a buffer of 64 KiB, which the
-kernel counts as received bytes: over ``macvlan`` a window then had room for as little as a twelfth of what it says.
+kernel counts as received bytes: a window of the host's TCP then has room for as little as a twelfth of what it says.
 """
 
 import os

@@ -20,7 +20,7 @@ from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.shared_rate import Timers
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.testbed.rack.machine_plan import MACVLAN, VXLAN, Underlay, first_vni, plan_machines
+from wanbed.testbed.rack.machine_plan import Underlay, first_vni, plan_machines
 from wanbed.testbed.substrate.probe import probe_guest
 from wanbed.testbed.testbed import wan_delay_trim_ns
 
@@ -77,7 +77,6 @@ class Rack:
 
     parts: Mapping[str, EmulatedPart]
     cards_before: list[str]
-    kind: str
 
     def part(self, host: str) -> EmulatedPart:
         return self.parts[MACHINE_OF[host]]
@@ -117,17 +116,17 @@ class Rack:
             return float(sum(report["end"]["sum_received"]["bits_per_second"] for report in reports))
 
 
-@pytest.fixture(scope="module", params=[VXLAN, pytest.param(MACVLAN, marks=pytest.mark.soak)])
-def rack(request: pytest.FixtureRequest, machines: list[GuestMachine]) -> Iterator[Rack]:
+@pytest.fixture(scope="module")
+def rack(machines: list[GuestMachine]) -> Iterator[Rack]:
     """The network is up with its delays trimmed, as a testbed trims them."""
-    underlays = {each.name: Underlay(each.address, CARD, 1500, request.param) for each in machines}
+    underlays = {each.name: Underlay(each.address, CARD, 1500) for each in machines}
     plans = plan_machines(TOPOLOGY, SLOT, first_vni(SLOT), MACHINE_OF, underlays, timers=Timers.GUEST)
     before = [card_state(each) for each in machines]
     with ExitStack() as up:
         parts = {each.name: up.enter_context(EmulatedPart(each, plans[each.name])) for each in machines}
         for part in parts.values():
             assert part.wait_up()["name"] == "kernel"
-        rack = Rack(parts, before, request.param)
+        rack = Rack(parts, before)
         trim_ns = wan_delay_trim_ns(min(rack.echoes_ms("east-0", "west-0")), TOPOLOGY.rtt_ns("east", "west"))
         for part in parts.values():
             assert part.ask(f"{SETTLE} {trim_ns}") == "settled"
@@ -200,12 +199,11 @@ def test_what_the_machines_say_to_each_other_themselves_is_neither_delayed_nor_l
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", [VXLAN, MACVLAN])
-def test_a_kernel_without_the_underlays_devices_says_so_in_one_line(kind: str) -> None:
-    with GuestWire() as wire, GuestMachine(wire, 0, memory_mib=MEMORY_MIB, lacking=[kind]) as machine:
+def test_a_kernel_without_vxlan_says_so_in_one_line() -> None:
+    with GuestWire() as wire, GuestMachine(wire, 0, memory_mib=MEMORY_MIB, lacking=["vxlan"]) as machine:
         names = dict.fromkeys(MACHINE_OF.values())
-        underlays = {name: Underlay(machine.address, CARD, 1500, kind) for name in names}
+        underlays = {name: Underlay(machine.address, CARD, 1500) for name in names}
         plans = plan_machines(TOPOLOGY, SLOT, first_vni(SLOT), MACHINE_OF, underlays)
-        refusal = f"MissingError: machine node0: the kernel 6.1.* has no {kind} devices: modprobe {kind}"
+        refusal = "MissingError: machine node0: the kernel 6.1.* has no vxlan devices: modprobe vxlan"
         with EmulatedPart(machine, plans["node0"]) as part, pytest.raises(RuntimeError, match=refusal):
             part.wait_up()

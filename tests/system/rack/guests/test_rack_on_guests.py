@@ -25,7 +25,6 @@ from wanbed.testbed.hosts.ping import PingResult
 from wanbed.testbed.measurement.calibration import calibrate
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.testbed.rack.machine_plan import MACVLAN
 from wanbed.testbed.rack.rack_testbed import RackTestbed, rack_testbed
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.testbed.substrate.offer import GUEST
@@ -144,12 +143,12 @@ def goodputs(rack: RackTestbed) -> list[float]:
 
 @pytest.mark.soak
 @pytest.mark.measures
-def test_windows_over_a_bare_card_hold_what_they_say(machines: list[RackMachine], tmp_path: Path) -> None:
+def test_windows_over_a_card_hold_what_they_say(machines: list[RackMachine], tmp_path: Path) -> None:
     """They held about half of it where the card received every packet into a buffer of 64 KiB."""
     wan = {"latency": "20ms", "rate": "100Mbit"}
     topology = resolve_topology(parse_model(TopologySpec, {**EXPERIMENT["topology"], "wan": wan}, "test"))
     handles = [machine.handle for machine in machines]
-    with rack_testbed(topology, handles, MACHINE_OF, overlay=MACVLAN, root=tmp_path) as rack:
+    with rack_testbed(topology, handles, MACHINE_OF, root=tmp_path) as rack:
         assert min(goodputs(rack)) > 0.9
 
 

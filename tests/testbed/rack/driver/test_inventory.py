@@ -56,7 +56,7 @@ def test_what_a_machine_lacks_is_named_with_the_machine() -> None:
 
 
 def test_a_machine_is_reached_at_its_card() -> None:
-    assert underlays_of({"node0": FACTS}, "macvlan") == {"node0": Underlay("192.0.2.10", "eth0", 1500, "macvlan")}
+    assert underlays_of({"node0": FACTS}, "wireguard") == {"node0": Underlay("192.0.2.10", "eth0", 1500, "wireguard")}
     with pytest.raises(MissingError, match=r"^machine node0: no card has its address"):
         underlays_of({"node0": replace(FACTS, card=None)}, "vxlan")
 

@@ -31,11 +31,11 @@ from wanbed.runner.runs.resuming import kept_trials, resumed
 from wanbed.runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
 from wanbed.runner.runs.run_request import RackRequest, RunRequest
 from wanbed.runner.runs.told_beforehand import tell_beforehand
-from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.rack.driver.inventory import check_lacks_nothing, read_facts
 from wanbed.testbed.rack.machine_plan import HEADER_BYTES, unknown_overlay
-from wanbed.testbed.rack.rack_testbed import RACK, RackTestbed, rack_testbed
+from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.rack_testbed import RACK, RackPlacement, RackTestbed, rack_testbed
 from wanbed.testbed.rack.sent_files import SentFiles
 
 
@@ -72,7 +72,8 @@ def rack_run(request: RunRequest, over: RackRequest) -> Path:
             _check_machines(placements.values(), handles, shaped=over.shaped)
             if sent is not None:
                 _send(sent, needs, [handles[name] for name in carrying_machines(placements.values())], log)
-            up = _up_over(handles, source, over.overlay, log, modules=modules.archive, sent=sent, shaped=over.shaped)
+            run = RunOrder(source, over.overlay, over.shaped, modules.archive)
+            up = _up_over(handles, run, sent, log)
             if store is None:
                 dilation = decide_rack_dilation(placements.values(), handles, up, log, shaped=over.shaped)
                 facts = {**dilation.facts(), "cluster": rack.document()}
@@ -120,15 +121,13 @@ def _send(sent: SentFiles, needs: ProgramNeeds, machines: Sequence[RayHandle], l
 
 @dataclass(frozen=True)
 class _RackNetwork:
-    """A network over the rack's machines: where its hosts and gateways are, and which real GPUs its hosts have.
+    """A network over the rack's machines, and where on them it is.
 
     ``placed`` is the placement of a sweep point that has it, and ``bring_up`` brings it up.
     """
 
     topology: Topology
-    machine_of: Mapping[str, str]
-    gateways: Mapping[str, str]
-    gpus: GpuAssignment | None
+    placement: RackPlacement
     placed: PointPlacement = field(compare=False)
     bring_up: UpOverRack = field(compare=False)
 
@@ -144,40 +143,22 @@ def _networks(
 
     def network_of(point: SweepPoint) -> _RackNetwork:
         placed = placements[point.index]
-        gpus = gpus_of(placed, handles)
-        check_collective_gpus(point.variants, gpus)
-        return _RackNetwork(point.topology, placed.machine_of, placed.gateways, gpus, placed, bring_up)
+        return _RackNetwork(point.topology, _placement(placed, handles), placed, bring_up)
 
     return network_of
 
 
-def _up_over(
-    handles: Mapping[str, RayHandle],
-    source: str,
-    overlay: str,
-    log: Log,
-    *,
-    modules: bytes,
-    sent: SentFiles | None,
-    shaped: bool,
-) -> UpOverRack:
+def _placement(placed: PointPlacement, handles: Mapping[str, RayHandle]) -> RackPlacement:
+    """Return where the network of a sweep point is. Raise InputError for GPUs that cannot be shared as it is wanted."""
+    gpus = gpus_of(placed, handles)
+    check_collective_gpus(placed.point.variants, gpus)
+    return RackPlacement(placed.machine_of, placed.gateways, gpus)
+
+
+def _up_over(handles: Mapping[str, RayHandle], run: RunOrder, sent: SentFiles | None, log: Log) -> UpOverRack:
     """Return what brings a network up over the machines of a placement."""
 
     def up(placed: PointPlacement, topology: Topology) -> AbstractContextManager[RackTestbed]:
-        gpus = gpus_of(placed, handles)
-        check_collective_gpus(placed.point.variants, gpus)
-        return rack_testbed(
-            topology,
-            list(handles.values()),
-            placed.machine_of,
-            source=source,
-            overlay=overlay,
-            gateways=placed.gateways,
-            modules=modules,
-            sent=sent,
-            gpus=gpus,
-            shaped=shaped,
-            log=log,
-        )
+        return rack_testbed(topology, list(handles.values()), _placement(placed, handles), run, sent=sent, log=log)
 
     return up

@@ -5,27 +5,38 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from wanbed.testbed.rack.clocks.clock_port import ClockPlace
-from wanbed.testbed.rack.machine_plan import MachinePlan
+from wanbed.testbed.rack.machine_plan import VXLAN, MachinePlan
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """What a run orders of all its machines, for every network that it has.
+
+    ``name`` is the run's, shown to people, ``overlay`` what carries packets between machines. Without ``shaped`` no
+    link has a delay, a loss or a rate: there are no qdiscs, so that the machines need no netem. ``modules`` is a zip
+    file that Python modules of the hosts' processes are imported from first, empty for none.
+    """
+
+    name: str = ""
+    overlay: str = VXLAN
+    shaped: bool = True
+    modules: bytes = b""
 
 
 @dataclass(frozen=True)
 class MachineOrder:
-    """The network and hosts that a machine brings up for one run.
+    """The network and hosts that a machine brings up for a run.
 
-    ``run`` is the run's name, shown to people; ``slot`` the address slot, the same on all machines. ``hosts_file`` is
-    the text of /etc/hosts on each host, ``environments`` what programs of a host have in addition to the machine's
-    environment. Without ``shaped`` the network has no qdiscs, so that the machine needs no netem. ``modules`` is a zip
-    file that Python modules of the hosts' processes are imported from first, empty for none. ``sent`` is the SHA-256 of
+    ``slot`` is the address slot, the same on all machines. ``hosts_file`` is the text of /etc/hosts on each host,
+    ``environments`` what programs of a host have in addition to the machine's environment. ``sent`` is the SHA-256 of
     an archive of files that the machine has received before and that the run's programs find there, None for none.
     """
 
-    run: str
+    run: RunOrder
     slot: int
-    plan: "MachinePlan"
+    plan: MachinePlan
     hosts_file: str
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    shaped: bool = True
-    modules: bytes = b""
     sent: str | None = None
 
 

@@ -3,10 +3,9 @@
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Unpack
 
 from wanbed.testbed.claims.registry import STATE_ROOT, Claim, claim
@@ -50,8 +49,8 @@ from wanbed.testbed.rack.driver.remote_process import RemoteProgram
 from wanbed.testbed.rack.driver.time_line import TimeLine, time_line
 from wanbed.testbed.rack.machine_facts import MachineFacts
 from wanbed.testbed.rack.machine_handle import MachineHandle
-from wanbed.testbed.rack.machine_plan import VXLAN, MachinePlan, first_vni, plan_machines
-from wanbed.testbed.rack.orders import MachineOrder, ProgramOrder
+from wanbed.testbed.rack.machine_plan import first_vni, plan_machines
+from wanbed.testbed.rack.orders import MachineOrder, ProgramOrder, RunOrder
 from wanbed.testbed.rack.rack_failures import RackFailures
 from wanbed.testbed.rack.sent_files import SentFiles, path_on_machine
 from wanbed.testbed.rack.trunk_split import TrunkSplit
@@ -66,6 +65,27 @@ NOT_MEASURED = (
 )
 
 
+@dataclass(frozen=True)
+class RackPlacement:
+    """Where a network is on a rack: the machine of each host, the gateway machine of each datacenter that has one.
+
+    Programs on a host see the real GPUs, of its machine, that ``gpus`` assigns to it.
+    """
+
+    machine_of: Mapping[str, str]
+    gateways: Mapping[str, str] = field(default_factory=dict)
+    gpus: GpuAssignment | None = None
+
+    @property
+    def machines(self) -> frozenset[str]:
+        """The machines that carry hosts or are gateways."""
+        return frozenset([*self.machine_of.values(), *self.gateways.values()])
+
+    def environments(self, hosts: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the variables that show programs of these hosts their GPUs."""
+        return {} if self.gpus is None else {host: self.gpus.environment(host) for host in hosts}
+
+
 class RackTestbed:
     """A network over several machines that is up. Create one with ``rack_testbed``, never directly."""
 
@@ -76,21 +96,21 @@ class RackTestbed:
         topology: Topology,
         ours: Claim,
         machines: Mapping[str, RackMachine],
-        plans: Mapping[str, MachinePlan],
+        orders: Mapping[str, MachineOrder],
         found: Mapping[str, MachineFacts],
         *,
-        slot: int,
         gpus: GpuAssignment | None,
         sent: SentFiles | None,
-        shaped: bool,
     ) -> None:
+        plans = {name: order.plan for name, order in orders.items()}
+        first = next(iter(orders.values()))
         self.topology = topology
         self.gpus = gpus
         self.identifier = ours.record.identifier
         self.folder = ours.folder
-        self.addresses = AddressBook(topology, slot)
-        self.mtu_bytes = next(iter(plans.values())).mtu_bytes
-        self.gateway_plan = plan_gateways(topology, slot, mtu_bytes=self.mtu_bytes)
+        self.addresses = AddressBook(topology, first.slot)
+        self.mtu_bytes = first.plan.mtu_bytes
+        self.gateway_plan = plan_gateways(topology, first.slot, mtu_bytes=self.mtu_bytes)
         self.stacks = RackStacks(self._call_all, self.spawn)
         kernels = dict.fromkeys(found[name].kernel for name in machines)
         self.facts = SubstrateFacts(RACK, ", ".join(kernels))
@@ -98,11 +118,12 @@ class RackTestbed:
         self.machine_of = {host: name for name, plan in plans.items() for host in plan.hosts}
         self._machines = machines
         self._plans = plans
+        self._overlay = first.run.overlay
         self._found = found
         self._sent = sent
         self._epoch_ns = 0
         self._start = CommonStart()
-        self.changing = RackCourses(machines, plans, self._start) if shaped and topology.changes else None
+        self.changing = RackCourses(machines, plans, self._start) if first.run.shaped and topology.changes else None
         """The object that changes the WAN links, None if none changes. Until then all have their first conditions."""
 
     @property
@@ -123,9 +144,7 @@ class RackTestbed:
         """
         machine = self._machine(host)
         program = ProgramOrder(argv=tuple(argv), environment=self._gpu_environment(host, gpu))
-        process = machine.start(host, program, lambda number: RemoteProgram(number, machine))
-        assert isinstance(process, RemoteProgram)
-        return process
+        return machine.start(host, program, lambda number: RemoteProgram(number, machine))
 
     def start_module(
         self, host: str, module: str, arguments: list[str], output: int, *, gpu: int | None = None
@@ -256,7 +275,7 @@ class RackTestbed:
     def manifest_facts(self) -> ManifestFacts:
         """Return the machines' facts and what carries their packets, and of the network what each of them carries."""
         document = {
-            "overlay": next(iter(self._plans.values())).underlay.kind,
+            "overlay": self._overlay,
             "mtu_bytes": self.mtu_bytes,
             "machines": {name: self._found[name].document() for name in self._machines},
             "gateways": {
@@ -301,77 +320,59 @@ class RackTestbed:
 def rack_testbed(
     topology: Topology,
     machines: Sequence[MachineHandle],
-    machine_of: Mapping[str, str],
+    placement: RackPlacement,
+    run: RunOrder,
     *,
-    source: str = "",
-    overlay: str = VXLAN,
-    gateways: Mapping[str, str] = MappingProxyType({}),
-    modules: bytes = b"",
     sent: SentFiles | None = None,
-    gpus: GpuAssignment | None = None,
-    shaped: bool = True,
     log: Log = lambda _: None,
     root: Path = STATE_ROOT,
 ) -> Iterator[RackTestbed]:
     """Bring a topology up over machines, yield it as a testbed, and take it down on every machine.
 
-    ``machine_of`` has the machine of each host, ``gateways`` the gateway machine of each datacenter that has one; other
-    machines are left alone. ``source`` describes the testbed's purpose to people, ``overlay`` is what carries packets
-    between machines. Processes of hosts import from the zip file ``modules`` first, and users' programs find the files
-    ``sent``, which machines with hosts have received before. Programs on a host see the real GPUs, of its machine, that
-    ``gpus`` assigns to it. If ``shaped`` is false, no link has a delay, a loss or a rate.
-    ``log`` gets a line for each way in which the machines differ. However this process ends, every machine ends its
-    part, at the latest when this process has been silent for its ``lease_s``.
+    Machines that ``placement`` does not name are left alone. Users' programs find the files ``sent``, which machines
+    with hosts have received before. ``log`` gets a line for each way in which the machines differ. However this process
+    ends, every machine ends its part, at the latest when this process has been silent for its ``lease_s``.
 
     Raise InputError for machines that cannot carry the topology, MissingError for one that lacks something, has
     another wanbed or is leased to another run, and what bringing up a network raises.
     """
     check_can_be_emulated(topology)
-    used = [each for each in machines if each.name in {*machine_of.values(), *gateways.values()}]
+    used = [each for each in machines if each.name in placement.machines]
     found = read_facts(used)
     check_alike(found, log)
-    if shaped:
+    if run.shaped:
         check_lacks_nothing(found)
-    slot, underlays = free_slot(used), underlays_of(found, overlay, public_keys(used, overlay))
+    slot, underlays = free_slot(used), underlays_of(found, run.overlay, public_keys(used, run.overlay))
     hosts_file = AddressBook(topology, slot).hosts_file()
-    ours = claim(source, root)
+    ours = claim(run.name, root)
     with Supervisor(ours.record.identifier, root=root) as supervisor:
         try:
-            tag = int(ours.record.identifier[-6:], 16)
             plans = plan_machines(
                 topology,
                 slot,
                 first_vni(slot),
-                machine_of,
+                placement.machine_of,
                 underlays,
                 timers=timers_of(found),
-                tag=tag,
-                gateways=dict(gateways),
+                tag=int(ours.record.identifier[-6:], 16),
+                gateways=placement.gateways,
             )
             orders = {
                 name: MachineOrder(
-                    source,
+                    run,
                     slot,
                     plan,
                     hosts_file,
-                    _environments(plan, gpus),
-                    shaped,
-                    modules,
+                    placement.environments(plan.hosts),
                     None if sent is None or not plan.hosts else sent.digest,
                 )
                 for name, plan in plans.items()
             }
             with leased(used, orders) as held:
-                testbed = RackTestbed(
-                    topology, ours, held, plans, found, slot=slot, gpus=gpus, sent=sent, shaped=shaped
-                )
-                if shaped:
+                testbed = RackTestbed(topology, ours, held, orders, found, gpus=placement.gpus, sent=sent)
+                if run.shaped:
                     testbed.settle_wan()
                 yield testbed
         finally:
             ours.release()
             supervisor.dismiss()
-
-
-def _environments(plan: MachinePlan, gpus: GpuAssignment | None) -> dict[str, dict[str, str]]:
-    return {} if gpus is None else {host: gpus.environment(host) for host in plan.hosts}

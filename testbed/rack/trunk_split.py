@@ -36,9 +36,9 @@ class TrunkDivision:
     def splits(self, ports: Iterable[WanPort]) -> tuple[TrunkSplit, ...]:
         """Return how each trunk is divided, but for those that never bind, and of a single machine."""
         return tuple(
-            TrunkSplit(self.source, port.peer, self.machines, self._part_bps(binding[0]))
+            TrunkSplit(self.source, port.peer, self.machines, parts_bps[0])
             for port in ports
-            if self.machines > 1 and (binding := [each for each, state in self._states(port) if state.trunk])
+            if self.machines > 1 and (parts_bps := [each for _, _, each in self._states(port) if each is not None])
         )
 
     def own_part(self, port: WanPort, hosts: int) -> WanPort:
@@ -47,32 +47,30 @@ class TrunkDivision:
             return port
         pairs = hosts * len(port.destinations)
         ever = self._states(port)
-        rates = pair_rates([self._own_pair_bps(*each) for each in ever], self.timers, self.shared)
+        # A node pair cannot be above its machine's part of a trunk that can bind.
+        own_bps = [min(filter(None, (pair_bps, part_bps)), default=None) for _, pair_bps, part_bps in ever]
+        rates = pair_rates(own_bps, self.timers, self.shared)
         states = tuple(
             PortState(
                 replace(state.netem, rate_bytes_per_s=rates.leaf_bytes_per_s),
-                self._own_trunk(conditions, pairs) if state.trunk else None,
+                self.shared(part_bps) if part_bps and can_bind(part_bps, [pair_bps] * pairs) else None,
                 above,
             )
-            for (conditions, state), above in zip(ever, rates.above, strict=True)
+            for (state, pair_bps, part_bps), above in zip(ever, rates.above, strict=True)
         )
         course = None if port.course is None else replace(port.course, states=states)
         return replace(port.holding(states[0]), course=course)
 
-    def _states(self, port: WanPort) -> list[tuple[LinkConditions, PortState]]:
-        """Return each of the conditions that the link ever has, the first first, with the port's state then."""
+    def _states(self, port: WanPort) -> list[tuple[PortState, int | None, int | None]]:
+        """Return each state that the port ever has, the first first, with the rate of a node pair and that of a part.
+
+        A part is one machine's of the trunk. Its rate is None while the trunk does not bind.
+        """
         states = (PortState(port.netem, port.trunk, port.pair),) if port.course is None else port.course.states
-        return list(zip(self.topology.ever(self.source, port.peer), states, strict=True))
+        ever = zip(states, self.topology.ever(self.source, port.peer), strict=True)
+        return [(state, each.pair_rate_bps, self._part_bps(state, each)) for state, each in ever]
 
-    def _part_bps(self, conditions: LinkConditions) -> int:
-        assert conditions.rate_bps is not None
+    def _part_bps(self, state: PortState, conditions: LinkConditions) -> int | None:
+        if state.trunk is None or conditions.rate_bps is None:
+            return None
         return max(1, conditions.rate_bps // self.machines)
-
-    def _own_pair_bps(self, conditions: LinkConditions, state: PortState) -> int | None:
-        """Return the rate of a node pair, which cannot be above its machine's part of a trunk that can bind."""
-        pair_bps = conditions.pair_rate_bps
-        return pair_bps if state.trunk is None or pair_bps is None else min(pair_bps, self._part_bps(conditions))
-
-    def _own_trunk(self, conditions: LinkConditions, pairs: int) -> SharedRate | None:
-        part_bps = self._part_bps(conditions)
-        return self.shared(part_bps) if can_bind(part_bps, [conditions.pair_rate_bps] * pairs) else None

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from wanbed.ground.wanbed_error import WanbedError
 from wanbed.testbed.rack.clocks.clock_port import ClockQuestions
@@ -20,6 +20,8 @@ _WAIT_S = 0.25
 """The time for which one question for ended processes waits. A process that was started since is in the next one."""
 _LOOK_S = 0.25
 """The time between two looks, of who waits for an answer, whether the machine is still there."""
+
+Process = TypeVar("Process", bound=RemoteProcess)
 
 OnLoss = Callable[["RackMachine", MachineLostError], None]
 """Called once with a machine that has gone, and why."""
@@ -104,8 +106,8 @@ class RackMachine:
         return _Followed(self, self._handle.start_call(method, *arguments))
 
     def start(
-        self, host: str, program: ProgramOrder, made: Callable[[int], RemoteProcess], ending: Ending = lambda _: None
-    ) -> RemoteProcess:
+        self, host: str, program: ProgramOrder, made: Callable[[int], Process], ending: Ending = lambda _: None
+    ) -> Process:
         """Start a program; ``made`` makes the process of its number. ``ending`` is called when it has ended."""
         number = self.call("start", host, program)
         process = made(number)

@@ -57,10 +57,9 @@ class RemoteProcess:
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the end and return the exit status. Raise subprocess.TimeoutExpired after ``timeout`` seconds."""
-        if not self._ended.wait(timeout):
-            assert timeout is not None
-            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
-        assert self.returncode is not None
+        self._ended.wait(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
         return self.returncode
 
     def kill(self) -> None:

@@ -66,7 +66,7 @@ class Lease:
         self._asked = asked
         self._private_key = private_key
         self._sent = sent
-        self._claim: Claim = claim(f"machine {order.plan.machine} for {order.run}", root, slot=order.slot)
+        self._claim: Claim = claim(f"machine {order.plan.machine} for {order.run.name}", root, slot=order.slot)
         self._root = root
         self._supervisor: Supervisor | None = None
         self._ending = ExitStack()
@@ -90,12 +90,9 @@ class Lease:
     def bring_up(self) -> LeaseFacts:
         """Create the hosts and their network. ``take_down`` removes what was created, whether it succeeds or not."""
         folder, order = self._claim.folder, self.order
-        (folder / _RECORD).write_text(json.dumps({"run": order.run}))
+        (folder / _RECORD).write_text(json.dumps({"run": order.run.name}))
         self._supervisor = Supervisor(self._identifier, root=self._root, orphaned=True)
         self._network = host_network()
-        self._substrate = MachineNetwork(
-            order.plan, self._network, self._identifier, shaped=order.shaped, private_key=self._private_key
-        )
         outputs = folder / "outputs"
         outputs.mkdir()
         self.processes = LeaseProcesses(outputs)
@@ -103,7 +100,7 @@ class Lease:
         self._ending.enter_context(prompt_wakeups())
         self._ending.callback(self._netlink.shutdown)
         self._ending.callback(self._network.stop)
-        self._ending.callback(self._on_netlink, self._substrate.stop)
+        substrate = self._ending.enter_context(ExitStack())
         self._ending.callback(self._close_gates)
         self._ending.callback(self.processes.close)
         self._ending.callback(end_processes, self._identifier)
@@ -112,8 +109,8 @@ class Lease:
         files = folder / "files"
         files.mkdir()
         self._files = LeaseFiles(files)
-        if order.modules:
-            (folder / _MODULES).write_bytes(order.modules)
+        if order.run.modules:
+            (folder / _MODULES).write_bytes(order.run.modules)
             theirs = os.environ.get("PYTHONPATH")
             self._imports = {"PYTHONPATH": os.pathsep.join([str(folder / _MODULES), *([theirs] if theirs else [])])}
         etc = write_host_files(folder / "etc", order.hosts_file)
@@ -122,14 +119,23 @@ class Lease:
             node.configure(etc, port.host_address, order.environments.get(port.host, {}))
             self._hosts[port.host] = node
         namespaces = {name: node.namespace for name, node in self._hosts.items()}
-        facts = self._on_netlink(self._substrate.start, namespaces)
+        self._substrate = self._on_netlink(
+            MachineNetwork,
+            order.plan,
+            self._network,
+            self._identifier,
+            namespaces,
+            shaped=order.run.shaped,
+            private_key=self._private_key,
+        )
+        substrate.callback(self._on_netlink, self._substrate.stop)
         allow_congestion_control(TcpSettings().congestion)
         for port in order.plan.host_ports:
             attach_host(self._hosts[port.host].namespace, order.plan.gateway, port)
         clock = ClockPort(order.plan.underlay.address, self._asked)
         self._ending.callback(clock.close)
         return LeaseFacts(
-            facts.kernel,
+            self._substrate.facts.kernel,
             str(files),
             self._network.module_parent,
             clock.place,

@@ -13,7 +13,8 @@ from tests.support.rack.machine_process import ProcessHandle
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.testbed.rack.rack_testbed import rack_testbed
+from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.rack_testbed import RackPlacement, rack_testbed
 
 MACHINE_OF = {"east-0": "space0", "east-1": "space1", "east-2": "space0", "east-3": "space1", "west-0": "space2"}
 MACHINE_OF |= {"west-1": "space2"}
@@ -40,7 +41,7 @@ def changing_topology(*, loop: bool = False) -> Topology:
 def main(places: str, folder: str) -> None:
     handles = [ProcessHandle(*place) for place in json.loads(places)]
     with rack_testbed(
-        changing_topology(loop=True), handles, MACHINE_OF, source="a driver", root=Path(folder)
+        changing_topology(loop=True), handles, RackPlacement(MACHINE_OF), RunOrder("a driver"), root=Path(folder)
     ) as testbed:
         assert testbed.changing is not None
         testbed.changing.begin()

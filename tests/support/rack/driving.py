@@ -11,7 +11,8 @@ from tests.support.rack.machine_process import ProcessHandle
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.testbed.rack.rack_testbed import rack_testbed
+from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.rack_testbed import RackPlacement, rack_testbed
 
 MACHINE_OF = {"east-0": "space0", "west-0": "space1"}
 
@@ -25,8 +26,8 @@ def two_hosts(latency: str = "100us") -> Topology:
 def main(places: str, folder: str, overlay: str) -> None:
     handles = [ProcessHandle(*place) for place in json.loads(places)]
     root = Path(folder)
-    rack = rack_testbed(two_hosts(), handles, MACHINE_OF, source="a driver", overlay=overlay, shaped=False, root=root)
-    with rack as testbed:
+    run = RunOrder("a driver", overlay, shaped=False)
+    with rack_testbed(two_hosts(), handles, RackPlacement(MACHINE_OF), run, root=root) as testbed:
         running = [testbed.spawn(host, ["sleep", "1000"]) for host in MACHINE_OF]
         print("up", flush=True)
         running[0].wait()

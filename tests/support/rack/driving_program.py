@@ -17,7 +17,8 @@ from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.rack.shipped.program_files import packed_programs, programs_of
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.rack.machine_handle import MachineLostError
-from wanbed.testbed.rack.rack_testbed import rack_testbed
+from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.rack_testbed import RackPlacement, rack_testbed
 
 TOPOLOGY = {
     # The machines may lack netem: nearly nothing is to be emulated.
@@ -41,9 +42,8 @@ def faults_of(handles: list[ProcessHandle], root: Path, programs: list[dict[str,
     for handle in handles:
         assert handle.call("receive_archive", sent.archive) == sent.digest
     said = []
-    with rack_testbed(
-        point.topology, handles, MACHINE_OF, source="a driver", sent=sent, shaped=False, root=root
-    ) as testbed:
+    run = RunOrder("a driver", shaped=False)
+    with rack_testbed(point.topology, handles, RackPlacement(MACHINE_OF), run, sent=sent, root=root) as testbed:
         for trial in point.trials():
             try:
                 record = run_trial(testbed, TrialSpec(trial, point, 1.0, {}))

@@ -7,6 +7,7 @@ ends with its input.
 
 import json
 import sys
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
@@ -24,22 +25,21 @@ def main() -> None:
     plan, shaped = MachinePlan.from_json(sys.argv[1]), "unshaped" not in sys.argv
     nodes = EmulatedNetwork()
     (private_key,) = [each.removeprefix("key=") for each in sys.argv if each.startswith("key=")] or [""]
-    network = MachineNetwork(plan, nodes, MARKER, shaped=shaped, private_key=private_key)
-    try:
+    with ExitStack() as ending:
+        ending.callback(nodes.stop)
         hosts = {port.host: nodes.add(port.host, MARKER) for port in plan.host_ports}
         try:
-            facts = network.start({name: host.namespace for name, host in hosts.items()})
+            namespaces = {name: host.namespace for name, host in hosts.items()}
+            network = MachineNetwork(plan, nodes, MARKER, namespaces, shaped=shaped, private_key=private_key)
         except WanbedError as fault:
             _print({"error": f"{type(fault).__name__}: {fault}"})
             return
+        ending.callback(network.stop)
         for port in plan.host_ports:
             attach_host(hosts[port.host].namespace, plan.gateway, port)
-        _print({"pids": {node.name: node.shell_pid for node in nodes.hosts}, "facts": asdict(facts)})
+        _print({"pids": {node.name: node.shell_pid for node in nodes.hosts}, "facts": asdict(network.facts)})
         for line in sys.stdin:
             _print(_answer(network, *line.split()))
-    finally:
-        network.stop()
-        nodes.stop()
 
 
 def _answer(network: MachineNetwork, request: str, argument: str = "0") -> Any:

@@ -17,7 +17,8 @@ from wanbed.module_process import module_command
 from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.claims.registry import claims
 from wanbed.testbed.kernel.changes.course_run import AppliedChange
-from wanbed.testbed.rack.rack_testbed import RackTestbed, rack_testbed
+from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.rack_testbed import RackPlacement, RackTestbed, rack_testbed
 
 LEASE_S = 3.0
 PERIOD_NS = 10**9
@@ -32,7 +33,8 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RackMach
 @pytest.fixture
 def rack(machines: list[RackMachine], tmp_path: Path) -> Iterator[RackTestbed]:
     handles = [machine.handle for machine in machines]
-    with rack_testbed(changing_topology(), handles, MACHINE_OF, source="changing", root=tmp_path) as testbed:
+    placement = RackPlacement(MACHINE_OF)
+    with rack_testbed(changing_topology(), handles, placement, RunOrder("changing"), root=tmp_path) as testbed:
         yield testbed
 
 

@@ -23,7 +23,8 @@ from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.testbed.claims.processes import MARKER, marked_processes
-from wanbed.testbed.rack.rack_testbed import RackTestbed, rack_testbed
+from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.rack_testbed import RackPlacement, RackTestbed, rack_testbed
 
 MACHINE_OF = {"east-0": "space0", "east-1": "space1", "west-0": "space2"}
 CLOCKS_AHEAD_S = (1000, 2000, 0)
@@ -69,7 +70,8 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RackMach
 def testbed(machines: list[RackMachine], tmp_path: Path) -> Iterator[RackTestbed]:
     (point,) = parse_experiment({"topology": TOPOLOGY}, "exp.yaml", Path()).points()
     handles = [machine.handle for machine in machines]
-    with rack_testbed(point.topology, handles, MACHINE_OF, shaped=False, root=tmp_path / "driver") as up:
+    placement, run = RackPlacement(MACHINE_OF), RunOrder(shaped=False)
+    with rack_testbed(point.topology, handles, placement, run, root=tmp_path / "driver") as up:
         yield up
 
 

@@ -19,7 +19,8 @@ from wanbed.runner.emulation.running_trial import TrialSpec
 from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connection_count import count_connections
-from wanbed.testbed.rack.rack_testbed import rack_testbed
+from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.rack_testbed import RackPlacement, rack_testbed
 
 MACHINE_OF = {"east-0": "space0", "east-1": "space1", "east-serving-0": "space2", "east-serving-1": "space2"}
 CLOCKS_AHEAD_S = (1000, 0, 2000)
@@ -64,7 +65,7 @@ def served(machines: list[RackMachine], root: Path, document: Mapping[str, Any])
     (variant,) = point.variants
     connections = count_connections(point.topology, variant.pairs, variant.transport)
     handles = [machine.handle for machine in machines]
-    with rack_testbed(point.topology, handles, MACHINE_OF, shaped=False, root=root) as testbed:
+    with rack_testbed(point.topology, handles, RackPlacement(MACHINE_OF), RunOrder(shaped=False), root=root) as testbed:
         return run_trial(testbed, TrialSpec(point.trials()[0], point, 1.0, connections))
 
 

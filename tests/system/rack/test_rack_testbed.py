@@ -28,7 +28,8 @@ from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.rack.machine_handle import MachineLostError
 from wanbed.testbed.rack.machine_plan import VXLAN, WIREGUARD
-from wanbed.testbed.rack.rack_testbed import rack_testbed
+from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.rack_testbed import RackPlacement, rack_testbed
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.testbed.testbed import bring_up
 
@@ -58,10 +59,8 @@ def over(machines: list[RackMachine], tmp_path: Path, overlay: str = VXLAN) -> B
         return rack_testbed(
             topology,
             [machine.handle for machine in machines],
-            MACHINE_OF,
-            source="two datacenters",
-            overlay=overlay,
-            shaped=False,
+            RackPlacement(MACHINE_OF),
+            RunOrder("two datacenters", overlay, shaped=False),
             root=tmp_path / "driver",
         )
 
@@ -141,14 +140,15 @@ def test_training_over_machines_learns_bit_by_bit_what_training_on_one_does(
 
 
 def test_a_machine_carries_one_run_at_a_time(machines: list[RackMachine], tmp_path: Path) -> None:
+    placement = RackPlacement(MACHINE_OF)
     handles = [machine.handle for machine in machines]
     with (
-        rack_testbed(two_hosts(), handles, MACHINE_OF, source="the first", shaped=False, root=tmp_path / "driver"),
+        rack_testbed(two_hosts(), handles, placement, RunOrder("the first", shaped=False), root=tmp_path / "driver"),
         pytest.raises(MissingError, match=r"^machine space0: it is leased to the run the first"),
-        rack_testbed(two_hosts(), handles, MACHINE_OF, source="the second", shaped=False, root=tmp_path / "other"),
+        rack_testbed(two_hosts(), handles, placement, RunOrder("the second", shaped=False), root=tmp_path / "other"),
     ):
         pass
-    with rack_testbed(two_hosts(), handles, MACHINE_OF, source="a third", shaped=False, root=tmp_path / "driver"):
+    with rack_testbed(two_hosts(), handles, placement, RunOrder("a third", shaped=False), root=tmp_path / "driver"):
         pass
 
 
@@ -176,7 +176,8 @@ def test_of_a_driver_that_was_killed_nothing_is_left_on_any_machine(
     until_within(10, lambda: not claims(tmp_path / "driver"))
     # The machines are there for the next run.
     handles = [machine.handle for machine in machines]
-    again = rack_testbed(two_hosts(), handles, MACHINE_OF, overlay=overlay, shaped=False, root=tmp_path / "driver")
+    order = RunOrder(overlay=overlay, shaped=False)
+    again = rack_testbed(two_hosts(), handles, RackPlacement(MACHINE_OF), order, root=tmp_path / "driver")
     with again as testbed:
         assert testbed.stacks.echoes("east-0", "west-0", 3).lost == 0
 

@@ -6,7 +6,7 @@ import pytest
 
 from wanbed.testbed.rack.machine import Machine
 from wanbed.testbed.rack.machine_plan import MachinePlan
-from wanbed.testbed.rack.orders import MachineOrder
+from wanbed.testbed.rack.orders import MachineOrder, RunOrder
 from wanbed.testbed.rack.sent_files import NotSentError, SentFiles, path_on_machine, unpack
 
 
@@ -41,5 +41,5 @@ def test_a_machine_refuses_a_run_whose_files_it_has_not_received(tmp_path: Path)
     digest = machine.receive_archive(archive_of(["0"]))
     other = "0" + digest[1:] if digest[0] != "0" else "1" + digest[1:]
     with pytest.raises(NotSentError, match=other[:12]):
-        machine.bring_up(MachineOrder("a run", 1, plan, "", sent=other))
+        machine.bring_up(MachineOrder(RunOrder("a run"), 1, plan, "", sent=other))
     assert machine.used_slots() == set()

@@ -25,7 +25,8 @@ from wanbed.testbed.hosts.ping import PingResult
 from wanbed.testbed.measurement.calibration import calibrate
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.testbed.rack.rack_testbed import RackTestbed, rack_testbed
+from wanbed.testbed.rack.orders import RunOrder
+from wanbed.testbed.rack.rack_testbed import RackPlacement, RackTestbed, rack_testbed
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.testbed.substrate.offer import GUEST
 from wanbed.testbed.substrate.probe import probe_guest
@@ -78,7 +79,7 @@ def test_links_over_machines_become_shorter_and_go_down_and_come_back(
     machines: list[RackMachine], tmp_path: Path
 ) -> None:
     handles = [machine.handle for machine in machines]
-    with rack_testbed(changing_link(), handles, MACHINE_OF, root=tmp_path) as rack:
+    with rack_testbed(changing_link(), handles, RackPlacement(MACHINE_OF), RunOrder(), root=tmp_path) as rack:
         assert rack.changing is not None
 
         def echoes() -> PingResult:
@@ -114,7 +115,9 @@ def iteration_time_s(run: Run) -> float:
 def test_a_run_over_machines_takes_as_long_as_on_one(machines: list[RackMachine], tmp_path: Path) -> None:
     def over(topology: Topology) -> AbstractContextManager[RunningTestbed]:
         handles = [machine.handle for machine in machines]
-        return rack_testbed(topology, handles, MACHINE_OF, root=tmp_path / "driver", log=print)
+        return rack_testbed(
+            topology, handles, RackPlacement(MACHINE_OF), RunOrder(), root=tmp_path / "driver", log=print
+        )
 
     rack = run(networks(over), tmp_path / "rack")
     here = run(on_this_machine(GUEST, "test", print), tmp_path / "here")
@@ -148,7 +151,7 @@ def test_windows_over_a_card_hold_what_they_say(machines: list[RackMachine], tmp
     wan = {"latency": "20ms", "rate": "100Mbit"}
     topology = resolve_topology(parse_model(TopologySpec, {**EXPERIMENT["topology"], "wan": wan}, "test"))
     handles = [machine.handle for machine in machines]
-    with rack_testbed(topology, handles, MACHINE_OF, root=tmp_path) as rack:
+    with rack_testbed(topology, handles, RackPlacement(MACHINE_OF), RunOrder(), root=tmp_path) as rack:
         assert min(goodputs(rack)) > 0.9
 
 
@@ -161,7 +164,9 @@ def test_auto_dilates_until_the_machines_carry_the_links(machines: list[RackMach
     handles = {machine.handle.name: machine.handle for machine in machines}
 
     def up(placed: PointPlacement, topology: Topology) -> AbstractContextManager[RackTestbed]:
-        return rack_testbed(topology, [*handles.values()], placed.machine_of, root=tmp_path, log=print)
+        return rack_testbed(
+            topology, [*handles.values()], RackPlacement(placed.machine_of), RunOrder(), root=tmp_path, log=print
+        )
 
     placed = PointPlacement(point, MACHINE_OF, None)
     decided = decide_rack_dilation([placed], handles, up, print, shaped=True)

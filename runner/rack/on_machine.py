@@ -109,13 +109,10 @@ class MachineAgent(Wanted):
         """Return the GPUs that Ray has given to this process, as in CUDA_VISIBLE_DEVICES."""
         return os.environ.get("CUDA_VISIBLE_DEVICES")
 
-    def call(self, method: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    def call(self, method: str, *arguments: Any) -> tuple[Any, ...]:
         """Call a method of the machine. Return how it ended, see ``RETURNED``, so that errors travel as they are."""
-        return self._ended(getattr(self._machine, method), *arguments)
-
-    def _ended(self, function: Any, *arguments: Any) -> tuple[Any, ...]:
         try:
-            return RETURNED, function(*arguments)
+            return RETURNED, getattr(self._machine, method)(*arguments)
         except Exception as fault:
             text = traceback.format_exc()
             try:
@@ -123,10 +120,6 @@ class MachineAgent(Wanted):
             except Exception:
                 fault = RuntimeError(f"{type(fault).__name__}: {fault}")
             return RAISED, fault, text
-
-    def call_with(self, method: str, argument: Any) -> tuple[Any, ...]:
-        """Call a method of the machine with an argument that Ray keeps as an object of its own."""
-        return self.call(method, (argument,))
 
 
 class Surveyor(Wanted):

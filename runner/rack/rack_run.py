@@ -111,7 +111,7 @@ def _send(sent: SentFiles, needs: ProgramNeeds, machines: Sequence[RayHandle], l
     for machine in machines:
         machine.check_programs(needs)
     shared = shared_object(sent.archive)
-    for pending in [machine.start_sending("receive_archive", shared) for machine in machines]:
+    for pending in [machine.start_call("receive_archive", shared) for machine in machines]:
         pending.result()
     log(
         f"sent what is in {list_text([str(root) for root in sent.roots])} ({len(sent.archive) / 1e6:.1f} MB) to "

@@ -77,12 +77,8 @@ class RayHandle:
         return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def start_call(self, method: str, *arguments: Any) -> RayPending:
-        """Send a call and return without waiting for it."""
-        return RayPending(self, self._agent.call.remote(method, arguments))
-
-    def start_sending(self, method: str, shared: Any) -> RayPending:
-        """Call a method with one argument, a reference from ``shared_object``, and return without waiting for it."""
-        return RayPending(self, self._agent.call_with.remote(method, shared))
+        """Send a call and return without waiting for it. An argument may be a reference from ``shared_object``."""
+        return RayPending(self, self._agent.call.remote(method, *arguments))
 
     def is_reachable(self, timeout_s: float) -> bool:
         """Return whether the machine's kernel answers within ``timeout_s``, however busy its processes are."""
@@ -103,19 +99,18 @@ class RayHandle:
 
     def check_programs(self, needs: ProgramNeeds) -> None:
         """Raise MissingError if the machine lacks something for users' programs."""
-        lacking = self._answer(self._agent.lacking_program.remote(needs))
-        if lacking is not None:
-            raise MissingError(f"machine {self._name}: {lacking}")
+        self._check(self._agent.lacking_program.remote(needs))
 
     def load_modules(self, modules: UserModules) -> None:
         """Give the machine a user's modules. Raise MissingError if it cannot import a class of them."""
-        lacking = self._answer(self._agent.load_modules.remote(modules))
-        if lacking is not None:
-            raise MissingError(f"machine {self._name}: {lacking}")
+        self._check(self._agent.load_modules.remote(modules))
 
     def check_computes(self, backend_path: str, options: Mapping[str, Any]) -> None:
         """Raise MissingError if the machine lacks something for a compute back end."""
-        lacking = self._answer(self._agent.lacking_for.remote(backend_path, dict(options)))
+        self._check(self._agent.lacking_for.remote(backend_path, dict(options)))
+
+    def _check(self, reference: Any) -> None:
+        lacking = self._answer(reference)
         if lacking is not None:
             raise MissingError(f"machine {self._name}: {lacking}")
 

@@ -168,15 +168,10 @@ class Machine:
         with self._leased() as lease:
             lease.failures.connect_again(hosts)
 
-    def write_files(self, files: Mapping[str, bytes]) -> None:
-        """Write files below the lease's folder, by paths like ``trial/rank-3.json``."""
-        with self._leased() as lease:
-            lease.write_files(dict(files))
-
     def append_file(self, path: str, content: bytes) -> None:
-        """Add to a file that ``write_files`` has begun."""
+        """Add to a file below the lease's folder, of a path like ``trial/rank-3.json``, or begin it."""
         with self._leased() as lease:
-            lease.append_file(path, content)
+            lease.files.append(path, content)
 
     def read_files(
         self, patterns: Sequence[str], known_bytes: Mapping[str, int], most_bytes: int
@@ -186,22 +181,22 @@ class Machine:
         All contents together have ``most_bytes`` at most: so many mean that there may be more.
         """
         with self._leased() as lease:
-            return lease.read_files(list(patterns), dict(known_bytes), most_bytes)
+            return lease.files.read(patterns, known_bytes, most_bytes)
 
     def remove_files(self, patterns: Sequence[str]) -> None:
         """Remove the files below the lease's folder that match."""
         with self._leased() as lease:
-            lease.remove_files(list(patterns))
+            lease.files.remove(patterns)
 
     def written_files(self) -> dict[str, int]:
         """Return the sizes of the files that users' programs have written since the last call, in what was sent."""
         with self._leased() as lease:
-            return lease.written_files()
+            return {} if lease.written is None else lease.written.changed()
 
     def read_written(self, name: str, offset: int, most_bytes: int) -> bytes:
         """Return a part of such a file, b"" behind its end."""
         with self._leased() as lease:
-            return lease.read_written(name, offset, most_bytes)
+            return b"" if lease.written is None else lease.written.read(name, offset, most_bytes)
 
     def make_gate(self, path: str, pipes: tuple[str, str]) -> None:
         """Make a gate for ranks of this machine: two named pipes in a new folder below the lease's."""

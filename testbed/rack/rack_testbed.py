@@ -23,8 +23,7 @@ from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology, check_can_be_emulated
 from wanbed.testbed.rack.driver.common_start import CommonStart
-from wanbed.testbed.rack.driver.files.mirrored_files import MirroredFiles
-from wanbed.testbed.rack.driver.files.shared_folder import SharedFolder
+from wanbed.testbed.rack.driver.files.files_on_machines import FilesOnMachines
 from wanbed.testbed.rack.driver.files.started_module import start_module_on
 from wanbed.testbed.rack.driver.files.written_files import Written, fetched
 from wanbed.testbed.rack.driver.inventory import (
@@ -214,13 +213,13 @@ class RackTestbed:
         place = partial(path_on_machine, self._sent, lease.sent_folder)
         return HostHome(lease.run_module, lease.search_path, place)
 
-    def mirror(self, folder: Path) -> MirroredFiles:
+    def mirror(self, folder: Path) -> FilesOnMachines:
         """Return copies of what processes write to this folder, below this one's, on machines. None is made yet."""
-        return MirroredFiles(self._carrying(), self.folder, self._relative(folder))
+        return FilesOnMachines(self._carrying(), self.folder, self._relative(folder))
 
-    def shared(self, folder: Path) -> SharedFolder:
+    def shared(self, folder: Path) -> FilesOnMachines:
         """Return this folder, below this one's, as processes on machines have it, as if they shared a disk."""
-        return SharedFolder(self._carrying(), folder, self._relative(folder))
+        return self.mirror(folder)
 
     @property
     def failures(self) -> RackFailures:

@@ -27,15 +27,18 @@ class LeaseFiles:
     def write(self, files: Mapping[str, bytes]) -> None:
         """Write files, readable by this user alone, and the folders above them."""
         for relative, content in files.items():
-            path = self.path(relative)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)
-            path.write_bytes(content)
+            self._begun(relative).write_bytes(content)
 
     def append(self, relative: str, content: bytes) -> None:
-        """Add to a file that ``write`` has begun."""
-        with self.path(relative).open("ab") as file:
+        """Add to a file, or begin it, readable by this user alone."""
+        with self._begun(relative).open("ab") as file:
             file.write(content)
+
+    def _begun(self, relative: str) -> Path:
+        path = self.path(relative)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        return path
 
     def read(self, patterns: Sequence[str], known_bytes: Mapping[str, int], most_bytes: int) -> dict[str, FilePiece]:
         """Return what the regular files that match, like ``trial/rank-3.*``, have beyond the sizes that are known.

@@ -37,7 +37,7 @@ from wanbed.testbed.rack.lease.processes import LeaseProcesses
 from wanbed.testbed.rack.lease.written_files import WrittenFiles
 from wanbed.testbed.rack.machine_failures import MachineFailures
 from wanbed.testbed.rack.machine_network import MachineNetwork
-from wanbed.testbed.rack.orders import FilePiece, LeaseFacts, MachineOrder, ProgramOrder
+from wanbed.testbed.rack.orders import LeaseFacts, MachineOrder, ProgramOrder
 from wanbed.testbed.rack.sent_files import unpack
 
 _RECORD = "lease.json"
@@ -77,10 +77,10 @@ class Lease:
         self._tcp_states: TcpStateReader | None = None
         self._imports: dict[str, str] = {}
         self._gpus: dict[tuple[str, ...], GpuReader] = {}
-        self._written: WrittenFiles | None = None
+        self.written: WrittenFiles | None = None
         self._network: HostNetwork
         self._substrate: MachineNetwork
-        self._files: LeaseFiles
+        self.files: LeaseFiles
         self.processes: LeaseProcesses
 
     @property
@@ -106,9 +106,8 @@ class Lease:
         self._ending.callback(end_processes, self._identifier)
         self._ending.callback(self._close_tcp_states)
         self._ending.callback(self._close_gpus)
-        files = folder / "files"
-        files.mkdir()
-        self._files = LeaseFiles(files)
+        (folder / "files").mkdir()
+        self.files = LeaseFiles(folder / "files")
         if order.run.modules:
             (folder / _MODULES).write_bytes(order.run.modules)
             theirs = os.environ.get("PYTHONPATH")
@@ -136,7 +135,7 @@ class Lease:
         self._ending.callback(clock.close)
         return LeaseFacts(
             self._substrate.facts.kernel,
-            str(files),
+            str(folder / "files"),
             self._network.module_parent,
             clock.place,
             (sys.executable, *RUN_MODULE),
@@ -150,7 +149,7 @@ class Lease:
             return None
         folder = self._claim.make_disk_folder()
         unpack(self._sent, folder)
-        self._written = WrittenFiles(folder)
+        self.written = WrittenFiles(folder)
         return str(folder)
 
     def take_down(self) -> None:
@@ -185,13 +184,13 @@ class Lease:
         """Start a program on a host of this machine and return its number."""
         if host not in self._hosts:
             raise InputError(f"host {host!r} is not on this machine, which has {', '.join(self._hosts)}")
-        node, files = self._hosts[host], self._files
-        files.write(what.files)
+        node = self._hosts[host]
+        self.files.write(what.files)
         environment = {**self._imports, **self.order.environments.get(host, {}), **what.environment}
         if what.module is None:
             spawn = partial(node.spawn, list(what.argv), env={**os.environ, **environment})
             return self.processes.start(lambda output: spawn(stdin=subprocess.DEVNULL, stdout=output, stderr=output))
-        arguments = [str(files.path(each)) if each in what.files else each for each in what.arguments]
+        arguments = [str(self.files.path(each)) if each in what.files else each for each in what.arguments]
         module = what.module
         return self.processes.start(lambda output: node.start_module(module, arguments, output, environment))
 
@@ -200,42 +199,18 @@ class Lease:
         """The parts of this machine that can fail."""
         return MachineFailures(self.order.plan, self._hosts, self.processes)
 
-    def write_files(self, files: dict[str, bytes]) -> None:
-        """Write files below the lease's folder."""
-        self._files.write(files)
-
-    def append_file(self, path: str, content: bytes) -> None:
-        """Add to a file below the lease's folder."""
-        self._files.append(path, content)
-
-    def read_files(self, patterns: list[str], known_bytes: dict[str, int], most_bytes: int) -> dict[str, FilePiece]:
-        """Return what the files below the lease's folder that match have beyond the sizes that are known."""
-        return self._files.read(patterns, known_bytes, most_bytes)
-
-    def remove_files(self, patterns: list[str]) -> None:
-        """Remove the files below the lease's folder that match."""
-        self._files.remove(patterns)
-
-    def written_files(self) -> dict[str, int]:
-        """Return the sizes of the files that programs have written among those sent, since the last call."""
-        return {} if self._written is None else self._written.changed()
-
-    def read_written(self, name: str, offset: int, most_bytes: int) -> bytes:
-        """Return a part of such a file."""
-        return b"" if self._written is None else self._written.read(name, offset, most_bytes)
-
     def make_gate(self, path: str, pipes: tuple[str, str]) -> None:
         """Make a gate in a new folder below the lease's, which replaces an earlier gate of that path."""
         if path in self._gates:
             self.remove_gate(path)
-        self._gates[path] = GatePipes(self._files.path(path), pipes)
+        self._gates[path] = GatePipes(self.files.path(path), pipes)
 
     def remove_gate(self, path: str) -> None:
         """Open a gate and remove it."""
         self._gates.pop(path).close()
-        for pipe in self._files.path(path).iterdir():
+        for pipe in self.files.path(path).iterdir():
             pipe.unlink()
-        self._files.path(path).rmdir()
+        self.files.path(path).rmdir()
 
     def gate(self, path: str) -> GatePipes:
         """Return a gate by its path."""

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from wanbed.testbed.rack.driver.files.mirrored_files import MirroredFiles
-from wanbed.testbed.rack.driver.files.sent_configuration import configuration_files
+from wanbed.testbed.rack.driver.files.files_on_machines import FilesOnMachines
+from wanbed.testbed.rack.driver.files.translation import MachinePlace, Translation
 from wanbed.testbed.rack.driver.rack_machine import RackMachine
 from wanbed.testbed.rack.driver.remote_process import RemoteProcess
 from wanbed.testbed.rack.orders import ProgramOrder
@@ -28,9 +28,10 @@ def start_module_on(
     left beside its configuration, named like it, are here where they are there.
     """
     configurations = [path for each in arguments if (path := Path(each)).is_relative_to(folder) and path.is_file()]
-    files: dict[str, bytes] = {}
+    place = MachinePlace(folder, machine.lease.folder, machine.lease.module_parent, machine.clock.ahead_ns)
+    translation = Translation(place, machine.inputs)
     for path in configurations:
-        files |= configuration_files(machine, path, folder)
+        translation.add(path)
 
     def relative(path: Path) -> str:
         return str(path.relative_to(folder))
@@ -40,7 +41,7 @@ def start_module_on(
         module=module,
         arguments=tuple(relative(Path(each)) if Path(each) in configurations else each for each in arguments),
         environment=environment,
-        files=files,
+        files=translation.files,
     )
     # The caller closes its own.
     printed = os.fdopen(os.dup(output), "wb")
@@ -53,7 +54,7 @@ def start_module_on(
     def bring_back(_: int) -> None:
         with printed:
             printed.write(machine.output(number_of[0], 0))
-        sizes = {name: len(content) for name, content in files.items()}
-        MirroredFiles([machine], folder, apart_from=sizes).take(left)
+        sizes = {name: len(content) for name, content in translation.files.items()}
+        FilesOnMachines([machine], folder, apart_from=sizes).take(left)
 
     return machine.start(host, program, made, bring_back)

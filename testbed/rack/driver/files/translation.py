@@ -4,7 +4,7 @@ The driver writes it as for this machine: with paths below its own folder, on it
 What a program of a user's is called with is written for its machine already, but for paths below the driver's folder.
 """
 
-from collections.abc import Iterable
+import json
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -31,60 +31,66 @@ class MachinePlace:
     """The lead of the machine's clock over the driver's."""
 
 
-def translated(document: Any, place: MachinePlace) -> Any:
-    """Return the document as the machine's process needs it. Files that it names elsewhere are then in ``INPUTS``."""
-    if isinstance(document, dict):
-        return {name: _field(name, value, place) for name, value in document.items()}
-    if isinstance(document, list):
-        return [translated(value, place) for value in document]
-    if isinstance(document, str):
-        return _text(document, place)
-    return document
+class Translation:
+    """Configurations as processes at ``place`` need them.
 
+    ``files`` are those that go to the lease's folder, by their paths there: the configurations, and what they name and
+    the machine does not have yet. ``inputs`` are the inputs that it has, to which those in ``files`` are added.
+    """
 
-def _field(name: str, value: Any, place: MachinePlace) -> Any:
-    if name == EPOCH and isinstance(value, int):
-        return value + place.ahead_ns
-    if name == PARENT and isinstance(value, int):
-        return place.parent_pid
-    if name == ENVIRONMENT:
-        return value
-    if name == COMMAND and isinstance(value, list):
-        return [_own_path(word, place) for word in value]
-    return translated(value, place)
+    def __init__(self, place: MachinePlace, inputs: set[str]) -> None:
+        self.files: dict[str, bytes] = {}
+        self._place = place
+        self._inputs = inputs
 
+    def add(self, configuration: Path) -> None:
+        """Add a configuration below the driver's folder, and those that its command hands on."""
+        content = json.dumps(self.translated(json.loads(configuration.read_bytes())), indent=1)
+        self.files[str(configuration.relative_to(self._place.driver_folder))] = content.encode()
 
-def _text(text: str, place: MachinePlace) -> str:
-    own = _own_path(text, place)
-    if own != text or not text.startswith("/"):
-        return own
-    return f"{place.folder}/{input_path(Path(text))}" if Path(text).is_file() else text
+    def translated(self, document: Any) -> Any:
+        """Return a document as the machine's process needs it, and add the files that it names."""
+        if isinstance(document, dict):
+            return {name: self._field(name, value) for name, value in document.items()}
+        if isinstance(document, list):
+            return [self.translated(value) for value in document]
+        if isinstance(document, str) and document.startswith("/"):
+            return self._path(Path(document), document)
+        return document
 
+    def _field(self, name: str, value: Any) -> Any:
+        if name == EPOCH and isinstance(value, int):
+            return value + self._place.ahead_ns
+        if name == PARENT and isinstance(value, int):
+            return self._place.parent_pid
+        if name == ENVIRONMENT:
+            return value
+        if name == COMMAND and isinstance(value, list):
+            return [self._word(word) for word in value]
+        return self.translated(value)
 
-def _own_path(text: str, place: MachinePlace) -> str:
-    """Return the machine's path for one below the driver's folder, any other text as it is."""
-    if not text.startswith("/") or not Path(text).is_relative_to(place.driver_folder):
-        return text
-    return f"{place.folder}/{Path(text).relative_to(place.driver_folder)}"
+    def _word(self, word: str) -> str:
+        path = Path(word)
+        if not path.is_relative_to(self._place.driver_folder):
+            return word
+        if path.is_file():
+            self.add(path)
+        return self._own(path)
 
+    def _path(self, path: Path, text: str) -> str:
+        if path.is_relative_to(self._place.driver_folder):
+            return self._own(path)
+        if not path.is_file():
+            return text
+        place = input_path(path)
+        if place not in self._inputs:
+            self.files[place] = path.read_bytes()
+            self._inputs.add(place)
+        return f"{self._place.folder}/{place}"
 
-def named_configurations(document: Any, driver_folder: Path) -> Iterable[Path]:
-    """Return the files below the driver's folder that a program is called with: a launcher hands them on."""
-    for word in document.get(COMMAND, ()) if isinstance(document, dict) else ():
-        if word.startswith("/") and Path(word).is_relative_to(driver_folder) and Path(word).is_file():
-            yield Path(word)
-
-
-def named_inputs(document: Any, driver_folder: Path) -> Iterable[Path]:
-    """Return the files that a document names and that are not below the driver's folder."""
-    if isinstance(document, dict | list):
-        named = {**document, COMMAND: None, ENVIRONMENT: None} if isinstance(document, dict) else {}
-        for part in named.values() if isinstance(document, dict) else document:
-            yield from named_inputs(part, driver_folder)
-    elif isinstance(document, str) and document.startswith("/"):
-        path = Path(document)
-        if not path.is_relative_to(driver_folder) and path.is_file():
-            yield path
+    def _own(self, path: Path) -> str:
+        """Return the machine's path for one below the driver's folder."""
+        return f"{self._place.folder}/{path.relative_to(self._place.driver_folder)}"
 
 
 def input_path(path: Path) -> str:

@@ -12,7 +12,7 @@ import traceback
 from importlib import import_module
 from typing import Any
 
-MACHINE = "wanbed.testbed.rack.machine:Machine"
+MACHINE = "wanbed.testbed.rack.machine.machine:Machine"
 """The class of the object that an agent drives, as ``module:class``."""
 
 RETURNED, RAISED = "returned", "raised"
@@ -31,8 +31,8 @@ def sources_here(sent: bool) -> dict[str, str | None]:
     sources = None
     try:
         use_wanbed(sent)
-        sources = str(import_module("wanbed.testbed.rack.machine_facts").sources_hash())
-        import_module("wanbed.testbed.rack.machine")
+        sources = str(import_module("wanbed.testbed.rack.machine.facts").sources_hash())
+        import_module("wanbed.testbed.rack.machine.machine")
     except ModuleNotFoundError as lacking:
         name = (lacking.name or "").partition(".")[0]
         return {"sources": sources, "fault": None if name == "wanbed" else f"no module {name}"}
@@ -127,12 +127,12 @@ class Surveyor(Wanted):
 
     def __init__(self, sent: bool) -> None:
         use_wanbed(sent)
-        self._survey = import_module("wanbed.testbed.rack.survey.plain_network")
+        self._survey = import_module("wanbed.testbed.rack.machine.plain_network")
         self._listening: Any = None
 
     def facts(self, address: str | None) -> dict[str, Any]:
         """Return what the machine is and has, in plain JSON types."""
-        survey = import_module("wanbed.testbed.rack.survey.machine_survey")
+        survey = import_module("wanbed.testbed.rack.machine.survey")
         return dict(survey.survey_machine(address))
 
     def clock_ns(self) -> int:

@@ -18,7 +18,7 @@ from wanbed.runner.rack.inventory import read_nodes
 from wanbed.runner.rack.ray_handle import answer_while_there
 from wanbed.runner.runs.run_folder import Log
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.testbed.rack.machine_facts import sources_hash
+from wanbed.testbed.rack.machine.facts import sources_hash
 from wanbed.testbed.rack.machine_handle import MachineLostError
 
 _PATIENCE_S = 120.0

@@ -40,17 +40,17 @@ from wanbed.testbed.rack.driver.inventory import (
 from wanbed.testbed.rack.driver.leasing import leased
 from wanbed.testbed.rack.driver.merging import merged_counters
 from wanbed.testbed.rack.driver.rack_courses import RackCourses
+from wanbed.testbed.rack.driver.rack_failures import RackFailures
 from wanbed.testbed.rack.driver.rack_gate import RackGate
 from wanbed.testbed.rack.driver.rack_gpus import RackGpus
 from wanbed.testbed.rack.driver.rack_machine import RackMachine
 from wanbed.testbed.rack.driver.rack_stacks import RackStacks
 from wanbed.testbed.rack.driver.remote_process import RemoteProgram
 from wanbed.testbed.rack.driver.time_line import TimeLine, time_line
-from wanbed.testbed.rack.machine_facts import MachineFacts
+from wanbed.testbed.rack.machine.facts import MachineFacts
 from wanbed.testbed.rack.machine_handle import MachineHandle
 from wanbed.testbed.rack.machine_plan import first_vni, plan_machines
 from wanbed.testbed.rack.orders import MachineOrder, ProgramOrder, RunOrder
-from wanbed.testbed.rack.rack_failures import RackFailures
 from wanbed.testbed.rack.sent_files import SentFiles, path_on_machine
 from wanbed.testbed.rack.trunk_split import TrunkSplit
 from wanbed.testbed.substrate.substrate import SubstrateFacts

@@ -27,7 +27,7 @@ _CLOCK_READINGS = 5
 class MachineDiagnosis:
     """The known facts of a machine.
 
-    ``in_use_by`` is the run that uses it. ``survey`` is the survey by ``wanbed.testbed.rack.survey``, None for a
+    ``in_use_by`` is the run that uses it. ``survey`` is that of ``wanbed.testbed.rack.machine.survey``, None for a
     machine that only drives or does not answer. ``clock_ahead_ms`` is how far its wall clock is ahead of this machine's
     wall clock, and ``clock_uncertainty_ms`` is the uncertainty of that figure.
     """

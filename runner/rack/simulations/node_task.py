@@ -20,7 +20,7 @@ def run_here(sent: bool, sources: str, modules: bytes | None, work: bytes) -> tu
     machine = platform.node()
     try:
         use_wanbed(sent)
-        ours = import_module("wanbed.testbed.rack.machine_facts").sources_hash()
+        ours = import_module("wanbed.testbed.rack.machine.facts").sources_hash()
     except ImportError as missing:
         return f"{machine}: wanbed does not work there ({missing}): pip install 'wanbed[rack]' there", None
     if ours != sources:

@@ -9,7 +9,7 @@ from wanbed.runner.rack.shipped.user_modules import packed_modules
 from wanbed.runner.rack.simulations import node_task
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.testbed.rack.machine_facts import sources_hash
+from wanbed.testbed.rack.machine.facts import sources_hash
 
 _STARTED_ANEW = 3
 _NONE_LEFT_S = 30.0

@@ -9,7 +9,7 @@ from wanbed.ground.wanbed_error import WanbedError
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.network.addressing import MAX_SLOTS
 from wanbed.testbed.network.shared_rate import Timers
-from wanbed.testbed.rack.machine_facts import MachineFacts, sources_hash
+from wanbed.testbed.rack.machine.facts import MachineFacts, sources_hash
 from wanbed.testbed.rack.machine_handle import CalledMachine, MachineHandle
 from wanbed.testbed.rack.machine_plan import WIREGUARD, Underlay
 

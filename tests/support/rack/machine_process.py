@@ -22,7 +22,7 @@ _KEY = b"tests of the rack"
 
 def main(card: str, root: str, lease_s: str, *options: str) -> None:
     from tests.support.rack.without_netem import TrunkMachine
-    from wanbed.testbed.rack.machine import Machine
+    from wanbed.testbed.rack.machine.machine import Machine
 
     machine = (TrunkMachine if options else Machine)(card, lease_s=float(lease_s), root=Path(root))
     with Listener((card, PORT), backlog=32, authkey=_KEY) as listener:

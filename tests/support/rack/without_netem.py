@@ -7,8 +7,8 @@ from typing import Any
 
 from wanbed.testbed.kernel.qdiscs import port_shape
 from wanbed.testbed.kernel.qdiscs.port_shape import PortShape
-from wanbed.testbed.rack import machine_facts
-from wanbed.testbed.rack.machine import Machine
+from wanbed.testbed.rack.machine import facts
+from wanbed.testbed.rack.machine.machine import Machine
 
 
 def leave_netem_out() -> None:
@@ -20,7 +20,7 @@ def leave_netem_out() -> None:
         return shaped
 
     port_shape._shape = of_trunk
-    machine_facts._missing = list
+    facts._missing = list
 
 
 class TrunkMachine(Machine):

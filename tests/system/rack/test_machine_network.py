@@ -25,10 +25,10 @@ from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.gateway_plan import pair_class
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
-from wanbed.testbed.rack.keys import make_key_pair
-from wanbed.testbed.rack.machine_links import VXLAN_PORT
+from wanbed.testbed.rack.machine.keys import make_key_pair
+from wanbed.testbed.rack.machine.links import VXLAN_PORT
+from wanbed.testbed.rack.machine.wireguard_tunnel import TUNNEL_PORT
 from wanbed.testbed.rack.machine_plan import VXLAN, WIREGUARD, Underlay, first_vni, plan_machines
-from wanbed.testbed.rack.wireguard_tunnel import TUNNEL_PORT
 
 SLOT = 7
 TOPOLOGY = resolve_topology(

@@ -6,7 +6,7 @@ from wanbed.runner.cli.network.rack_report import print_rack
 from wanbed.runner.rack.diagnosis.rack_diagnosis import MachineDiagnosis, RackDiagnosis
 from wanbed.runner.rack.host_placement import Node
 from wanbed.testbed.kernel.rdma_devices import RdmaPort
-from wanbed.testbed.rack.survey.machine_survey import survey_machine
+from wanbed.testbed.rack.machine.survey import survey_machine
 
 
 def test_rdma_devices_of_a_machine_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ import pytest
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.network.shared_rate import Timers
 from wanbed.testbed.rack.driver.inventory import check_alike, check_lacks_nothing, naming, timers_of, underlays_of
-from wanbed.testbed.rack.machine_facts import Card, MachineFacts, sources_hash
+from wanbed.testbed.rack.machine.facts import Card, MachineFacts, sources_hash
 from wanbed.testbed.rack.machine_plan import Underlay
 
 CARD = Card("eth0", "192.0.2.10", "virtio_net", None, 1500)

@@ -9,7 +9,7 @@ import pytest
 from wanbed.testbed.rack.clocks.clock_port import ClockPort
 from wanbed.testbed.rack.driver import pulse
 from wanbed.testbed.rack.driver.pulse import BEAT_S, KERNEL_S, SILENT_BEATS, STUCK_BEATS, Pulse
-from wanbed.testbed.rack.machine import LEASE_S
+from wanbed.testbed.rack.machine.machine import LEASE_S
 from wanbed.testbed.rack.machine_handle import MachineLostError
 
 QUICK_S = 0.01

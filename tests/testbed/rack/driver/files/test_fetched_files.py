@@ -8,7 +8,7 @@ import pytest
 from wanbed.testbed.rack.driver.files import written_files
 from wanbed.testbed.rack.driver.files.written_files import Written, fetched
 from wanbed.testbed.rack.driver.rack_machine import RackMachine
-from wanbed.testbed.rack.lease.written_files import WrittenFiles
+from wanbed.testbed.rack.machine.written_files import WrittenFiles
 
 
 class Machine:

@@ -9,7 +9,7 @@ import pytest
 
 from wanbed.testbed.rack.driver.files import files_on_machines
 from wanbed.testbed.rack.driver.files.files_on_machines import FilesOnMachines
-from wanbed.testbed.rack.lease.files import LeaseFiles
+from wanbed.testbed.rack.machine.lease_files import LeaseFiles
 from wanbed.testbed.rack.machine_handle import MachineLostError
 
 AHEAD_NS = 7 * 10**9

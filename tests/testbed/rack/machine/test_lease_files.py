@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from wanbed.ground.strict_model import InputError
-from wanbed.testbed.rack.lease.files import LeaseFiles
+from wanbed.testbed.rack.machine.lease_files import LeaseFiles
 from wanbed.testbed.rack.orders import FilePiece
 
 

@@ -32,11 +32,11 @@ from wanbed.testbed.kernel.prompt_wakeups import prompt_wakeups
 from wanbed.testbed.kernel.tcp_state import TcpStateReader
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.rack.clocks.clock_port import ClockPort
-from wanbed.testbed.rack.lease.files import LeaseFiles
-from wanbed.testbed.rack.lease.processes import LeaseProcesses
-from wanbed.testbed.rack.lease.written_files import WrittenFiles
-from wanbed.testbed.rack.machine_failures import MachineFailures
-from wanbed.testbed.rack.machine_network import MachineNetwork
+from wanbed.testbed.rack.machine.failures import MachineFailures
+from wanbed.testbed.rack.machine.lease_files import LeaseFiles
+from wanbed.testbed.rack.machine.lease_processes import LeaseProcesses
+from wanbed.testbed.rack.machine.network import MachineNetwork
+from wanbed.testbed.rack.machine.written_files import WrittenFiles
 from wanbed.testbed.rack.orders import LeaseFacts, MachineOrder, ProgramOrder
 from wanbed.testbed.rack.sent_files import unpack
 

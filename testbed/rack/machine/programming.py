@@ -18,7 +18,7 @@ from wanbed.testbed.kernel.qdiscs.port_shape import PortShape, describe, host_po
 from wanbed.testbed.kernel.qdiscs.read_back_error import ReadBackError
 from wanbed.testbed.kernel.qdiscs.statistics import StatisticsReader
 from wanbed.testbed.network.gateway_plan import WanPort
-from wanbed.testbed.rack.machine_links import card_index, make_link, planned_state, read_state
+from wanbed.testbed.rack.machine.links import card_index, make_link, planned_state, read_state
 from wanbed.testbed.rack.machine_plan import MachinePlan
 
 OWN_NAMESPACE = "/proc/thread-self/ns/net"

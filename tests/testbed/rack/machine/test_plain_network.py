@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from wanbed.testbed.rack.survey.plain_network import PlainListener, measure_plain
+from wanbed.testbed.rack.machine.plain_network import PlainListener, measure_plain
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of this test
 

@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from wanbed.testbed.rack.lease.files import LeaseFiles
+from wanbed.testbed.rack.machine.lease_files import LeaseFiles
 
 _CACHE, _ENVIRONMENT = "__pycache__", "pyvenv.cfg"
 """A folder that Python writes by itself, and what the folder of a virtual environment has."""

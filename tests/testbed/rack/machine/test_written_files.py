@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from wanbed.ground.strict_model import InputError
-from wanbed.testbed.rack.lease.written_files import WrittenFiles
+from wanbed.testbed.rack.machine.written_files import WrittenFiles
 
 
 @pytest.fixture(name="folder")

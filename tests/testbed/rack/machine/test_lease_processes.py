@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.until import until_within
-from wanbed.testbed.rack.lease.processes import LeaseProcesses
+from wanbed.testbed.rack.machine.lease_processes import LeaseProcesses
 
 
 @pytest.fixture

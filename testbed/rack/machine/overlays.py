@@ -6,7 +6,7 @@ import os
 from pyroute2.netlink.exceptions import NetlinkError
 
 from wanbed.testbed.kernel.namespace import anonymous_namespace, open_netlink
-from wanbed.testbed.rack.keys import missing_for_tunnel
+from wanbed.testbed.rack.machine.keys import missing_for_tunnel
 from wanbed.testbed.rack.machine_plan import VXLAN, WIREGUARD
 
 

@@ -2,7 +2,7 @@ import json
 import os
 from pathlib import Path
 
-from wanbed.testbed.rack.machine_facts import find_card, read_machine_facts, sources_hash
+from wanbed.testbed.rack.machine.facts import find_card, read_machine_facts, sources_hash
 
 
 def test_the_facts_of_this_machine_can_be_stored() -> None:

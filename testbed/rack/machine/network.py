@@ -12,9 +12,9 @@ from wanbed.testbed.kernel.gateway_programming import host_interface
 from wanbed.testbed.kernel.link_counters import PortCounters
 from wanbed.testbed.kernel.namespace import open_netlink, opened
 from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.rack.machine.programming import MachineProgrammer
+from wanbed.testbed.rack.machine.wireguard_tunnel import WireGuardTunnel
 from wanbed.testbed.rack.machine_plan import MachinePlan
-from wanbed.testbed.rack.machine_programming import MachineProgrammer
-from wanbed.testbed.rack.wireguard_tunnel import WireGuardTunnel
 from wanbed.testbed.substrate.substrate import SubstrateFacts
 from wanbed.testbed.substrate.unshaped import UNSHAPED
 

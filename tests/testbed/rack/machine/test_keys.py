@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.testbed.rack.keys import make_key_pair, missing_for_tunnel
+from wanbed.testbed.rack.machine.keys import make_key_pair, missing_for_tunnel
 
 
 def test_keys_are_two_of_32_bytes_and_drawn_anew() -> None:
@@ -29,5 +29,5 @@ def test_a_machine_without_the_programs_says_how_to_install_them(monkeypatch: py
 
 
 def test_a_machine_without_tun_says_how_to_load_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("wanbed.testbed.rack.keys.TAP_DEVICE", tmp_path / "tun")
+    monkeypatch.setattr("wanbed.testbed.rack.machine.keys.TAP_DEVICE", tmp_path / "tun")
     assert missing_for_tunnel() == f"no {tmp_path}/tun for wireguard: modprobe tun"

@@ -4,8 +4,8 @@ from configparser import ConfigParser
 
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
+from wanbed.testbed.rack.machine.wireguard_tunnel import tunnel_configuration
 from wanbed.testbed.rack.machine_plan import WIREGUARD, Underlay, first_vni, plan_machines
-from wanbed.testbed.rack.wireguard_tunnel import tunnel_configuration
 
 MACHINE_OF = {"east-0": "a", "east-1": "b", "west-0": "c"}
 TOPOLOGY = resolve_topology(

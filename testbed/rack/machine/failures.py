@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from wanbed.testbed.hosts.host import NetworkHost
 from wanbed.testbed.hosts.interface_failure import HostEnd, connect_again, cut_off
-from wanbed.testbed.rack.lease.processes import LeaseProcesses
+from wanbed.testbed.rack.machine.lease_processes import LeaseProcesses
 from wanbed.testbed.rack.machine_plan import MachinePlan
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from wanbed.testbed.hosts.failures import Applied
+from wanbed.testbed.rack.driver.rack_failures import RackFailures
 from wanbed.testbed.rack.machine_handle import MachineLostError
-from wanbed.testbed.rack.rack_failures import RackFailures
 
 MS = 10**6
 

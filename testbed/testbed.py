@@ -4,7 +4,7 @@ import math
 import os
 import subprocess
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -36,16 +36,16 @@ from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology, check_can_be_emulated
 from wanbed.testbed.relay.loopback_hosts import LoopbackNetwork
 from wanbed.testbed.relay.loopback_subnet import LoopbackSubnet
-from wanbed.testbed.relay.relay_substrate import RelaySubstrate
+from wanbed.testbed.relay.relay_substrate import running_relay
 from wanbed.testbed.relay.relayed_stacks import RelayedStacks
 from wanbed.testbed.relay.relayed_topology import check_can_be_relayed
 from wanbed.testbed.substrate.changing_links import ChangingLinks
-from wanbed.testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
-from wanbed.testbed.substrate.host_kernel import HostKernel
-from wanbed.testbed.substrate.offer import GUEST, KERNEL, RELAY, Offer
+from wanbed.testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, guest_gateways
+from wanbed.testbed.substrate.host_kernel import kernel_gateways
+from wanbed.testbed.substrate.offer import GUEST, RELAY, Offer
 from wanbed.testbed.substrate.probe import choose_substrate
 from wanbed.testbed.substrate.substrate import Substrate, SubstrateError, SubstrateFacts
-from wanbed.testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
+from wanbed.testbed.substrate.unshaped import UNSHAPED, unshaped_gateways, unshaped_offer
 from wanbed.testbed.virtual_time.kernel.kernel_limits import lift_kernel_limits
 
 _TRIM_PINGS, _TRIM_PINGS_VIRTUAL = 50, 2
@@ -59,9 +59,7 @@ class Testbed(HostsHere):
 
     mtu_bytes = MTU_BYTES
 
-    def __init__(
-        self, topology: Topology, ours: Claim, offer: Offer, gpus: GpuAssignment | None = None, dilation: float = 1.0
-    ) -> None:
+    def __init__(self, topology: Topology, ours: Claim, offer: Offer, gpus: GpuAssignment | None = None) -> None:
         self.topology = topology
         self.gpus = gpus
         self.identifier = ours.record.identifier
@@ -72,32 +70,23 @@ class Testbed(HostsHere):
         self.stacks: TcpStacks
         self._hosts: dict[str, NetworkHost] = {}
         self._substrate: Substrate
-        self._ending = ExitStack()
+        self._parts = ExitStack()
         self.reason = offer.reason
+        self.facts = SubstrateFacts(offer.name, "")
         if offer.name == RELAY:
             subnet = LoopbackSubnet()
-            self._ending.callback(subnet.close)
-            self.addresses = addresses = LoopbackAddressBook(topology, subnet.number)
+            self._parts.callback(subnet.close)
+            self.addresses = LoopbackAddressBook(topology, subnet.number)
             self.network = LoopbackNetwork()
-            self._substrate = relay = RelaySubstrate(addresses, ours.folder, self.identifier, dilation)
-            self.stacks = RelayedStacks(addresses, relay)
-            self.facts = SubstrateFacts(RELAY, "")
-            return
-        # Mininet comes with it, which hosts without namespaces do not need.
-        from wanbed.testbed.host_kinds import host_network  # noqa: PLC0415
-
-        self.addresses = AddressBook(topology, ours.record.slot)
-        self.network = host_network()
-        self.stacks = KernelStacks(self._hosts, self.addresses, self.spawn)
-        if offer.name == UNSHAPED:
-            self._substrate = UnshapedKernel(self.gateway_plan, self.network, self.identifier)
-        elif offer.name == KERNEL:
-            self._substrate = HostKernel(self.gateway_plan, self.network, self.identifier)
         else:
-            self._substrate = GuestKernel(self.gateway_plan, ours.folder, self.identifier)
-        self.facts = SubstrateFacts(offer.name, "")
+            # Mininet comes with it, which hosts without namespaces do not need.
+            from wanbed.testbed.host_kinds import host_network  # noqa: PLC0415
 
-    def _start(self, *, awake: bool) -> None:
+            self.addresses = AddressBook(topology, ours.record.slot)
+            self.network = host_network()
+        self._parts.callback(self.network.stop)
+
+    def _start(self, dilation: float, *, awake: bool) -> None:
         etc = write_host_files(self.folder / "etc", self.addresses.hosts_file())
         for host in self.topology.hosts:
             node = self.network.add(host.name, self.identifier)
@@ -105,14 +94,18 @@ class Testbed(HostsHere):
             self._hosts[host.name] = node
         if in_virtual_time():
             lift_kernel_limits()
-        started = self._substrate.start({name: node.namespace for name, node in self._hosts.items()})
-        self.facts = replace(started, prompt_wakeups=awake)
-        if not self.stacks.modelled:
+        if isinstance(self.addresses, LoopbackAddressBook):
+            up = running_relay(self.addresses, self.folder, self.identifier, dilation)
+            self._substrate = relay = self._parts.enter_context(up)
+            self.stacks = RelayedStacks(self.addresses, relay)
+        else:
+            self._substrate = self._parts.enter_context(self._gateways())
+            self.stacks = KernelStacks(self._hosts, self.addresses, self.spawn)
             allow_congestion_control(TcpSettings().congestion)
             for gateway in self.gateway_plan.gateways:
                 for port in gateway.host_ports:
                     attach_host(self._hosts[port.host].namespace, gateway, port)
-
+        self.facts = replace(self._substrate.facts, prompt_wakeups=awake)
         if self.facts.name == UNSHAPED:
             # Not recorded: a process that joins this network by its topology expects the WAN.
             return
@@ -120,6 +113,14 @@ class Testbed(HostsHere):
         shells = {name: pid for name, node in self._hosts.items() if (pid := node.shell_pid) is not None}
         if shells:
             record_hosts(self.folder, self.topology, shells, {name: self._gpu_environment(name) for name in shells})
+
+    def _gateways(self) -> AbstractContextManager[Substrate]:
+        """Return what brings the gateways up, connects the hosts to them, and takes them down."""
+        namespaces = {name: node.namespace for name, node in self._hosts.items()}
+        if self.facts.name == GUEST:
+            return guest_gateways(self.gateway_plan, self.folder, self.identifier, namespaces)
+        gateways = unshaped_gateways if self.facts.name == UNSHAPED else kernel_gateways
+        return gateways(self.gateway_plan, self.network, self.identifier, namespaces)
 
     def _settle_wan(self) -> None:
         """Reduce the WAN delays by what the idle path itself adds one-way: forwarding and late timers."""
@@ -130,13 +131,10 @@ class Testbed(HostsHere):
         self.facts = replace(self.facts, trim_ns=trim_ns)
 
     def _stop(self) -> None:
-        with ExitStack() as stopping:
-            # Callbacks run from the last to the first, each even if an earlier one fails. Processes end first: a host's
-            # shell, while it lives, shows which network namespace is the host's.
-            stopping.push(self._ending)
-            stopping.callback(self.network.stop)
-            stopping.callback(self._substrate.stop)
-            stopping.callback(end_processes, self.identifier)
+        # Processes end first: a host's shell, while it lives, shows which network namespace is the host's. Then the
+        # parts, from the last to the first, each even if an earlier one fails.
+        with self._parts:
+            end_processes(self.identifier)
 
     def spawn(
         self, host: str, argv: list[str], *, gpu: int | None = None, **popen: Unpack[SpawnOptions]
@@ -305,8 +303,8 @@ def bring_up(
     ):
         testbed = None
         try:
-            testbed = Testbed(topology, ours, chosen, gpus, dilation)
-            testbed._start(awake=held)
+            testbed = Testbed(topology, ours, chosen, gpus)
+            testbed._start(dilation, awake=held)
             yield testbed
         finally:
             if testbed is not None:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from wanbed.module_process import module_command
+from wanbed.testbed.claims.piped_process import PipedProcess
 from wanbed.testbed.claims.processes import MARKER, SUPERVISED, marked_processes
 
 _STARTED, _DISMISSED = b"started\n", b"dismissed\n"
@@ -32,17 +33,12 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         environment = {name: text for name, text in os.environ.items() if name != variable}
         self._value, self._orphaned = value, orphaned
         program = module_command("wanbed.testbed.claims.supervisor", variable, value, *roots)
-        self._process = subprocess.Popen(
+        self._process = PipedProcess(
             ["setsid", "--fork", *program] if orphaned else program,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            {**environment, SUPERVISED: value},
             stderr=subprocess.DEVNULL,
-            env={**environment, SUPERVISED: value},
             cwd="/",
-            # Signals to the owner's process group must not end it.
-            start_new_session=True,
         )
-        assert self._process.stdout is not None
         # Its start takes time of a processor, which must not be missing when the network is measured.
         with self._process.stdout as started:
             if started.read(len(_STARTED)) != _STARTED:
@@ -52,16 +48,13 @@ class Supervisor(AbstractContextManager["Supervisor"]):
 
     def __exit__(self, *_: object) -> None:
         """Let the supervisor do its work now, unless it was dismissed."""
-        assert self._process.stdin is not None
         self._process.stdin.close()
 
     def dismiss(self) -> None:
         """End the supervisor: nothing is left to end."""
         if not self._orphaned:
-            self._process.kill()
-            self._process.wait()
+            self._process.close()
             return
-        assert self._process.stdin is not None
         # It may have been killed.
         with suppress(BrokenPipeError):
             self._process.stdin.write(_DISMISSED)

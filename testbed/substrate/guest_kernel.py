@@ -8,14 +8,10 @@ the devices, which only the guest holds.
 
 import json
 import os
-import selectors
 import shlex
 import shutil
-import subprocess
-import threading
-import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +25,11 @@ from wanbed.testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
 from wanbed.testbed.kernel.user_mode_linux.guest_memory import GuestMemoryError, memory_for_guest
 from wanbed.testbed.network.gateway_plan import GatewayPlan
 from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.substrate.asked_process import AskedProcess
 from wanbed.testbed.substrate.guest_agent import PLAN_FILE
 from wanbed.testbed.substrate.guest_buffers import enlarge_buffers
 from wanbed.testbed.substrate.guest_courses import GuestCourses
-from wanbed.testbed.substrate.guest_device import guest_device, guest_end, host_end
+from wanbed.testbed.substrate.guest_device import GuestDevice, guest_device, guest_end, host_end
 from wanbed.testbed.substrate.substrate import GuestFacts, SubstrateError, SubstrateFacts
 
 GUEST_PROGRAM = "linux.uml"
@@ -59,41 +56,37 @@ _NUDGE_S = 0.5
 _ANSWER_DEADLINE_S = 20.0
 
 
-class GuestKernel:
-    """The gateway guest of one testbed; ``folder`` is the testbed's folder and is shared with the guest."""
+@contextmanager
+def guest_gateways(
+    plan: GatewayPlan, folder: Path, marker: str, host_namespaces: Mapping[str, str]
+) -> Iterator["GuestKernel"]:
+    """Boot the guest, wait until its gateways are up, and move each host's device to the host's namespace.
 
-    def __init__(self, plan: GatewayPlan, folder: Path, marker: str) -> None:
+    ``folder`` is the testbed's folder and is shared with the guest. After the block the guest is killed: it has no data
+    to write. Raise SubstrateError or GuestMemoryError if it does not come up.
+    """
+    ports = [port for gateway in plan.gateways for port in gateway.host_ports]
+    device = guest_device()
+    with closing(_booted(plan, folder, marker, device, len(ports))) as process:
+        guest = GuestKernel(plan, folder, process, device)
+        with closing(open_netlink(f"/proc/{process.pid}/ns/net")) as own:
+            for number, port in enumerate(ports):
+                index = link_index(own, host_end(number))
+                with opened(host_namespaces[port.host]) as namespace:
+                    own.link("set", index=index, ifname=HOST_INTERFACE, net_ns_fd=namespace)
+        yield guest
+
+
+class GuestKernel:
+    """The gateways of one testbed in their guest, which ``process`` is."""
+
+    def __init__(self, plan: GatewayPlan, folder: Path, process: AskedProcess, device: GuestDevice) -> None:
         self._plan = plan
         self._folder = folder
-        self._marker = marker
-        self._device = guest_device()
-        self._guest: subprocess.Popen[bytes] | None = None
-        self._pending = b""
-        self._asking = threading.Lock()
+        self._process = process
         self._courses = GuestCourses(self._ask)
-
-    def start(self, host_namespaces: Mapping[str, str]) -> SubstrateFacts:
-        """Boot the guest, wait until its gateways are up, and move each host's device to the host's namespace."""
-        ports = [port for gateway in self._plan.gateways for port in gateway.host_ports]
-        (self._folder / PLAN_FILE).write_text(self._plan.to_json())
-        self._boot(len(ports))
-        answer = self._answer(_BOOT_DEADLINE_S)
-        assert self._guest is not None
-        own = open_netlink(f"/proc/{self._guest.pid}/ns/net")
-        try:
-            for number, port in enumerate(ports):
-                self._hand_over(own, host_end(number), host_namespaces[port.host])
-        finally:
-            own.close()
-        return SubstrateFacts("guest", answer["ready"], guest=self._read_facts(self._guest.pid))
-
-    def _read_facts(self, pid: int) -> GuestFacts:
-        raw = self._device.tap_refusal is not None
-        return GuestFacts(
-            device=self._device.name,
-            nice=os.getpriority(os.PRIO_PROCESS, pid),
-            buffer_bytes=enlarge_buffers(process_tree(pid)) if raw else None,
-        )
+        kernel = self._read(process.answer(_BOOT_DEADLINE_S))["ready"]
+        self.facts = SubstrateFacts("guest", kernel, guest=_guest_facts(process.pid, device))
 
     def read_counters(self) -> list[PortCounters]:
         """Read the counters of every WAN port."""
@@ -110,7 +103,7 @@ class GuestKernel:
 
     def cpu_time_s(self) -> float | None:
         """Return the CPU seconds that the guest has used; it runs on one core."""
-        return None if self._guest is None else process_tree_cpu_s(self._guest.pid)
+        return process_tree_cpu_s(self._process.pid)
 
     def settle(self, trim_ns: int) -> None:
         """Set the WAN links' configured impairments, and delays ``trim_ns`` below the configured ones."""
@@ -129,144 +122,96 @@ class GuestKernel:
         return self._ask("offloads")
 
     def _ask(self, request: str) -> dict[str, Any]:
-        with self._asking:
-            self._request(request)
-            return self._answer(_ANSWER_DEADLINE_S)
+        return self._read(self._process.ask(request, _ANSWER_DEADLINE_S))
 
-    def _counters(self, values: list[int]) -> Counters:
-        counters = Counters(*values)
-        # The kernel does not count the packets inside a super-packet from a TAP device.
-        return counters if self._plan.exact_packets else counters._replace(packets=None)
-
-    def stop(self) -> None:
-        """Kill the guest. It has no data to write."""
-        if self._guest is None:
-            return
-        self._guest.kill()
-        self._guest.wait()
-        for stream in (self._guest.stdin, self._guest.stdout):
-            assert stream is not None
-            # Closing flushes what an ended guest has not read.
-            with suppress(BrokenPipeError):
-                stream.close()
-        self._guest = None
-
-    def _boot(self, hosts: int) -> None:
-        program = shutil.which(GUEST_PROGRAM)
-        if program is None:
-            raise SubstrateError(f"{GUEST_PROGRAM} is not installed: apt-get install user-mode-linux")
-        memory_folder, memory_bytes = gateway_guest_memory()
-        # In a user namespace the installed one would change to its owner, who is nobody there.
-        shutil.copyfile(shutil.which("mount") or "mount", self._folder / MOUNT)
-        (self._folder / MOUNT).chmod(0o755)
-        script = self._folder / "init"
-        script.write_text(self._init_script())
-        script.chmod(0o755)
-        offload = "" if self._plan.exact_packets else ",gro=1"
-        cards = [f"{self._device.card(number)},depth={_VECTOR_DEPTH}{offload}" for number in range(hosts)]
-        kernel = [
-            str(fitted_kernel(Path(program))),
-            "rootfstype=hostfs",
-            "rootflags=/",
-            "rw",
-            f"mem={memory_bytes // _MIB}M",
-            f"init={script}",
-            "quiet",
-        ]
-        consoles = ["con=null", "con0=null,fd:2", "con1=fd:0,fd:1", f"uml_dir={self._folder}", "umid=guest"]
-        # A shell is the namespace's process 1: there, the guest's kernel itself would miss signals.
-        first = ["sh", "-c", f'{self._veth_pairs(hosts)}"$@"; true', "guest", *kernel, *consoles, *cards]
-        with (self._folder / "guest.log").open("wb") as log:
-            self._guest = subprocess.Popen(
-                ["nice", f"--adjustment={_NICE}", "unshare", "--net", "--pid", "--fork", "--kill-child", *first],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, MARKER: self._marker, "TMPDIR": str(memory_folder)},
-                start_new_session=True,
-            )
-
-    def _veth_pairs(self, hosts: int) -> str:
-        """Return the commands of a shell that make the guest's devices; TAP devices are made by being opened."""
-        if self._device.tap_refusal is None:
-            return ""
-        pairs = [(guest_end(number), host_end(number)) for number in range(hosts)]
-        return "".join(f"ip link add {own} up type veth peer name {other} && " for own, other in pairs)
-
-    def _init_script(self) -> str:
-        agent = module_command("wanbed.testbed.substrate.guest_agent", str(self._folder))
-        mount = shlex.quote(str(self._folder / MOUNT))
-        exports = [f"export {name}={shlex.quote(text)}" for name, text in _python_environment(os.environ).items()]
-        return "\n".join(
-            [
-                "#!/bin/sh",
-                "export PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHONDONTWRITEBYTECODE=1",
-                *exports,
-                f"{mount} -t proc proc /proc",
-                f"{mount} -t sysfs sysfs /sys",
-                f"modules={MODULES_ROOT}/$(uname -r)/kernel",
-                f"for module in {' '.join(MODULES)}; do",
-                '  [ -e "$modules/$module" ] && insmod "$modules/$module"',
-                "done",
-                f"exec {shlex.join(agent)}",
-                "",
-            ]
-        )
-
-    def _hand_over(self, own: Any, tap: str, host_namespace: str) -> None:
-        index = link_index(own, tap)
-        with opened(host_namespace) as namespace:
-            own.link("set", index=index, ifname=HOST_INTERFACE, net_ns_fd=namespace)
-
-    def _request(self, request: str) -> None:
-        assert self._guest is not None
-        assert self._guest.stdin is not None
-        try:
-            self._guest.stdin.write(request.encode() + b"\n")
-            self._guest.stdin.flush()
-        except BrokenPipeError:
-            raise SubstrateError(self._exit_text("ended")) from None
-
-    def _answer(self, patience_s: float) -> dict[str, Any]:
-        deadline = time.monotonic() + patience_s
-        while not (line := self._next_line(deadline, patience_s)).startswith(b"{"):
-            # The guest's kernel may print messages on any console.
-            with (self._folder / "guest.log").open("ab") as log:
-                log.write(line + b"\n")
-        answer = json.loads(line)
+    def _read(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer, of which a long one is in a file. Raise SubstrateError for an error in the guest."""
         if "file" in answer:
             path = self._folder / answer["file"]
             answer = json.loads(path.read_text())
             path.unlink()
         if "error" in answer:
             raise SubstrateError(f"{_NAME}: {answer['error']}")
-        return dict(answer)
+        return answer
 
-    def _next_line(self, deadline: float, patience_s: float) -> bytes:
-        """Return the next line on the guest's console that is not empty."""
-        assert self._guest is not None
-        assert self._guest.stdout is not None
-        with selectors.DefaultSelector() as ready:
-            ready.register(self._guest.stdout, selectors.EVENT_READ)
-            # Empty lines answer empty requests, also earlier ones.
-            while b"\n" not in (pending := self._pending.lstrip(b"\n")):
-                left_s = deadline - time.monotonic()
-                if ready.select(max(0.0, min(left_s, _NUDGE_S))):
-                    data = os.read(self._guest.stdout.fileno(), 65536)
-                    if not data:
-                        raise SubstrateError(self._exit_text("ended"))
-                    self._pending = pending + data
-                elif left_s > 0:
-                    self._request("")
-                else:
-                    raise SubstrateError(self._exit_text(f"did not answer within {patience_s:.0f} s"))
-        line, _, self._pending = pending.partition(b"\n")
-        return line
+    def _counters(self, values: list[int]) -> Counters:
+        counters = Counters(*values)
+        # The kernel does not count the packets inside a super-packet from a TAP device.
+        return counters if self._plan.exact_packets else counters._replace(packets=None)
 
-    def _exit_text(self, what: str) -> str:
-        log = (self._folder / "guest.log").read_text(errors="replace").strip().splitlines()
-        panic = next((line for line in log if "Kernel panic" in line), None)
-        return f"{_NAME} {what}; its stderr tail: {panic or (log[-1] if log else 'empty')}"
+
+def _booted(plan: GatewayPlan, folder: Path, marker: str, device: GuestDevice, hosts: int) -> AskedProcess:
+    """Start a guest that ``hosts`` hosts can be connected to. Its first answer says that it is ready."""
+    (folder / PLAN_FILE).write_text(plan.to_json())
+    program = shutil.which(GUEST_PROGRAM)
+    if program is None:
+        raise SubstrateError(f"{GUEST_PROGRAM} is not installed: apt-get install user-mode-linux")
+    memory_folder, memory_bytes = gateway_guest_memory()
+    # In a user namespace the installed one would change to its owner, who is nobody there.
+    shutil.copyfile(shutil.which("mount") or "mount", folder / MOUNT)
+    (folder / MOUNT).chmod(0o755)
+    script = folder / "init"
+    script.write_text(_init_script(folder))
+    script.chmod(0o755)
+    offload = "" if plan.exact_packets else ",gro=1"
+    cards = [f"{device.card(number)},depth={_VECTOR_DEPTH}{offload}" for number in range(hosts)]
+    kernel = [
+        str(fitted_kernel(Path(program))),
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "rw",
+        f"mem={memory_bytes // _MIB}M",
+        f"init={script}",
+        "quiet",
+    ]
+    consoles = ["con=null", "con0=null,fd:2", "con1=fd:0,fd:1", f"uml_dir={folder}", "umid=guest"]
+    # A shell is the namespace's process 1: there, the guest's kernel itself would miss signals.
+    first = ["sh", "-c", f'{_veth_pairs(device, hosts)}"$@"; true', "guest", *kernel, *consoles, *cards]
+    return AskedProcess(
+        _NAME,
+        ["nice", f"--adjustment={_NICE}", "unshare", "--net", "--pid", "--fork", "--kill-child", *first],
+        {**os.environ, MARKER: marker, "TMPDIR": str(memory_folder)},
+        folder / "guest.log",
+        nudge_s=_NUDGE_S,
+    )
+
+
+def _veth_pairs(device: GuestDevice, hosts: int) -> str:
+    """Return the commands of a shell that make the guest's devices; TAP devices are made by being opened."""
+    if device.tap_refusal is None:
+        return ""
+    pairs = [(guest_end(number), host_end(number)) for number in range(hosts)]
+    return "".join(f"ip link add {own} up type veth peer name {other} && " for own, other in pairs)
+
+
+def _init_script(folder: Path) -> str:
+    agent = module_command("wanbed.testbed.substrate.guest_agent", str(folder))
+    mount = shlex.quote(str(folder / MOUNT))
+    exports = [f"export {name}={shlex.quote(text)}" for name, text in _python_environment(os.environ).items()]
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            "export PATH=/usr/sbin:/usr/bin:/sbin:/bin PYTHONDONTWRITEBYTECODE=1",
+            *exports,
+            f"{mount} -t proc proc /proc",
+            f"{mount} -t sysfs sysfs /sys",
+            f"modules={MODULES_ROOT}/$(uname -r)/kernel",
+            f"for module in {' '.join(MODULES)}; do",
+            '  [ -e "$modules/$module" ] && insmod "$modules/$module"',
+            "done",
+            f"exec {shlex.join(agent)}",
+            "",
+        ]
+    )
+
+
+def _guest_facts(pid: int, device: GuestDevice) -> GuestFacts:
+    raw = device.tap_refusal is not None
+    return GuestFacts(
+        device=device.name,
+        nice=os.getpriority(os.PRIO_PROCESS, pid),
+        buffer_bytes=enlarge_buffers(process_tree(pid)) if raw else None,
+    )
 
 
 def gateway_guest_memory() -> tuple[Path, int]:

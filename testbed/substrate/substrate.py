@@ -1,6 +1,5 @@
-"""Define a substrate: it runs the gateways of one testbed and connects them to existing host namespaces."""
+"""Define a substrate: it runs the gateways of one testbed, connected to existing host namespaces."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,13 +40,15 @@ class SubstrateFacts:
 
 
 class Substrate(Protocol):
-    """The gateways of one testbed."""
+    """The gateways of one testbed, which are up: there is an interface ``eth0`` in every host's namespace.
 
-    def start(self, host_namespaces: Mapping[str, str]) -> SubstrateFacts:
-        """Build and verify the gateways, and create an interface ``eth0`` in every host's namespace (by host name).
+    Each kind of substrate has a context manager that brings it up, and raises SubstrateError or ReadBackError if it
+    cannot. After the block nothing of it is left.
+    """
 
-        Raise SubstrateError or ReadBackError on failure; ``stop`` removes what was created until then.
-        """
+    @property
+    def facts(self) -> SubstrateFacts:
+        """Facts about it, as it was brought up."""
 
     def settle(self, trim_ns: int) -> None:
         """Complete the WAN links, which start without impairments: set these, and reduce the delays by ``trim_ns``.
@@ -72,6 +73,3 @@ class Substrate(Protocol):
 
         None if they cannot be separated from other CPU time.
         """
-
-    def stop(self) -> None:
-        """Remove everything that ``start`` created, whether it succeeded or not."""

@@ -1,12 +1,15 @@
 """Run gateways without qdiscs, for hosts without a WAN on machines that may lack netem."""
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from wanbed.testbed.kernel.gateway_programming import GatewayProgrammer
 from wanbed.testbed.kernel.link_counters import PortCounters
 from wanbed.testbed.kernel.missing import MissingError
-from wanbed.testbed.substrate.host_kernel import HostKernel
+from wanbed.testbed.network.gateway_plan import GatewayPlan
+from wanbed.testbed.substrate.host_kernel import GatewayNodes, HostKernel, connected_programmer
 from wanbed.testbed.substrate.offer import Offer
 from wanbed.testbed.substrate.probe import hosts_refused
 from wanbed.testbed.substrate.substrate import SubstrateFacts
@@ -14,15 +17,25 @@ from wanbed.testbed.substrate.substrate import SubstrateFacts
 UNSHAPED = "unshaped"
 
 
-class UnshapedKernel(HostKernel):
-    """Run the gateways of ``HostKernel`` without qdiscs. The topology's latencies, rates and impairments do not apply.
+@contextmanager
+def unshaped_gateways(
+    plan: GatewayPlan, network: GatewayNodes, marker: str, host_namespaces: Mapping[str, str]
+) -> Iterator["UnshapedKernel"]:
+    """Connect every host to its gateway, and the gateways, as ``kernel_gateways`` does but without qdiscs.
 
-    No netem is needed.
+    The topology's latencies, rates and impairments do not apply. No netem is needed.
     """
-
-    def _program(self, programmer: GatewayProgrammer) -> SubstrateFacts:
+    with connected_programmer(plan, network, marker, host_namespaces) as programmer:
         programmer.connect()
-        return SubstrateFacts(UNSHAPED, os.uname().release)
+        yield UnshapedKernel(programmer)
+
+
+class UnshapedKernel(HostKernel):
+    """The gateways of ``HostKernel`` without qdiscs."""
+
+    def __init__(self, programmer: GatewayProgrammer) -> None:
+        super().__init__(programmer)
+        self.facts = SubstrateFacts(UNSHAPED, os.uname().release)
 
     def settle(self, trim_ns: int) -> None:
         """Do nothing: there is no delay to reduce."""

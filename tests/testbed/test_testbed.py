@@ -165,8 +165,12 @@ def test_every_part_is_taken_down_even_where_another_cannot_be(
         if part == stuck:
             raise RuntimeError(part)
 
-    monkeypatch.setattr(Testbed, "_start", lambda *_, awake: None)
-    monkeypatch.setattr(module.HostKernel, "stop", lambda _: stop("substrate"))
+    @contextmanager
+    def gateways() -> Iterator[None]:
+        yield
+        stop("substrate")
+
+    monkeypatch.setattr(Testbed, "_start", lambda testbed, *_, awake: testbed._parts.enter_context(gateways()))
     monkeypatch.setattr(EmulatedNetwork, "stop", lambda _: stop("network"))
     monkeypatch.setattr(module, "end_processes", done.append)
     with pytest.raises(RuntimeError, match=stuck), bring_up(topology, root=tmp_path) as testbed:

@@ -1,4 +1,5 @@
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -7,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from wanbed.ground.strict_model import parse_model
+from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.network.address_book import LoopbackAddressBook
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.testbed.relay.listeners import Listeners
 from wanbed.testbed.relay.loopback_subnet import LoopbackSubnet
-from wanbed.testbed.relay.relay_substrate import RelaySubstrate
+from wanbed.testbed.relay.relay_substrate import RelaySubstrate, running_relay
 from wanbed.testbed.relay.relayed_stacks import RelayedStacks
 from wanbed.testbed.substrate.substrate import SubstrateError
 
@@ -23,34 +25,37 @@ DOCUMENT = {
 
 
 @pytest.fixture
-def relay(tmp_path: Path) -> Iterator[RelaySubstrate]:
+def addresses() -> Iterator[LoopbackAddressBook]:
     with closing(LoopbackSubnet()) as subnet:
-        relay = RelaySubstrate(addresses_of(subnet.number), tmp_path, "wb-test", 1.0)
+        yield addresses_of(subnet.number)
+
+
+@pytest.fixture
+def relay(addresses: LoopbackAddressBook, tmp_path: Path) -> Iterator[RelaySubstrate]:
+    with running_relay(addresses, tmp_path, "wb-test", 1.0) as relay:
         yield relay
-        relay.stop()
 
 
 def addresses_of(subnet_number: int) -> LoopbackAddressBook:
     return LoopbackAddressBook(resolve_topology(parse_model(TopologySpec, DOCUMENT, "test")), subnet_number)
 
 
-def test_a_relay_that_was_killed_is_an_error_that_says_so_and_stops_without_another(relay: RelaySubstrate) -> None:
-    relay.start({})
-    assert {port.total.wire_bytes for port in relay.read_counters()} == {0}
-    assert relay._process is not None
-    relay._process.kill()
-    relay._process.wait()
-    with pytest.raises(SubstrateError, match=r"^the relay ended; its stderr tail: "):
-        relay.settle(1)
-    relay.stop()
+def test_a_relay_that_was_killed_is_an_error_that_says_so_and_stops_without_another(
+    addresses: LoopbackAddressBook, tmp_path: Path
+) -> None:
+    with running_relay(addresses, tmp_path, "wb-test", 1.0) as relay:
+        assert {port.total.wire_bytes for port in relay.read_counters()} == {0}
+        (pid,) = marked_processes("wb-test")
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(SubstrateError, match=r"^the relay ended; its stderr tail: "):
+            relay.settle(1)
 
 
 def test_a_measurement_does_not_call_another_users_socket(
-    relay: RelaySubstrate, monkeypatch: pytest.MonkeyPatch
+    relay: RelaySubstrate, addresses: LoopbackAddressBook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    addresses = relay._addresses
     stacks = RelayedStacks(addresses, relay)
-    relay.start({})
     west = addresses.topology.host("west-0")
     with (
         stacks.open_socket("east-0", socket.SOCK_STREAM) as caller,
@@ -100,10 +105,10 @@ def test_a_relay_drops_another_users_connection_and_names_the_user_once(
     assert told == f"dropped a connection of uid 65534 to {addresses.address(west)}:{port}, and all others of theirs\n"
 
 
-def test_a_relay_outlives_garbage_and_a_thousand_clients_that_are_no_hosts(relay: RelaySubstrate) -> None:
-    addresses = relay._addresses
+def test_a_relay_outlives_garbage_and_a_thousand_clients_that_are_no_hosts(
+    relay: RelaySubstrate, addresses: LoopbackAddressBook
+) -> None:
     stacks = RelayedStacks(addresses, relay)
-    relay.start({})
     west = addresses.topology.host("west-0")
     with stacks.open_socket("west-0", socket.SOCK_STREAM) as program:
         program.listen(1)

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from wanbed.ground.strict_model import parse_model
-from wanbed.testbed.claims.processes import MARKER
+from wanbed.testbed.claims.processes import MARKER, marked_processes
 from wanbed.testbed.kernel.link_counters import Counters
 from wanbed.testbed.network.gateway_layout import plan_gateways
 from wanbed.testbed.network.gateway_plan import GatewayPlan
@@ -20,7 +21,7 @@ from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.testbed.substrate import guest_kernel
 from wanbed.testbed.substrate.guest_device import GuestDevice
-from wanbed.testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel
+from wanbed.testbed.substrate.guest_kernel import MAX_GUEST_HOSTS, GuestKernel, guest_gateways
 from wanbed.testbed.substrate.substrate import GuestFacts, SubstrateError
 
 KERNEL_COMMAND_LINE_MAX = 4096
@@ -47,7 +48,6 @@ Boot = Callable[..., GuestKernel]
 def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
     """Starts a guest that behaves as a script says, without hosts."""
     popen = subprocess.Popen
-    guests = []
     monkeypatch.setattr(guest_kernel, "open_netlink", lambda _: Nothing())
     monkeypatch.setattr(guest_kernel, "guest_device", lambda: GuestDevice(None))
     monkeypatch.setattr(guest_kernel, "fitted_kernel", lambda kernel: kernel)
@@ -56,17 +56,16 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
 
     def boot(script: str, plan: GatewayPlan = NO_GATEWAYS) -> GuestKernel:
         def in_its_place(_: list[str], **options: Any) -> "subprocess.Popen[bytes]":
-            return popen(["sh", "-c", script], cwd=tmp_path, **options)
+            return popen(["sh", "-c", script], **{**options, "cwd": tmp_path})
 
         monkeypatch.setattr(subprocess, "Popen", in_its_place)
-        guests.append(GuestKernel(plan, tmp_path, "wb-1"))
-        facts = guests[-1].start({})
+        guest = up.enter_context(guest_gateways(plan, tmp_path, "wb-1", {}))
+        facts = guest.facts
         assert (facts.name, facts.kernel, facts.guest) == ("guest", "6.1.0-uml", GuestFacts("tap", 0, None))
-        return guests[-1]
+        return guest
 
-    yield boot
-    for guest in guests:
-        guest.stop()
+    with ExitStack() as up:
+        yield boot
 
 
 def answering(**answers: str) -> str:
@@ -177,23 +176,20 @@ def test_threads_that_ask_at_once_hear_their_own_answers(booted: Boot) -> None:
     assert heard == [True] * 50
 
 
-def test_stopping_ends_the_guest_at_once_and_twice_is_the_same(booted: Boot) -> None:
-    guest = booted(f"{READY}exec sleep 60")
-    process = guest._guest
-    assert process is not None
-    guest.stop()
-    assert process.returncode is not None
-    guest.stop()
-
-
-def test_a_guest_that_never_started_is_stopped_already(tmp_path: Path) -> None:
-    GuestKernel(NO_GATEWAYS, tmp_path, "wb-1").stop()
+def test_a_guest_ends_with_its_block_at_once(booted: Boot, tmp_path: Path) -> None:
+    booted(f"{READY}exec sleep 60")
+    with guest_gateways(NO_GATEWAYS, tmp_path, "wb-2", {}):
+        assert len(marked_processes("wb-2")) == 1
+    assert marked_processes("wb-2") == []
 
 
 def test_a_guest_program_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(SubstrateError, match=r"^linux\.uml is not installed: apt-get install user-mode-linux$"):
-        GuestKernel(NO_GATEWAYS, tmp_path, "wb-1").start({})
+    with (
+        pytest.raises(SubstrateError, match=r"^linux\.uml is not installed: apt-get install user-mode-linux$"),
+        guest_gateways(NO_GATEWAYS, tmp_path, "wb-1", {}),
+    ):
+        pass
 
 
 class StartedError(Exception):
@@ -213,8 +209,8 @@ def started_with(plan: GatewayPlan, folder: Path, device: GuestDevice, patch: py
     patch.setattr(guest_kernel, "guest_device", lambda: device)
     patch.setattr(guest_kernel, "fitted_kernel", lambda kernel: kernel)
     folder.mkdir()
-    with pytest.raises(StartedError):
-        GuestKernel(plan, folder, "wb-1").start({})
+    with pytest.raises(StartedError), guest_gateways(plan, folder, "wb-1", {}):
+        pass
     return started[0]
 
 

@@ -1,3 +1,4 @@
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -8,25 +9,31 @@ from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.testbed.substrate import unshaped
 from wanbed.testbed.substrate.offer import Offer
-from wanbed.testbed.substrate.unshaped import UNSHAPED, UnshapedKernel, unshaped_offer
+from wanbed.testbed.substrate.unshaped import UNSHAPED, unshaped_gateways, unshaped_offer
 
 
-def test_gateways_are_connected_and_nothing_is_shaped() -> None:
+def test_gateways_are_connected_and_nothing_is_shaped(monkeypatch: pytest.MonkeyPatch) -> None:
     class Programmer:
         """Fails for any other call."""
 
-        connected = False
+        connected = closed = False
 
         def connect(self) -> None:
             self.connected = True
 
+        def close(self) -> None:
+            self.closed = True
+
     topology = resolve_topology(TopologySpec.model_validate({"datacenters": [{"name": "east", "hosts": 1}]}))
-    network, programmer = object(), Programmer()
-    kernel: Any = UnshapedKernel(plan_gateways(topology, 1), network, "wb-1")  # type: ignore[arg-type]
-    assert kernel._program(programmer).name == UNSHAPED
-    assert programmer.connected
-    kernel.settle(1000)
-    assert (kernel.read_qdiscs(), kernel.read_counters()) == ({}, [])
+    network: Any = object()
+    programmer = Programmer()
+    monkeypatch.setattr(unshaped, "connected_programmer", lambda *_: closing(programmer))
+    with unshaped_gateways(plan_gateways(topology, 1), network, "wb-1", {}) as gateways:
+        assert gateways.facts.name == UNSHAPED
+        assert programmer.connected
+        gateways.settle(1000)
+        assert (gateways.read_qdiscs(), gateways.read_counters()) == ({}, [])
+    assert programmer.closed
 
 
 def test_missing_namespaces_are_reported_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,15 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from io import FileIO
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from wanbed.ground.wanbed_error import WanbedError
+from wanbed.testbed.claims.piped_process import PipedProcess
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.kernel.user_mode_linux.fitted_kernel import fitted_kernel
 from wanbed.testbed.virtual_time.guest_boot import (
@@ -38,7 +41,7 @@ from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel
 from wanbed.testbed.virtual_time.management_console import CONTROL_ALT_DELETE, REGISTERS, send_command
 from wanbed.testbed.virtual_time.outside_view import OutsideView
 from wanbed.testbed.virtual_time.processes.inner_processes import InnerProcess, described, parse_processes, waiting
-from wanbed.testbed.virtual_time.watchdog import PATIENT, Look, Patience, Watchdog
+from wanbed.testbed.virtual_time.watchdog import PATIENT, Look, Watch, Watchdog
 
 _LOOK_INTERVAL_S = 0.03
 _AT_PROCESSOR = re.compile(r"Pid: (\d+), comm: (.*?) (?:Not t|T)ainted")
@@ -60,35 +63,28 @@ class GuestError(WanbedError):
 
 
 def run_inside(
-    argv: Sequence[str],
+    command: GuestCommand,
     kernel: VirtualKernel,
     place: GuestPlace,
     *,
-    folder: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    standard_input: bytes | None = None,
     standard_output: BinaryIO | None = None,
     standard_error: BinaryIO | None = None,
-    patience: Patience = PATIENT,
-    sign: Callable[[], object] | None = None,
+    watch: Watch = PATIENT,
 ) -> int:
     """Run a command in virtual time and return its exit status, or 128 + signal number if a signal ended it.
 
-    The command runs as root of the guest, by default with this process's folder and environment. Its output is relayed
-    as it appears, by default to this process's standard output and error. It reads ``standard_input``, which must be
-    complete at the start, because virtual time does not wait for the outside.
+    The command runs as root of the guest. Its output is relayed as it appears, by default to this process's standard
+    output and error.
 
-    Raise MissingError if no guest can start, and GuestError for a guest that dies or that is stuck for longer than
-    ``patience`` allows. A guest makes progress if ``sign`` returns a new value; the default is the bytes of output.
+    Raise MissingError if no guest can start, and GuestError for a guest that dies or that is stuck, as ``watch`` finds.
     """
-    out = standard_output or sys.stdout.buffer
-    error = standard_error or sys.stderr.buffer
-    command = GuestCommand(
-        argv, folder or Path.cwd(), os.environ if environment is None else environment, standard_input is not None
-    )
-    with Guest(kernel, place, command, standard_input) as guest:
-        relays = [(guest.open(STANDARD_OUTPUT), out), (guest.open(STANDARD_ERROR), error)]
-        watchdog, watched_s, passed = Watchdog(patience), time.monotonic(), 0
+    with (
+        running_guest(kernel, place, command) as guest,
+        guest.open(STANDARD_OUTPUT) as output,
+        guest.open(STANDARD_ERROR) as error,
+    ):
+        relays = [(output, standard_output or sys.stdout.buffer), (error, standard_error or sys.stderr.buffer)]
+        watchdog, watched_s, passed = Watchdog(watch.patience), time.monotonic(), 0
         while True:
             ended = guest.wait(_LOOK_INTERVAL_S)
             status = guest.status()
@@ -104,13 +100,13 @@ def run_inside(
                 raise GuestError(f"virtual time ended: its kernel died: {guest.stderr_tail()}")
             if time.monotonic() - watched_s > _WATCH_INTERVAL_S:
                 watched_s = time.monotonic()
-                look = guest.look(passed if sign is None else sign())
+                look = guest.look(passed if watch.sign is None else watch.sign())
                 spins = None if look is None else watchdog.spins(look)
                 if spins is not None:
                     raise GuestError(guest.stuck(spins=spins))
 
 
-def _relay(source: BinaryIO, sink: BinaryIO) -> int:
+def _relay(source: FileIO, sink: BinaryIO) -> int:
     """Copy what is available, and return the number of bytes."""
     passed = 0
     while data := source.read(_CHUNK_BYTES):
@@ -130,90 +126,73 @@ def namespaces() -> list[str]:
     return own if os.geteuid() == 0 else ["--user", "--map-root-user", *own]
 
 
-class Guest:
-    """One virtual-time guest, which runs for the duration of a ``with`` block."""
+@contextmanager
+def running_guest(kernel: VirtualKernel, place: GuestPlace, command: GuestCommand) -> Iterator["Guest"]:
+    """Start a guest that runs a command; after the block everything inside is killed, and gone.
 
-    def __init__(
-        self, kernel: VirtualKernel, place: GuestPlace, command: GuestCommand, standard_input: bytes | None
-    ) -> None:
-        self._kernel = kernel
-        self._place = place
-        self._command = command
-        self._standard_input = standard_input
-        self._stack = ExitStack()
-        self._view: OutsideView
-        self._process: subprocess.Popen[bytes]
-        self._exchange: int
-
-    def __enter__(self) -> "Guest":
-        with ExitStack() as starting:
-            self._start(starting)
-            self._stack = starting.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def _start(self, starting: ExitStack) -> None:
-        self._process = subprocess.Popen(
-            self._launch(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "TMPDIR": str(self._place.memory_folder)},
-            # A keyboard interrupt must reach only this process, which then ends the guest.
-            start_new_session=True,
-        )
-        starting.callback(self._end)
-        script = init_script(self._command).encode()
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        try:
-            self._process.stdin.write(f"{len(script)}\n".encode() + script + (self._standard_input or b""))
-            self._process.stdin.close()
-        except BrokenPipeError:
-            pass
-        if not self._process.stdout.readline():
-            stderr = self._process.stderr.read().decode(errors="replace").strip()
+    Raise MissingError if no guest can start, and GuestError if it was killed before it began.
+    """
+    environment = {**os.environ, "TMPDIR": str(place.memory_folder)}
+    with (
+        TemporaryFile() as stderr,
+        closing(PipedProcess(_launch(kernel, place), environment, stderr=stderr)) as process,
+    ):
+        script = init_script(command).encode()
+        with suppress(BrokenPipeError):
+            process.stdin.write(f"{len(script)}\n".encode() + script + (command.standard_input or b""))
+            process.stdin.close()
+        if not process.stdout.readline():
+            process.wait()
+            stderr.seek(0)
+            words = stderr.read().decode(errors="replace").strip()
             # Without a word, or with unshare's on its child that a signal has ended.
-            if not stderr or "sigprocmask" in stderr:
+            if not words or "sigprocmask" in words:
                 raise GuestError(_KILLED)
-            raise MissingError(f"virtual time does not start here: {stderr}: `wanbed doctor` lists what it needs")
+            raise MissingError(f"virtual time does not start here: {words}: `wanbed doctor` lists what it needs")
         try:
-            self._exchange = os.open(f"/proc/{self._process.pid}/root{OUTSIDE_EXCHANGE}", os.O_PATH | os.O_DIRECTORY)
+            exchange = os.open(f"/proc/{process.pid}/root{OUTSIDE_EXCHANGE}", os.O_PATH | os.O_DIRECTORY)
         except FileNotFoundError:
             raise GuestError(_KILLED) from None
-        starting.callback(os.close, self._exchange)
-        self._view = OutsideView(self._process.pid, self._kernel.record.clock_address)
+        try:
+            yield Guest(process, exchange, OutsideView(process.pid, kernel.record.clock_address))
+        finally:
+            os.close(exchange)
 
-    def _launch(self) -> list[str]:
-        """Return a command line whose process, with all its children, dies with this process."""
-        # A shell is the namespace's process 1: there, the guest's kernel itself would miss signals.
-        steps = [
-            "set -e",
-            f"mount -t tmpfs -o mode=700 exchange {OUTSIDE_EXCHANGE}",
-            f"cd {OUTSIDE_EXCHANGE}",
-            f"IFS= read -r size; head -c $size > {INIT}; cat > {STANDARD_INPUT}; chmod 700 {INIT}",
-            f'cp "$(command -v mount)" {MOUNT}',
-            f": > {STANDARD_OUTPUT}; : > {STANDARD_ERROR}",
-            "ulimit -c 0",
-            "echo ready",
-            "exec > /dev/null 2>&1 < /dev/null",
-            f'"$@" > {KERNEL_LOG} 2>&1; true',
-        ]
-        return [
-            *("setpriv", "--pdeathsig", "KILL"),
-            *("taskset", "--cpu-list", str(self._place.core)),
-            *("unshare", *namespaces(), "sh", "-c", "\n".join(steps), "guest"),
-            *kernel_command(fitted_kernel(self._kernel.program), self._place.memory_bytes),
-        ]
 
-    def open(self, name: str) -> BinaryIO:
+def _launch(kernel: VirtualKernel, place: GuestPlace) -> list[str]:
+    """Return a command line whose process, with all its children, dies with this process."""
+    # A shell is the namespace's process 1: there, the guest's kernel itself would miss signals.
+    steps = [
+        "set -e",
+        f"mount -t tmpfs -o mode=700 exchange {OUTSIDE_EXCHANGE}",
+        f"cd {OUTSIDE_EXCHANGE}",
+        f"IFS= read -r size; head -c $size > {INIT}; cat > {STANDARD_INPUT}; chmod 700 {INIT}",
+        f'cp "$(command -v mount)" {MOUNT}',
+        f": > {STANDARD_OUTPUT}; : > {STANDARD_ERROR}",
+        "ulimit -c 0",
+        "echo ready",
+        "exec > /dev/null 2>&1 < /dev/null",
+        f'"$@" > {KERNEL_LOG} 2>&1; true',
+    ]
+    return [
+        *("setpriv", "--pdeathsig", "KILL"),
+        *("taskset", "--cpu-list", str(place.core)),
+        *("unshare", *namespaces(), "sh", "-c", "\n".join(steps), "guest"),
+        *kernel_command(fitted_kernel(kernel.program), place.memory_bytes),
+    ]
+
+
+class Guest:
+    """One virtual-time guest, which runs. ``exchange`` is a descriptor of the folder for its files."""
+
+    def __init__(self, process: PipedProcess, exchange: int, view: OutsideView) -> None:
+        self._process = process
+        self._exchange = exchange
+        self._view = view
+
+    def open(self, name: str) -> FileIO:
         """Open a file of the exchange for reading."""
-        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._exchange)
-        opened: BinaryIO = self._stack.enter_context(os.fdopen(descriptor, "rb", buffering=0))
-        return opened
+        return os.fdopen(os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._exchange), "rb", buffering=0)
 
     def read(self, name: str) -> str:
         """Return the text of a file of the exchange, empty if it does not exist."""
@@ -289,11 +268,3 @@ class Guest:
         except subprocess.TimeoutExpired:
             return False
         return True
-
-    def _end(self) -> None:
-        """Kill everything inside, and wait until it is gone."""
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            assert stream is not None
-            stream.close()

@@ -4,10 +4,11 @@ The guest uses the machine's file system as it is; only ``/proc``, ``/sys``, ``/
 for the outside are in ``EXCHANGE``, which is a folder outside the guest.
 """
 
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from wanbed.ground.strict_model import InputError
@@ -36,15 +37,16 @@ _LOG_ALL_BUT_DEBUG = 7
 
 @dataclass(frozen=True)
 class GuestCommand:
-    """A program to run inside the guest: its arguments, its working folder, and its environment.
+    """A program to run inside the guest, by default with this process's folder and environment.
 
-    If ``has_input`` is true it reads the exchange's ``STANDARD_INPUT``, otherwise nothing.
+    It reads ``standard_input``, which is complete at the start, because virtual time does not wait for the outside;
+    nothing if None.
     """
 
     argv: Sequence[str]
-    folder: Path
-    environment: Mapping[str, str]
-    has_input: bool = False
+    folder: Path = field(default_factory=Path.cwd)
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    standard_input: bytes | None = None
 
 
 def check_visible(path: Path, what: str) -> None:
@@ -80,7 +82,7 @@ def init_script(command: GuestCommand) -> str:
     exports = [
         f"export {name}={shlex.quote(value)}" for name, value in command.environment.items() if _NAME.fullmatch(name)
     ]
-    given = EXCHANGE / STANDARD_INPUT if command.has_input else "/dev/null"
+    given = EXCHANGE / STANDARD_INPUT if command.standard_input is not None else "/dev/null"
     processes, begun = EXCHANGE / PROCESSES, EXCHANGE / PROCESSES_BEGUN
     return "\n".join(
         [

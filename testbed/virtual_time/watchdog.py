@@ -5,6 +5,7 @@ that waits in a busy loop stops the clock for ever. If all processes wait for ea
 are left, and the clock advances by days in a second.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _S = 10**9
@@ -24,7 +25,18 @@ class Patience:
     still_wall_s: float = 600.0
 
 
-PATIENT = Patience()
+@dataclass(frozen=True)
+class Watch:
+    """A way to see that a guest is stuck: it has made no progress for longer than ``patience`` allows.
+
+    It has if ``sign`` returns a new value; None stands for the bytes of its output.
+    """
+
+    patience: Patience = Patience()
+    sign: Callable[[], object] | None = None
+
+
+PATIENT = Watch()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Run commands with ``clock: virtual`` inside a virtual-time guest, from their first process on."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,10 +11,10 @@ from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.substrate.offer import GUEST, RELAY
 from wanbed.testbed.virtual_time.guest import GuestError, run_inside
-from wanbed.testbed.virtual_time.guest_boot import check_visible
+from wanbed.testbed.virtual_time.guest_boot import GuestCommand, check_visible
 from wanbed.testbed.virtual_time.guest_place import GuestPlace, allow_open_files, choose_place, raise_map_count
 from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel
-from wanbed.testbed.virtual_time.watchdog import PATIENT, Patience
+from wanbed.testbed.virtual_time.watchdog import PATIENT, Watch
 
 COMMAND = "wanbed"
 _BY_SIGNAL = 128
@@ -43,13 +43,12 @@ def enter_virtual_time(
     standard_input: bytes | None = None,
     standard_error: BinaryIO | None = None,
     place: GuestPlace | None = None,
-    patience: Patience = PATIENT,
-    sign: Callable[[], object] | None = None,
+    watch: Watch = PATIENT,
 ) -> int:
     """Run one of this project's modules inside a virtual-time guest, and return its exit status.
 
     It has the current folder and environment of this process. ``files`` must be visible inside the guest. ``place`` is
-    chosen automatically if None. ``standard_input``, ``standard_error``, ``patience`` and ``sign`` are passed to
+    chosen automatically if None. ``standard_input``, ``standard_error`` and ``watch`` are passed to
     ``run_inside``. Raise InputError for a file that the guest cannot see, MissingError if the machine has no place for
     a guest, and the errors of ``run_inside``.
     """
@@ -61,13 +60,11 @@ def enter_virtual_time(
     allow_open_files()
     sys.stdout.flush()
     return run_inside(
-        module_command(module, *arguments),
+        GuestCommand(module_command(module, *arguments), standard_input=standard_input),
         kernel,
         place,
-        standard_input=standard_input,
         standard_error=standard_error,
-        patience=patience,
-        sign=sign,
+        watch=watch,
     )
 
 

@@ -13,7 +13,7 @@ from wanbed.runner.runs.run_folder import begin_run, check_runs_folder, exclusiv
 from wanbed.runner.runs.run_request import RunRequest
 from wanbed.testbed.virtual_time.guest_boot import check_visible
 from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
-from wanbed.testbed.virtual_time.watchdog import Patience
+from wanbed.testbed.virtual_time.watchdog import Patience, Watch
 
 INNER_RUN = "wanbed.runner.cli.runs.inner_run"
 """The program that runs inside the guest; its argument is an ``InnerRun``."""
@@ -79,8 +79,7 @@ def virtual_run(request: RunRequest) -> Path:
             [inner.to_json()],
             files=[directory, store.path, *sorted(measured)],
             standard_error=request.standard_error or progress.standard_error,
-            patience=patience,
-            sign=progress.look,
+            watch=Watch(patience, progress.look),
         )
         status = status_of_inner(ended)
         progress.look()

@@ -30,7 +30,7 @@ from wanbed.runner.validation.random.random_files import DrawnExperiment
 from wanbed.testbed.virtual_time.guest import GuestError
 from wanbed.testbed.virtual_time.guest_place import choose_place
 from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel
-from wanbed.testbed.virtual_time.watchdog import Patience
+from wanbed.testbed.virtual_time.watchdog import Patience, Watch
 
 BATCH = 5
 """The experiments per guest: enough that booting costs little, few enough that the cores finish together."""
@@ -123,8 +123,7 @@ class RandomRuns:
                 MODULE,
                 [runs.to_json()],
                 files=[batch[0].file],
-                patience=patience,
-                sign=look,
+                watch=Watch(patience, look),
                 place=replace(choose_place(), core=core),
                 standard_error=stderr,
             )

@@ -9,6 +9,7 @@ import pytest
 
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.virtual_time.guest import run_inside
+from wanbed.testbed.virtual_time.guest_boot import GuestCommand
 from wanbed.testbed.virtual_time.guest_place import choose_place
 from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
 
@@ -27,11 +28,9 @@ def printed_inside(module: str, kernel: VirtualKernel, *arguments: str) -> str:
     """What the module prints, run as a program inside that kernel."""
     said, complained = io.BytesIO(), io.BytesIO()
     status = run_inside(
-        [sys.executable, "-m", module, *arguments],
+        GuestCommand([sys.executable, "-m", module, *arguments], ROOT, {**os.environ, "PYTHONPATH": str(ROOT)}),
         kernel,
         choose_place(),
-        folder=ROOT,
-        environment={**os.environ, "PYTHONPATH": str(ROOT)},
         standard_output=said,
         standard_error=complained,
     )

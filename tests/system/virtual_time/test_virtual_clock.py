@@ -21,9 +21,10 @@ from tests.support.runner.wanbed_command import WANBED, wanbed
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 from wanbed import results
 from wanbed.testbed.virtual_time.guest import GuestError, run_inside
+from wanbed.testbed.virtual_time.guest_boot import GuestCommand
 from wanbed.testbed.virtual_time.guest_place import choose_place
 from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel, virtual_kernel
-from wanbed.testbed.virtual_time.watchdog import Patience
+from wanbed.testbed.virtual_time.watchdog import PATIENT, Patience, Watch
 
 EXPERIMENT = """
 topology:
@@ -69,11 +70,10 @@ def soon(holds: Callable[[], bool]) -> bool:
     return holds()
 
 
-def inside(kernel: VirtualKernel, script: str, **options: Any) -> tuple[int, str, str]:
+def inside(kernel: VirtualKernel, script: str, *, watch: Watch = PATIENT, **options: Any) -> tuple[int, str, str]:
     out, error = io.BytesIO(), io.BytesIO()
-    status = run_inside(
-        ["sh", "-c", script], kernel, choose_place(), standard_output=out, standard_error=error, **options
-    )
+    command = GuestCommand(["sh", "-c", script], **options)
+    status = run_inside(command, kernel, choose_place(), standard_output=out, standard_error=error, watch=watch)
     return status, out.getvalue().decode(), error.getvalue().decode()
 
 
@@ -105,7 +105,7 @@ def test_a_guest_that_spins_is_reported_with_the_process_that_does(kernel: Virtu
     with pytest.raises(
         GuestError, match=r"stuck, it computes and does not wait, .*: python[^,]*while True[^,]*$"
     ) as caught:
-        inside(kernel, f"sleep 5 & {sys.executable} -c '{spin}'", patience=Patience(spin_cpu_s=2))
+        inside(kernel, f"sleep 5 & {sys.executable} -c '{spin}'", watch=Watch(Patience(spin_cpu_s=2)))
     assert "sleep 5" not in str(caught.value).partition(":")[2]
     assert "\n" not in str(caught.value)
 
@@ -113,7 +113,9 @@ def test_a_guest_that_spins_is_reported_with_the_process_that_does(kernel: Virtu
 def test_a_guest_in_which_all_wait_is_reported_with_those_that_do(kernel: VirtualKernel) -> None:
     each_for_the_other = "import os, socket; a, b = socket.socketpair(); (a if os.fork() else b).recv(1)"
     with pytest.raises(GuestError, match=r"stuck, all wait, and nothing happens: ") as caught:
-        inside(kernel, f"sleep 5 & {sys.executable} -c '{each_for_the_other}'", patience=Patience(quiet_virtual_s=3600))
+        inside(
+            kernel, f"sleep 5 & {sys.executable} -c '{each_for_the_other}'", watch=Watch(Patience(quiet_virtual_s=3600))
+        )
     text = str(caught.value).partition("happens: ")[2].split("), ")
     assert [each.partition(" ")[0] for each in text] == [Path(sys.executable).name] * 2
     assert "\n" not in str(caught.value)

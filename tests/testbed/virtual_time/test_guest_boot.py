@@ -36,9 +36,9 @@ def test_the_kernels_own_arguments_are_no_variables_of_the_command() -> None:
     assert script.index("unset mem uml_dir") < script.index("export mem='of the caller'")
 
 
-@pytest.mark.parametrize(("has_input", "source"), [(True, "< /run/outside/stdin"), (False, "< /dev/null")])
-def test_command_reads_its_input_or_nothing(*, has_input: bool, source: str) -> None:
-    assert source in init_script(GuestCommand(["cat"], Path("/"), {}, has_input))
+@pytest.mark.parametrize(("given", "source"), [(b"", "< /run/outside/stdin"), (None, "< /dev/null")])
+def test_command_reads_its_input_or_nothing(given: bytes | None, source: str) -> None:
+    assert source in init_script(GuestCommand(["cat"], Path("/"), {}, given))
 
 
 def test_the_kernel_is_started_in_virtual_time_with_its_memory() -> None:

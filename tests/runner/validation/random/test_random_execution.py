@@ -22,6 +22,7 @@ from wanbed.runner.validation.random.random_files import DrawnExperiment, write_
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.virtual_time.guest import GuestError
 from wanbed.testbed.virtual_time.kernel.kernel_cache import KernelRecord, VirtualKernel
+from wanbed.testbed.virtual_time.watchdog import Watch
 
 S = 10**9
 KERNEL = VirtualKernel(Path("linux"), KernelRecord("6.1", "source", "hash", 0))
@@ -53,9 +54,10 @@ class Guests:
         self._lock = threading.Lock()
 
     def __call__(
-        self, kernel: VirtualKernel, module: str, arguments: Sequence[str], *, sign: Callable[[], object], **rest: Any
+        self, kernel: VirtualKernel, module: str, arguments: Sequence[str], *, watch: Watch, **rest: Any
     ) -> int:
         assert module == "wanbed.runner.validation.random.random_batch"
+        assert watch.sign is not None
         (text,) = arguments
         batch = Batch.from_json(text)
         with self._lock:
@@ -65,9 +67,9 @@ class Guests:
             self.cores.append(rest["place"].core)
         try:
             for _, folder in batch.runs:
-                sign()
+                watch.sign()
                 self.inside(RunStore.open(Path(folder)))
-            sign()
+            watch.sign()
         finally:
             with self._lock:
                 self._now -= 1
@@ -180,12 +182,13 @@ def test_an_interrupt_ends_the_guests_and_keeps_what_has_finished(
     ended = []
 
     class Endless(Guests):
-        def __call__(self, *arguments: Any, sign: Callable[[], object], **rest: Any) -> int:
+        def __call__(self, *arguments: Any, watch: Watch, **rest: Any) -> int:
+            assert watch.sign is not None
             folder = Path(Batch.from_json(arguments[2][0]).runs[0][1])
             finish(RunStore.open(folder))
             try:
                 while True:
-                    sign()
+                    watch.sign()
                     time.sleep(0.01)
             finally:
                 ended.append(folder)

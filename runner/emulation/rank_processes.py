@@ -10,7 +10,7 @@ from typing import Protocol
 from wanbed.runner.companions.faults.on_hosts.injection import FaultInjector
 from wanbed.runner.emulation.peer_timeout import peer_timeout_s
 from wanbed.runner.runs.faults import TrialError
-from wanbed.testbed.hosts.process_group import ProcessGroup
+from wanbed.testbed.hosts.process_group import ProcessGroup, Start
 from wanbed.testbed.hosts.start_gate import Gate
 from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.running_testbed import RunningTestbed
@@ -65,6 +65,25 @@ class RanksFailedError(TrialError):
         self.ends = tuple(ends)
 
 
+@dataclass(frozen=True)
+class RankFaults:
+    """Faults that hit ranks while they run, and how the others go on.
+
+    Of the ranks in ``can_lose`` those that ``injector`` has hit may fail. ``successor`` returns the plan of a rank that
+    comes back, ``has_joined`` whether it has joined the others: once these have all ended, one that has not is ended
+    too.
+    """
+
+    injector: FaultInjector
+    can_lose: Collection[int]
+    successor: Callable[[int], RankPlan]
+    has_joined: Callable[[int], bool]
+
+    def may_fail(self, rank: int) -> bool:
+        """Return whether the others go on if that rank fails now."""
+        return rank in self.can_lose and self.injector.has_hit(rank)
+
+
 def run_ranks(
     testbed: RunningTestbed,
     program: str,
@@ -73,51 +92,42 @@ def run_ranks(
     meanwhile: Callable[[], None],
     *,
     gate: Gate | None = None,
-    faults: FaultInjector | None = None,
-    can_lose: Collection[int] = (),
-    successor: Callable[[int], RankPlan] | None = None,
-    has_joined: Callable[[int], bool] = lambda rank: True,
+    faults: RankFaults | None = None,
 ) -> None:
     """Run the module ``program`` for every plan on its host until all have ended well.
 
     ``folder`` receives the plans and the ranks' output; ``meanwhile`` is called several times a second, in virtual
-    time once. ``gate`` is opened when all have come to it, or one has failed; ``faults`` begin when it is opened. Of
-    the ranks in ``can_lose`` those that ``faults`` have hit may fail, and the others go on. ``successor`` returns the
-    plan of a rank that comes back, ``has_joined`` whether it has joined the others: once these have all ended, one that
-    has not is ended too.
+    time once. ``gate`` is opened when all have come to it, or one has failed; ``faults`` begin when it is opened.
     Raises RanksFailedError with the first rank that failed, and how every rank has ended.
     """
     with ProcessGroup() as ranks:
-        running = _Ranks(testbed, program, ranks, folder, successor, has_joined)
-        if faults is not None:
-            faults.attach(running, {plan.rank: plan.host for plan in plans})
+        hit = None if faults is None else _HitRanks(testbed, program, ranks, folder, faults)
+        if hit is not None:
+            hit.faults.injector.attach(hit, {plan.rank: plan.host for plan in plans})
 
         def look() -> None:
             if gate is not None and not gate.is_open:
                 gate.look()
-            if faults is not None:
+            if hit is not None:
                 if gate is None or gate.is_open:
-                    faults.begin(None if gate is None else gate.opened_ns)
-                faults.look()
-                running.end_too_late()
+                    hit.faults.injector.begin(None if gate is None else gate.opened_ns)
+                hit.faults.injector.look()
+                hit.end_too_late()
 
         def pause(most_s: float = _LOOK_VIRTUAL_S if in_virtual_time() else _LOOK_S) -> None:
             testbed.check()
             meanwhile()
             closed_gate = None if gate is None or gate.is_open else gate
-            ranks.wait_for_any(most_s if faults is None else faults.wait_s(most_s), or_readable=closed_gate)
+            wait_s = most_s if faults is None else faults.injector.wait_s(most_s)
+            ranks.wait_for_any(wait_s, or_readable=closed_gate)
             look()
 
         for plan in plans:
             path = folder / f"rank-{plan.rank}.json"
-            plan.write(path)
-            start = partial(testbed.start_module, plan.host, program, [str(path)], gpu=plan.gpu)
-            ranks.start(start, folder / f"rank-{plan.rank}.words")
+            ranks.start(_start(testbed, program, plan, path), path.with_suffix(".words"))
         # All may have come while the last one was started.
         look()
-        failed = ranks.first_failure(
-            pause, lambda number: faults is not None and number in can_lose and faults.has_hit(number)
-        )
+        failed = ranks.first_failure(pause, lambda number: faults is not None and faults.may_fail(number))
         if failed is None:
             return
         if gate is not None:
@@ -133,16 +143,21 @@ def run_ranks(
         raise RanksFailedError(_cause(plans[failed], ends[failed]), ends)
 
 
+def _start(testbed: RunningTestbed, program: str, plan: RankPlan, path: Path) -> Start:
+    """Write the plan of a rank, and return what starts the rank."""
+    plan.write(path)
+    return partial(testbed.start_module, plan.host, program, [str(path)], gpu=plan.gpu)
+
+
 @dataclass
-class _Ranks:
-    """The ranks of a trial, which faults kill and start again."""
+class _HitRanks:
+    """The ranks of a trial that faults kill and start again."""
 
     testbed: RunningTestbed
     program: str
     processes: ProcessGroup
     folder: Path
-    successor: Callable[[int], RankPlan] | None
-    has_joined: Callable[[int], bool]
+    faults: RankFaults
     _returned: list[int] = field(default_factory=list)
 
     def kill(self, number: int) -> None:
@@ -155,12 +170,10 @@ class _Ranks:
 
     def start_again(self, number: int) -> None:
         """Start the successor of a rank."""
-        assert self.successor is not None
-        plan = self.successor(number)
+        plan = self.faults.successor(number)
         self._returned.append(number)
         path = self.folder / f"rank-{number}.back-{len(self._returned)}.json"
-        plan.write(path)
-        start = partial(self.testbed.start_module, plan.host, self.program, [str(path)], gpu=plan.gpu)
+        start = _start(self.testbed, self.program, plan, path)
         self.processes.start_again(number, start, path.with_suffix(".words"))
 
     def end_too_late(self) -> None:
@@ -173,7 +186,7 @@ class _Ranks:
         running = {number for number, status in enumerate(self.processes.statuses()) if status is None}
         if running.issubset(self._returned):
             for number in running:
-                if not self.has_joined(number):
+                if not self.faults.has_joined(number):
                     self.kill(number)
 
 

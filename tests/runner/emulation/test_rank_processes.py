@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from wanbed.runner.companions.faults.on_hosts.injection import FaultInjector
-from wanbed.runner.emulation.rank_processes import run_ranks
+from wanbed.runner.emulation.rank_processes import RankFaults, run_ranks
 from wanbed.testbed.hosts.host_process import Program
 from wanbed.testbed.running_testbed import RunningTestbed
 
@@ -67,15 +67,6 @@ def test_a_rank_that_comes_back_is_waited_for_only_if_it_has_joined(tmp_path: Pa
     back = Script(LOST, f"import time; time.sleep({seconds}); open({str(ended)!r}, 'w')")
     testbed = cast("RunningTestbed", SimpleNamespace(check=lambda: None, start_module=start_module))
     plans = [Script(0, ""), Script(1, ""), Script(LOST, "import time; time.sleep(60)")]
-    run_ranks(
-        testbed,
-        "module",
-        plans,
-        tmp_path,
-        lambda: None,
-        faults=cast("FaultInjector", KilledAndBack()),
-        can_lose={LOST},
-        successor=lambda _: back,
-        has_joined=lambda _: joined,
-    )
+    faults = RankFaults(cast("FaultInjector", KilledAndBack()), {LOST}, lambda _: back, lambda _: joined)
+    run_ranks(testbed, "module", plans, tmp_path, lambda: None, faults=faults)
     assert ended.exists() == joined

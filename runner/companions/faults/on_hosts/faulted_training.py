@@ -11,7 +11,7 @@ from wanbed.runner.companions.faults.on_hosts.checkpoints_of_machines import bri
 from wanbed.runner.companions.faults.on_hosts.fault_history import FaultHistory
 from wanbed.runner.companions.faults.on_hosts.injection import FaultInjector, injecting
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks, rejoining
-from wanbed.runner.emulation.rank_processes import RANK, RankEnd, RanksFailedError, run_ranks
+from wanbed.runner.emulation.rank_processes import RANK, RankEnd, RankFaults, RanksFailedError, run_ranks
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.resolve.experiment import SweepPoint
@@ -124,19 +124,8 @@ def _attempt(
 
     try:
         with testbed.gate(setting.start_gate, [plan.host for plan in plans], PIPES, begin=begin) as gate:
-            can_lose = trial.variant.goes_on_without
-            run_ranks(
-                testbed,
-                RANK,
-                plans,
-                setting.folder,
-                meanwhile,
-                gate=gate,
-                faults=faults,
-                can_lose=can_lose,
-                successor=successor,
-                has_joined=has_joined,
-            )
+            hitting = RankFaults(faults, trial.variant.goes_on_without, successor, has_joined)
+            run_ranks(testbed, RANK, plans, setting.folder, meanwhile, gate=gate, faults=hitting)
     except RanksFailedError as failure:
         if not unplanned and not any(each.ranks for each in faults.injected[before:]):
             raise

@@ -71,8 +71,8 @@ class _Run:
 class TcpWindow:
     """The state of one direction. Sizes are payload bytes, times nanoseconds. None switches an effect off.
 
-    ``window_bytes`` and ``initial_bytes`` are sums over all ``connections``. ``held_bytes`` is that of
-    ``CongestionWindow``. A retransmission timeout is at least an RTT plus ``least_timeout_ns``. ``each`` models the
+    ``window_bytes`` is a sum over all connections, and so is ``congestion``, their congestion window; it is None if
+    windows are always open. A retransmission timeout is at least an RTT plus ``least_timeout_ns``. ``each`` models the
     single connections; it is None if there is only one or if windows are always open.
 
     Call ``allowance`` before sending and ``sent`` after sending. If the allowance is 0, call it again at
@@ -99,14 +99,11 @@ class TcpWindow:
         self,
         rtt_ns: int,
         window_bytes: int | None,
-        initial_bytes: int | None,
+        congestion: CongestionWindow | None,
         *,
-        connections: int = 1,
-        held_bytes: int | None = None,
         restarts: bool = True,
         least_timeout_ns: int = LEAST_TIMEOUT_NS,
         each: Connections | None = None,
-        piecewise: bool = False,
     ) -> None:
         self._rtt_ns = rtt_ns
         self._least_timeout_ns = least_timeout_ns
@@ -114,12 +111,8 @@ class TcpWindow:
         self._variation_ns = max(2 * rtt_ns, least_timeout_ns)
         self._varied_ns = 0
         self._window = _UNBOUNDED if window_bytes is None else max(window_bytes, 1)
-        self._congestion = (
-            None
-            if initial_bytes is None
-            else CongestionWindow(connections, initial_bytes, rtt_ns, held_bytes, piecewise=piecewise)
-        )
-        self._restarts = restarts and initial_bytes is not None
+        self._congestion = congestion
+        self._restarts = restarts and congestion is not None
         self._runs: deque[_Run] = deque()
         self._in_flight = 0
         self._last_sent_ns = 0
@@ -129,13 +122,18 @@ class TcpWindow:
 
     def copied(self) -> "TcpWindow":
         """Return a copy, which changes by itself."""
-        copied = TcpWindow(self._rtt_ns, self._window, None, least_timeout_ns=self._least_timeout_ns)
-        copied._congestion = None if self._congestion is None else self._congestion.copied()
-        copied._each = None if self._each is None else self._each.copied()
+        copied = TcpWindow(
+            self._rtt_ns,
+            self._window,
+            None if self._congestion is None else self._congestion.copied(),
+            restarts=self._restarts,
+            least_timeout_ns=self._least_timeout_ns,
+            each=None if self._each is None else self._each.copied(),
+        )
         copied._runs = deque(
             _Run(run.start_ns, run.end_ns, run.size_bytes, run.delay, run.limited) for run in self._runs
         )
-        copied._restarts, copied._in_flight, copied._last_sent_ns = self._restarts, self._in_flight, self._last_sent_ns
+        copied._in_flight, copied._last_sent_ns = self._in_flight, self._last_sent_ns
         copied._variation_ns, copied._varied_ns = self._variation_ns, self._varied_ns
         copied._limited_until_ns, copied._waited_ns = self._limited_until_ns, self._waited_ns
         return copied
@@ -322,22 +320,22 @@ def opened(
     ``window`` and ``slow_start`` switch these limits on. On a line without latency neither limits: there is no round
     trip to wait for. ``piecewise`` is that of ``CongestionWindow``.
     """
-    counts = line.rtt_ns > 0
-    window_bytes = let_out_bytes(settings.window_bytes) if counts and window else None
-    initial_bytes = INITIAL_SEGMENTS * SEGMENT_BYTES if counts and slow_start else None
-    settles = settings.leaves_slow_start_early and line.rate_bps is not None
     rtt_ns, restarts = line.rtt_ns, settings.restarts_after_idle
-    timeout_ns = rtt_ns + least_timeout_ns if restarts else None
+    window_bytes = let_out_bytes(settings.window_bytes) if rtt_ns > 0 and window else None
+    congestion, each = None, None
+    if rtt_ns > 0 and slow_start:
+        initial_bytes = INITIAL_SEGMENTS * SEGMENT_BYTES
+        settles = settings.leaves_slow_start_early and line.rate_bps is not None
+        held_bytes = line.payload_per_rtt() if settles else None
+        congestion = CongestionWindow(connections, connections * initial_bytes, rtt_ns, held_bytes, piecewise=piecewise)
+        if connections > 1:
+            timeout_ns = rtt_ns + least_timeout_ns if restarts else None
+            each = Connections(connections, window_bytes, initial_bytes, timeout_ns)
     return TcpWindow(
         rtt_ns,
         None if window_bytes is None else connections * window_bytes,
-        None if initial_bytes is None else connections * initial_bytes,
-        connections=connections,
-        held_bytes=line.payload_per_rtt() if settles else None,
+        congestion,
         restarts=restarts,
         least_timeout_ns=least_timeout_ns,
-        piecewise=piecewise,
-        each=Connections(connections, window_bytes, initial_bytes, timeout_ns)
-        if connections > 1 and initial_bytes
-        else None,
+        each=each,
     )

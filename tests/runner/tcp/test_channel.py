@@ -5,6 +5,7 @@ from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
 from wanbed.runner.simulator.network.shared_channel import SharedChannel
 from wanbed.runner.tcp.channel import PrivateChannel
+from wanbed.testbed.network.flow_model.congestion_window import CongestionWindow
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import TcpWindow, opened
@@ -14,7 +15,9 @@ LATENCY_NS = 20_000_000
 
 
 def window(window_bytes: int | None, initial_bytes: int | None) -> TcpWindow:
-    return TcpWindow(2 * LATENCY_NS, window_bytes, initial_bytes)
+    rtt_ns = 2 * LATENCY_NS
+    congestion = None if initial_bytes is None else CongestionWindow(1, initial_bytes, rtt_ns, None)
+    return TcpWindow(rtt_ns, window_bytes, congestion)
 
 
 def test_transfers_leave_one_after_the_other() -> None:

@@ -18,6 +18,7 @@ from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.channel import PrivateChannel
 from wanbed.runner.tcp.effects import IDEAL
+from wanbed.testbed.network.flow_model.congestion_window import CongestionWindow
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.window import TcpWindow
 from wanbed.workloads.transport.ring.buckets import complete_ns
@@ -159,9 +160,10 @@ def test_equal_replicas_without_latency_take_the_longer_of_computing_and_summing
 
 
 def window(latency_ns: int, *, narrow: bool) -> TcpWindow:
-    return TcpWindow(
-        2 * latency_ns, 60_000 if narrow and latency_ns else None, 14_480 if narrow and latency_ns else None
-    )
+    rtt_ns = 2 * latency_ns
+    if not narrow or not latency_ns:
+        return TcpWindow(rtt_ns, None, None)
+    return TcpWindow(rtt_ns, 60_000, CongestionWindow(1, 14_480, rtt_ns, None))
 
 
 @given(

@@ -18,6 +18,7 @@ from wanbed.runner.simulator.rings.shared_ring import SharedRing, awaits_room
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.channel import PrivateChannel
 from wanbed.runner.tcp.effects import IDEAL
+from wanbed.testbed.network.flow_model.congestion_window import CongestionWindow
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.window import TcpWindow
 from wanbed.testbed.network.links.link_conditions import LinkConditions
@@ -26,9 +27,10 @@ CHUNK_BYTES = 1000
 
 
 def window(latency_ns: int, *, narrow: bool) -> TcpWindow:
-    return TcpWindow(
-        2 * latency_ns, 60_000 if narrow and latency_ns else None, 14_480 if narrow and latency_ns else None
-    )
+    rtt_ns = 2 * latency_ns
+    if not narrow or not latency_ns:
+        return TcpWindow(rtt_ns, None, None)
+    return TcpWindow(rtt_ns, 60_000, CongestionWindow(1, 14_480, rtt_ns, None))
 
 
 @given(

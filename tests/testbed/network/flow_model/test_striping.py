@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanbed.runner.tcp.channel import PrivateChannel
-from wanbed.testbed.network.flow_model.congestion_window import halvings
+from wanbed.testbed.network.flow_model.congestion_window import CongestionWindow, halvings
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Connections, Striping, Waiting
 from wanbed.testbed.network.flow_model.window import TcpWindow
@@ -127,7 +127,9 @@ def test_the_line_carries_the_bursts_of_all_connections_in_every_round() -> None
 def test_the_last_byte_leaves_when_the_line_has_carried_the_last_round_of_all() -> None:
     rate_bps, size_bytes = 100_000_000, 70 * INITIAL
     line = Line(rate_bps, RTT_NS // 2, headers=False)
-    window = TcpWindow(RTT_NS, None, 10 * INITIAL, each=Connections(10, None, INITIAL))
+    window = TcpWindow(
+        RTT_NS, None, CongestionWindow(1, 10 * INITIAL, RTT_NS, None), each=Connections(10, None, INITIAL)
+    )
     channel = PrivateChannel(line, window)
     assert channel.transmit(0, size_bytes, Striping(10, 70, INITIAL)) == (
         0,
@@ -137,7 +139,9 @@ def test_the_last_byte_leaves_when_the_line_has_carried_the_last_round_of_all() 
 
 @pytest.mark.parametrize("striped", [True, False])
 def test_the_narrowest_connection_delays_its_transfer_and_not_the_next(striped: bool) -> None:
-    window = TcpWindow(RTT_NS, 12 * WINDOW, 12 * INITIAL, each=Connections(12, WINDOW, INITIAL))
+    window = TcpWindow(
+        RTT_NS, 12 * WINDOW, CongestionWindow(1, 12 * INITIAL, RTT_NS, None), each=Connections(12, WINDOW, INITIAL)
+    )
     channel = PrivateChannel(Line(None, RTT_NS // 2, headers=False), window)
     striping = Striping(12, 16, 16_384) if striped else None
     size_bytes = 16 * 16_384

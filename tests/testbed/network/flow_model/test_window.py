@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.recorded import check_recorded
 from wanbed.runner.tcp.channel import PrivateChannel
+from wanbed.testbed.network.flow_model.congestion_window import CongestionWindow
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import BOUNDED, Delay, TcpWindow, let_out_bytes, opened
@@ -16,6 +17,10 @@ from wanbed.testbed.network.tcp_settings import TcpSettings
 RTT_NS = 60_000_000
 INITIAL = 14_480
 WINDOW = 64_000
+
+
+def slow_start(rtt_ns: int = RTT_NS, held_bytes: int | None = None) -> CongestionWindow:
+    return CongestionWindow(1, INITIAL, rtt_ns, held_bytes)
 
 
 def fast(window: TcpWindow) -> PrivateChannel:
@@ -44,7 +49,7 @@ def test_a_window_lets_out_whole_pairs_of_segments(window_bytes: int, segments: 
 
 @pytest.mark.parametrize(("initial_windows", "bursts"), [(1, 1), (2, 2), (3, 2), (7, 3), (8, 4), (15, 4), (31, 5)])
 def test_slow_start_doubles_what_leaves_in_every_round_trip(initial_windows: int, bursts: int) -> None:
-    assert rounds(TcpWindow(RTT_NS, None, INITIAL), initial_windows * INITIAL) == bursts
+    assert rounds(TcpWindow(RTT_NS, None, slow_start()), initial_windows * INITIAL) == bursts
 
 
 def test_without_either_effect_everything_leaves_at_once() -> None:
@@ -52,7 +57,7 @@ def test_without_either_effect_everything_leaves_at_once() -> None:
 
 
 def test_the_congestion_window_stops_growing_at_twice_what_can_be_in_flight() -> None:
-    window = TcpWindow(RTT_NS, WINDOW, INITIAL)
+    window = TcpWindow(RTT_NS, WINDOW, slow_start())
     channel = fast(window)
     _, end_ns = channel.transmit(0, 100 * WINDOW)
     # After one whole timeout it is halved, which leaves just the window: nothing is slower than before.
@@ -60,7 +65,7 @@ def test_the_congestion_window_stops_growing_at_twice_what_can_be_in_flight() ->
 
 
 def test_so_it_does_while_the_line_is_slower_than_the_window() -> None:
-    window = TcpWindow(RTT_NS, WINDOW, INITIAL)
+    window = TcpWindow(RTT_NS, WINDOW, slow_start())
     for _ in range(20):
         window.sent_openly(0, WINDOW)
     assert window.allowance(300_000_000) == WINDOW, "twice as much, halved after one timeout"
@@ -72,7 +77,7 @@ def test_idle_halves_the_congestion_window_for_every_timeout_down_to_the_initial
     timeouts: float, bursts: int
 ) -> None:
     # 140 kB in flight at most: twice that, halved once, twice, three times; at last 14 segments' worth of slow start.
-    window = TcpWindow(RTT_NS, 10 * INITIAL, INITIAL)
+    window = TcpWindow(RTT_NS, 10 * INITIAL, slow_start())
     channel = fast(window)
     _, end_ns = channel.transmit(0, 100 * INITIAL)
     timeout_ns = RTT_NS + 200_000_000
@@ -82,7 +87,7 @@ def test_idle_halves_the_congestion_window_for_every_timeout_down_to_the_initial
 
 
 def test_who_waits_for_late_acknowledgements_is_not_idle() -> None:
-    window, delay = TcpWindow(RTT_NS, None, INITIAL), Delay()
+    window, delay = TcpWindow(RTT_NS, None, slow_start()), Delay()
     delay.later_ns = 10 * RTT_NS
     window.sent(0, 0, window.allowance(0), delay, limited=True)
     assert window.next_credit_ns == 11 * RTT_NS
@@ -91,7 +96,7 @@ def test_who_waits_for_late_acknowledgements_is_not_idle() -> None:
 
 def test_a_new_connection_over_a_long_line_has_a_timeout_of_three_round_trips() -> None:
     rtt_ns = 160_000_000
-    window = TcpWindow(rtt_ns, None, INITIAL)
+    window = TcpWindow(rtt_ns, None, slow_start(rtt_ns))
     channel = PrivateChannel(Line(None, rtt_ns // 2, headers=False), window)
     channel.transmit(0, 3 * INITIAL)
     # Two rounds: 480 ms have come down to 430. Of RTT + 200 ms a pause of 780 ms would have been two.
@@ -99,7 +104,7 @@ def test_a_new_connection_over_a_long_line_has_a_timeout_of_three_round_trips() 
 
 
 def test_idle_changes_nothing_where_the_sysctl_is_off() -> None:
-    window = TcpWindow(RTT_NS, 10 * INITIAL, INITIAL, restarts=False)
+    window = TcpWindow(RTT_NS, 10 * INITIAL, slow_start(), restarts=False)
     channel = fast(window)
     _, end_ns = channel.transmit(0, 100 * INITIAL)
     _, done_ns = channel.transmit(end_ns + 10**12, 10 * INITIAL)
@@ -125,7 +130,7 @@ def test_no_more_than_a_window_leaves_in_any_round_trip(
             sent.append((start_ns, end_ns, size_bytes))
             super().sent(start_ns, end_ns, size_bytes, delay, limited=limited)
 
-    channel = PrivateChannel(Line(rate_bps, RTT_NS // 2, headers=False), Noting(RTT_NS, window_bytes, INITIAL))
+    channel = PrivateChannel(Line(rate_bps, RTT_NS // 2, headers=False), Noting(RTT_NS, window_bytes, slow_start()))
     now_ns = 0
     for gap_ns, size_bytes in transfers:
         _, now_ns = channel.transmit(now_ns + gap_ns, min(size_bytes, 30 * window_bytes))
@@ -135,7 +140,7 @@ def test_no_more_than_a_window_leaves_in_any_round_trip(
 
 
 def test_the_rest_of_a_transfer_opens_the_window_too_where_congestion_has_held_it_up() -> None:
-    window = TcpWindow(RTT_NS, None, INITIAL)
+    window = TcpWindow(RTT_NS, None, slow_start())
     channel = fast(window)
     # 1, 2 and 1.6 initial windows: in all 4.6 are acknowledged, which makes 5.6 of them.
     assert rounds(window, 46 * INITIAL // 10) == 3
@@ -205,7 +210,7 @@ def test_what_room_acknowledgements_will_have_made_can_be_asked_without_a_change
 
 
 def test_what_was_sent_openly_is_not_in_flight_and_opens_the_window() -> None:
-    window = TcpWindow(RTT_NS, None, INITIAL)
+    window = TcpWindow(RTT_NS, None, slow_start())
     window.sent(0, 1, INITIAL, limited=True)
     window.sent_openly(5, INITIAL)
     assert (window.in_flight_bytes, window.flights()) == (0, [])
@@ -225,7 +230,7 @@ def test_a_window_is_open_for_what_it_lets_out_in_a_round_trip() -> None:
 def test_a_timeout_is_a_round_trip_and_twice_of_it_at_first_but_200_ms_at_least(
     rtt_ms: int, first_ms: int, later_ms: int
 ) -> None:
-    window, ms = TcpWindow(rtt_ms * 1_000_000, None, INITIAL), 1_000_000
+    window, ms = TcpWindow(rtt_ms * 1_000_000, None, slow_start(rtt_ms * 1_000_000)), 1_000_000
     assert window.timeout_ns == (rtt_ms + first_ms) * ms
     window.sent(0, 1, 100)
     window.sent(2, 3, 100)
@@ -241,7 +246,7 @@ def test_a_timeout_is_a_round_trip_and_twice_of_it_at_first_but_200_ms_at_least(
 def test_acknowledgements_that_come_late_make_the_timeout_longer() -> None:
     idle_ns = 290_000_000
     for later_ns, narrower in ((0, 2), (40_000_000, 1)):
-        window, delay = TcpWindow(RTT_NS, None, INITIAL), Delay()
+        window, delay = TcpWindow(RTT_NS, None, slow_start()), Delay()
         delay.later_ns = later_ns
         for at_ns in (0, 2 * RTT_NS):
             window.sent(at_ns, at_ns, window.allowance(at_ns), delay, limited=True)
@@ -251,7 +256,7 @@ def test_acknowledgements_that_come_late_make_the_timeout_longer() -> None:
 
 
 def test_a_changed_path_leaves_acknowledgements_that_are_under_way_as_they_are() -> None:
-    window = TcpWindow(RTT_NS, WINDOW, INITIAL)
+    window = TcpWindow(RTT_NS, WINDOW, slow_start())
     window.sent(0, 1, 100)
     window.sent(50, 51, 100)
     window.path_changes(RTT_NS + 1000, 0, 50)
@@ -263,7 +268,7 @@ def test_a_changed_path_leaves_acknowledgements_that_are_under_way_as_they_are()
 
 def test_after_a_loss_nothing_is_in_flight_and_the_window_is_a_segment_or_seven_tenths() -> None:
     for needless, left_bytes in ((False, 1448), (True, 8 * INITIAL * 7 // 10)):
-        window = TcpWindow(RTT_NS, None, INITIAL)
+        window = TcpWindow(RTT_NS, None, slow_start())
         _, end_ns = fast(window).transmit(0, 7 * INITIAL)
         assert window.allowance(end_ns + RTT_NS) == 8 * INITIAL
         window.sent(end_ns + RTT_NS, end_ns + RTT_NS, INITIAL)
@@ -278,7 +283,7 @@ def test_after_a_loss_nothing_is_in_flight_and_the_window_is_a_segment_or_seven_
 
 
 def test_what_is_answered_at_once_frees_the_window_and_does_not_open_it() -> None:
-    window = TcpWindow(RTT_NS, None, INITIAL)
+    window = TcpWindow(RTT_NS, None, slow_start())
     window.sent(0, 1, INITIAL)
     window.answered(5)
     assert window.flights() == []
@@ -287,7 +292,7 @@ def test_what_is_answered_at_once_frees_the_window_and_does_not_open_it() -> Non
 
 def test_acknowledgements_that_waited_long_end_slow_start_where_a_line_has_a_rate() -> None:
     for held_bytes, factor in ((10**9, 21 / 20), (None, 2)):
-        window, late = TcpWindow(RTT_NS, None, INITIAL, held_bytes=held_bytes), Delay()
+        window, late = TcpWindow(RTT_NS, None, slow_start(held_bytes=held_bytes)), Delay()
         late.later_ns = 20_000_000
         fast(window).transmit(0, 2 * INITIAL)
         now_ns = 2 * RTT_NS

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from wanbed.ground.strict_model import parse_model
-from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.network.address_book import LoopbackAddressBook
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
@@ -45,9 +44,8 @@ def test_a_relay_that_was_killed_is_an_error_that_says_so_and_stops_without_anot
 ) -> None:
     with running_relay(addresses, tmp_path, "wb-test", 1.0) as relay:
         assert {port.total.wire_bytes for port in relay.read_counters()} == {0}
-        (pid,) = marked_processes("wb-test")
-        os.kill(pid, signal.SIGKILL)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        os.kill(relay._process.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, relay._process.pid, os.WEXITED | os.WNOWAIT)
         with pytest.raises(SubstrateError, match=r"^the relay ended; its stderr tail: "):
             relay.settle(1)
 

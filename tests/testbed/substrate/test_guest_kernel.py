@@ -178,9 +178,10 @@ def test_threads_that_ask_at_once_hear_their_own_answers(booted: Boot) -> None:
 
 def test_a_guest_ends_with_its_block_at_once(booted: Boot, tmp_path: Path) -> None:
     booted(f"{READY}exec sleep 60")
-    with guest_gateways(NO_GATEWAYS, tmp_path, "wb-2", {}):
-        assert len(marked_processes("wb-2")) == 1
-    assert marked_processes("wb-2") == []
+    marker = f"wb-{os.getpid()}"
+    with guest_gateways(NO_GATEWAYS, tmp_path, marker, {}):
+        assert len(marked_processes(marker)) == 1
+    assert marked_processes(marker) == []
 
 
 def test_a_guest_program_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,14 +131,15 @@ class _Layout:
             gateway_mac=host_link_mac(self._slot, here, host.index, GATEWAY_SIDE),
             datacenter_index=here,
             intra=near,
-            far=() if rate_bps is None else tuple(self._far(datacenter, peer) for peer in self._peers(datacenter)),
+            far=()
+            if rate_bps is None
+            else tuple(self._far(datacenter, peer, rate_bps) for peer in self._peers(datacenter)),
             shared=shared,
         )
 
-    def _far(self, datacenter: Datacenter, peer: Datacenter) -> FarHosts:
-        """Plan the leaves for hosts of ``peer``. They have a rate only if the port is slower than the node pair."""
-        ever, rate_bps = self._topology.ever(peer.name, datacenter.name), self._topology.intra_rate_bps
-        assert rate_bps is not None
+    def _far(self, datacenter: Datacenter, peer: Datacenter, rate_bps: int) -> FarHosts:
+        """Plan the leaves for hosts of ``peer``. They have the port's rate only if it is slower than the node pair."""
+        ever = self._topology.ever(peer.name, datacenter.name)
         slower = any(way.pair_rate_bps is None or rate_bps < way.pair_rate_bps for way in ever)
         latency_ns = max(conditions.latency_ns for conditions in ever)
         limit = self._limit_packets(rate_bps, latency_ns, rtt_ns=self._longest_rtt_ns(peer, datacenter))

@@ -7,7 +7,7 @@ from pyroute2.netlink.rtnl.tcmsg.common import time2tick
 from wanbed.testbed.kernel.qdiscs import netem, node_pair_classifier
 from wanbed.testbed.kernel.qdiscs.node_pair_classifier import HTB_MAJOR
 from wanbed.testbed.kernel.qdiscs.port_shape import DEFAULT_CLASS, TRUNK_CLASS, PortShape, ShapedClass
-from wanbed.testbed.network.gateway_plan import SharedRate
+from wanbed.testbed.network.gateway_plan import NetemPlan, SharedRate
 
 _MAJOR = HTB_MAJOR << 16
 
@@ -20,7 +20,7 @@ def apply_shape(netlink: Any, index: int, shape: PortShape) -> None:
         parameters = class_parameters(shape, each)
         netlink.tc("add-class", "htb", index, _MAJOR | each.minor, parent=_MAJOR | TRUNK_CLASS, **parameters)
         if each.netem is not None:
-            _netem(netlink, "add", index, each)
+            _netem(netlink, "add", index, each.minor, each.netem)
     netlink.tc("add-filter", "bpf", index, parent=_MAJOR, **node_pair_classifier.filter_request(shape.classifier))
 
 
@@ -28,13 +28,12 @@ def change_netem(netlink: Any, index: int, shape: PortShape) -> None:
     """Change every netem leaf of an interface that is shaped already to its plan in ``shape``."""
     for each in shape.classes:
         if each.netem is not None:
-            _netem(netlink, "change", index, each)
+            _netem(netlink, "change", index, each.minor, each.netem)
 
 
-def _netem(netlink: Any, command: str, index: int, below: ShapedClass) -> None:
-    assert below.netem is not None
-    options = netem.netem_options(below.netem)
-    netlink.tc(command, "netem", index, below.minor << 16, parent=_MAJOR | below.minor, options=options)
+def _netem(netlink: Any, command: str, index: int, minor: int, plan: NetemPlan) -> None:
+    """Make or change the netem leaf below the class ``minor``."""
+    netlink.tc(command, "netem", index, minor << 16, parent=_MAJOR | minor, options=netem.netem_options(plan))
 
 
 def trunk_parameters(shape: PortShape) -> dict[str, Any]:

@@ -125,12 +125,10 @@ class Connections:
         return self._timeout_ns is not None and now_ns - self._last_ns[connection] > self._timeout_ns
 
     def _narrowed(self, connection: int, now_ns: int) -> int:
-        return self._halved(connection, now_ns) if self._idle(connection, now_ns) else self._congestion[connection]
-
-    def _halved(self, connection: int, now_ns: int) -> int:
-        assert self._timeout_ns is not None
-        congestion = self._congestion[connection]
-        for _ in range(halvings(now_ns - self._last_ns[connection], self._timeout_ns)):
+        congestion, idle_ns = self._congestion[connection], now_ns - self._last_ns[connection]
+        if self._timeout_ns is None or idle_ns <= self._timeout_ns:
+            return congestion
+        for _ in range(halvings(idle_ns, self._timeout_ns)):
             if congestion <= self._initial:
                 break
             congestion = max(congestion // 2, self._initial)

@@ -1,8 +1,8 @@
 """Work out how one direction of a link changes: its constants, and above them trace, generator and events."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_duration
@@ -19,6 +19,8 @@ MAX_ALL_CHANGES = 1_000_000
 """The most changes of all links of a topology together; courses that are equal count once."""
 
 _CHANGING = ("trace", "loop", "events", "generate")
+
+Written = TypeVar("Written")
 
 _Timeline = Sequence[tuple[int, Values]]
 """Values from each time on, until the next."""
@@ -37,12 +39,13 @@ class Level:
 
 
 @dataclass(frozen=True)
-class _Written:
-    """The course given by the last level that has one of ``trace``, ``generate`` or ``events``.
+class _Written(Generic[Written]):
+    """The ``trace``, ``generate`` or ``events`` of the last level that has it.
 
     ``hidden`` are the fields to which a later level gives a constant.
     """
 
+    value: Written
     level: Level
     hidden: frozenset[str]
 
@@ -89,24 +92,26 @@ def course_by_levels(
     which a later one gives a constant. Where a generator draws, it draws on ``base``; events lie above both.
     ``traces`` has each trace by the path that is written. Raise InputError for what does not go together.
     """
-    trace, drawn, events = (_last(levels, name) for name in ("trace", "generate", "events"))
+    trace = _last(levels, "trace", lambda spec: spec.trace)
+    drawn = _last(levels, "generate", lambda spec: spec.generate)
+    events = _last(levels, "events", lambda spec: spec.events)
     timelines: list[_Timeline] = []
     sources: list[str] = []
     periods: list[tuple[str, int]] = []
     if trace is not None:
-        found = _trace(trace, traces)
+        found = traces[trace.value.key]
         period_ns = found.period_ns(trace.level.spec.loop)
         if period_ns is not None:
             periods.append((trace.level.where, period_ns))
         timelines.append(_rows(found, base, trace.hidden, period_ns))
         sources.append(found.source)
-        if drawn is not None and (both := sorted(_generate(drawn).fields & found.fields - drawn.hidden)):
+        if drawn is not None and (both := sorted(drawn.value.fields & found.fields - drawn.hidden)):
             raise InputError(
                 f"{drawn.level.where}.generate: the trace {found.source} gives {both[0]} already: leave one of them out"
             )
     if drawn is not None:
-        spec = _generate(drawn)
-        _check_drawn_on(base, spec, drawn)
+        spec = drawn.value
+        _check_drawn_on(base, drawn)
         period_ns = _drawn_period(spec, drawn.level)
         if period_ns is not None:
             periods.append((drawn.level.where, period_ns))
@@ -119,7 +124,7 @@ def course_by_levels(
         )
         sources.append(f"generated: {', '.join(name.replace('_', ' ') for name in spec.drawn)}")
     if events is not None:
-        timelines.append(event_timeline(events.level.spec.events, f"{events.level.where}.events", events.hidden))
+        timelines.append(event_timeline(events.value, f"{events.level.where}.events", events.hidden))
         sources.append("events")
     _check_loop(levels, periods, len(timelines))
     course = course_of(
@@ -135,26 +140,17 @@ def course_by_levels(
     return course
 
 
-def _last(levels: Sequence[Level], name: str) -> _Written | None:
+def _last(
+    levels: Sequence[Level], name: str, value_of: Callable[[WanSpec], Written | None]
+) -> _Written[Written] | None:
     """Return the last level that has ``name``, None if none has it or the last one takes it away."""
     hidden: frozenset[str] = frozenset()
     for level in reversed(levels):
         if name in level.spec.model_fields_set:
-            return _Written(level, hidden) if getattr(level.spec, name) else None
+            value = value_of(level.spec)
+            return _Written(value, level, hidden) if value else None
         hidden |= level.spec.model_fields_set & {*FIGURES}
     return None
-
-
-def _trace(written: _Written, traces: Mapping[str, ConditionTrace]) -> ConditionTrace:
-    spec = written.level.spec.trace
-    assert spec is not None
-    return traces[spec.key]
-
-
-def _generate(written: _Written) -> GenerateSpec:
-    spec = written.level.spec.generate
-    assert spec is not None
-    return spec
 
 
 def _rows(trace: ConditionTrace, base: LinkConditions, hidden: Collection[str], period_ns: int | None) -> _Timeline:
@@ -174,7 +170,8 @@ def _rows(trace: ConditionTrace, base: LinkConditions, hidden: Collection[str], 
     return timeline
 
 
-def _check_drawn_on(base: LinkConditions, spec: GenerateSpec, written: _Written) -> None:
+def _check_drawn_on(base: LinkConditions, written: _Written[GenerateSpec]) -> None:
+    spec = written.value
     if "rate" in spec.fields and base.pair_rate_bps is None:
         name = "diurnal" if spec.diurnal is not None else "markov"
         raise InputError(

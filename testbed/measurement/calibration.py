@@ -19,7 +19,7 @@ of seconds (``wanbed.testbed.measurement.bounded_transfer``).
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from wanbed.ground.impairments import IMPAIRMENTS, UNIMPAIRED
@@ -65,115 +65,174 @@ _SECONDS, _SECONDS_UNLIMITED, _SECONDS_AGAIN = 2, 1, 4
 
 @dataclass(frozen=True)
 class LinkMeasurement:
-    """One directed link, configured against measured. ``configured_goodput_bps`` is None for an unlimited rate.
+    """One directed link that is up, configured against measured. ``configured_goodput_bps`` is None if unlimited.
 
     A configured RTT is that of an echo: both latencies, and where frames take time, that of its frames at both rates.
     A link whose rate changes may let a packet arrive ``early_ms`` early (``wanbed.testbed.network.pair_rates``).
 
     Of a link that changes during a trial, ``at_ns`` is the time since training began at which it first has the
-    conditions that were measured; it is None of any other. While the link is not ``up`` in both directions, only the
-    loss of echoes is measured.
+    conditions that were measured; it is None of any other.
 
     ``scope`` is ``wan`` between datacenters and ``intra`` inside one; then source and destination are equal.
-    ``impairments`` are keyed by their columns in calibration. The remaining fields are None if not measured; see
-    ``transfer_calibration``. ``short`` is the time of a short transfer after a pause, ``both_ways`` the same while the
-    other direction is busy. ``share`` is the goodput of the node pair farthest from its share of a full trunk,
-    ``together`` that of all pairs that fill it. ``burst_bytes`` is what the trunk sent at once beyond its rate.
+    ``impairments`` and ``transfers`` are keyed by their columns in calibration. Of ``transfers`` there are those that
+    were measured; see ``transfer_calibration``. ``short_ms`` is the time of a short transfer after a pause,
+    ``both_ways_ms`` the same while the other direction is busy. ``share_bps`` is the goodput of the node pair farthest
+    from its share of a full trunk, ``together_bps`` that of all pairs that fill it. ``burst_bytes`` is what the trunk
+    sent at once beyond its rate, None if no pairs can fill it.
     """
 
     source: str
     destination: str
     scope: str
-    configured_rtt_ms: float | None
-    measured_rtt_ms: float | None
+    configured_rtt_ms: float
+    measured_rtt_ms: float
     configured_goodput_bps: float | None
-    measured_goodput_bps: float | None
+    measured_goodput_bps: float
     impairments: Mapping[str, ComparedFigure]
     echo_requests: int
-    configured_short_ms: float | None = None
-    measured_short_ms: float | None = None
-    configured_both_ways_ms: float | None = None
-    measured_both_ways_ms: float | None = None
-    configured_share_bps: float | None = None
-    measured_share_bps: float | None = None
-    configured_together_bps: float | None = None
-    measured_together_bps: float | None = None
+    transfers: Mapping[str, ComparedFigure] = field(default_factory=dict)
     burst_bytes: int | None = None
     at_ns: int | None = None
-    up: bool = True
     early_ms: float = 0.0
 
     @property
     def condition(self) -> str | None:
         """Which conditions of a link that changes were measured, in words; None of a link that does not."""
-        return None if self.at_ns is None else format_duration(self.at_ns) + ("" if self.up else ", down")
+        return None if self.at_ns is None else format_duration(self.at_ns)
 
     @property
     def within_tolerance(self) -> bool:
         """Whether every measured figure is within tolerance of the configured one.
 
         Tolerances: RTT max(0.5 ms, 2 %), short transfers max(1 ms, 3 %), which may also be ``early_ms`` early, goodputs
-        3 %; impairments by their measures. While the link is down, nothing may arrive.
+        3 %; impairments by their measures.
         """
-        if not self.up:
-            return all(compared.measured == compared.configured for compared in self.impairments.values())
-        assert self.configured_rtt_ms is not None
-        assert self.measured_rtt_ms is not None
         # The comparison is false for NaN, which a dead link measures.
         rtt = abs(self.measured_rtt_ms - self.configured_rtt_ms) <= max(
             RTT_TOLERANCE_MS, RTT_TOLERANCE * self.configured_rtt_ms
         )
-        goodputs = (
-            (self.configured_goodput_bps, self.measured_goodput_bps),
-            (self.configured_share_bps, self.measured_share_bps),
-            (self.configured_together_bps, self.measured_together_bps),
+        goodput = self.configured_goodput_bps is None or _near(
+            ComparedFigure(self.configured_goodput_bps, self.measured_goodput_bps)
         )
-        goodput = all(_near(configured, measured, GOODPUT_TOLERANCE) for configured, measured in goodputs)
-        short = all(
-            _near(configured, measured, GOODPUT_TOLERANCE, SHORT_TOLERANCE_MS, self.early_ms)
-            for configured, measured in (
-                (self.configured_short_ms, self.measured_short_ms),
-                (self.configured_both_ways_ms, self.measured_both_ways_ms),
-            )
+        transfers = all(
+            _near(compared, SHORT_TOLERANCE_MS, self.early_ms) if column.endswith("_ms") else _near(compared)
+            for column, compared in self.transfers.items()
         )
         impaired = all(
             MEASURES[each.field].within(self.impairments[each.column], self.echo_requests) for each in IMPAIRMENTS
         )
-        return rtt and goodput and short and impaired
+        return rtt and goodput and transfers and impaired
+
+    def in_columns(self) -> dict[str, Any]:
+        """Return everything but the impairments by the columns of calibration; a figure not measured is left out."""
+        return {
+            "source": self.source,
+            "destination": self.destination,
+            "scope": self.scope,
+            "configured_rtt_ms": self.configured_rtt_ms,
+            "measured_rtt_ms": self.measured_rtt_ms,
+            "configured_goodput_bps": self.configured_goodput_bps,
+            "measured_goodput_bps": self.measured_goodput_bps,
+            **sided(self.transfers),
+            "burst_bytes": self.burst_bytes,
+            "condition": self.condition,
+            "within_tolerance": self.within_tolerance,
+        }
 
     def undilated(self, factor: float) -> "LinkMeasurement":
         """Convert the measurement from time dilated by ``factor`` to the time of the configured network."""
 
-        def scaled(name: str) -> float | None:
-            value: float | None = getattr(self, name)
-            return None if value is None else value / factor if name.endswith("_ms") else value * factor
+        def undilated(figures: Mapping[str, ComparedFigure]) -> dict[str, ComparedFigure]:
+            return {column: _undilated(column, compared, factor) for column, compared in figures.items()}
 
-        figures: dict[str, Any] = {name: scaled(name) for name in vars(self) if name.endswith(("_ms", "_bps"))}
-        impairments = dict(self.impairments)
-        for each in IMPAIRMENTS:
-            if each.is_duration and each.column in impairments:
-                dilated = impairments[each.column]
-                impairments[each.column] = ComparedFigure(dilated.configured / factor, dilated.measured / factor)
-        at_ns = None if self.at_ns is None else round(self.at_ns / factor)
-        return replace(self, impairments=impairments, at_ns=at_ns, **figures)
+        configured_bps = self.configured_goodput_bps
+        return replace(
+            self,
+            configured_rtt_ms=self.configured_rtt_ms / factor,
+            measured_rtt_ms=self.measured_rtt_ms / factor,
+            configured_goodput_bps=None if configured_bps is None else configured_bps * factor,
+            measured_goodput_bps=self.measured_goodput_bps * factor,
+            impairments=undilated(self.impairments),
+            transfers=undilated(self.transfers),
+            at_ns=None if self.at_ns is None else round(self.at_ns / factor),
+            early_ms=self.early_ms / factor,
+        )
 
 
-def _near(
-    configured: float | None, measured: float | None, share: float, least: float = 0.0, early: float = 0.0
-) -> bool:
-    """Return whether ``measured`` is within max(``least``, ``share`` of it) of ``configured``, or that is None.
+@dataclass(frozen=True)
+class DownLinkMeasurement:
+    """One directed link that changes, while it is down in either direction: all echoes are to be lost.
 
-    It may be less by ``early`` more.
+    ``returned_rtt_ms`` is the RTT of echoes that have come back, None if none has.
     """
-    if configured is None:
-        return True
-    tolerance = max(least, share * configured)
-    return measured is not None and configured - early - tolerance <= measured <= configured + tolerance
+
+    source: str
+    destination: str
+    scope: str
+    loss: ComparedFigure
+    returned_rtt_ms: float | None
+    at_ns: int
+
+    @property
+    def condition(self) -> str:
+        """When the link is first down so, in words."""
+        return format_duration(self.at_ns) + ", down"
+
+    @property
+    def impairments(self) -> Mapping[str, ComparedFigure]:
+        """The loss of echoes."""
+        return {"loss": self.loss}
+
+    @property
+    def within_tolerance(self) -> bool:
+        """Whether nothing has arrived."""
+        return self.loss.measured == self.loss.configured
+
+    def in_columns(self) -> dict[str, Any]:
+        """Return everything but the impairments by the columns of calibration."""
+        return {
+            "source": self.source,
+            "destination": self.destination,
+            "scope": self.scope,
+            "configured_rtt_ms": None,
+            "measured_rtt_ms": self.returned_rtt_ms,
+            "configured_goodput_bps": 0.0,
+            "measured_goodput_bps": None,
+            "condition": self.condition,
+            "within_tolerance": self.within_tolerance,
+        }
+
+    def undilated(self, factor: float) -> "DownLinkMeasurement":
+        """Convert the measurement from time dilated by ``factor`` to the time of the configured network."""
+        rtt_ms = self.returned_rtt_ms
+        return replace(
+            self, returned_rtt_ms=None if rtt_ms is None else rtt_ms / factor, at_ns=round(self.at_ns / factor)
+        )
 
 
-def calibrate(
-    testbed: "RunningTestbed", report: Callable[[LinkMeasurement], None] = lambda _: None
-) -> list[LinkMeasurement]:
+MeasuredLink = LinkMeasurement | DownLinkMeasurement
+
+
+def sided(figures: Mapping[str, ComparedFigure]) -> dict[str, float]:
+    """Return figures by column as the columns that begin with ``configured_`` and ``measured_``."""
+    return {
+        f"{side}_{column}": figure for column, compared in figures.items() for side, figure in asdict(compared).items()
+    }
+
+
+def _undilated(column: str, compared: ComparedFigure, factor: float) -> ComparedFigure:
+    if column.endswith("_ms"):
+        return compared.converted(lambda value: value / factor)
+    return compared.converted(lambda value: value * factor) if column.endswith("_bps") else compared
+
+
+def _near(compared: ComparedFigure, least: float = 0.0, early: float = 0.0) -> bool:
+    """Return whether the measured figure is within 3 %, or ``least`` if that is more; it may be less by ``early``."""
+    tolerance = max(least, GOODPUT_TOLERANCE * compared.configured)
+    return compared.configured - early - tolerance <= compared.measured <= compared.configured + tolerance
+
+
+def calibrate(testbed: "RunningTestbed", report: Callable[[MeasuredLink], None] = lambda _: None) -> list[MeasuredLink]:
     """Measure every WAN link in each direction, and the network inside every datacenter of two or more hosts.
 
     Links are measured one after another, between the first hosts of their datacenters; then those that change in their
@@ -181,28 +240,28 @@ def calibrate(
     and the second measurement counts. ``report`` is called with each finished measurement. At the end, the hosts have
     the default ``TcpSettings()``. Raise MeasurementError if a measurement fails, and what changing a link raises.
     """
-    measured: list[LinkMeasurement] = []
+    measured: list[MeasuredLink] = []
 
-    def measure(path: _Path, at_ns: int | None) -> None:
-        early_ms = 0.0 if at_ns is None else 1e3 * _early_s(testbed, path.datacenters, at_ns)
-        link = replace(_measure(testbed, path), at_ns=at_ns, early_ms=early_ms)
+    def measure(path: _Path) -> None:
+        link = _measure(testbed, path)
         if not link.within_tolerance:
-            link = replace(_measure(testbed, path, _SECONDS_AGAIN), at_ns=at_ns, early_ms=early_ms)
+            link = _measure(testbed, path, _SECONDS_AGAIN)
         measured.append(link)
-        report(measured[-1])
+        report(link)
 
     changing = testbed.changing
     for wan_link in testbed.topology.wan:
-        for path in _wan_paths(testbed.topology, wan_link):
-            measure(path, 0 if changing is not None and wan_link.course_by_ends else None)
+        changes = changing is not None and bool(wan_link.course_by_ends)
+        for path in _wan_paths(testbed.topology, wan_link, 0, changes=changes):
+            measure(path)
     for path in _inner_paths(testbed.topology):
-        measure(path, None)
+        measure(path)
     if changing is not None:
         for wan_link in testbed.topology.wan:
             for at_ns in choose_conditions(wan_link).measured_ns[1:]:
                 changing.hold(at_ns)
-                for path in _wan_paths(testbed.topology, wan_link, at_ns):
-                    measure(path, at_ns)
+                for path in _wan_paths(testbed.topology, wan_link, at_ns, changes=True):
+                    measure(path)
         changing.hold(0)
     testbed.use_tcp(TcpSettings())
     return measured
@@ -210,12 +269,16 @@ def calibrate(
 
 @dataclass(frozen=True)
 class _Path:
+    """What is measured: a link in the conditions that it has ``at_ns`` after training began, if it ``changes``."""
+
     scope: str
     datacenters: tuple[str, str]
     hosts: tuple[str, str]
     conditions: LinkConditions
     back: LinkConditions
     fastest_bps: tuple[int | None, int | None]
+    at_ns: int = 0
+    changes: bool = False
 
     @property
     def rtt_ns(self) -> int:
@@ -238,13 +301,13 @@ class _Path:
         return narrow or any(way.impairments != UNIMPAIRED for way in (self.conditions, self.back))
 
 
-def _wan_paths(topology: Topology, link: WanLink, at_ns: int = 0) -> Iterator[_Path]:
+def _wan_paths(topology: Topology, link: WanLink, at_ns: int, *, changes: bool) -> Iterator[_Path]:
     one, other = (topology.datacenter(name).hosts[0].name for name in link.between)
     then = topology.at(at_ns)
     there, back = (_limited_by_port(then, *ends) for ends, _ in link.directions)
     fastest_bps = (_fastest_bps(topology, *link.between), _fastest_bps(topology, *link.between[::-1]))
-    yield _Path("wan", link.between, (one, other), there, back, fastest_bps)
-    yield _Path("wan", link.between[::-1], (other, one), back, there, fastest_bps)
+    yield _Path("wan", link.between, (one, other), there, back, fastest_bps, at_ns, changes)
+    yield _Path("wan", link.between[::-1], (other, one), back, there, fastest_bps, at_ns, changes)
 
 
 def _inner_paths(topology: Topology) -> Iterator[_Path]:
@@ -267,18 +330,18 @@ def _fastest_bps(topology: Topology, one: str, other: str) -> int | None:
     return min((rate_bps for rate_bps in (fastest_bps, topology.intra_rate_bps) if rate_bps is not None), default=None)
 
 
-def _early_s(testbed: "RunningTestbed", datacenters: tuple[str, str], at_ns: int) -> float:
-    """Return by how much a packet may be early on the way to either datacenter, as the link is at that time."""
+def _early_s(testbed: "RunningTestbed", path: _Path) -> float:
+    """Return by how much a packet may be early on the way to either end of a link that changes, as the link is then."""
     found = [0.0]
-    for gateway in testbed.gateway_plan.at(at_ns).gateways:
+    for gateway in testbed.gateway_plan.at(path.at_ns).gateways:
         for port in gateway.wan_ports:
-            if {gateway.datacenter, port.peer} == {*datacenters}:
+            if {gateway.datacenter, port.peer} == {*path.datacenters}:
                 frame_bytes = testbed.mtu_bytes + ETHERNET_HEADER_BYTES
                 found.append(early_s(port.pair, gateway.super_packet_frames, frame_bytes))
     return max(found)
 
 
-def _measure(testbed: "RunningTestbed", path: _Path, seconds: int | None = None) -> LinkMeasurement:
+def _measure(testbed: "RunningTestbed", path: _Path, seconds: int | None = None) -> MeasuredLink:
     conditions = path.conditions
     if not (conditions.up and path.back.up):
         return _measure_down(testbed, path)
@@ -303,46 +366,34 @@ def _measure(testbed: "RunningTestbed", path: _Path, seconds: int | None = None)
         measured_goodput_bps=goodput_bps,
         impairments=compare(conditions.impairments, path.back.impairments, echoes),
         echo_requests=echoes.sent,
+        at_ns=path.at_ns if path.changes else None,
+        early_ms=1e3 * _early_s(testbed, path) if path.changes else 0.0,
     )
     if impaired or rate is None or not testbed.stacks.opens_sockets:
         return link
-    return _with_transfers(testbed, path, link)
+    return _with_transfers(testbed, path, rate, link)
 
 
-def _measure_down(testbed: "RunningTestbed", path: _Path) -> LinkMeasurement:
+def _measure_down(testbed: "RunningTestbed", path: _Path) -> DownLinkMeasurement:
     """Look whether any echo comes back."""
     echoes = testbed.stacks.echoes(*path.hosts, _PINGS_VIRTUAL if in_virtual_time() else _PINGS_DOWN)
-    return LinkMeasurement(
+    return DownLinkMeasurement(
         *path.datacenters,
         path.scope,
-        configured_rtt_ms=None,
-        measured_rtt_ms=echoes.median_ms if echoes.times_ms else None,
-        configured_goodput_bps=0.0,
-        measured_goodput_bps=None,
-        impairments={"loss": ComparedFigure(1.0, echoes.lost)},
-        echo_requests=echoes.sent,
-        up=False,
+        loss=ComparedFigure(1.0, echoes.lost),
+        returned_rtt_ms=echoes.median_ms if echoes.times_ms else None,
+        at_ns=path.at_ns,
     )
 
 
-def _with_transfers(testbed: "RunningTestbed", path: _Path, link: LinkMeasurement) -> LinkMeasurement:
+def _with_transfers(testbed: "RunningTestbed", path: _Path, rate_bps: int, link: LinkMeasurement) -> LinkMeasurement:
     """Add the figures that only short or simultaneous transfers show."""
     one, other = (testbed.topology.datacenter(name) for name in path.datacenters)
     try:
-        transfers = measure_transfers(testbed, (one, other), path.hosts, path.conditions, path.back)
+        transfers = measure_transfers(testbed, (one, other), path.hosts, path.conditions, path.back, rate_bps=rate_bps)
     except bounded_transfer.StalledError as stalled:
         raise MeasurementError(str(stalled)) from None
-    figures: dict[str, Any] = {"burst_bytes": transfers.burst_bytes}
-    for name, compared, scale in (
-        ("short_ms", transfers.short_s, 1e3),
-        ("both_ways_ms", transfers.both_ways_s, 1e3),
-        ("share_bps", transfers.share_bps, 1),
-        ("together_bps", transfers.together_bps, 1),
-    ):
-        if compared is not None:
-            figures[f"configured_{name}"] = scale * compared.configured
-            figures[f"measured_{name}"] = scale * compared.measured
-    return replace(link, **figures)
+    return replace(link, transfers=transfers.figures, burst_bytes=transfers.burst_bytes)
 
 
 def _timed_goodput_bps(testbed: "RunningTestbed", path: _Path, seconds: int | None, *, impaired: bool) -> float:

@@ -11,7 +11,7 @@ import math
 import statistics
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -57,21 +57,28 @@ class ComparedFigure:
     configured: float
     measured: float
 
+    def converted(self, convert: Callable[[float], float]) -> "ComparedFigure":
+        """Return both in another unit."""
+        return ComparedFigure(convert(self.configured), convert(self.measured))
+
+    @property
+    def in_ms(self) -> "ComparedFigure":
+        """A time in seconds, in milliseconds."""
+        return self.converted(lambda seconds: 1e3 * seconds)
+
 
 @dataclass(frozen=True)
 class TransferMeasurement:
     """The times of short transfers and the goodputs of node pairs that fill a trunk.
 
-    ``short_s`` is the time of a short transfer in seconds, ``both_ways_s`` the same while the other direction is busy.
-    ``share_bps`` is the goodput of the pair farthest from its share, ``together_bps`` that of all pairs.
-    ``burst_bytes`` is what the trunk sent at once beyond its rate. A field is None if there is nothing to measure, or
-    too little to tell a wrong rate from whole packets (``together_bytes``).
+    ``figures`` has those that were measured, by their columns in calibration: ``short_ms`` is the time of a short
+    transfer, ``both_ways_ms`` the same while the other direction is busy. ``share_bps`` is the goodput of the pair
+    farthest from its share, ``together_bps`` that of all pairs; they are missing if no pairs can fill the trunk, and
+    where there is too little time to tell a wrong rate from whole packets (``together_bytes``). ``burst_bytes`` is what
+    the trunk sent at once beyond its rate, None if no pairs can fill it.
     """
 
-    short_s: ComparedFigure
-    both_ways_s: ComparedFigure | None = None
-    share_bps: ComparedFigure | None = None
-    together_bps: ComparedFigure | None = None
+    figures: Mapping[str, ComparedFigure]
     burst_bytes: int | None = None
 
 
@@ -81,33 +88,35 @@ def measure_transfers(
     hosts: tuple[str, str],
     conditions: LinkConditions,
     back: LinkConditions,
+    *,
+    rate_bps: int,
 ) -> TransferMeasurement:
     """Measure the path from one host to another, and the trunk from one's datacenter to the other's.
 
-    The path must have a rate and neither direction impairments; ``back`` has the conditions of the other direction. The
-    hosts' TCP settings are left changed. Raise StalledError if a transfer stalls.
+    ``rate_bps`` is that of the path; ``back`` has the conditions of the other direction. Neither may have impairments.
+    The hosts' TCP settings are left changed. Raise StalledError if a transfer stalls.
     """
-    rate_bps = conditions.pair_rate_bps
-    assert rate_bps is not None
     # Without HyStart, which mistakes the bursts of slow start for a full queue.
     testbed.use_tcp(TcpSettings(congestion="reno", slow_start_after_idle=False))
     rtt_s = (conditions.latency_ns + back.latency_ns) / 1e9
     path = _Path(testbed, conditions, rate_bps, rtt_s)
     with ExitStack() as held:
         (there,) = path.opened(held, [hosts])
-        short_s = path.short([there])
+        short_s = path.short([there], rate_bps)
+        figures = {"short_ms": short_s.in_ms}
         if datacenters[0] is datacenters[1]:
-            return TransferMeasurement(short_s)
+            return TransferMeasurement(figures)
         path_back = _Path(testbed, back, back.pair_rate_bps or rate_bps, rtt_s)
         (other,) = path_back.opened(held, [hosts[::-1]])
-        both_ways_s = path.both_ways(there, other, path_back)
-    pairs = filling_pairs(*datacenters, conditions, testbed.topology.intra_rate_bps)
-    if not pairs:
-        return TransferMeasurement(short_s, both_ways_s)
+        figures["both_ways_ms"] = path.both_ways(there, other, path_back).in_ms
+    trunk_bps, pairs = conditions.rate_bps, filling_pairs(*datacenters, conditions, testbed.topology.intra_rate_bps)
+    if trunk_bps is None or not pairs:
+        return TransferMeasurement(figures)
     with ExitStack() as held:
-        return path.together(
-            path.opened(held, pairs), short_s, both_ways_s, _grain_bytes(testbed, datacenters, len(pairs))
-        )
+        connections = path.opened(held, pairs)
+        burst_bytes = path.burst_bytes(connections, trunk_bps)
+        shares = path.shares(connections, trunk_bps, _grain_bytes(testbed, datacenters, len(pairs)))
+        return TransferMeasurement({**figures, **shares}, burst_bytes)
 
 
 def filling_pairs(
@@ -178,7 +187,6 @@ def _acknowledgement_bytes(size_bytes: int) -> int:
 class _Path:
     def __init__(self, testbed: "RunningTestbed", conditions: LinkConditions, rate_bps: int, rtt_s: float) -> None:
         self._testbed = testbed
-        self._trunk_bps = conditions.rate_bps
         self._rate_bps = rate_bps
         self._latency_s, self._rtt_s = conditions.latency_ns / 1e9, rtt_s
         self._short_bytes = min(_SHORT_MAX_BYTES, max(_SHORT_MIN_BYTES, rate_bps * _SHORT_NS // (8 * 10**9)))
@@ -193,14 +201,15 @@ class _Path:
         open_windows(connections, self._flight_bytes, self._rate_bps, self._rtt_s, self._patience_s)
         return connections
 
-    def short(self, connections: Sequence[TimedConnection]) -> ComparedFigure:
-        """Time short transfers that begin at once after a pause, to the last one's end; the median over some pauses."""
+    def short(self, connections: Sequence[TimedConnection], rate_bps: int) -> ComparedFigure:
+        """Time short transfers that begin at once after a pause, to the last one's end; the median over some pauses.
+
+        ``rate_bps`` is what all of them have together.
+        """
         measured_s = []
         for pause_s in _PAUSES_S:
             time.sleep(pause_s)
             measured_s.append(max(transfers_s(connections, self._short_bytes, self._rate_bps, self._patience_s)))
-        rate_bps = self._rate_bps if len(connections) == 1 else self._trunk_bps
-        assert rate_bps is not None
         configured_s = 8 * len(connections) * wire_bytes(self._short_bytes) / rate_bps + self._latency_s
         return ComparedFigure(configured_s, statistics.median(measured_s))
 
@@ -224,32 +233,29 @@ class _Path:
             configured_s.append(8 * max(carried, wire_bytes(self._short_bytes)) / self._rate_bps + self._latency_s)
         return ComparedFigure(statistics.median(configured_s), statistics.median(measured_s))
 
-    def together(
-        self,
-        connections: Sequence[TimedConnection],
-        short_s: ComparedFigure,
-        both_ways_s: ComparedFigure | None,
-        grain_bytes: int,
-    ) -> TransferMeasurement:
-        """Measure the shares of node pairs that fill the trunk, and the trunk's burst beyond its rate."""
-        assert self._trunk_bps is not None
-        at_once_s = self.short(connections)
-        early_bytes = (at_once_s.configured - at_once_s.measured) * self._trunk_bps / 8
-        burst_bytes = max(0, round(early_bytes))
-        total_bytes = together_bytes(self._trunk_bps, self._short_bytes, grain_bytes)
+    def burst_bytes(self, connections: Sequence[TimedConnection], trunk_bps: int) -> int:
+        """Measure what the trunk sends at once beyond its rate, by node pairs that fill it."""
+        at_once_s = self.short(connections, trunk_bps)
+        return max(0, round((at_once_s.configured - at_once_s.measured) * trunk_bps / 8))
+
+    def shares(
+        self, connections: Sequence[TimedConnection], trunk_bps: int, grain_bytes: int
+    ) -> dict[str, ComparedFigure]:
+        """Measure the shares of node pairs that fill the trunk; return nothing if that would take too long."""
+        total_bytes = together_bytes(trunk_bps, self._short_bytes, grain_bytes)
         if total_bytes is None:
-            return TransferMeasurement(short_s, both_ways_s, burst_bytes=burst_bytes)
+            return {}
         size_bytes = total_bytes // len(connections)
-        taken_s = transfers_s(connections, size_bytes, self._trunk_bps, self._patience_s)
-        share_bps = self._trunk_bps / len(connections) * SEGMENT_BYTES / FRAME_BYTES
-        paces_bps = [self._pace_bps(size_bytes, each) for each in taken_s]
-        return TransferMeasurement(
-            short_s,
-            both_ways_s,
-            ComparedFigure(share_bps, max(paces_bps, key=lambda pace_bps: abs(pace_bps - share_bps))),
-            ComparedFigure(share_bps * len(connections), self._pace_bps(size_bytes * len(connections), max(taken_s))),
-            burst_bytes,
+        taken_s = transfers_s(connections, size_bytes, trunk_bps, self._patience_s)
+        share_bps = trunk_bps / len(connections) * SEGMENT_BYTES / FRAME_BYTES
+        farthest_bps = max(
+            (self._pace_bps(size_bytes, each) for each in taken_s), key=lambda pace_bps: abs(pace_bps - share_bps)
         )
+        together_bps = self._pace_bps(size_bytes * len(connections), max(taken_s))
+        return {
+            "share_bps": ComparedFigure(share_bps, farthest_bps),
+            "together_bps": ComparedFigure(share_bps * len(connections), together_bps),
+        }
 
     def _pace_bps(self, size_bytes: int, taken_s: float) -> float:
         return 8 * size_bytes / max(1e-9, taken_s - self._latency_s)

@@ -15,9 +15,9 @@ from wanbed.runner.runs.faults import OUTSIDE_TOLERANCE
 
 if TYPE_CHECKING:
     from wanbed.runner.resolve.experiment import SweepPoint
-    from wanbed.testbed.measurement.calibration import LinkMeasurement
+    from wanbed.testbed.measurement.calibration import MeasuredLink
 
-    Measured = list[tuple[SweepPoint, LinkMeasurement]]
+    Measured = list[tuple[SweepPoint, MeasuredLink]]
 
 
 def calibrate(
@@ -112,29 +112,30 @@ def _document(measured: "Measured", dilation: float) -> dict[str, Any]:
                 "scope": link.scope,
                 "condition": link.condition,
                 "configured": {
-                    "rtt_ms": link.configured_rtt_ms,
-                    "goodput_bps": link.configured_goodput_bps,
+                    "rtt_ms": row["configured_rtt_ms"],
+                    "goodput_bps": row["configured_goodput_bps"],
                     **{
                         each.column: link.impairments[each.column].configured
                         for each in IMPAIRMENTS
                         if each.column in link.impairments
                     },
-                    **{name: getattr(link, f"configured_{name}") for name in TRANSFERS},
+                    **{name: row.get(f"configured_{name}") for name in TRANSFERS},
                 },
                 "measured": {
-                    "rtt_ms": _rounded(link.measured_rtt_ms),
-                    "goodput_bps": None if link.measured_goodput_bps is None else round(link.measured_goodput_bps),
+                    "rtt_ms": _rounded(row["measured_rtt_ms"]),
+                    "goodput_bps": None if row["measured_goodput_bps"] is None else round(row["measured_goodput_bps"]),
                     **{
                         each.column: round(link.impairments[each.column].measured, 3 if each.is_duration else 5)
                         for each in IMPAIRMENTS
                         if each.column in link.impairments
                     },
-                    **{name: _rounded(getattr(link, f"measured_{name}")) for name in TRANSFERS},
-                    "burst_bytes": link.burst_bytes,
+                    **{name: _rounded(row.get(f"measured_{name}")) for name in TRANSFERS},
+                    "burst_bytes": row.get("burst_bytes"),
                 },
                 "within_tolerance": link.within_tolerance,
             }
             for point, link in measured
+            for row in [link.in_columns()]
         ],
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wanbed.testbed.measurement.calibration import LinkMeasurement
+from wanbed.testbed.measurement.calibration import MeasuredLink
 
 MAX_AGE_S = 600.0
 """Links that were measured longer ago are measured again: what else a machine does changes with time."""
@@ -24,7 +24,7 @@ class Calibration:
     testbed: str
     reported: Mapping[str, Any]
     began_s: float
-    links: tuple[LinkMeasurement, ...]
+    links: tuple[MeasuredLink, ...]
 
     def holds(self, testbed: str, reported: Mapping[str, Any], now_s: float) -> bool:
         """Return whether the links of ``testbed``, of which its kernels now report this, need not be measured again.

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from wanbed.results.records.run_store import RunStore
@@ -12,7 +11,7 @@ from wanbed.runner.emulation.networks.network_facts import by_point
 from wanbed.runner.emulation.networks.small_transfers import bursts_of, path_text, small_transfers
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.runs.run_folder import Log
-from wanbed.testbed.measurement.calibration import LinkMeasurement, calibrate
+from wanbed.testbed.measurement.calibration import DownLinkMeasurement, MeasuredLink, calibrate, sided
 from wanbed.testbed.measurement.condition_choice import unmeasured_conditions
 from wanbed.testbed.running_testbed import RunningTestbed
 
@@ -63,35 +62,28 @@ def _at(values: Mapping[str, str]) -> str:
     return f" at {', '.join(f'{path}={value}' for path, value in values.items())}" if values else ""
 
 
-def _link_text(link: LinkMeasurement) -> str:
-    configured_goodput = (
-        "unlimited" if link.configured_goodput_bps is None else f"{link.configured_goodput_bps / 1e6:.1f}"
-    )
+def _link_text(link: MeasuredLink) -> str:
     path = f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}"
     path += f" from {link.condition}" if link.condition else ""
     outside = "" if link.within_tolerance else "OUTSIDE TOLERANCE: "
-    if link.measured_rtt_ms is None or link.configured_rtt_ms is None or link.measured_goodput_bps is None:
-        return f"{outside}{path}: {link.impairments['loss'].measured:.0%} of echoes lost"
+    if isinstance(link, DownLinkMeasurement):
+        return f"{outside}{path}: {link.loss.measured:.0%} of echoes lost"
     transfers = [
-        f"{what} {measured * scale:.1f} of {asked * scale:.1f} {unit}"
-        for what, asked, measured, scale, unit in (
-            ("short transfers", link.configured_short_ms, link.measured_short_ms, 1, "ms"),
-            ("both ways", link.configured_both_ways_ms, link.measured_both_ways_ms, 1, "ms"),
-            ("shares of the trunk", link.configured_share_bps, link.measured_share_bps, 1e-6, "Mbit/s"),
-            ("together", link.configured_together_bps, link.measured_together_bps, 1e-6, "Mbit/s"),
+        f"{what} {compared.measured * scale:.1f} of {compared.configured * scale:.1f} {unit}"
+        for column, what, scale, unit in (
+            ("short_ms", "short transfers", 1, "ms"),
+            ("both_ways_ms", "both ways", 1, "ms"),
+            ("share_bps", "shares of the trunk", 1e-6, "Mbit/s"),
+            ("together_bps", "together", 1e-6, "Mbit/s"),
         )
-        if asked is not None and measured is not None
+        if (compared := link.transfers.get(column)) is not None
     ]
+    configured_bps = link.configured_goodput_bps
+    configured_goodput = "unlimited" if configured_bps is None else f"{configured_bps / 1e6:.1f}"
     goodput = f"goodput {link.measured_goodput_bps / 1e6:.1f} of {configured_goodput} Mbit/s"
     rtt = f"RTT {link.measured_rtt_ms:.2f} of {link.configured_rtt_ms:.2f} ms"
     return f"{outside}{path}: {', '.join([rtt, goodput, *transfers])}"
 
 
-def _row(link: LinkMeasurement, measured_for: int) -> CalibrationRow:
-    impairments = {
-        f"{side}_{column}": figure
-        for column, compared in link.impairments.items()
-        for side, figure in asdict(compared).items()
-    }
-    figures: dict[str, Any] = {name: getattr(link, name, None) for name in CalibrationRow._fields}
-    return CalibrationRow(**{**figures, "impairments": impairments, "calibrated_at_point": measured_for})
+def _row(link: MeasuredLink, measured_for: int) -> CalibrationRow:
+    return CalibrationRow(**link.in_columns(), impairments=sided(link.impairments), calibrated_at_point=measured_for)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from wanbed.results.text.number_text import size_text
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.testbed.measurement.calibration import LinkMeasurement
+from wanbed.testbed.measurement.calibration import LinkMeasurement, MeasuredLink
 from wanbed.testbed.network.gateway_plan import GatewayPlan
 
 TIMES = 10
@@ -18,13 +18,13 @@ Bursts = Mapping[tuple[str, str], int]
 """Burst in bytes by source and destination datacenter: of their trunk, or of host ports if both are the same."""
 
 
-def bursts_of(plan: GatewayPlan, links: Iterable[LinkMeasurement]) -> dict[tuple[str, str], int]:
+def bursts_of(plan: GatewayPlan, links: Iterable[MeasuredLink]) -> dict[tuple[str, str], int]:
     """Return the measured burst of each trunk, and the configured burst of the host ports in each datacenter."""
     trunks = {
         (link.source, link.destination): link.burst_bytes
         for link in links
         # Of a link that changes, in its first conditions.
-        if link.burst_bytes is not None and link.scope == "wan" and not link.at_ns
+        if isinstance(link, LinkMeasurement) and link.burst_bytes is not None and link.scope == "wan" and not link.at_ns
     }
     ports = {
         (gateway.datacenter, gateway.datacenter): shared.rate_bytes_per_s * shared.burst_us // 10**6

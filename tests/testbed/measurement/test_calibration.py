@@ -9,7 +9,7 @@ from wanbed.ground.impairments import UNIMPAIRED
 from wanbed.ground.strict_model import parse_model
 from wanbed.testbed.hosts.ping import PingResult
 from wanbed.testbed.measurement import calibration
-from wanbed.testbed.measurement.calibration import LinkMeasurement, calibrate
+from wanbed.testbed.measurement.calibration import MeasuredLink, calibrate
 from wanbed.testbed.measurement.measurement import Flow
 from wanbed.testbed.measurement.transfer_calibration import ComparedFigure, TransferMeasurement
 from wanbed.testbed.network.gateway_layout import plan_gateways
@@ -46,7 +46,7 @@ class Network:
         self.gateway_plan = plan_gateways(topology, 1)
         self.goodputs_off: list[float] = []
         self.transfers: list[tuple[str, str]] = []
-        self.transfers_late_s: list[float] = []
+        self.transfers_late_ms: list[float] = []
         self.held_ns: list[int] = []
         self.changing = self if topology.changes else None
 
@@ -82,12 +82,13 @@ class Network:
         return [min(conditions["rate_bps"] * 1448 / 1490, flow.udp_offered_bps) * (1 - conditions["loss"]) * factor]
 
     def measure_transfers(
-        self, _: object, __: object, hosts: tuple[str, str], conditions: LinkConditions, ___: LinkConditions
+        self, _: object, __: object, hosts: tuple[str, str], conditions: LinkConditions, ___: object, *, rate_bps: int
     ) -> TransferMeasurement:
         self.transfers.append(hosts)
-        assert conditions.pair_rate_bps is not None
-        late_s = self.transfers_late_s.pop(0) if self.transfers_late_s else 0.0
-        return TransferMeasurement(ComparedFigure(0.036, 0.036 + late_s), None, ComparedFigure(50e6, 50e6), None, 1500)
+        assert conditions.pair_rate_bps == rate_bps
+        late_ms = self.transfers_late_ms.pop(0) if self.transfers_late_ms else 0.0
+        figures = {"short_ms": ComparedFigure(36.0, 36.0 + late_ms), "share_bps": ComparedFigure(50e6, 50e6)}
+        return TransferMeasurement(figures, 1500)
 
     def _between(self, source: str, destination: str) -> dict[str, Any]:
         one, other = (self.topology.host(name).datacenter for name in (source, destination))
@@ -100,10 +101,10 @@ class Network:
         return {**conditions.document(), "loss": loss, "rate_bps": now.line_rate_bps(one, other)}
 
 
-def calibrated(network: Network, monkeypatch: pytest.MonkeyPatch) -> list[LinkMeasurement]:
+def calibrated(network: Network, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(calibration, "measure_goodput", network.measure_goodput)
     monkeypatch.setattr(calibration, "measure_transfers", network.measure_transfers)
-    lines: list[LinkMeasurement] = []
+    lines: list[MeasuredLink] = []
     measured = calibrate(network, lines.append)  # type: ignore[arg-type]
     assert lines == measured
     return measured
@@ -232,16 +233,17 @@ def test_short_transfers_are_measured_with_a_rate_and_without_impairments(monkey
     there, back, inside = calibrated(testbed, monkeypatch)
     assert testbed.transfers == [("east-0", "west-0"), ("west-0", "east-0"), ("east-0", "east-1")]
     for link in (there, back, inside):
-        assert (link.configured_short_ms, link.measured_short_ms) == (36.0, 36.0)
-        assert (link.configured_share_bps, link.configured_both_ways_ms, link.burst_bytes) == (50e6, None, 1500)
+        assert link.transfers["short_ms"] == ComparedFigure(36.0, 36.0)
+        assert link.transfers["share_bps"].configured == 50e6
+        assert ("both_ways_ms" in link.transfers, link.burst_bytes) == (False, 1500)
     for wan in ({"latency": "20ms"}, {"latency": "20ms", "rate": "100Mbit", "loss": "1%"}):
         (link, _) = calibrated(Network(network(wan, hosts=1, intra={"rate": "unlimited"})), monkeypatch)
-        assert (link.configured_short_ms, link.measured_short_ms, link.burst_bytes) == (None, None, None)
+        assert (link.transfers, link.burst_bytes) == ({}, None)
 
 
 def test_a_link_that_gives_away_a_burst_is_outside_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
     testbed = Network(network({"latency": "20ms", "rate": "100Mbit"}, hosts=1))
-    testbed.transfers_late_s = [-0.0105, -0.0105]
+    testbed.transfers_late_ms = [-10.5, -10.5]
     there, back = calibrated(testbed, monkeypatch)
     assert (there.within_tolerance, back.within_tolerance) == (False, True)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanbed.ground.impairments import IMPAIRMENTS
-from wanbed.testbed.measurement.calibration import LinkMeasurement
+from wanbed.testbed.measurement.calibration import DownLinkMeasurement, LinkMeasurement
 from wanbed.testbed.measurement.transfer_calibration import ComparedFigure
 
 EXACT = LinkMeasurement(
@@ -139,21 +139,18 @@ def test_undilated_times_are_shorter_and_rates_higher(factor: float, goodput_bps
 def test_tolerance_of_transfers_is_3_percent_or_a_millisecond(
     name: str, asked: float, measured: float, within: bool
 ) -> None:
-    figures: dict[str, Any] = {f"configured_{name}": asked, f"measured_{name}": measured}
-    assert replace(EXACT, **figures).within_tolerance is within
+    assert replace(EXACT, transfers={name: ComparedFigure(asked, measured)}).within_tolerance is within
 
 
 def test_undilated_transfers_are_in_the_time_of_the_configured_network() -> None:
-    dilated = replace(
-        EXACT, configured_short_ms=40.0, measured_short_ms=42.0, configured_share_bps=1e6, burst_bytes=3000
-    )
-    text = dilated.undilated(4)
-    assert (text.configured_short_ms, text.measured_short_ms, text.configured_share_bps) == (10.0, 10.5, 4e6)
-    assert (text.measured_share_bps, text.burst_bytes) == (None, 3000)
+    transfers = {"short_ms": ComparedFigure(40.0, 42.0), "share_bps": ComparedFigure(1e6, 2e6)}
+    text = replace(EXACT, transfers=transfers, burst_bytes=3000).undilated(4)
+    assert text.transfers == {"short_ms": ComparedFigure(10.0, 10.5), "share_bps": ComparedFigure(4e6, 8e6)}
+    assert text.burst_bytes == 3000
 
 
 @pytest.mark.parametrize(("lost", "within"), [(1.0, True), (0.95, False)])
 def test_not_one_echo_may_come_back_from_a_link_that_is_down(lost: float, within: bool) -> None:
-    down = replace(EXACT, impairments={"loss": ComparedFigure(1.0, lost)}, configured_rtt_ms=None, measured_rtt_ms=None)
-    assert replace(down, at_ns=8 * 10**9, up=False).within_tolerance is within
-    assert replace(down, at_ns=8 * 10**9, up=False).undilated(4.0).condition == "2s, down"
+    down = DownLinkMeasurement("east", "west", "wan", ComparedFigure(1.0, lost), None, at_ns=8 * 10**9)
+    assert down.within_tolerance is within
+    assert down.undilated(4.0).condition == "2s, down"

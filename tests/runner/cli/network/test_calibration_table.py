@@ -7,7 +7,7 @@ from rich.console import Console
 
 from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.runner.cli.network.calibration_table import calibration_table
-from wanbed.testbed.measurement.calibration import LinkMeasurement
+from wanbed.testbed.measurement.calibration import DownLinkMeasurement, LinkMeasurement, MeasuredLink
 from wanbed.testbed.measurement.transfer_calibration import ComparedFigure
 
 LINK = LinkMeasurement(
@@ -20,14 +20,11 @@ LINK = LinkMeasurement(
     measured_goodput_bps=951.1e6,
     impairments={each.column: ComparedFigure(0.0, 0.0) for each in IMPAIRMENTS},
     echo_requests=100,
-    configured_short_ms=121.7,
-    measured_short_ms=125.6,
-    configured_both_ways_ms=121.8,
-    measured_both_ways_ms=131.8,
+    transfers={"short_ms": ComparedFigure(121.7, 125.6), "both_ways_ms": ComparedFigure(121.8, 131.8)},
 )
 
 
-def printed(*links: LinkMeasurement) -> list[str]:
+def printed(*links: MeasuredLink) -> list[str]:
     text = StringIO()
     Console(file=text, width=80).print(calibration_table(links, "experiment.yaml", 3.0))
     return text.getvalue().splitlines()
@@ -50,11 +47,11 @@ def test_slow_rates_are_told_apart() -> None:
 
 
 def test_a_link_without_a_rate_is_unlimited_and_one_that_is_down_has_none() -> None:
-    unlimited = replace(LINK, configured_goodput_bps=None, measured_goodput_bps=None)
-    down = replace(unlimited, configured_rtt_ms=None, measured_rtt_ms=None, up=False, at_ns=3 * 10**9)
+    unlimited = replace(LINK, configured_goodput_bps=None, transfers={})
+    down = DownLinkMeasurement("east", "west", "wan", ComparedFigure(1.0, 1.0), None, at_ns=3 * 10**9)
     lines = printed(unlimited, down)
     assert sum("unlimited" in line for line in lines) == 1
-    assert any("from 3s, down" in line for line in lines)
+    assert any("3s, down" in line for line in lines)
 
 
 def test_impairments_are_shown_where_a_link_has_one() -> None:

@@ -22,7 +22,7 @@ from wanbed.runner.rack.point_placement import PointPlacement
 from wanbed.runner.rack.rack_dilation import decide_rack_dilation
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.testbed.hosts.ping import PingResult
-from wanbed.testbed.measurement.calibration import calibrate
+from wanbed.testbed.measurement.calibration import LinkMeasurement, calibrate
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.testbed.rack.orders import RunOrder
@@ -138,7 +138,7 @@ def goodputs(rack: RackTestbed) -> list[float]:
     """The goodput of each link over that which is configured."""
     shares = []
     for link in calibrate(rack, print):
-        assert link.measured_goodput_bps is not None
+        assert isinstance(link, LinkMeasurement)
         assert link.configured_goodput_bps is not None
         shares.append(link.measured_goodput_bps / link.configured_goodput_bps)
     return shares

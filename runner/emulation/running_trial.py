@@ -1,5 +1,7 @@
 """A trial on hosts: all that it needs, and what its training has left."""
 
+import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,12 +9,16 @@ from typing import Any
 
 from wanbed.results.records.span_log import SpanLogContents
 from wanbed.results.records.trial_id import TrialId
+from wanbed.runner.emulation.gpu_provisioning import resolved_device
+from wanbed.runner.emulation.peer_timeout import peer_timeout_s
 from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.rack.driver.time_line import TimeLine
 from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.testbed.virtual_time.repeatability import wait_for_whole_second
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,28 @@ class RunningTrial:
     def variant(self) -> ResolvedVariant:
         """The variant that trains."""
         return self.spec.variant
+
+
+def begun_trial(testbed: RunningTestbed, spec: TrialSpec, folder: Path) -> RunningTrial:
+    """Return a trial that begins now; its processes write to ``folder``."""
+    if in_virtual_time():
+        wait_for_whole_second()
+    setting = SharedConfig(
+        addresses=testbed.addresses,
+        connections=spec.connections,
+        dilation=spec.dilation,
+        run_token=secrets.token_hex(16),
+        epoch_ns=time.monotonic_ns(),
+        folder=folder,
+        parent_pid=testbed.module_parent,
+        keep_gradients=spec.gradients is not None,
+        device=resolved_device(spec.point, testbed.gpus),
+        models_tcp=testbed.stacks.modelled,
+        starts_slowly=testbed.starts_slowly,
+        peer_timeout_s=peer_timeout_s(testbed.topology),
+    )
+    testbed.begin_trial(setting.epoch_ns)
+    return RunningTrial(testbed, spec, setting)
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,30 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from wanbed.results.records.span_log import Span, SpanLogContents
+from wanbed.runner.emulation.running_trial import Ended, RunningTrial, Trained
+from wanbed.runner.emulation.training_at_once import while_all_ran_ns
+from wanbed.runner.resolve.dilation import undilated_log
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.rack.driver.time_line import TimeLine
+
+
+def on_time_line(trial: RunningTrial, ended: Ended) -> Trained:
+    """Return what a training has left on one time line, undilated. Nothing runs any more."""
+    line, dilation = trial.testbed.end_trial(), trial.setting.dilation
+    jobs = [ended.logs, *ended.others]
+    found, clocks = on_one_time_line(line, [*chain(*jobs)], arrivals=ended.arrivals, whole=ended.whole)
+    return Trained(
+        [undilated_log(log, dilation) for log in found[: len(ended.logs)]],
+        line,
+        ended.whole,
+        ended.measured_ns,
+        while_all_ran_ns(found, [len(job) for job in jobs], dilation),
+        {**clocks, **ended.facts(line)},
+    )
 
 
 def on_one_time_line(

@@ -1,33 +1,20 @@
 """Run one trial: a variant and what happens beside it, on a testbed that is up, from their start to their record."""
 
-import secrets
 import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
-from itertools import chain
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from wanbed.results.records.run_store import TrialPart, TrialRecord
-from wanbed.results.records.span_log import SpanLogContents
+from wanbed.results.records.run_store import TrialRecord
 from wanbed.runner.emulation.companion import Companion
 from wanbed.runner.emulation.companions import COMPANIONS
-from wanbed.runner.emulation.gpu_provisioning import resolved_device
-from wanbed.runner.emulation.peer_timeout import peer_timeout_s
 from wanbed.runner.emulation.rank_configs import SharedConfig
-from wanbed.runner.emulation.running_trial import Ended, RunningTrial, Trained, TrialSpec
-from wanbed.runner.emulation.time_line import on_one_time_line
+from wanbed.runner.emulation.running_trial import TrialSpec, begun_trial
+from wanbed.runner.emulation.time_line import on_time_line
 from wanbed.runner.emulation.training import train
-from wanbed.runner.emulation.training_at_once import while_all_ran_ns
-from wanbed.runner.resolve.dilation import undilated_log
-from wanbed.runner.runs.recorded.trial_facts import TrialCourse, trial_facts
-from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
-from wanbed.testbed.gpus.mps import find_mps
-from wanbed.testbed.kernel.inside import in_virtual_time
+from wanbed.runner.emulation.trial_record import trial_record
 from wanbed.testbed.running_testbed import RunningTestbed
-from wanbed.testbed.virtual_time.repeatability import wait_for_whole_second
 
 
 def run_trial(testbed: RunningTestbed, spec: TrialSpec, meanwhile: Callable[[], None] = lambda: None) -> TrialRecord:
@@ -40,8 +27,7 @@ def run_trial(testbed: RunningTestbed, spec: TrialSpec, meanwhile: Callable[[], 
     and MissingError for a kernel that does not report the state of connections.
     """
     with _folder_of_trial(testbed) as folder:
-        trial = RunningTrial(testbed, spec, _setting(testbed, spec, folder))
-        testbed.begin_trial(trial.setting.epoch_ns)
+        trial = begun_trial(testbed, spec, folder)
         companions = [companion for kind in COMPANIONS if (companion := kind.of(trial)) is not None]
         for companion in companions:
             trial = replace(trial, setting=companion.joined(trial.setting))
@@ -49,12 +35,12 @@ def run_trial(testbed: RunningTestbed, spec: TrialSpec, meanwhile: Callable[[], 
             for companion in companions:
                 during.enter_context(companion.during())
             ended = train(trial, lambda: _begin(companions), lambda: _look(companions, meanwhile))
-        trained = _on_time_line(trial, ended)
+        trained = on_time_line(trial, ended)
         parts = [companion.left(trained) for companion in companions]
         outputs = _set_aside(ended.outputs, testbed.folder / "output")
         if spec.gradients is not None:
             _keep_gradients(ended.setting, len(trial.variant.placement.places), spec.gradients)
-    return _record(trial, trained, parts, outputs)
+    return trial_record(trial, trained, parts, outputs)
 
 
 @contextmanager
@@ -68,26 +54,6 @@ def _folder_of_trial(testbed: RunningTestbed) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def _setting(testbed: RunningTestbed, spec: TrialSpec, folder: Path) -> SharedConfig:
-    """Return the setting of a trial that begins now."""
-    if in_virtual_time():
-        wait_for_whole_second()
-    return SharedConfig(
-        addresses=testbed.addresses,
-        connections=spec.connections,
-        dilation=spec.dilation,
-        run_token=secrets.token_hex(16),
-        epoch_ns=time.monotonic_ns(),
-        folder=folder,
-        parent_pid=testbed.module_parent,
-        keep_gradients=spec.gradients is not None,
-        device=resolved_device(spec.point, testbed.gpus),
-        models_tcp=testbed.stacks.modelled,
-        starts_slowly=testbed.starts_slowly,
-        peer_timeout_s=peer_timeout_s(testbed.topology),
-    )
-
-
 def _begin(companions: Iterable[Companion]) -> None:
     for companion in companions:
         companion.begin()
@@ -99,78 +65,11 @@ def _look(companions: Iterable[Companion], meanwhile: Callable[[], None]) -> Non
         companion.look()
 
 
-def _on_time_line(trial: RunningTrial, ended: Ended) -> Trained:
-    """Return what a training has left on one time line, undilated. Nothing runs any more."""
-    line, dilation = trial.testbed.end_trial(), trial.setting.dilation
-    jobs = [ended.logs, *ended.others]
-    found, clocks = on_one_time_line(line, [*chain(*jobs)], arrivals=ended.arrivals, whole=ended.whole)
-    return Trained(
-        [undilated_log(log, dilation) for log in found[: len(ended.logs)]],
-        line,
-        ended.whole,
-        ended.measured_ns,
-        while_all_ran_ns(found, [len(job) for job in jobs], dilation),
-        {**clocks, **ended.facts(line)},
-    )
-
-
-def _record(
-    trial: RunningTrial, trained: Trained, parts: Sequence[TrialPart], outputs: Mapping[str, Path]
-) -> TrialRecord:
-    """Return the record of a trial, of what its training and each companion have left."""
-    point, variant = trial.point, trial.variant
-    logs = [*trained.logs, *chain.from_iterable(part.logs for part in parts)]
-    course = TrialCourse(
-        iterations=point.iterations(variant),
-        warmup=point.spec.training.warmup,
-        tokens_per_iteration=point.tokens_of(variant),
-        dilation=trial.setting.dilation,
-        connections=trial.setting.connections,
-        sums=[(len(each.ranks), each.late) for log in logs for each in log.sums],
-        dropped=sum(log.dropped for log in logs),
-        while_all_ran_ns=trained.while_all_ran_ns,
-        varies=variant.varies,
-        computes=point.spec.compute.backend.real_time,
-    )
-    facts = {
-        **trial_facts(point.topology, variant, course),
-        **({"devices": devices} if (devices := device_facts(logs)) else {}),
-        **({"swapping": swapping} if (swapping := swapping_facts(logs)) else {}),
-        "sysctls": variant.tcp.sysctls(),
-        **_assignment_facts(trial.testbed.gpus),
-        **trained.facts,
-    }
-    tables = {table: rows for part in parts for table, rows in part.tables.items()}
-    return TrialRecord(trial.spec.id, logs, tables, {**facts, **_all_facts(parts)}, outputs)
-
-
-def _all_facts(parts: Iterable[TrialPart]) -> dict[str, Any]:
-    return {name: fact for part in parts for name, fact in part.facts.items()}
-
-
 def _keep_gradients(setting: SharedConfig, ranks: int, folder: Path) -> None:
     """Copy the gradients of the last iteration, of those ranks that came to it."""
     for rank in range(ranks):
         if (path := setting.gradients(rank)) is not None and path.exists():
             shutil.copy(path, folder / f"rank-{rank}.npz")
-
-
-def device_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:
-    """Return the device facts of each rank that computed for real, and its place in the emulated network."""
-    return [
-        {"rank": log.header.rank, "host": log.header.host, "gpu": log.header.gpu, **asdict(log.device)}
-        for log in logs
-        if log.device is not None
-    ]
-
-
-def swapping_facts(logs: Iterable[SpanLogContents]) -> list[dict[str, Any]]:
-    """Return what swapping took each rank that really swapped, and its place in the emulated network."""
-    return [
-        {"rank": log.header.rank, "host": log.header.host, "gpu": log.header.gpu, **asdict(log.swapping)}
-        for log in logs
-        if log.swapping is not None
-    ]
 
 
 def _set_aside(files: Mapping[str, Path], folder: Path) -> dict[str, Path]:
@@ -179,11 +78,3 @@ def _set_aside(files: Mapping[str, Path], folder: Path) -> dict[str, Path]:
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
     return {name: path.rename(folder / name) for name, path in files.items()}
-
-
-def _assignment_facts(gpus: GpuAssignment | None) -> dict[str, Any]:
-    """Return which real GPU each host's GPU is, and MPS if it runs: with it those that share one run side by side."""
-    if gpus is None:
-        return {}
-    mps = find_mps()
-    return {"gpu_assignment": gpus.document(), **({} if mps is None else {"mps": asdict(mps)})}

@@ -1,14 +1,17 @@
-"""A table of the report: its columns are declared once, and give the page and Markdown the same texts, JSON records."""
+"""A table of results: its columns are declared once, and give page, Markdown and terminal their texts, JSON records."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from wanbed.results.text.markdown_text import markdown_text, table_line
 from wanbed.results.text.number_text import UNKNOWN
 
 Row = TypeVar("Row")
+
+Form = Literal["figure", "text", "name", "path"]
+"""Figures stand to the right. A terminal breaks neither them nor names, and a path at any character."""
 
 SWEEP_POINT = "sweep point"
 """The heading of the column by which a page puts rows together, where it is the first."""
@@ -19,7 +22,7 @@ _FIGURE = re.compile(r"[<>+\-\N{MINUS SIGN}]?\d[\d.,]*x?([\s%].*)?")
 
 @dataclass(frozen=True)
 class TableCell:
-    """A text in a row, and lines that stand beneath it on the page and behind it in Markdown.
+    """A text in a row, and lines that stand beneath it on the page and in a terminal, and behind it in Markdown.
 
     ``value`` is the exact value of a figure, for scripts that read the page. ``series`` are the variant and the run
     whose mark in the charts stands before the text. What is ``bad`` stands out.
@@ -42,12 +45,13 @@ class TableCell:
 class Column(Generic[Row]):
     """A column: its heading, and the cell of each row. One in which no row has a text is left out of its table.
 
-    ``beneath`` says what stands beneath the cells' texts.
+    ``beneath`` says what stands beneath the cells' texts. Without a ``form`` it has figures if all texts are numbers.
     """
 
     heading: str
     cell: Callable[[Row], str | TableCell]
     beneath: str = ""
+    form: Form | None = None
 
     def cells(self, rows: Iterable[Row]) -> list[TableCell]:
         """Return the cell of each row."""
@@ -58,8 +62,8 @@ class Column(Generic[Row]):
 class Table:
     """A table as it is shown, under ``title``. ``reading`` explains the figures, one paragraph after the other.
 
-    ``name`` is its class on the page, and the entry of ``records``, its rows in plain JSON types. ``figures`` says of
-    each column whether it is of numbers, which stand to the right. ``note`` says how the figures are defined.
+    ``name`` is its class on the page, and the entry of ``records``, its rows in plain JSON types. ``note`` says how the
+    figures are defined.
     """
 
     name: str
@@ -67,7 +71,7 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[TableCell]]
     reading: Sequence[str]
-    figures: Sequence[bool] = ()
+    forms: Sequence[Form]
     records: Sequence[Mapping[str, Any]] = ()
     beneath: Sequence[str] = ()
     note: str = ""
@@ -96,11 +100,19 @@ class Table:
             [column.heading for column, _ in shown],
             list(zip(*(own for _, own in shown), strict=True)),
             list(filter(None, [reading] if isinstance(reading, str) else reading)),
-            [all(_is_figure(cell.text) for cell in own) for _, own in shown],
+            [
+                column.form or ("figure" if all(_is_figure(cell.text) for cell in own) else "text")
+                for column, own in shown
+            ],
             [] if record is None else [record(row) for row in listed],
             [column.beneath for column, _ in shown],
             note,
         )
+
+    @property
+    def figures(self) -> list[bool]:
+        """Whether each column has figures."""
+        return [form == "figure" for form in self.forms]
 
     @property
     def marked(self) -> bool:

@@ -5,16 +5,17 @@ Sweep points with the same links are listed once. Of all but the first, only the
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from rich import box
+from rich.box import SIMPLE
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from wanbed.ground.impairments import IMPAIRMENTS, Impairment
 from wanbed.ground.units import format_duration, format_fraction, format_rate
+from wanbed.results.report.table import Column, Table
 from wanbed.results.text.number_text import count_text
+from wanbed.runner.cli.terminal import print_table
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.testbed.network.topology_spec import TopologySpec
 
@@ -40,7 +41,7 @@ def print_links(experiment: Experiment, console: Console) -> None:
     sets = _sets(experiment)
     if sets[0].links:
         console.print()
-        console.print(_table(sets))
+        print_table(_table(sets), console, box=SIMPLE)
 
 
 def _sets(experiment: Experiment) -> list[_LinkSet]:
@@ -83,38 +84,39 @@ def _labels(sets: list[_LinkSet]) -> list[str]:
     return [", ".join(f"{path.removeprefix('topology.')}={each.points[0][path]}" for path in telling) for each in sets]
 
 
-def _table(sets: list[_LinkSet]) -> Table:
+_Row = tuple[str, dict[str, Any]]
+"""The label of a set of links in its first row, and a link."""
+
+
+def _table(sets: list[_LinkSet]) -> Table | None:
     first = sets[0].links
     rows = [
         (label if at == 0 else "", link)
         for label, each in zip(_labels(sets), sets, strict=True)
         for at, link in enumerate(link for link in each.links if each is sets[0] or link not in first)
     ]
-    impairments = [each for each in IMPAIRMENTS if any(link[each.field] for _, link in rows)]
-    left_out = f"and {count_text(len(rows) - MAX_ROWS, 'more row')}: --json has all" if len(rows) > MAX_ROWS else None
+    left_out = f"and {count_text(len(rows) - MAX_ROWS, 'more row')}: --json has all" if len(rows) > MAX_ROWS else ""
     others = "; after the first sweep point, where they differ from it" if len(sets) > 1 else ""
-    table = Table(
-        title=Text(f"links{others}"), title_justify="left", caption=left_out, caption_justify="left", box=box.SIMPLE
-    )
-    if len(sets) > 1:
-        table.add_column("sweep point")
-    table.add_column("link", no_wrap=True)
-    for heading in ("one-way\nlatency", "rate", "node pair\nrate", *(each.label for each in impairments)):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("given by")
-    for label, link in rows[:MAX_ROWS]:
-        ends = f"{link['from']} -> {link['to']}" if "from" in link else " <-> ".join(link["between"])
-        table.add_row(
-            *([Text(label)] if len(sets) > 1 else []),
-            Text(ends),
-            format_duration(link["latency_ns"]),
-            format_rate(link["rate_bps"]),
-            format_rate(link["node_pair_rate_bps"]),
-            *(_impairment_text(each, link[each.field]) for each in impairments),
-            Text(", ".join(link["given_by"])),
-        )
-    return table
+    columns: list[Column[_Row]] = [
+        Column("sweep point", lambda row: row[0], form="text"),
+        Column("link", lambda row: _ends(row[1]), form="name"),
+        Column("one-way\nlatency", lambda row: format_duration(row[1]["latency_ns"]), form="figure"),
+        Column("rate", lambda row: format_rate(row[1]["rate_bps"]), form="figure"),
+        Column("node pair\nrate", lambda row: format_rate(row[1]["node_pair_rate_bps"]), form="figure"),
+        *(
+            Column(each.label, partial(_impairment_text, each), form="figure")
+            for each in IMPAIRMENTS
+            if any(link[each.field] for _, link in rows)
+        ),
+        Column("given by", lambda row: ", ".join(row[1]["given_by"]), form="text"),
+    ]
+    return Table.of("links", f"links{others}", rows[:MAX_ROWS], columns, left_out)
 
 
-def _impairment_text(impairment: Impairment, value: float) -> str:
+def _ends(link: Mapping[str, Any]) -> str:
+    return f"{link['from']} -> {link['to']}" if "from" in link else " <-> ".join(link["between"])
+
+
+def _impairment_text(impairment: Impairment, row: _Row) -> str:
+    value = row[1][impairment.field]
     return format_duration(round(value)) if impairment.is_duration else format_fraction(value)

@@ -2,11 +2,10 @@
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from wanbed.results.reading.changing_links import changing_links, changing_links_text
@@ -15,14 +14,14 @@ from wanbed.results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from wanbed.results.reading.not_modelled import NotModelled, not_modelled_text, of_links
 from wanbed.results.reading.summaries.saturation import MachineLoad
 from wanbed.results.reading.summaries.trial_faults import TrialFaults
+from wanbed.results.report.table import Column, Table, TableCell
 from wanbed.results.text.number_text import count_text
 from wanbed.runner.cli.link_listing import link_documents, print_links
 from wanbed.runner.cli.log_line import log
+from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.runs.faults import TrialError
 
-_WIDTH = 120
-"""The width of tables that go to a file or a pipe."""
 _ONE_ITERATION = (
     "A single iteration has a makespan and no iteration time, which is the time from the end of one to the end of the "
     "next: training.iterations: 2 or more"
@@ -43,7 +42,7 @@ def list_trials(experiment: Experiment, as_json: bool) -> None:
     for point, variant, repeat in trials:
         values = ", ".join(f"{path}={value}" for path, value in points[point].items())
         print(f"{values or experiment.name}: {variant}, repeat {repeat}")
-    print_links(experiment, _console())
+    print_links(experiment, terminal())
 
 
 def show_outcome(path: Path, as_json: bool) -> bool:
@@ -73,8 +72,8 @@ def show_outcome(path: Path, as_json: bool) -> bool:
         changed = {"changing_links": changing} if changing else {}
         print(json.dumps({"run": str(path), "summary": rows, **served, **changed}, indent=2))
     else:
-        console = _console()
-        console.print(_table(rows, simulated=run.simulated, without=not_modelled_in(run)))
+        console = terminal()
+        print_table(_table(rows, simulated=run.simulated, without=not_modelled_in(run)), console)
         if any(row["iteration_time_s"] is None and row["makespan_s"] is not None for row in rows):
             console.print(Text(_ONE_ITERATION))
         if tcp_is_modelled(run.manifest):
@@ -83,8 +82,7 @@ def show_outcome(path: Path, as_json: bool) -> bool:
             console.print(Text(divided))
         if (changing_text := changing_links_text(run.manifest)) is not None:
             console.print(Text(changing_text))
-        if prefill:
-            console.print(prefill_table(prefill))
+        print_table(prefill_table(prefill), console)
     for warning in prefill_warnings(prefill):
         log(warning)
     print(f"report: {report}", file=sys.stderr if as_json else sys.stdout, flush=True)
@@ -104,62 +102,52 @@ def check_trials(path: Path) -> None:
         raise TrialError(f"{len(failed)} of {count_text(len(trials), 'trial')} failed, first {first}: {reason}")
 
 
-def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_WIDTH)
-
-
-def _caption(without: tuple[NotModelled, ...]) -> Text:
+def _caption(without: tuple[NotModelled, ...]) -> str:
     """Return the caption for a simulation: what its links were, and what else it did not model."""
     links, text = of_links(without), not_modelled_text(without)
     if links:
-        return Text(f"simulated, links NOT as configured: {text} not modelled")
+        return f"simulated, links NOT as configured: {text} not modelled"
     others = f"; not modelled: {text}" if without else ""
-    return Text(f"simulated: links as configured, by construction{others}")
+    return f"simulated: links as configured, by construction{others}"
 
 
-def _table(rows: list[dict[str, Any]], *, simulated: bool, without: tuple[NotModelled, ...]) -> Table:
-    table = Table(caption=_caption(without) if simulated else None, caption_justify="left")
-    judged = not simulated or bool(of_links(without))
-    for heading in ("sweep point", "variant"):
-        table.add_column(heading)
+_Row = Mapping[str, Any]
+
+
+def _table(rows: Sequence[_Row], *, simulated: bool, without: tuple[NotModelled, ...]) -> Table | None:
     with_tokens = any(row["tokens_per_s"] is not None for row in rows)
     bounded = any(row["over_bound"] is not None for row in rows)
-    for heading in ("iteration\nseconds", "makespan\nseconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if bounded:
-        table.add_column("iteration /\nlower bound")
-    for heading in ("GPU\nutilization", "WAN MB in\nthe trial", *(["tokens/s"] if with_tokens else [])):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if judged:
-        table.add_column("links as\nconfigured", justify="right", no_wrap=True)
-    for row in rows:
-        measured = [_standing(row)] if judged else []
-        table.add_row(
-            Text(", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["swept"].items())),
-            Text(row["variant"]),
-            _figure(row["iteration_time_s"], ".3f"),
-            _figure(row["makespan_s"], ".3f"),
-            *([Text(_over_bound(row))] if bounded else []),
-            _figure(row["gpu_utilization"], ".1%"),
-            _figure(None if row["wan_bytes"] is None else row["wan_bytes"] / 1e6, ".1f"),
-            *([_figure(row["tokens_per_s"], ".0f")] if with_tokens else []),
-            *measured,
-        )
-    return table
+    judged = not simulated or bool(of_links(without))
+    columns: list[Column[_Row]] = [
+        Column("sweep point", _where, form="text"),
+        Column("variant", lambda row: row["variant"], form="text"),
+        Column("iteration\nseconds", lambda row: _figure(row["iteration_time_s"], ".3f")),
+        Column("makespan\nseconds", lambda row: _figure(row["makespan_s"], ".3f")),
+        *([Column("iteration /\nlower bound", _over_bound, form="text")] if bounded else []),
+        Column("GPU\nutilization", lambda row: _figure(row["gpu_utilization"], ".1%")),
+        Column("WAN MB in\nthe trial", lambda row: _figure(row["wan_bytes"], ".1f", 1e6)),
+        *([Column[_Row]("tokens/s", lambda row: _figure(row["tokens_per_s"], ".0f"))] if with_tokens else []),
+        *([Column("links as\nconfigured", _standing, form="figure")] if judged else []),
+    ]
+    return Table.of("trials", "", rows, columns, _caption(without) if simulated else "")
 
 
-def _standing(row: dict[str, Any]) -> str:
+def _where(row: _Row) -> str:
+    return ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["swept"].items())
+
+
+def _standing(row: _Row) -> str:
     """Return whether the trial's links were as configured, and whether its machine kept up, as text."""
     load = MachineLoad(row["cores_saturated_fraction"], row["network_core_busy_fraction"])
     links = "yes" if row["calibrated"] else "NO"
     return f"{links}, SATURATED: {load.mark}" if load.saturated else links
 
 
-def _over_bound(row: dict[str, Any]) -> str:
+def _over_bound(row: _Row) -> TableCell:
     """Return how far the iteration is above its lower bound, and beneath it what the bound consists of."""
-    return "unknown" if row["over_bound"] is None else f"{row['over_bound']:.2f}x\n{row['bound_part']}"
+    over, part = row["over_bound"], row["bound_part"]
+    return TableCell("unknown") if over is None else TableCell(f"{over:.2f}x", (part,))
 
 
-def _figure(value: float | None, form: str) -> str:
-    return "unknown" if value is None else format(value, form)
+def _figure(value: float | None, form: str, unit: float = 1) -> str:
+    return "unknown" if value is None else format(value / unit, form)

@@ -3,16 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from wanbed.results.report.prefill.prefill_service import PrefillRow
 from wanbed.results.report.prefill.prefill_tables import prefill_figures
+from wanbed.results.report.table import Column, Table
 from wanbed.results.text.number_text import UNKNOWN, percent_text, seconds_text
 
 MANY_UNFINISHED = 0.05
 """The largest share of the admitted requests that may be unfinished without a warning."""
-_PERCENTILES = (50, 99)
 
 
 def prefill_documents(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
@@ -23,23 +20,10 @@ def prefill_documents(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
     ]
 
 
-def prefill_table(rows: Sequence[PrefillRow]) -> Table:
-    """Return a table with a line for each sweep point and variant with prefill."""
-    table = Table(caption=Text("prefill: requests that arrived after training's warm-up"), caption_justify="left")
-    for heading in ("sweep point", "variant"):
-        table.add_column(heading)
-    for heading in (*(f"TTFT\np{percent}" for percent in _PERCENTILES), "requests", "admitted", "unfinished"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            row.where,
-            Text(row.variant),
-            *(seconds_text(row.ttft_s[percent]) for percent in _PERCENTILES),
-            str(row.counts["offered"]),
-            _share(_admitted(row), row.counts["offered"]),
-            _share(row.counts["unfinished"], _admitted(row)),
-        )
-    return table
+def prefill_table(rows: Sequence[PrefillRow]) -> Table | None:
+    """Return a table with a line for each sweep point and variant with prefill, None without any."""
+    caption = "prefill: requests that arrived after training's warm-up"
+    return Table.of("prefill", "", rows, _COLUMNS, caption)
 
 
 def prefill_warnings(rows: Sequence[PrefillRow]) -> Iterator[str]:
@@ -68,3 +52,14 @@ def _admitted(row: PrefillRow) -> int:
 
 def _share(part: int, whole: int) -> str:
     return f"{part} ({percent_text(part / whole) if whole else UNKNOWN})"
+
+
+_COLUMNS: tuple[Column[PrefillRow], ...] = (
+    Column("sweep point", lambda row: row.where, form="text"),
+    Column("variant", lambda row: row.variant, form="text"),
+    Column("TTFT\np50", lambda row: seconds_text(row.ttft_s[50])),
+    Column("TTFT\np99", lambda row: seconds_text(row.ttft_s[99])),
+    Column("requests", lambda row: str(row.counts["offered"])),
+    Column("admitted", lambda row: _share(_admitted(row), row.counts["offered"])),
+    Column("unfinished", lambda row: _share(row.counts["unfinished"], _admitted(row))),
+)

@@ -42,7 +42,7 @@ def calibrate(
         document = ExperimentDocument.read(file, written)
         enter_user_namespace_for(document, substrate)
         from wanbed.results.reading.modelled_tcp import MODELLED_TCP
-        from wanbed.runner.cli.network.calibration_table import calibration_table
+        from wanbed.runner.cli.network.calibration_table import print_calibration
         from wanbed.runner.cli.network.leftovers import report_leftovers
         from wanbed.runner.emulation.network_choice import emulated_points, network_up
         from wanbed.runner.emulation.run_dilation import check_link_rates, decide_dilation
@@ -79,7 +79,7 @@ def calibrate(
                     log(said)
             measured += [(point, link) for link in links]
             values = ", ".join(f"{path}={value}" for path, value in point.values.items())
-            console.print(calibration_table(links, values or str(file), dilation))
+            print_calibration(links, values or str(file), dilation, console)
         within = all(link.within_tolerance for _, link in measured)
         if as_json:
             print(json.dumps(_document(measured, dilation), indent=2))

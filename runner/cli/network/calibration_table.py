@@ -1,11 +1,15 @@
 """Print a calibration as a table that fits a terminal of 80 columns: each link configured and measured."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from rich import box
-from rich.table import Table
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
 
-from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.ground.impairments import IMPAIRMENTS, Impairment
+from wanbed.results.report.table import Column, Table, TableCell
+from wanbed.runner.cli.terminal import print_table
 from wanbed.testbed.measurement.calibration import MeasuredLink
 
 TRANSFERS: Mapping[str, tuple[str, float]] = {
@@ -14,43 +18,45 @@ TRANSFERS: Mapping[str, tuple[str, float]] = {
     "share_bps": ("share\nMbit/s", 1e-6),
     "together_bps": ("together\nMbit/s", 1e-6),
 }
-"""The figures that only some links have: heading and scale."""
+"""The fields that ``MeasuredLink`` has only of some links, configured and measured: heading and scale."""
 
 _SLOW_BPS = 10**7
 """Below this rate a tenth of a Mbit/s does not tell links apart."""
 
 
-def calibration_table(links: Sequence[MeasuredLink], title: str, dilation: float) -> Table:
-    """Return two rows a directed link, configured and measured; columns beyond RTT and goodput only where used."""
+_Row = tuple[MeasuredLink, Mapping[str, Any], str]
+"""A link, its figures by column, and whether the row has what was ``configured`` or ``measured``."""
+
+
+def print_calibration(links: Sequence[MeasuredLink], title: str, dilation: float, console: Console) -> None:
+    """Print two rows a directed link, configured and measured; columns beyond RTT and goodput only where used."""
+    table = calibration_table(links, title, dilation)
+    print_table(table, console, box=SIMPLE_HEAD, narrow=True, sections=[link for link in links for _ in range(2)])
+
+
+def calibration_table(links: Sequence[MeasuredLink], title: str, dilation: float) -> Table | None:
+    """Return the table that ``print_calibration`` prints; None without links."""
     impaired = any(compared.configured for link in links for compared in link.impairments.values())
-    impairments = IMPAIRMENTS if impaired else ()
-    columns = [link.in_columns() for link in links]
-    transfers = {
-        name: column for name, column in TRANSFERS.items() if any(row.get(f"configured_{name}") for row in columns)
-    }
-    heading = title + (f" (dilation {dilation:g})" if dilation != 1 else "")
-    table = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("link")
-    table.add_column("", no_wrap=True)
-    headings = [f"{each.label}\nms" if each.is_duration else each.label for each in impairments]
-    for heading in ("RTT\nms", "goodput\nMbit/s", *headings, *(heading for heading, _ in transfers.values())):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("within\ntolerance", no_wrap=True)
-    for link, row in zip(links, columns, strict=True):
-        configured_bps = row["configured_goodput_bps"]
-        goodput = "unlimited" if configured_bps is None else _rate(configured_bps)
-        asked = [_figure(row["configured_rtt_ms"], 1, ".2f"), goodput]
-        measured = [_figure(row["measured_rtt_ms"], 1, ".2f"), _rate(row["measured_goodput_bps"])]
-        for each in impairments:
-            compared, digits = link.impairments.get(each.column), ".2f" if each.is_duration else ".2%"
-            asked.append("" if compared is None else f"{compared.configured:{digits}}")
-            measured.append("" if compared is None else f"{compared.measured:{digits}}")
-        for name, (_, scale) in transfers.items():
-            asked.append(_figure(row.get(f"configured_{name}"), scale, ".1f"))
-            measured.append(_figure(row.get(f"measured_{name}"), scale, ".1f"))
-        table.add_row(_path_text(link), "asked", *asked)
-        table.add_row("", "measured", *measured, "yes" if link.within_tolerance else "NO", end_section=True)
-    return table
+    columns: list[Column[_Row]] = [
+        Column("link", lambda row: _path_text(row[0]) if row[2] == "configured" else "", form="text"),
+        Column("", lambda row: "asked" if row[2] == "configured" else row[2], form="name"),
+        Column("RTT\nms", partial(_figure, "rtt_ms", 1, ".2f")),
+        Column("goodput\nMbit/s", _goodput, form="figure"),
+        *(
+            Column(f"{each.label}\nms" if each.is_duration else each.label, partial(_impairment, each))
+            for each in (IMPAIRMENTS if impaired else ())
+        ),
+        *(Column(heading, partial(_figure, name, scale, ".1f")) for name, (heading, scale) in TRANSFERS.items()),
+        Column("within\ntolerance", _verdict, form="name"),
+    ]
+    rows = [
+        (link, figures, which)
+        for link in links
+        for figures in (link.in_columns(),)
+        for which in ("configured", "measured")
+    ]
+    dilated = f" (dilation {dilation:g})" if dilation != 1 else ""
+    return Table.of("calibration", f"{title}{dilated}", rows, columns, "")
 
 
 def _path_text(link: MeasuredLink) -> str:
@@ -58,10 +64,30 @@ def _path_text(link: MeasuredLink) -> str:
     return f"{path}, from {link.condition}" if link.condition else path
 
 
-def _rate(bps: float | None) -> str:
+def _goodput(row: _Row) -> str:
     """Return a rate in Mbit/s, with as many digits as it takes to tell slow links apart."""
-    return _figure(bps, 1e-6, ".1f" if bps is None or bps >= _SLOW_BPS or not bps else ".3g")
+    _, figures, which = row
+    bps: float | None = figures.get(f"{which}_goodput_bps")
+    if which == "configured" and bps is None:
+        return "unlimited"
+    return _figure("goodput_bps", 1e-6, ".1f" if bps is None or bps >= _SLOW_BPS or not bps else ".3g", row)
 
 
-def _figure(value: float | None, scale: float, digits: str) -> str:
+def _impairment(impairment: Impairment, row: _Row) -> str:
+    link, _, which = row
+    compared = link.impairments.get(impairment.column)
+    digits = ".2f" if impairment.is_duration else ".2%"
+    return "" if compared is None else f"{getattr(compared, which):{digits}}"
+
+
+def _verdict(row: _Row) -> TableCell:
+    link, _, which = row
+    if which == "configured":
+        return TableCell("")
+    return TableCell("yes" if link.within_tolerance else "NO", bad=not link.within_tolerance)
+
+
+def _figure(name: str, scale: float, digits: str, row: _Row) -> str:
+    _, figures, which = row
+    value: float | None = figures.get(f"{which}_{name}")
     return "" if value is None else f"{value * scale:{digits}}"

@@ -1,28 +1,29 @@
 """``wanbed learn-link``: fit a link to a log of packets, and write it as a condition trace and a page."""
 
 import json
+from functools import partial
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from wanbed.ground.files.atomic_write import written_together
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.ground.units import parse_duration_ns
+from wanbed.results.report.table import Column, Table
 from wanbed.results.text.number_text import percent_text, seconds_text
 from wanbed.runner.cli.arguments import AsJson, path_of
 from wanbed.runner.cli.exit_status import one_line_errors
 from wanbed.runner.cli.log_line import log as log_line
+from wanbed.runner.cli.terminal import print_table, terminal
 
 if TYPE_CHECKING:
     from wanbed.runner.learnt_links.held_out import LearntLink
 
 TRACE_FILE, CROSS_FILE, PAGE_FILE, DOCUMENT_FILE = "trace.csv", "cross-traffic.csv", "link.html", "link.json"
-_WIDTH = 120
 _LEAST_PIECE_NS = 1_000_000
 _NO_TORCH = "torch is not installed, so the recurrent cell was left out: pip install 'wanbed[torch]', or give --no-cell"
 
@@ -111,21 +112,25 @@ def _piece_ns(text: str) -> int:
     return piece_ns
 
 
+_Outcome = tuple[str, list[float], float, float | None]
+"""A row of the table: name, delays, loss, and mean error of the delays."""
+
+
+def _delay(place: int, row: _Outcome) -> str:
+    return seconds_text(row[1][place])
+
+
 def _show(learnt: "LearntLink") -> None:
     from wanbed.runner.learnt_links.link_document import facts, rows
     from wanbed.runner.learnt_links.replay.outcome import QUANTILES
 
-    console = Console(highlight=False)
-    console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
+    console = terminal()
     for term, text in facts(learnt):
         console.print(Text(f"{term}: {text}"))
-    if learnt.truth is None:
-        return
-    table = Table(caption="the packets held out, replayed", caption_justify="left")
-    table.add_column("model")
-    for heading in (*(f"delay p{round(100 * each)}" for each in QUANTILES), "lost", "mean error\nof the delays"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name, delays_s, loss, error_s in rows(learnt):
-        texts = [*map(seconds_text, delays_s), percent_text(loss), "" if error_s is None else seconds_text(error_s)]
-        table.add_row(name, *map(Text, texts))
-    console.print(table)
+    columns: list[Column[_Outcome]] = [
+        Column("model", itemgetter(0), form="text"),
+        *(Column(f"delay p{round(100 * each)}", partial(_delay, place)) for place, each in enumerate(QUANTILES)),
+        Column("lost", lambda row: percent_text(row[2])),
+        Column("mean error\nof the delays", lambda row: "" if row[3] is None else seconds_text(row[3])),
+    ]
+    print_table(Table.of("held-out", "", rows(learnt), columns, "the packets held out, replayed"), console)

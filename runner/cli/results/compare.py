@@ -88,7 +88,8 @@ def compare(
         from wanbed.results.comparison.metric import ITERATION_TIME, parse_metric
         from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
         from wanbed.results.text.json_text import json_text
-        from wanbed.runner.cli.results.comparison_tables import compare_console, show
+        from wanbed.runner.cli.results.comparison_tables import WIDTH, show
+        from wanbed.runner.cli.terminal import terminal
 
         to_stdout = markdown_to == STANDARD_OUTPUT
         if to_stdout and as_json:
@@ -105,7 +106,7 @@ def compare(
             raise InputError("--clock: it times losses, give --metric loss-at TIME or --metric time-to LOSS too")
         checked = _checked(a, b, pair or [], allow or [])
         clocks = load_clocks(clock or (), 2)
-        console = compare_console(stderr=as_json or to_stdout)
+        console = terminal(stderr=as_json or to_stdout, width=WIDTH)
         floors: dict[PairKey, float] = {}
         if noise is not None and not checked.refused and checked.pairs:
             floors = _noise(checked, noise, allow=allow or [], runs=runs, seed=seed, console=console)
@@ -148,6 +149,7 @@ def _noise(
 ) -> "dict[PairKey, float]":
     from wanbed.results.comparison.differences import is_below
     from wanbed.runner.cli.results.comparison_tables import differences_table
+    from wanbed.runner.cli.terminal import print_table
     from wanbed.runner.cli.user_namespace import enter_user_namespace
     from wanbed.runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors, run_again
 
@@ -168,7 +170,8 @@ def _noise(
     held = check_noise(a, again)
     refused = [each for each in held.refused if not any(is_below(each.field, field) for field in allow)]
     if refused:
-        console.print(differences_table("The run that was to measure the noise is not comparable to A", refused))
+        title = "The run that was to measure the noise is not comparable to A"
+        print_table(differences_table(title, refused), console)
         fields = ", ".join(dict.fromkeys(each.field for each in refused))
         fail(f"{again.path}: the run that was to measure the noise differs from A in {fields}", NOT_COMPARABLE)
     return dict(noise_floors(held, checked.pairs, seed))

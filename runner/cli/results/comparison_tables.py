@@ -1,7 +1,9 @@
 """Show a comparison of two runs: what forbids it or differs, a row for each pair, and the verdict."""
 
+from collections.abc import Sequence
+from operator import itemgetter
+
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from wanbed.ground.shown_text import one_line
@@ -15,16 +17,19 @@ from wanbed.results.comparison.markdown import (
     pair_row,
     verdict_line,
 )
+from wanbed.results.report.table import Column, Table
 from wanbed.results.text.number_text import percent_text
+from wanbed.runner.cli.terminal import print_table
 
-_WIDTH = 140
+WIDTH = 140
 """The width of tables that go to a file or a pipe."""
 
+_Texts = tuple[str, ...]
 
-def compare_console(*, stderr: bool) -> Console:
-    """Return where tables go: to a terminal in its width, and to files and pipes in one of their own."""
-    console = Console(stderr=stderr, highlight=False, markup=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, markup=False, width=_WIDTH)
+
+def _literal(*texts: str) -> _Texts:
+    """Return texts without control characters, because names come from users."""
+    return tuple(map(one_line, texts))
 
 
 def _text(text: str) -> Text:
@@ -35,18 +40,13 @@ def _text(text: str) -> Text:
 def show(comparison: Comparison, console: Console) -> None:
     """Print what a comparison found, its verdict last."""
     checked = comparison.check
-    if checked.refused:
-        console.print(
-            differences_table("Differences that forbid a comparison; --allow FIELD accepts one", checked.refused)
-        )
-        for remedy in dict.fromkeys(f"{each.field}: {each.remedy}" for each in checked.refused if each.remedy):
-            console.print(_text(remedy), soft_wrap=True)
-    if checked.allowed:
-        console.print(differences_table("Differences that were allowed", checked.allowed))
-    if checked.under_test:
-        console.print(differences_table("Under test", checked.under_test))
-    if comparison.judgements:
-        console.print(_pairs(comparison))
+    forbidding = "Differences that forbid a comparison; --allow FIELD accepts one"
+    print_table(differences_table(forbidding, checked.refused), console)
+    for remedy in dict.fromkeys(f"{each.field}: {each.remedy}" for each in checked.refused if each.remedy):
+        console.print(_text(remedy), soft_wrap=True)
+    print_table(differences_table("Differences that were allowed", checked.allowed), console)
+    print_table(differences_table("Under test", checked.under_test), console)
+    print_table(_pairs(comparison), console)
     for judgement in comparison.judgements:
         if judgement.verdict in {"unclear", "no_data"}:
             pair = judgement.pair
@@ -61,32 +61,33 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print(_text(verdict_line(comparison)), soft_wrap=True)
 
 
-def _pairs(comparison: Comparison) -> Table:
-    floors = any(judgement.noise_floor is not None for judgement in comparison.judgements)
-    table = Table(title=comparison.metric.name if comparison.metric.of_losses else None, title_justify="left")
-    for heading in ("sweep point", "variant"):
-        table.add_column(heading)
-    for heading in ("A", "B", "B / A", "95 % interval"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if floors:
-        table.add_column("noise\nfloor", justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    for heading in BOUND_HEADINGS if has_bounds(comparison) else ():
-        table.add_column(heading)
-    for judgement in comparison.judgements:
-        *figures, verdict, _ = pair_row(judgement, comparison.metric)
-        if floors:
-            figures.append(percent_text(judgement.noise_floor))
-        bounds = bound_texts(judgement) if has_bounds(comparison) else ()
-        table.add_row(*map(_text, (*figures, verdict, *bounds)))
-    return table
+def _pairs(comparison: Comparison) -> Table | None:
+    metric, judgements = comparison.metric, comparison.judgements
+    floors = any(judgement.noise_floor is not None for judgement in judgements)
+    rows = [
+        _literal(*pair_row(each, metric), percent_text(each.noise_floor) if floors else "", *bound_texts(each))
+        for each in judgements
+    ]
+    columns: list[Column[_Texts]] = [
+        Column("sweep point", itemgetter(0), form="text"),
+        Column("variant", itemgetter(1), form="text"),
+        *(
+            Column[_Texts](heading, itemgetter(place), form="figure")
+            for heading, place in {"A": 2, "B": 3, "B / A": 4, "95 % interval": 5, "noise\nfloor": 8}.items()
+        ),
+        Column("verdict", itemgetter(6), form="name"),
+        *(
+            Column[_Texts](heading, itemgetter(place), form="text")
+            for place, heading in enumerate(BOUND_HEADINGS if has_bounds(comparison) else (), 9)
+        ),
+    ]
+    return Table.of("pairs", metric.name if metric.of_losses else "", rows, columns, "")
 
 
-def differences_table(title: str, found: tuple[Difference, ...] | list[Difference]) -> Table:
-    """Return a table of fields that differ between two runs."""
-    table = Table(title=title, title_justify="left")
-    for heading in ("field", "A", "B", "where"):
-        table.add_column(heading, overflow="fold")
-    for each in found:
-        table.add_row(*map(_text, difference_row(each)))
-    return table
+def differences_table(title: str, found: Sequence[Difference]) -> Table | None:
+    """Return a table of fields that differ between two runs; None if there is none."""
+    columns = [
+        Column[_Texts](heading, itemgetter(place), form="path")
+        for place, heading in enumerate(("field", "A", "B", "where"))
+    ]
+    return Table.of("differences", title, (_literal(*difference_row(each)) for each in found), columns, "")

@@ -2,17 +2,15 @@
 
 import json
 import sys
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from wanbed.results.report.table import Column, Table
 from wanbed.runner.cli.arguments import STANDARD_OUTPUT, AsJson, path_of
 from wanbed.runner.cli.exit_status import fail, one_line_errors
+from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.experiments.shipped_experiments import (
     ShippedExperiment,
     instead_of,
@@ -21,8 +19,6 @@ from wanbed.runner.experiments.shipped_experiments import (
 )
 from wanbed.runner.runs.faults import BAD_INPUT
 
-_WIDTH = 120
-"""The width of tables that go to a file or a pipe."""
 _HINT = (
     "wanbed run NAME and wanbed simulate NAME take a name as they take a file; a simulation needs no hosts, but has no "
     "programs. wanbed doctor says whether this user can make hosts. wanbed examples NAME copies one here, to change it."
@@ -104,18 +100,14 @@ def _list(as_json: bool) -> None:
         ]
         print(json.dumps({"examples": listed}, indent=2, ensure_ascii=False))
         return
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH)
-    table = Table(caption=_HINT, caption_justify="left")
-    table.add_column("name", no_wrap=True)
-    table.add_column("shows")
-    table.add_column("a run needs")
-    for _, section in groupby(shipped_experiments(), key=lambda each: each.path.parent):
-        for each in section:
-            table.add_row(each.name, Text(each.shows), _needs(each))
-        table.add_section()
-    console.print(table)
+    listed_here = shipped_experiments()
+    columns: list[Column[ShippedExperiment]] = [
+        Column("name", lambda each: each.name, form="name"),
+        Column("shows", lambda each: each.shows, form="text"),
+        Column("a run needs", _needs, form="text"),
+    ]
+    table = Table.of("examples", "", listed_here, columns, _HINT)
+    print_table(table, terminal(), sections=[each.path.parent for each in listed_here])
 
 
 def _needs(experiment: ShippedExperiment) -> str:

@@ -4,36 +4,25 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.table import Table
-
+from wanbed.results.report.table import Column, Table
 from wanbed.results.text.number_text import seconds_text, size_text, three_digits
 from wanbed.runner.planner.families.families_asked import same_worth
 from wanbed.runner.planner.families.family_pricing import FamilyPrice
 from wanbed.runner.planner.planning import PlanningTask
 
 
-def family_table(families: Sequence[FamilyPrice], task: PlanningTask) -> Table:
-    """Return the table, the most tokens a second first."""
-    table = Table(title="Ways to train")
-    for column in (
-        "family",
-        "replicas",
-        "sequences an iteration",
-        "iteration",
-        f"{task.counted}/s",
-        "WAN an iteration",
-    ):
-        table.add_column(column, justify="left" if column in {"family", "replicas"} else "right")
-    for each in sorted(families, key=lambda price: price.counted_per_s, reverse=True):
-        table.add_row(
-            each.family,
-            each.layout,
-            str(each.sequences),
-            seconds_text(each.iteration_time_s),
-            three_digits(each.counted_per_s),
-            size_text(each.wan_bytes),
-        )
-    return table
+def family_table(families: Sequence[FamilyPrice], task: PlanningTask) -> Table | None:
+    """Return the table, the most tokens a second first; None without families."""
+    columns: list[Column[FamilyPrice]] = [
+        Column("family", lambda each: each.family, form="text"),
+        Column("replicas", lambda each: each.layout, form="text"),
+        Column("sequences\nan iteration", lambda each: str(each.sequences)),
+        Column("iteration", lambda each: seconds_text(each.iteration_time_s)),
+        Column(f"{task.counted}/s", lambda each: three_digits(each.counted_per_s)),
+        Column("WAN\nan iteration", lambda each: size_text(each.wan_bytes)),
+    ]
+    ordered = sorted(families, key=lambda price: price.counted_per_s, reverse=True)
+    return Table.of("families", "Ways to train", ordered, columns, "")
 
 
 def family_records(families: Sequence[FamilyPrice], task: PlanningTask) -> list[dict[str, Any]]:

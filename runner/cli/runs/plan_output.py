@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from wanbed.results.reading.not_modelled import NotModelled, not_modelled_text
+from wanbed.results.report.table import Column, Table
 from wanbed.results.text.number_text import (
     count_text,
     list_text,
@@ -19,6 +19,7 @@ from wanbed.results.text.number_text import (
     three_digits,
 )
 from wanbed.runner.cli.runs.plan_families import family_records, family_table
+from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep_points import SweepPointSpec
 from wanbed.runner.planner.bottleneck import IterationLimits, LinkUse, PathShare
@@ -28,8 +29,6 @@ from wanbed.runner.planner.families.family_pricing import FamilyPrice
 from wanbed.runner.planner.planning import Plan, PlanningTask
 from wanbed.runner.runs.not_modelled import as_written
 
-_WIDTH = 120
-"""The width of tables that go to a file or a pipe."""
 _ALTERNATIVES = 5
 """Rows of the table beside the chosen and the greedy candidate."""
 _PARTS = 4
@@ -138,10 +137,9 @@ def print_plan(planned: Planned | Unplanned, file: Path) -> None:
     values = ", ".join(f"{path}={text}" for path, text in point.values.items())
     stages = f"{count_text(planned.task.stages, 'stage')}{_stages_reason(point.spec, variant)}"
     console.print(Text(f"{values or file}: {variant}, {stages}"), style="bold")
-    table_console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
     if isinstance(planned, Unplanned):
         console.print(f"search cut off {planned.cut_off}: no candidate is simulated")
-        table_console.print(_table_of_promises(planned))
+        print_table(_table_of_promises(planned), terminal())
         return
     found = planned.found
     for line in _answer(planned):
@@ -151,9 +149,9 @@ def print_plan(planned: Planned | Unplanned, file: Path) -> None:
     if found.cut_off is not None:
         remedy = "" if found.ended_by is not None else " (--time-limit and --simulations allow more)"
         console.print(f"search cut off {found.cut_off}: a better plan may exist{remedy}")
-    table_console.print(_table(planned))
+    print_table(_table(planned), terminal())
     if planned.families:
-        table_console.print(family_table(planned.families, planned.task))
+        print_table(family_table(planned.families, planned.task), terminal())
         for line in family_notes(planned.families):
             console.print(Text(line))
 
@@ -240,50 +238,49 @@ def _found_by(found: Plan) -> str:
     return f"{name[found.found_by(found.chosen)]}{proven} ({count_text(found.simulations, 'simulation')})"
 
 
-def _table(planned: Planned) -> Table:
+def _table(planned: Planned) -> Table | None:
     found = planned.found
-    table = Table(caption_justify="left")
-    table.add_column("")
-    for heading in ("DP-cells x\npipelines", "stages"):
-        table.add_column(heading)
-    for heading in ("iteration", f"{planned.task.counted}/s", "of the\nchosen", "GPU\nuse", "WAN"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("bottleneck")
     others = [priced for priced in found.runners_up if priced != found.greedy]
     shown = {found.greedy.candidate, *(priced.candidate for priced in others[:_ALTERNATIVES])}
-    if len(others) > _ALTERNATIVES:
-        table.caption = f"and {count_text(len(others) - _ALTERNATIVES, 'other')}, in --json"
-    for priced in (found.chosen, *(each for each in found.runners_up if each.candidate in shown)):
-        candidate, price = priced.candidate, priced.price
-        marks = [
-            mark for mark, holds in (("chosen", priced == found.chosen), ("greedy", priced == found.greedy)) if holds
-        ]
-        table.add_row(
-            ", ".join(marks),
-            f"{candidate.dp_cells} x {candidate.pipelines_per_cell}",
-            Text(_stages_text(candidate.runs)),
-            seconds_text(price.iteration_time_s),
-            three_digits(price.tokens_per_s),
-            percent_text(price.tokens_per_s / found.chosen.price.tokens_per_s),
-            percent_text(price.gpu_utilization),
-            size_text(price.wan_bytes),
-            Text("" if price.bottleneck is None else _part_text(price.bottleneck.path[0])),
-        )
-    return table
+    left_out = f"and {count_text(len(others) - _ALTERNATIVES, 'other')}, in --json" if others[_ALTERNATIVES:] else ""
+    chosen_per_s = found.chosen.price.tokens_per_s
+
+    def marks(priced: Priced) -> str:
+        named = {"chosen": found.chosen, "greedy": found.greedy}
+        return ", ".join(mark for mark, candidate in named.items() if candidate == priced)
+
+    columns: list[Column[Priced]] = [
+        Column("", marks, form="text"),
+        Column("DP-cells x\npipelines", lambda priced: _cells_text(priced.candidate), form="text"),
+        Column("stages", lambda priced: _stages_text(priced.candidate.runs), form="text"),
+        Column("iteration", lambda priced: seconds_text(priced.price.iteration_time_s)),
+        Column(f"{planned.task.counted}/s", lambda priced: three_digits(priced.price.tokens_per_s)),
+        Column("of the\nchosen", lambda priced: percent_text(priced.price.tokens_per_s / chosen_per_s)),
+        Column("GPU\nuse", lambda priced: percent_text(priced.price.gpu_utilization)),
+        Column("WAN", lambda priced: size_text(priced.price.wan_bytes)),
+        Column("bottleneck", _bottleneck_text, form="text"),
+    ]
+    rows = (found.chosen, *(each for each in found.runners_up if each.candidate in shown))
+    return Table.of("plans", "", rows, columns, left_out)
 
 
-def _table_of_promises(unplanned: Unplanned) -> Table:
-    table = Table(caption="not simulated: no more than this, by the bound of each", caption_justify="left")
-    table.add_column("DP-cells x\npipelines")
-    table.add_column("stages")
-    table.add_column(f"{unplanned.task.counted}/s\nat most", justify="right", no_wrap=True)
-    for candidate, most in unplanned.promising:
-        table.add_row(
-            f"{candidate.dp_cells} x {candidate.pipelines_per_cell}",
-            Text(_stages_text(candidate.runs)),
-            three_digits(most),
-        )
-    return table
+def _bottleneck_text(priced: Priced) -> str:
+    bottleneck = priced.price.bottleneck
+    return "" if bottleneck is None else _part_text(bottleneck.path[0])
+
+
+def _table_of_promises(unplanned: Unplanned) -> Table | None:
+    columns: list[Column[tuple[Candidate, float]]] = [
+        Column("DP-cells x\npipelines", lambda row: _cells_text(row[0]), form="text"),
+        Column("stages", lambda row: _stages_text(row[0].runs), form="text"),
+        Column(f"{unplanned.task.counted}/s\nat most", lambda row: three_digits(row[1])),
+    ]
+    reading = "not simulated: no more than this, by the bound of each"
+    return Table.of("promises", "", unplanned.promising, columns, reading)
+
+
+def _cells_text(candidate: Candidate) -> str:
+    return f"{candidate.dp_cells} x {candidate.pipelines_per_cell}"
 
 
 def _stages_text(runs: Runs) -> str:

@@ -2,17 +2,16 @@
 
 import json
 import re
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.ground.strict_model import InputError
+from wanbed.results.report.table import Column, Table, TableCell
 from wanbed.results.text.number_text import (
     clock_text,
     list_text,
@@ -24,6 +23,7 @@ from wanbed.results.text.number_text import (
 from wanbed.runner.cli.arguments import AsJson, path_of
 from wanbed.runner.cli.exit_status import one_line_errors
 from wanbed.runner.cli.log_line import log
+from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand, device_at_hand
 from wanbed.runner.profiling.profile_text import ProfileRow, clocks_text, rows_of, unsteady
 from wanbed.runner.profiling.task import PromptsTask, StagesTask, check_fits, profile_task
@@ -33,8 +33,6 @@ from wanbed.workloads.profiles.compute_profile import MeasuredProfile
 from wanbed.workloads.profiles.measured_conditions import UNSTEADY
 from wanbed.workloads.profiling.repeats import LEAST_REPEATS, Pace
 
-_WIDTH = 120
-"""The width of tables that go to a file or a pipe."""
 _NAMED = 3
 """The number of unsteady figures that the last line names. The table marks all of them."""
 
@@ -188,9 +186,7 @@ def _show(measured: MeasuredProfile | MeasuredPrefill, path: Path, as_json: bool
         }
         print(json.dumps(document, indent=2))
     else:
-        console = Console(highlight=False)
-        console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
-        console.print(_table(rows))
+        print_table(_table(rows), terminal())
         size = conditions.ceiling.size
         print(
             f"ceiling: {_flops_text(conditions.ceiling.flops_per_s)}, spread "
@@ -219,23 +215,22 @@ def _show(measured: MeasuredProfile | MeasuredPrefill, path: Path, as_json: bool
         log(f"the device's clocks were throttled by its {list_text([*conditions.throttled])}")
 
 
-def _table(rows: list[ProfileRow]) -> Table:
+def _table(rows: list[ProfileRow]) -> Table | None:
+    columns: list[Column[ProfileRow]] = [
+        Column("", lambda row: row.what, form="text"),
+        *(Column(name.replace("_", "\n"), partial(_time, name)) for name in rows[0].times),
+        Column("achieved", lambda row: _flops_text(row.flops_per_s)),
+        Column("of the\nceiling", lambda row: percent_text(row.of_ceiling)),
+    ]
+    if any(row.clock_hz is not None for row in rows):
+        columns.append(Column("clock", lambda row: clock_text(row.clock_hz)))
     caption = f"median and spread (distance of the quartiles) of each time; !: above {percent_text(UNSTEADY)}"
-    table = Table(caption=caption, caption_justify="left")
-    table.add_column("")
-    for name in rows[0].times:
-        table.add_column(name.replace("_", "\n"), justify="right", no_wrap=True)
-    clocks = any(row.clock_hz is not None for row in rows)
-    for heading in ("achieved", "of the\nceiling", *(["clock"] if clocks else [])):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        times = [
-            f"{seconds_text(time.median_ns / 1e9)}\n{'' if time.steady else '! '}{percent_text(time.spread)}"
-            for time in row.times.values()
-        ]
-        clock = [clock_text(row.clock_hz)] if clocks else []
-        table.add_row(Text(row.what), *times, _flops_text(row.flops_per_s), percent_text(row.of_ceiling), *clock)
-    return table
+    return Table.of("figures", "", rows, columns, caption)
+
+
+def _time(name: str, row: ProfileRow) -> TableCell:
+    time = row.times[name]
+    return TableCell(seconds_text(time.median_ns / 1e9), (f"{'' if time.steady else '! '}{percent_text(time.spread)}",))
 
 
 def _flops_text(flops_per_s: float) -> str:

@@ -9,24 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from wanbed.ground.shown_text import one_line, shortened
 from wanbed.ground.strict_model import InputError
+from wanbed.results.report.table import Column, Table, TableCell
 from wanbed.results.text.number_text import count_text, interval_text, size_text
 from wanbed.runner.cli.arguments import AsJson, path_of
 from wanbed.runner.cli.exit_status import one_line_errors
 from wanbed.runner.cli.log_line import log
+from wanbed.runner.cli.terminal import print_table, terminal
 
 if TYPE_CHECKING:
     from wanbed.runner.runs.stored_runs import StoredRun
 
 _RUNS = "runs"
 _BEYOND_DATES = "beyond the dates that a computer counts: give a shorter age, or a day nearer to today"
-_WIDTH = 120
-"""The width of tables that go to a file or a pipe."""
 _AGES = (("w", timedelta(weeks=1)), ("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("min", timedelta(minutes=1)))
 
 
@@ -151,24 +148,18 @@ def _document(run: "StoredRun") -> dict[str, Any]:
 
 
 def _print(found: "list[StoredRun]") -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH)
-    table = Table()
-    # A run's name starts with that of its experiment.
-    table.add_column("run", overflow="fold")
-    for heading in ("age", "clock", "trials", "iteration", "size"):
-        table.add_column(heading, justify="left" if heading == "clock" else "right", no_wrap=True)
-    for run in found:
-        table.add_row(
-            Text(one_line(run.path.name)),
-            "" if run.created is None else _age_text(datetime.now(UTC) - run.created),
-            "simulated" if run.engine == "simulate" else Text(one_line(run.clock or "")),
-            _trials_text(run),
-            "" if run.iteration_times_s is None else interval_text(*run.iteration_times_s),
-            size_text(run.size_bytes),
-        )
-    console.print(table)
+    columns: list[Column[StoredRun]] = [
+        # A run's name starts with that of its experiment.
+        Column("run", lambda run: one_line(run.path.name), form="path"),
+        Column("age", lambda run: "" if run.created is None else _age_text(datetime.now(UTC) - run.created)),
+        Column(
+            "clock", lambda run: "simulated" if run.engine == "simulate" else one_line(run.clock or ""), form="name"
+        ),
+        Column("trials", _trials, form="figure"),
+        Column("iteration", lambda run: "" if run.iteration_times_s is None else interval_text(*run.iteration_times_s)),
+        Column("size", lambda run: size_text(run.size_bytes)),
+    ]
+    print_table(Table.of("runs", "", found, columns, ""), terminal())
     for run in found:
         if run.damage is not None:
             log(f"{run.path}: damaged: {run.damage}")
@@ -179,8 +170,8 @@ def _age_text(age: timedelta) -> str:
     return f"{max(0, age // length)} {unit}"
 
 
-def _trials_text(run: "StoredRun") -> Text:
+def _trials(run: "StoredRun") -> TableCell:
     if run.finished_trials is None:
-        return Text(run.state, style="bold")
+        return TableCell(run.state, bad=True)
     trials = f"{run.finished_trials}/{run.planned_trials or '?'}"
-    return Text(trials) if run.state == "complete" else Text(f"{run.state}, {trials}", style="bold")
+    return TableCell(trials) if run.state == "complete" else TableCell(f"{run.state}, {trials}", bad=True)

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from wanbed.results.report.prefill.prefill_service import PrefillRow
 from wanbed.runner.cli.prefill_outcome import prefill_table, prefill_warnings
+from wanbed.runner.cli.terminal import print_table
 
 COUNTS = {"offered": 200, "admitted": 90, "off_loaded": 10, "unfinished": 5}
 
@@ -39,7 +40,7 @@ def row(**changes: Any) -> PrefillRow:
 def shown(*rows: PrefillRow) -> str:
     console = Console(width=120)
     with console.capture() as captured:
-        console.print(prefill_table(rows))
+        print_table(prefill_table(rows), console)
     return captured.get().replace("\u00a0", " ")
 
 

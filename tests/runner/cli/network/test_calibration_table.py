@@ -6,7 +6,7 @@ from io import StringIO
 from rich.console import Console
 
 from wanbed.ground.impairments import IMPAIRMENTS
-from wanbed.runner.cli.network.calibration_table import calibration_table
+from wanbed.runner.cli.network.calibration_table import print_calibration
 from wanbed.testbed.measurement.calibration import DownLinkMeasurement, LinkMeasurement, MeasuredLink
 from wanbed.testbed.measurement.transfer_calibration import ComparedFigure
 
@@ -26,7 +26,7 @@ LINK = LinkMeasurement(
 
 def printed(*links: MeasuredLink) -> list[str]:
     text = StringIO()
-    Console(file=text, width=80).print(calibration_table(links, "experiment.yaml", 3.0))
+    print_calibration(links, "experiment.yaml", 3.0, Console(file=text, width=80))
     return text.getvalue().splitlines()
 
 

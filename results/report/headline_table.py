@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.summaries.headline import (
@@ -136,3 +137,45 @@ def _note(rows: Sequence[HeadlineRow]) -> str:
         _WAN,
     ]
     return " ".join(filter(None, sentences))
+
+
+def headline_figures(row: HeadlineRow) -> dict[str, Any]:
+    """Return the exact figures of a row in plain JSON types, with their unit in the name."""
+    low_s, high_s = row.interval_s or (None, None)
+    return {
+        "run": row.run,
+        "variant": row.variant,
+        "repeats": row.repeats,
+        "iterations": row.iterations,
+        "iteration_time_s": row.iteration_time_s,
+        "iteration_time_low_s": low_s,
+        "iteration_time_high_s": high_s,
+        "slowest_replica_time_s": row.slowest_replica_s,
+        "bound_s": row.bound_s,
+        "bound_part": row.bound_part,
+        "over_bound_ratio": row.over_bound,
+        "makespan_s": row.makespan_s,
+        "worst_iteration_s": None if row.disturbed is None else row.disturbed.worst_s,
+        "lost_fraction": None if row.disturbed is None else row.disturbed.lost,
+        "fastest_repeat_s": row.fastest_s,
+        "slowest_repeat_s": row.slowest_s,
+        "speed_up_ratio": row.speed_up,
+        "gpu_utilization_fraction": row.gpu_utilization,
+        "gpu_utilization_with_prefill_fraction": row.gpu_utilization_with_prefill,
+        "wan_bytes": _count(row.wan_bytes),
+        "wan_goodput_bps": row.wan_goodput_bps,
+        "tokens_per_s": row.tokens_per_s,
+        "calibrated": row.calibrated,
+        "saturated": bool(row.saturation.saturated),
+        "saturated_repeats": row.saturation.saturated,
+        "cores_saturated_fraction": row.saturation.worst.cores_saturated,
+        "network_core_busy_fraction": row.saturation.worst.network_core_busy,
+        "simulated": row.simulated,
+        "not_modelled": list(row.not_modelled),
+        "known_misses": [each.name for each in row.known_misses],
+    }
+
+
+def _count(value: float | None) -> float | int | None:
+    """Return a median of counts as an integer, unless it lies between two counts."""
+    return int(value) if value is not None and value.is_integer() else value

@@ -10,12 +10,8 @@ from wanbed.ground.files.atomic_write import write_whole
 from wanbed.results.comparison.manifest_differences import ManifestDifference, ReportedDifferences, reported_differences
 from wanbed.results.comparison.manifest_fields import trace_text
 from wanbed.results.comparison.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run
-from wanbed.results.reading.run import Run, load_run
-from wanbed.results.reading.run_labels import run_labels, run_name
-from wanbed.results.reading.summaries.headline import (
-    HeadlineRow,
-    headline,
-)
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.run_labels import run_name
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.charts.figure_options import FigureOptions
@@ -24,12 +20,14 @@ from wanbed.results.report.chosen_trials import chosen_trials
 from wanbed.results.report.fault_table import fault_warnings
 from wanbed.results.report.headline_table import differing_table, headline_table
 from wanbed.results.report.losses.loss_section import loss_section
-from wanbed.results.report.losses.loss_series import loss_series
 from wanbed.results.report.page_templates import page_environment
 from wanbed.results.report.plan_outcome import plan_outcomes, plan_warnings
-from wanbed.results.report.prefill.prefill_tables import impact_table, prefill_of, prefill_tables
-from wanbed.results.report.report_charts import ReportCharts, report_charts
+from wanbed.results.report.prefill.prefill_impact import impact_table
+from wanbed.results.report.prefill.prefill_service import prefill_tables
+from wanbed.results.report.report_charts import report_charts
+from wanbed.results.report.reported_runs import ReportedRuns, labelled
 from wanbed.results.report.run_tables import run_tables
+from wanbed.results.report.section import Section
 from wanbed.results.report.table import Table
 from wanbed.results.text import number_text
 from wanbed.results.text.number_text import count_text, percent_text
@@ -48,7 +46,7 @@ _TEMPLATE = "report.html.j2"
 
 
 @dataclass(frozen=True)
-class _Section:
+class _RunSection:
     """One run's own section, as the template shows it."""
 
     label: str
@@ -73,31 +71,36 @@ def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence
     Several runs share one table and one set of charts. A variant has the same colour everywhere, a run the same line
     style. Raise RunError, with one line as message, if a folder is no run or damaged.
     """
-    loaded = _labelled(runs)
-    rows = _rows(loaded)
-    prefill, impacts = prefill_of(loaded)
-    styles = _styles(loaded)
-    losses = loss_series(loaded, clocks)
-    charts = report_charts(loaded, rows, prefill, styles, losses)
-    several = len(loaded) > 1
-    differences = reported_differences(list(loaded.values())) if several else ReportedDifferences((), (), ())
+    reported = ReportedRuns.of(labelled(runs), clocks)
+    by_label = reported.by_label
+    styles = _styles(by_label)
+    charts = report_charts(reported, styles)
+    several = len(by_label) > 1
+    differences = reported_differences(list(by_label.values())) if several else ReportedDifferences((), (), ())
     page = (
         page_environment()
         .get_template(_TEMPLATE)
         .render(
-            title=", ".join(dict.fromkeys(run_name(run) for run in loaded.values())),
-            labels=list(loaded),
-            overlay_warnings=overlay_warnings(list(loaded.values()), list(loaded)) if several else [],
-            table=headline_table(rows),
+            title=", ".join(dict.fromkeys(run_name(run) for run in by_label.values())),
+            labels=list(by_label),
+            overlay_warnings=overlay_warnings(list(by_label.values()), list(by_label)) if several else [],
+            table=headline_table(reported.headline),
             charts=charts.shared,
-            prefill=prefill_tables(prefill, charts.shares),
-            impact=impact_table(impacts),
-            prefill_charts=charts.prefill,
-            losses=loss_section(losses, charts.losses),
+            sections=[
+                loss_section(reported.losses, charts.losses),
+                Section(
+                    "Prefill in the bubbles",
+                    [
+                        *prefill_tables(reported.prefill, charts.shares),
+                        *charts.prefill,
+                        impact_table(reported.impacts),
+                    ],
+                ),
+            ],
             differences=_cut(differences.deciding),
             of_emulation=_cut(differences.of_emulation),
             derived_differences=_cut(differences.derived),
-            sections=[_section(label, run, charts) for label, run in loaded.items()],
+            runs=[_run_section(label, run, charts.own[label]) for label, run in by_label.items()],
             styles=styles,
             most_open_points=MAX_OPEN_POINTS,
         )
@@ -129,21 +132,11 @@ def draw_report_figures(
     ``points`` and ``variants`` choose what they show, all if empty; a variant looks as it does in the whole report.
     ``clocks`` as for ``write_report``. Raise NoSuchTrialError if there is nothing such.
     """
-    everything = _labelled(runs)
-    loaded = chosen_trials(everything, points, variants)
-    prefill, _ = prefill_of(loaded)
+    everything = labelled(runs)
+    chosen = chosen_trials(everything, points, variants)
     clock_of = dict(zip(everything, clocks or [None] * len(everything), strict=True))
-    losses = loss_series(loaded, [clock_of[label] for label in loaded])
-    return draw_figures(report_charts(loaded, _rows(loaded), prefill, _styles(everything), losses).all, options)
-
-
-def _labelled(runs: Sequence[Path | Run]) -> dict[str, Run]:
-    loaded = [run if isinstance(run, Run) else load_run(run, coded=True) for run in runs]
-    return dict(zip(run_labels(loaded), loaded, strict=True))
-
-
-def _rows(runs: Mapping[str, Run]) -> list[HeadlineRow]:
-    return [row for label, run in runs.items() for row in headline(run, label)]
+    reported = ReportedRuns.of(chosen, [clock_of[label] for label in chosen])
+    return draw_figures(report_charts(reported, _styles(everything)).all, options)
 
 
 def _styles(runs: Mapping[str, Run]) -> Styles:
@@ -155,17 +148,17 @@ def _cut(differences: Sequence[ManifestDifference]) -> tuple[Sequence[ManifestDi
     return differences[:MAX_DIFFERENCES], len(differences[MAX_DIFFERENCES:])
 
 
-def _section(label: str, run: Run, charts: ReportCharts) -> _Section:
+def _run_section(label: str, run: Run, charts: Sequence[Chart]) -> _RunSection:
     wan_bytes = run.summary["wan_bytes"].dropna()
     plans = plan_outcomes(run)
-    return _Section(
+    return _RunSection(
         label=label,
         simulated=run.simulated,
         description=what_was_run(run),
         warnings=[*warnings(run), *fault_warnings(run), *cut_warnings(run), *plan_warnings(plans)],
         total_wan_bytes=int(wan_bytes.sum()) if len(wan_bytes) else None,
         differing=differing_table(run),
-        charts=charts.own[label],
+        charts=charts,
         tables=run_tables(run),
         calibrated=not run.calibration.empty,
         links_reading=links_reading(run),

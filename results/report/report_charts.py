@@ -17,8 +17,7 @@ from wanbed.results.report.charts.timeline import MAX_SPANS, timeline_chart
 from wanbed.results.report.charts.ttft import ttft_chart
 from wanbed.results.report.gpu_time_shares import GpuTimeShares, gpu_time_shares
 from wanbed.results.report.losses.loss_chart import loss_chart
-from wanbed.results.report.losses.loss_series import LossSeries
-from wanbed.results.report.prefill.prefill_service import PrefillRow
+from wanbed.results.report.reported_runs import ReportedRuns
 
 
 @dataclass(frozen=True)
@@ -41,17 +40,9 @@ class ReportCharts:
         return (*self.shared, *self.losses, *self.prefill, *(chart for charts in self.own.values() for chart in charts))
 
 
-def report_charts(
-    runs: Mapping[str, Run],
-    rows: list[HeadlineRow],
-    prefill: Sequence[PrefillRow],
-    styles: Styles,
-    losses: Sequence[LossSeries] = (),
-) -> ReportCharts:
-    """Draw the charts that have data.
-
-    ``runs`` are by label; ``rows`` are their headline, ``prefill`` their prefill, ``losses`` what they learnt.
-    """
+def report_charts(reported: ReportedRuns, styles: Styles) -> ReportCharts:
+    """Draw the charts that have data."""
+    runs, rows = reported.by_label, reported.headline
     several = len(runs) > 1
     timelines = {
         label: timeline_chart(run, styles, f"run-{position}", label if several else "", MAX_SPANS // len(runs))
@@ -67,13 +58,16 @@ def report_charts(
         connections_chart(runs, styles, "all"),
         changing_links_chart(runs, styles, "all"),
     ]
-    own = {label: tuple(filter(None, [timeline] if several else [])) for label, timeline in timelines.items()}
-    of_prefill = tuple(filter(None, [ttft_chart(prefill, styles, "all")]))
-    of_losses = tuple(filter(None, [loss_chart(losses, styles, "all")]))
-    return ReportCharts(tuple(filter(None, shared)), of_losses, of_prefill, own, shares)
+    own = {label: _drawn(timeline if several else None) for label, timeline in timelines.items()}
+    losses, ttft = loss_chart(reported.losses, styles, "all"), ttft_chart(reported.prefill, styles, "all")
+    return ReportCharts(_drawn(*shared), _drawn(losses), _drawn(ttft), own, shares)
 
 
-def _shares(runs: Mapping[str, Run], rows: list[HeadlineRow]) -> tuple[list[GpuTimeShares], int]:
+def _drawn(*charts: Chart | None) -> tuple[Chart, ...]:
+    return tuple(filter(None, charts))
+
+
+def _shares(runs: Mapping[str, Run], rows: Sequence[HeadlineRow]) -> tuple[list[GpuTimeShares], int]:
     """Return the shares that are drawn, and the number of all sweep points, drawn or not."""
     points = list(dict.fromkeys(row.where for row in rows))
     bars_a_point = len({(row.run, row.variant) for row in rows})

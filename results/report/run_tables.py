@@ -8,7 +8,7 @@ from wanbed.results.report.device_table import device_table
 from wanbed.results.report.fault_table import fault_table
 from wanbed.results.report.job_table import job_table
 from wanbed.results.report.plan_outcome import plan_outcomes, plan_table
-from wanbed.results.report.programs.program_tables import program_tables
+from wanbed.results.report.program_tables import program_tables
 from wanbed.results.report.table import Table
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wanbed.results.report.prefill.prefill_service import PrefillRow
-from wanbed.results.report.prefill.prefill_tables import prefill_figures
+from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_figures
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text.number_text import UNKNOWN, percent_text, seconds_text
 

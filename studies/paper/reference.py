@@ -21,8 +21,8 @@ from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.charts.paper import draw_figures, save_figures
 from wanbed.results.report.page_templates import page_environment
-from wanbed.results.report.prefill.prefill_tables import prefill_of
 from wanbed.results.report.report_charts import report_charts
+from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.report.tables import table_text
 from wanbed.results.text.number_text import visible
 from wanbed.results.text.text_direction import isolated
@@ -123,8 +123,7 @@ def _agreement(results: Sequence[PartResult]) -> Agreement | None:
 def _charts(result: PartResult, outcomes: Sequence[Outcome]) -> list[Chart]:
     """Return the charts that the page shows for a part. Its name makes their internal references unique."""
     name, run = result.part.name, result.run
-    prefill, _ = prefill_of({name: run})
-    of_report = report_charts({name: run}, headline(run, name), prefill, Styles.of({name: run.variants})).all
+    of_report = report_charts(ReportedRuns.of({name: run}), Styles.of({name: run.variants})).all
     charts = filter(None, [*of_report, goodput_chart(outcomes, _RECALLED_BPS)])
     return [
         replace(

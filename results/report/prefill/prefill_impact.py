@@ -1,20 +1,22 @@
-"""Test whether prefill in bubbles slows training down: compare variants that differ only in prefill."""
+"""Test whether prefill in bubbles slows training down: compare variants that differ only in prefill, in a table."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
-from wanbed.results.comparison.repeatability import repeatable_within
-from wanbed.results.metrics.bootstrap import CONFIDENCE, median_of_medians, ratio_interval
+from wanbed.results.comparison.repeatability import IN_VIRTUAL_TIME, repeatable_within
+from wanbed.results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS, median_of_medians, ratio_interval
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import swept_values
 from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.report.prefill.prefill_service import serves
+from wanbed.results.report.table import Column, Table, TableCell, series_columns
 
 MARGIN = 0.005
 """The ratio counts as no impact if it differs from 1 by at most this: 0.5 %."""
+_MARGIN_TEXT = f"{100 * MARGIN:g} %"
 
 FEWEST_PAIRS = 5
 """The fewest repeats of both variants that show the noise between runs well enough."""
@@ -128,3 +130,71 @@ def _settings(manifest: Mapping[str, Any], variant: str) -> str:
     own = next((each for each in listed if each.get("name") == variant), {"name": variant, "unknown": variant})
     kept = {name: value for name, value in own.items() if name not in _PREFILL_ALONE}
     return json.dumps(kept, sort_keys=True, default=str)
+
+
+def impact_table(impacts: Sequence[Impact]) -> Table | None:
+    """Return the table of prefill's impact on training; None if no variant has a counterpart without prefill."""
+    columns = [*series_columns(impacts), *_IMPACT]
+    return Table.of("impact", "Impact on training", impacts, columns, "", note=_reading(impacts))
+
+
+def _ratio(each: Impact) -> TableCell:
+    interval = () if each.interval is None else ("{:.4f} to {:.4f}".format(*each.interval),)
+    return TableCell(f"{each.ratio:.4f}", interval, each.ratio)
+
+
+_IMPACT: tuple[Column[Impact], ...] = (
+    Column("against", lambda each: each.without),
+    Column("pairs", lambda each: str(each.pairs)),
+    Column("ratio of iteration times", _ratio),
+    Column(f"within {_MARGIN_TEXT}", lambda each: each.words),
+)
+
+
+def _reading(found: Sequence[Impact]) -> str:
+    """Say how the impact on training is judged; "" if there is none to judge."""
+    if not found:
+        return ""
+    if all(each.simulated and each.interval is None for each in found):
+        return (
+            f"Simulated without noise: no impact means a ratio of iteration times within {_MARGIN_TEXT} of 1. "
+            "Only an emulation can show that prefill has no impact on real training."
+        )
+    return (
+        f"No impact: the whole {100 * CONFIDENCE:.0f} % bootstrap interval of the ratio of iteration times lies within "
+        f"{_MARGIN_TEXT} of 1. A pair is a repeat that both variants have; the two are run in turn. At least "
+        f"{FEWEST_PAIRS} pairs are needed, and fewer than {FEWEST_REPEATS} have no interval."
+        + (f" {_VIRTUAL}" if any(_in_virtual_time(each) for each in found) else "")
+    )
+
+
+_VIRTUAL = (
+    f"In virtual time repeats differ by at most {100 * IN_VIRTUAL_TIME:g} %: a ratio that is within the margin by more "
+    "than that needs no interval."
+)
+
+
+def _in_virtual_time(impact: Impact) -> bool:
+    return impact.interval is None and bool(impact.repeatable_within)
+
+
+def impact_records(impacts: Sequence[Impact]) -> list[dict[str, Any]]:
+    """Return one record per impact, with the swept values in ``swept``."""
+    records = []
+    for each in impacts:
+        low, high = each.interval or (None, None)
+        records.append(
+            {
+                "swept": dict(each.values),
+                "run": each.run,
+                "variant": each.variant,
+                "without": each.without,
+                "pairs": each.pairs,
+                "iteration_time_ratio": each.ratio,
+                "iteration_time_ratio_low": low,
+                "iteration_time_ratio_high": high,
+                "verdict": each.verdict,
+                "simulated": each.simulated,
+            }
+        )
+    return records

@@ -1,20 +1,61 @@
-"""Compute the results of a prefill service for each variant, for the report, its charts and its tables."""
+"""The section on prefill as a service: a row for each variant, its tables, and how to read them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from wanbed.results import metrics
-from wanbed.results.metrics import NS_PER_S, POOL_UTILIZATION, TTFT_PERCENTILES, Window
+from wanbed.results.metrics import (
+    IDLE_CAUSES,
+    NS_PER_S,
+    POOL_UTILIZATION,
+    REJECTION_REASONS,
+    TTFT_PERCENTILES,
+    Window,
+)
 from wanbed.results.metrics.intervals import Numbers
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
 from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.reading.trial_frames import measured_window, rows_of_trial
+from wanbed.results.records.span_log import PREFILL
+from wanbed.results.report.charts.gpu_time import PART_NAMES
+from wanbed.results.report.gpu_time_shares import GpuTimeShares
+from wanbed.results.report.table import Column, Table, TableCell, series_columns
+from wanbed.results.text.number_text import (
+    UNKNOWN,
+    amount_text,
+    count_text,
+    list_text,
+    percent_text,
+    seconds_text,
+    three_digits,
+)
 
 NO_POLICY = "none"
+MAX_CAUSES_READ = 3
+
+_COUNTS = (
+    *("offered", "admitted", "off_loaded", "held", "rejected"),
+    *(f"rejected_{reason}" for reason in REJECTION_REASONS),
+    *("late", "unfinished", "was_held"),
+)
+_TTFTS = tuple((percent, name) for name in ("ttft", "ttft_without_kv") for percent in TTFT_PERCENTILES)
+_NOTE_OF_OUTCOMES = (
+    "Requests count if they arrived after training's warm-up and before its last iteration ended; deadline overruns "
+    "count over the whole trial. Unfinished: admitted or off-loaded, but not answered when the trial ended. Late: the "
+    "first token came after the SLO. Deadline overrun: training had to wait for a GPU until prefill left it."
+)
+_NOTE_OF_SERVICE = (
+    "TTFT, the time to first token, lasts from a request's arrival until its whole KV cache is at the decode host; "
+    "the second time is without that transfer. Unfinished requests have none and are left out. Percentiles are by "
+    "nearest rank. Tokens per GPU-hour are the prompt tokens whose prefill was completed in the measured time, divided "
+    "by the hours of all GPUs, including a pool's. The last column is the number of GPUs of a dedicated pool that "
+    "would have spent as much time on prefill, if busy all the time and if busy 80 % of the time."
+)
 
 Percentiles = Mapping[int, float | None]
 """Seconds by percentile."""
@@ -31,8 +72,8 @@ class PrefillRow:
     - ``deadline_overruns``: how often training had to wait for a GPU, in whole trials; ``overrun_ns``: how long in
       total. Both are None if a trial did not record it.
     - ``gpus``: the GPUs of a trial that train or belong to the pool.
-    - ``pool_equivalent``, ``pool_equivalent_at_80``: the number of GPUs of a dedicated pool that would have done the
-      same prefill, busy all the time or ``POOL_UTILIZATION`` of it.
+    - ``pool_equivalent``: the number of GPUs of a dedicated pool that would have done the same prefill, busy all the
+      time.
     """
 
     run: str
@@ -52,8 +93,7 @@ class PrefillRow:
     gpus: int
     pool_gpus: int
     tokens_per_gpu_hour: float | None
-    pool_equivalent: float | None
-    pool_equivalent_at_80: float | None
+    pool_equivalent: float
 
     @property
     def where(self) -> str:
@@ -80,6 +120,11 @@ class PrefillRow:
     def ttft_without_kv_s(self) -> Percentiles:
         """Percentiles of TTFT up to the end of the prefill."""
         return _percentiles_s(self.ttft_without_kv_ns)
+
+    @property
+    def pool_equivalent_at_80(self) -> float:
+        """The GPUs of such a pool if busy for ``POOL_UTILIZATION`` of the time."""
+        return self.pool_equivalent / POOL_UTILIZATION
 
 
 def _percentiles_s(times_ns: Numbers) -> Percentiles:
@@ -151,7 +196,6 @@ def _row(run: Run, label: str, point: int, variant: str, parts: list[_Part]) -> 
     windows_ns = sum(part.window.length_ns for part in parts)
     names = dict.fromkeys(name for part in parts for name in part.counts)
     facts = parts[0].facts
-    pool = sum(part.prefill_gpu_ns for part in parts) / windows_ns
     gpu_hours = sum(part.gpus * part.window.length_ns for part in parts) / (3600 * NS_PER_S)
     slo_ns = facts.get("slo_ns")
     return PrefillRow(
@@ -172,11 +216,151 @@ def _row(run: Run, label: str, point: int, variant: str, parts: list[_Part]) -> 
         gpus=parts[0].gpus,
         pool_gpus=int(facts.get("pool_gpus") or 0),
         tokens_per_gpu_hour=sum(part.tokens for part in parts) / gpu_hours if gpu_hours else None,
-        pool_equivalent=pool,
-        pool_equivalent_at_80=pool / POOL_UTILIZATION,
+        pool_equivalent=sum(part.prefill_gpu_ns for part in parts) / windows_ns,
     )
 
 
 def _sum_of(parts: list[_Part], fact: str) -> int | None:
     values = [part.facts.get(fact) for part in parts]
     return None if any(each is None for each in values) else sum(int(each) for each in values if each is not None)
+
+
+def prefill_tables(rows: Sequence[PrefillRow], shares: Sequence[GpuTimeShares]) -> list[Table]:
+    """Return the tables of the service; none if nothing was prefilled. ``shares`` say what filled the bubbles."""
+    named = series_columns(rows)
+    found = (
+        Table.of(
+            "prefill",
+            "Outcomes of the requests",
+            rows,
+            [*named, *_OUTCOMES],
+            outcomes_reading(rows) if rows else "",
+            note=_NOTE_OF_OUTCOMES,
+        ),
+        Table.of(
+            "prefill_service",
+            "Time to first token and throughput",
+            rows,
+            [*named, *_SERVICE],
+            bubbles_reading(shares),
+            note=_NOTE_OF_SERVICE,
+        ),
+    )
+    return [table for table in found if table is not None]
+
+
+def _requests(row: PrefillRow) -> TableCell:
+    rate = () if row.offered_per_s is None else (f"{three_digits(row.offered_per_s)} a second",)
+    return TableCell(str(row.counts["offered"]), rate)
+
+
+def _rejected(row: PrefillRow) -> TableCell:
+    reasons = tuple(f"{number} {reason.replace('_', ' ')}" for reason, number in row.rejections.items())
+    return TableCell(str(row.counts["rejected"]), reasons)
+
+
+def _overruns(row: PrefillRow) -> TableCell:
+    lasted = (seconds_text(row.overrun_ns / 1e9),) if row.overrun_ns else ()
+    return TableCell(UNKNOWN if row.deadline_overruns is None else str(row.deadline_overruns), lasted)
+
+
+def _ttft(percent: int, row: PrefillRow) -> TableCell:
+    without_kv_s = row.ttft_without_kv_s[percent]
+    beneath = () if without_kv_s is None else (seconds_text(without_kv_s),)
+    return TableCell(seconds_text(row.ttft_s[percent]), beneath, row.ttft_s[percent])
+
+
+def _pool(row: PrefillRow) -> TableCell:
+    return TableCell(three_digits(row.pool_equivalent), (f"{three_digits(row.pool_equivalent_at_80)} at 80 %",))
+
+
+_OUTCOMES: tuple[Column[PrefillRow], ...] = (
+    Column("requests", _requests),
+    Column("admitted to bubbles", lambda row: str(row.counts["admitted"])),
+    Column("off-loaded to the pool", lambda row: str(row.counts["off_loaded"])),
+    Column("of them unfinished", lambda row: str(row.counts["unfinished"])),
+    Column("held at the end", lambda row: str(row.counts["held"])),
+    Column("rejected", _rejected),
+    Column("late", lambda row: str(row.counts["late"])),
+    Column("deadline overruns", _overruns),
+)
+_SERVICE: tuple[Column[PrefillRow], ...] = (
+    *(Column[PrefillRow](f"TTFT p{percent}", partial(_ttft, percent)) for percent in TTFT_PERCENTILES),
+    Column(
+        "tokens per GPU-hour",
+        lambda row: TableCell(amount_text(row.tokens_per_gpu_hour), value=row.tokens_per_gpu_hour),
+    ),
+    Column("a pool's GPUs for it", _pool),
+)
+
+
+def outcomes_reading(rows: Sequence[PrefillRow]) -> str:
+    """Describe what became of the requests, of which there are some, and what training waited for them."""
+    offered, accepted = (
+        sum(row.counts[name] for row in rows for name in names) for names in (("offered",), ("admitted", "off_loaded"))
+    )
+    late = sum(row.counts["late"] for row in rows)
+    overruns: dict[str, int] = {}
+    for row in rows:
+        if row.deadline_overruns is not None:
+            overruns[row.variant] = overruns.get(row.variant, 0) + row.deadline_overruns
+    waits = [f"{count_text(number, 'time')} with {variant}" for variant, number in overruns.items() if number]
+    waited = f"had to wait for a GPU {list_text(waits)}" if waits else "never had to wait for a GPU"
+    others = " and never otherwise" if 0 < len(waits) < len(overruns) else ""
+    share = percent_text(accepted / offered) if offered else "none"
+    return (
+        f"Of {count_text(offered, 'request')} that arrived while training was measured, {share} were admitted or "
+        f"off-loaded, and {late or 'none'} of these answered later than the SLO."
+        + (f" Training {waited}{others}." if overruns else "")
+    )
+
+
+def bubbles_reading(shares: Sequence[GpuTimeShares]) -> str:
+    """Describe how much of the last sweep point's bubbles is filled, and why the rest is not; "" if none is filled."""
+    filled = [each for each in shares if each.parts_ns.get(PREFILL)]
+    if not filled:
+        return ""
+    last = [each for each in filled if each.values == filled[-1].values]
+    several = len({each.run for each in last}) > 1
+    sentences = []
+    for each in last:
+        name = f"{each.variant} in {each.run}" if several else each.variant
+        left_ns = each.bubbles_ns - each.parts_ns[PREFILL]
+        share = percent_text(each.parts_ns[PREFILL] / each.bubbles_ns)
+        sentence = f"{name} filled {share} of its bubbles"
+        causes = sorted((cause for cause in IDLE_CAUSES if each.parts_ns[cause]), key=lambda own: -each.parts_ns[own])
+        if left_ns:
+            why = [
+                f"{percent_text(each.parts_ns[cause] / left_ns)} {PART_NAMES[cause].removeprefix('idle: ')}"
+                for cause in causes[:MAX_CAUSES_READ]
+            ]
+            sentence += f" (of what stayed empty, {list_text(why)})"
+        sentences.append(sentence)
+    where = point_text(last[0].values)
+    return (f"With {where}: " if where else "") + "; ".join(sentences) + "."
+
+
+def prefill_figures(row: PrefillRow | None) -> dict[str, Any]:
+    """Return exact figures by name; names begin with ``prefill_`` and contain the unit.
+
+    All are None if there was no prefill.
+    """
+    figures: dict[str, Any] = {"policy": row and row.policy, "offered_per_s": row and row.offered_per_s}
+    figures |= {f"{name}_requests": row and row.counts[name] for name in _COUNTS}
+    percentiles = {"ttft": row.ttft_s, "ttft_without_kv": row.ttft_without_kv_s} if row else {}
+    figures |= {f"{name}_p{percent}_s": row and percentiles[name][percent] for percent, name in _TTFTS}
+    figures |= {
+        "slo_s": row and row.slo_s,
+        "deadline_overruns": row and row.deadline_overruns,
+        "overrun_ns": row and row.overrun_ns,
+        "pool_gpus": row and row.pool_gpus,
+        "tokens_per_gpu_hour": row and row.tokens_per_gpu_hour,
+        "pool_equivalent_gpus": row and row.pool_equivalent,
+        "pool_equivalent_at_80_percent_gpus": row and row.pool_equivalent_at_80,
+    }
+    return {f"prefill_{name}": value for name, value in figures.items()}
+
+
+def prefill_records(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
+    """Return one record per row, with the swept values in ``swept``."""
+    return [{"swept": dict(row.values), "run": row.run, "variant": row.variant, **prefill_figures(row)} for row in rows]

@@ -31,8 +31,7 @@ def row(**changes: Any) -> PrefillRow:
         gpus=4,
         pool_gpus=1,
         tokens_per_gpu_hour=None,
-        pool_equivalent=None,
-        pool_equivalent_at_80=None,
+        pool_equivalent=1.0,
     )
     return replace(whole, **changes)
 

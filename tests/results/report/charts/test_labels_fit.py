@@ -12,7 +12,7 @@ from matplotlib.transforms import Bbox
 from tests.results.report.charts.test_iteration_time import row
 from wanbed import results
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.headline import HeadlineRow, headline
+from wanbed.results.reading.summaries.headline import HeadlineRow
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.charts.figure_options import SIZES, FigureOptions, Size
@@ -20,6 +20,7 @@ from wanbed.results.report.charts.heat_map import heat_map_chart
 from wanbed.results.report.charts.iteration_time import iteration_time_chart
 from wanbed.results.report.charts.paper import DPI, draw, paper_settings
 from wanbed.results.report.report_charts import report_charts
+from wanbed.results.report.reported_runs import ReportedRuns
 
 VARIANTS = [
     "one connection with the default window of the kernel",
@@ -156,6 +157,6 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=lambda size: size.name)
 def test_every_chart_of_a_run_with_long_names(nasty: Run, size: Size) -> None:
-    charts = report_charts({"": nasty}, headline(nasty), [], Styles.of({"": nasty.variants})).all
+    charts = report_charts(ReportedRuns.of({"": nasty}), Styles.of({"": nasty.variants})).all
     assert {chart.name for chart in charts} == {"iteration-time", "gpu-time", "timeline", "link-throughput"}
     assert {chart.name: found for chart in charts if (found := faults_of(chart, size))} == {}

@@ -14,8 +14,8 @@ from wanbed.results.records.loss_columns import HELD_OUT, TRAINING
 from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.losses.loss_chart import MAX_POINTS, loss_chart
+from wanbed.results.report.losses.loss_section import loss_table
 from wanbed.results.report.losses.loss_series import loss_series
-from wanbed.results.report.losses.loss_table import loss_table
 from wanbed.results.report.report import write_report
 from wanbed.results.report.tables import table_text
 

@@ -9,9 +9,7 @@ from wanbed import results
 from wanbed.results.reading.run import Run
 from wanbed.results.report import report
 from wanbed.results.report.gpu_time_shares import PARTS, GpuTimeShares
-from wanbed.results.report.prefill.prefill_reading import bubbles_reading
-from wanbed.results.report.prefill.prefill_service import prefill_rows
-from wanbed.results.report.prefill.prefill_tables import prefill_tables
+from wanbed.results.report.prefill.prefill_service import bubbles_reading, prefill_rows, prefill_tables
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
@@ -35,7 +33,7 @@ def test_each_sweep_point_and_variant_that_serves_has_a_row_of_all_its_repeats(s
         assert row.offered_per_s == pytest.approx(40, rel=0.3)
         assert row.rejections.keys() <= {"slo"}
         assert (row.gpus, row.deadline_overruns) == (6, 0)
-        assert row.pool_equivalent_at_80 == pytest.approx(row.pool_equivalent / 0.8)  # type: ignore[operator]
+        assert row.pool_equivalent_at_80 == pytest.approx(row.pool_equivalent / 0.8)
 
 
 def with_facts(run: Run, **facts: object) -> Run:

@@ -10,7 +10,7 @@ from tests.support.results.runs import made, write_run
 from tests.support.results.table_texts import by_heading
 from wanbed import results
 from wanbed.results.records.span_log import SpanLogContents
-from wanbed.results.report.programs.program_tables import program_tables
+from wanbed.results.report.program_tables import program_tables
 from wanbed.results.report.report import write_report
 from wanbed.results.report.table import Table
 

@@ -5,13 +5,9 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
+from wanbed.results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.headline import (
-    HeadlineRow,
-    by_point,
-    interval_note,
-    saturation_note,
-)
+from wanbed.results.reading.summaries.headline import HeadlineRow, by_point
 from wanbed.results.reading.summaries.token_worth import worth_note
 from wanbed.results.reading.summaries.variant_differences import variant_fields
 from wanbed.results.report.table import Column, Table, TableCell, series_columns
@@ -97,7 +93,7 @@ def _iteration_time(row: HeadlineRow) -> TableCell:
 
 
 def _over_bound(row: HeadlineRow) -> TableCell:
-    return TableCell(ratio_text(row.over_bound), (row.bound_part,) if row.bound_part else (), row.over_bound)
+    return TableCell(ratio_text(row.over_bound), (row.bound.part,) if row.bound else (), row.over_bound)
 
 
 def _utilization(row: HeadlineRow) -> TableCell:
@@ -139,6 +135,48 @@ def _note(rows: Sequence[HeadlineRow]) -> str:
     return " ".join(filter(None, sentences))
 
 
+def interval_note(rows: Sequence[HeadlineRow]) -> str:
+    """Explain the intervals, how reliable they are, and why some rows have none; empty if nothing was measured."""
+    with_interval = [row for row in rows if row.interval_s is not None]
+    sentences = []
+    if with_interval:
+        repeats = _range_text([len(row.repeat_times_s) for row in with_interval], "repeat")
+        iterations = _range_text(
+            [round(row.iterations / len(row.repeat_times_s)) for row in with_interval], "measured iteration"
+        )
+        sentences.append(
+            f"The range under an iteration time is its 95 % bootstrap interval, from {repeats} of {iterations}: "
+            "repeats are resampled, since an iteration's end depends on that of the one before it."
+        )
+    if any(len(row.repeat_times_s) < ENOUGH_REPEATS for row in with_interval):
+        sentences.append(
+            f"With fewer than {ENOUGH_REPEATS} repeats it is hardly more than their range, and misses the true median "
+            "more often than 5 times in 100: with 3 repeats about 20 times."
+        )
+    if any(row.without_interval for row in rows):
+        sentences.append(
+            f"Fewer than {FEWEST_REPEATS} repeats have no interval: they do not show how much repeats differ, "
+            "however many iterations they have."
+        )
+    return " ".join(sentences)
+
+
+def saturation_note(rows: Sequence[HeadlineRow]) -> str:
+    """Explain what a saturated row means; empty if there is none."""
+    if not any(row.saturation.saturated for row in rows):
+        return ""
+    return (
+        "Saturated: for the given share of a trial's time, all cores were busy, or the core that carries the "
+        "network was. Such figures measure the machine, not the network."
+    )
+
+
+def _range_text(counts: Sequence[int], singular: str) -> str:
+    low, high = min(counts), max(counts)
+    number = str(low) if low == high else f"{low} to {high}"
+    return f"{number} {singular}{'' if high == 1 else 's'}"
+
+
 def headline_figures(row: HeadlineRow) -> dict[str, Any]:
     """Return the exact figures of a row in plain JSON types, with their unit in the name."""
     low_s, high_s = row.interval_s or (None, None)
@@ -151,8 +189,8 @@ def headline_figures(row: HeadlineRow) -> dict[str, Any]:
         "iteration_time_low_s": low_s,
         "iteration_time_high_s": high_s,
         "slowest_replica_time_s": row.slowest_replica_s,
-        "bound_s": row.bound_s,
-        "bound_part": row.bound_part,
+        "bound_s": row.bound and row.bound.time_s,
+        "bound_part": row.bound and row.bound.part,
         "over_bound_ratio": row.over_bound,
         "makespan_s": row.makespan_s,
         "worst_iteration_s": None if row.disturbed is None else row.disturbed.worst_s,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wanbed.results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS, median_interval
+from wanbed.results.metrics.bootstrap import median_interval
 from wanbed.results.metrics.iterations import over_bound
 from wanbed.results.reading.changing_links import changing_links_at
 from wanbed.results.reading.known_misses import KnownMiss, known_misses_of
@@ -58,18 +58,26 @@ class Disturbed:
 
 
 @dataclass(frozen=True)
+class LowerBound:
+    """The time below which no iteration time can come, and the part of a trial that it consists of the most."""
+
+    time_s: float
+    part: str
+
+
+@dataclass(frozen=True)
 class HeadlineRow:
     """One variant of one run in one sweep point. Figures are medians over repeats; None means unknown.
 
-    ``iteration_time_s`` is the period of training, ``bound_s`` the time below which it cannot come, and ``bound_part``
-    what that consists of the most; ``makespan_s`` is what an iteration lasts by itself. ``repeat_times_s`` holds the
-    iteration time of every repeat that has one, over ``iterations`` measured iterations of all repeats; ``disturbed``
-    is None where nothing was configured to change or fail. ``interval_s`` is the 95 % interval of their median
-    (``wanbed.results.metrics.bootstrap``); None if there are too few repeats or the figures are ``exact``: simulated,
-    with nothing drawn. ``not_modelled`` lists the configured settings that the simulation does not model,
-    ``known_misses`` the kinds of simulations known to be off that it is of. ``differs`` names what it has otherwise
-    than the run's first variant, which ``speed_up`` is over. ``synchronizes_seldom`` marks replicas that train alone in
-    between; ``slowest_replica_s`` is the iteration time of the slowest of those that have step clocks of their own.
+    ``iteration_time_s`` is the period of training; ``makespan_s`` is what an iteration lasts by itself.
+    ``repeat_times_s`` holds the iteration time of every repeat that has one, over ``iterations`` measured iterations of
+    all repeats; ``disturbed`` is None where nothing was configured to change or fail. ``interval_s`` is the 95 %
+    interval of their median (``wanbed.results.metrics.bootstrap``); None if there are too few repeats or the figures
+    are ``exact``: simulated, with nothing drawn. ``not_modelled`` lists the configured settings that the simulation
+    does not model, ``known_misses`` the kinds of simulations known to be off that it is of. ``differs`` names what it
+    has otherwise than the run's first variant, which ``speed_up`` is over. ``synchronizes_seldom`` marks replicas that
+    train alone in between; ``slowest_replica_s`` is the iteration time of the slowest of those that have step clocks of
+    their own.
     """
 
     run: str
@@ -93,8 +101,7 @@ class HeadlineRow:
     exact: bool
     not_modelled: tuple[str, ...] = ()
     known_misses: tuple[KnownMiss, ...] = ()
-    bound_s: float | None = None
-    bound_part: str | None = None
+    bound: LowerBound | None = None
     makespan_s: float | None = None
     disturbed: "Disturbed | None" = None
     differs: tuple[str, ...] = ()
@@ -104,7 +111,7 @@ class HeadlineRow:
     @property
     def over_bound(self) -> float | None:
         """The iteration time divided by its lower bound; None if either is unknown."""
-        return over_bound(self.iteration_time_s, self.bound_s)
+        return None if self.bound is None else over_bound(self.iteration_time_s, self.bound.time_s)
 
     @property
     def fastest_s(self) -> float | None:
@@ -176,6 +183,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
     figures = {name: run.summary[name].to_numpy(np.float64, na_value=np.nan) for name in _FIGURES}
     all_times_s: list[list[float]] = list(run.summary["iteration_times_s"])
     calibrated = run.summary["calibrated"].to_numpy(bool)
+    parts = run.summary["bound_part"]
     trials_of: dict[tuple[int, str], list[int]] = {}
     for position, trial in enumerate(run.trials):
         trials_of.setdefault((trial.point, trial.variant), []).append(position)
@@ -189,6 +197,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
         measured_s = measured_s[~np.isnan(measured_s)]
         time_s = times_s[point, variant] = _median(measured_s)
         baseline_s = times_s.get((point, baseline))
+        bound_s = _median(of_trials["bound_s"])
         of_repeats_s = [all_times_s[position] for position in positions]
         rows.append(
             HeadlineRow(
@@ -215,8 +224,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
                 known_misses=known_misses_of(run.trials[positions[0]].facts),
                 slowest_replica_s=_median(of_trials["slowest_replica_time_s"]),
                 synchronizes_seldom=run.trials[positions[0]].sync_every is not None,
-                bound_s=_median(of_trials["bound_s"]),
-                bound_part=run.summary["bound_part"].iloc[positions[0]],
+                bound=None if bound_s is None else LowerBound(bound_s, parts.iloc[positions].dropna().iloc[0]),
                 makespan_s=_median(of_trials["makespan_s"]),
                 disturbed=_disturbed(run, positions, [time_s for own_s in of_repeats_s for time_s in own_s]),
                 differs=differing[variant],
@@ -235,45 +243,3 @@ def by_point(rows: Sequence[HeadlineRow]) -> list[tuple[str, list[HeadlineRow]]]
         (where, sorted(own, key=lambda row: (variants.index(row.variant), runs.index(row.run))))
         for where, own in groups.items()
     ]
-
-
-def interval_note(rows: Sequence[HeadlineRow]) -> str:
-    """Explain the intervals, how reliable they are, and why some rows have none; empty if nothing was measured."""
-    with_interval = [row for row in rows if row.interval_s is not None]
-    sentences = []
-    if with_interval:
-        repeats = _range_text([len(row.repeat_times_s) for row in with_interval], "repeat")
-        iterations = _range_text(
-            [round(row.iterations / len(row.repeat_times_s)) for row in with_interval], "measured iteration"
-        )
-        sentences.append(
-            f"The range under an iteration time is its 95 % bootstrap interval, from {repeats} of {iterations}: "
-            "repeats are resampled, since an iteration's end depends on that of the one before it."
-        )
-    if any(len(row.repeat_times_s) < ENOUGH_REPEATS for row in with_interval):
-        sentences.append(
-            f"With fewer than {ENOUGH_REPEATS} repeats it is hardly more than their range, and misses the true median "
-            "more often than 5 times in 100: with 3 repeats about 20 times."
-        )
-    if any(row.without_interval for row in rows):
-        sentences.append(
-            f"Fewer than {FEWEST_REPEATS} repeats have no interval: they do not show how much repeats differ, "
-            "however many iterations they have."
-        )
-    return " ".join(sentences)
-
-
-def saturation_note(rows: Sequence[HeadlineRow]) -> str:
-    """Explain what a saturated row means; empty if there is none."""
-    if not any(row.saturation.saturated for row in rows):
-        return ""
-    return (
-        "Saturated: for the given share of a trial's time, all cores were busy, or the core that carries the "
-        "network was. Such figures measure the machine, not the network."
-    )
-
-
-def _range_text(counts: Sequence[int], singular: str) -> str:
-    low, high = min(counts), max(counts)
-    number = str(low) if low == high else f"{low} to {high}"
-    return f"{number} {singular}{'' if high == 1 else 's'}"

@@ -9,12 +9,12 @@ from wanbed import results
 from wanbed.results.metrics.bootstrap import median_interval
 from wanbed.results.reading.summaries.headline import (
     Disturbed,
+    LowerBound,
     by_point,
     headline,
-    interval_note,
     point_text,
-    saturation_note,
 )
+from wanbed.results.report.headline_table import interval_note, saturation_note
 
 BuildRun = Callable[..., Path]
 
@@ -51,7 +51,7 @@ def test_repeats_give_the_median_and_the_range(build_run: BuildRun) -> None:
 def test_the_iteration_is_set_against_the_lower_bound_of_its_trials(tmp_path: Path) -> None:
     run = made(tmp_path, {("10ms", "x"): flat(1.0)}, bound={"time_ns": 800_000_000, "part": "gpu of stage 2"})
     (row,) = headline(run)
-    assert (row.over_bound, row.bound_part) == (1.25, "gpu of stage 2")
+    assert (row.over_bound, row.bound) == (1.25, LowerBound(0.8, "gpu of stage 2"))
     assert (
         run.summary[["bound_s", "bound_part", "over_bound"]].to_numpy().tolist() == [[0.8, "gpu of stage 2", 1.25]] * 3
     )
@@ -66,7 +66,7 @@ def test_a_time_below_its_bound_is_shown_as_it_is(tmp_path: Path) -> None:
 
 def test_a_trial_of_which_no_bound_is_known_has_none(tmp_path: Path) -> None:
     (row,) = headline(made(tmp_path, {("10ms", "x"): flat(1.0)}))
-    assert (row.over_bound, row.bound_part) == (None, None)
+    assert (row.over_bound, row.bound) == (None, None)
 
 
 def test_the_speed_up_is_against_the_first_variant_in_the_same_sweep_point(build_run: BuildRun) -> None:

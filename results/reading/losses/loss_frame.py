@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from wanbed.results.metrics.loss_curve import LossCurve
 from wanbed.results.reading.losses.loss_trials import LossTrial, loss_trials
 from wanbed.results.reading.run import Run
 from wanbed.results.records.loss_columns import SPLITS
@@ -34,13 +35,16 @@ def loss_frame(run: Run, clock: Run | None = None) -> pd.DataFrame:
     """
     trials = loss_trials(run, clock)
     swept = list(dict.fromkeys(path for trial in trials for path in trial.values))
-    frames = [_rows(trial, split, swept) for trial in trials for split in SPLITS if trial.curve(split) is not None]
+    frames = [
+        _rows(trial, split, curve, swept)
+        for trial in trials
+        for split in SPLITS
+        if (curve := trial.curve(split)) is not None
+    ]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*swept, *COLUMNS])
 
 
-def _rows(trial: LossTrial, split: str, swept: list[str]) -> pd.DataFrame:
-    curve = trial.curve(split)
-    assert curve is not None
+def _rows(trial: LossTrial, split: str, curve: LossCurve, swept: list[str]) -> pd.DataFrame:
     columns: dict[str, Any] = {
         "variant": trial.variant,
         "repeat": trial.repeat,

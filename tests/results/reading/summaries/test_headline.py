@@ -14,7 +14,6 @@ from wanbed.results.reading.summaries.headline import (
     headline,
     point_text,
 )
-from wanbed.results.report.headline_table import interval_note, saturation_note
 
 BuildRun = Callable[..., Path]
 
@@ -106,7 +105,6 @@ def test_an_iteration_time_has_an_interval_that_holds_it(build_run: BuildRun) ->
 def test_a_simulation_has_no_interval(build_run: BuildRun) -> None:
     rows = headline(results.load(build_run(manifest={"engine": "simulate"})))
     assert [row.interval_s for row in rows] == [None] * 4
-    assert interval_note(rows) == ""
 
 
 def test_a_simulation_that_draws_has_the_interval_of_its_repeats(build_run: BuildRun) -> None:
@@ -115,7 +113,6 @@ def test_a_simulation_that_draws_has_the_interval_of_its_repeats(build_run: Buil
         assert row.interval_s is not None
         assert row.iteration_time_s is not None
         assert row.interval_s[0] <= row.iteration_time_s <= row.interval_s[1]
-    assert "95 % bootstrap interval" in interval_note(rows)
 
 
 def test_a_simulation_that_draws_once_says_why_it_has_no_interval(build_run: BuildRun) -> None:
@@ -131,18 +128,6 @@ def test_below_three_repeats_there_is_no_interval_and_the_row_says_why(
     assert [row.interval_s for row in rows] == [None, None]
     assert [row.without_interval for row in rows] == [words, words]
     assert [row.range_s for row in rows] == [(row.fastest_s, row.slowest_s) if repeats > 1 else None for row in rows]
-    assert "bootstrap" not in interval_note(rows)
-    assert "Fewer than 3 repeats have no interval" in interval_note(rows)
-
-
-def test_the_note_explains_the_interval(build_run: BuildRun) -> None:
-    three, five = (
-        interval_note(headline(results.load(build_run(repeats=repeats, latencies=("10ms",))))) for repeats in (3, 5)
-    )
-    assert "from 3 repeats of 2 measured iterations" in three
-    assert "with 3 repeats about 20 times" in three
-    assert "from 5 repeats of 2 measured iterations" in five
-    assert "hardly more than their range" not in five
 
 
 def test_a_row_has_the_number_of_saturated_repeats(build_run: BuildRun) -> None:
@@ -154,8 +139,6 @@ def test_a_row_has_the_number_of_saturated_repeats(build_run: BuildRun) -> None:
     )
     (row,) = headline(replace(run, trials=tuple(trials)))
     assert row.saturation.mark.replace("\u00a0", " ") == "network core 70.0 % in 1 of 2 repeats"
-    assert "Saturated:" in saturation_note([row])
-    assert saturation_note(headline(run)) == ""
 
 
 def test_rows_of_several_runs_stand_side_by_side_by_swept_values(build_run: BuildRun) -> None:

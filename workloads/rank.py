@@ -10,23 +10,28 @@ fault.
 import os
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 from wanbed.workloads.chunk_transport import ChunkTransport
 from wanbed.workloads.compute.backends.backend import Computation, RankContext, create_backend
+from wanbed.workloads.compute.compute import SynchronizedCompute
 from wanbed.workloads.compute.timer_slack import wake_precisely
 from wanbed.workloads.configured_process import print_line, run_configured
+from wanbed.workloads.kept_files import resume
 from wanbed.workloads.parent_process import die_with_parent
 from wanbed.workloads.rank_config import RankConfig, read_rank_config
 from wanbed.workloads.rank_loop import Rank
+from wanbed.workloads.replica_sums import BucketSums, DeviceSums, ReplicaSums, RingSums
+from wanbed.workloads.replica_synchronization import Gatherer, ReplicaSynchronization
 from wanbed.workloads.schedules.schedule import ScheduleError, create_schedule
 from wanbed.workloads.serving.gpu.gpu_worker import GpuWorker, WorkerThread
 from wanbed.workloads.serving.gpu.serving_gpu import serving_gpu
 from wanbed.workloads.serving.gpu.shared_gpu import SharedGpu
+from wanbed.workloads.serving.serving_configs import GpuServingConfig
 from wanbed.workloads.start_gate import wait_at_gate
 from wanbed.workloads.transport.event import (
     Event,
@@ -38,17 +43,19 @@ from wanbed.workloads.transport.event import (
     ReplicaLost,
     SegmentReceived,
     SegmentsSent,
+    StateReceived,
 )
 from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 from wanbed.workloads.transport.peer import Peer, TransportError
 from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
+from wanbed.workloads.transport.ring.bucket_ring import BucketRing
+from wanbed.workloads.transport.ring.ring import RingAllReduce
 from wanbed.workloads.transport.star.gathering import Gathering
 from wanbed.workloads.transport.star.joins import Joins, await_state
+from wanbed.workloads.transport.star.star_sum import StarSums
+from wanbed.workloads.transport.star.star_thread import StarThread
 from wanbed.workloads.transport.striped_transport import StripedTransport
-from wanbed.workloads.transport.summing_thread import SumEvents
-
-if TYPE_CHECKING:
-    from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce
+from wanbed.workloads.transport.summing_thread import SumEvents, SummingThread
 
 
 def run_rank(config: RankConfig) -> None:
@@ -62,43 +69,48 @@ def run_rank(config: RankConfig) -> None:
     schedule = create_schedule(config.schedule, config.shape, config.schedule_options)
     pool = BufferPool()
     failure = _Failure()
-    gpu = None if config.serving is None else serving_gpu(config.serving)
+    serving = None if config.serving is None else _Serving(config.serving, serving_gpu(config.serving))
+    gpu = None if serving is None else serving.gpu
     backend = create_backend(config.compute.backend, config.compute.options)
     computation = backend.create(config.compute, RankContext(schedule.kinds(config.stage), failure.check, pool, gpu))
-    if config.checkpoints is not None and config.checkpoints.resume and computation.load_state is not None:
-        computation.load_state([Path(path) for path in config.checkpoints.resume])
-    create_all_reduce = _all_reduce_factory(config, computation)
+    if computation.files is not None:
+        resume(config.kept, computation.files)
     rendezvous = _rendezvous(config, [peer.rank for peer in config.links.peers] if config.links.joins else None)
-    worker = None if gpu is None else _make_worker(config, gpu)
+    worker = None if serving is None else serving.worker(config)
     sockets = rendezvous.rendezvous(config.rendezvous_timeout_ns)
     events: SimpleQueue[Event] = SimpleQueue()
-    apart = config.links.buckets or config.compute.synchronization is not None
-    sum_events: SumEvents | None = SimpleQueue() if apart else None
-    reports = _Reports(computation, pool, events, sum_events, len(config.links.rings))
+    sum_events: SumEvents = SimpleQueue()
+    apart = config.links.buckets > 0 or computation.synchronized is not None
+    reports = _Reports(computation, pool, events, sum_events if apart else None, len(config.links.rings))
     blank = not computation.reads_payloads
     if config.shape.virtual_stages == 1:
         transport = StripedTransport(config.links, sockets, pool, reports.handle, blank=blank)
     else:
         transport = ChunkTransport(config.links, schedule.virtual, sockets, pool, reports.handle, blank=blank)
     failure.transport = transport
-    reports.gathering = gathering = _gathering(config, computation, transport, events, sum_events)
-    joins = _joins(config, transport, events)
+    connections = _Connections(transport, events, sum_events)
+    joins = _joins(config, connections)
+    synchronized, gathering, gatherer = computation.synchronized, None, None
+    if synchronized is not None:
+        reports.gathering = gathering = _gathering(config, synchronized, connections)
     transport.start()
-    all_reduce = None if create_all_reduce is None else create_all_reduce(events.put)
-    rank = Rank(
-        config,
-        transport,
-        events,
-        computation,
-        gpu=gpu,
-        all_reduce=all_reduce,
-        sum_events=sum_events,
-        gathering=gathering,
-        joined=await_state(events) if config.links.joins else None,
-    )
+    joined = await_state(events) if config.links.joins else None
+    sums: ReplicaSums
+    if synchronized is None:
+        sums = _gradient_sums(config, computation, connections)
+    else:
+        thread = _summing_thread(config, synchronized, connections, gathering, joined)
+        sums = ReplicaSynchronization(
+            computation.compute,
+            synchronized,
+            thread,
+            iterations=config.iterations,
+            applied=0 if joined is None else joined.sums,
+        )
+        gatherer = None if gathering is None else Gatherer(gathering, sums)
+    rank = Rank(config, transport, events, computation, sums, gpu=gpu, gatherer=gatherer, joined=joined)
     _train(config, rank, worker, joins)
-    if all_reduce is not None:
-        all_reduce.close()
+    sums.close()
 
 
 def _train(config: RankConfig, rank: Rank, worker: WorkerThread | None, joins: AbstractContextManager[object]) -> None:
@@ -114,24 +126,60 @@ def _train(config: RankConfig, rank: Rank, worker: WorkerThread | None, joins: A
     rank.complete_log()
 
 
-def _gathering(
+@dataclass(frozen=True)
+class _Connections:
+    """The transport of the rank, and the queues of its events: those of the loop, and those of a thread that sums."""
+
+    transport: StripedTransport
+    events: "SimpleQueue[Event]"
+    sum_events: SumEvents
+
+
+def _gradient_sums(config: RankConfig, computation: Computation, connections: _Connections) -> ReplicaSums:
+    """Return the sums of the gradients of every iteration, over the collective or the ring that is configured."""
+    compute, element_bytes, report = computation.compute, computation.element_bytes, connections.events.put
+    if computation.all_reduce is not None:
+        return DeviceSums(compute, computation.all_reduce(report))
+    if not config.links.rings:
+        return ReplicaSums(compute)
+    ring = RingAllReduce(config.links, connections.transport)
+    if computation.in_buckets is None or not config.links.buckets:
+        return RingSums(compute, ring, element_bytes)
+    thread = BucketRing(ring, connections.sum_events, element_bytes, compute.add, report)
+    return BucketSums(compute, computation.in_buckets, thread, config.links.buckets)
+
+
+def _summing_thread(
     config: RankConfig,
-    computation: Computation,
-    transport: StripedTransport,
-    events: "SimpleQueue[Event]",
-    sum_events: SumEvents | None,
-) -> Gathering | None:
+    synchronized: SynchronizedCompute,
+    connections: _Connections,
+    gathering: Gathering | None,
+    joined: StateReceived | None,
+) -> SummingThread:
+    """Return the thread that sums pseudo-gradients over the star or ring, after what a rank that joins begins with."""
+    transport, sum_events, report = connections.transport, connections.sum_events, connections.events.put
+    if joined is not None:
+        synchronized.take_state(joined.payload)
+    if config.links.star is not None:
+        star = StarSums(transport, transport.pool, gathering)
+        return StarThread(star, sum_events, report, first=0 if joined is None else joined.sums)
+    element_bytes = synchronized.rules.wire.element_bytes
+    return BucketRing(
+        RingAllReduce(config.links, transport), sum_events, element_bytes, synchronized.add_encoded, report
+    )
+
+
+def _gathering(config: RankConfig, synchronized: SynchronizedCompute, connections: _Connections) -> Gathering | None:
     """Return what gathers the parts of the star at this rank, running; None if this rank gathers none."""
-    star, synchronized = config.links.star, computation.synchronized
+    star, transport = config.links.star, connections.transport
     if star is None or config.rank != star.gatherer:
         return None
-    assert synchronized is not None
 
     def report(event: Event) -> None:
-        if sum_events is not None and isinstance(event, PartReceived | Failed):
-            sum_events.put(event)
+        if isinstance(event, PartReceived | Failed):
+            connections.sum_events.put(event)
         if not isinstance(event, PartReceived):
-            events.put(event)
+            connections.events.put(event)
 
     own = Peer(config.rank, config.host, config.listen_address, None, 1)
     gathering = Gathering(star, own, transport, transport.pool, add=synchronized.add_encoded, report=report)
@@ -139,14 +187,12 @@ def _gathering(
     return gathering
 
 
-def _joins(
-    config: RankConfig, transport: StripedTransport, events: "SimpleQueue[Event]"
-) -> AbstractContextManager[object]:
+def _joins(config: RankConfig, connections: _Connections) -> AbstractContextManager[object]:
     """Return what lets replicas of the star come back to this rank while it is entered; nothing if none does."""
     star = config.links.star
     if star is None or not star.state_bytes or config.rank != star.gatherer:
         return nullcontext()
-    return Joins(_rendezvous(config, ()), transport, events.put)
+    return Joins(_rendezvous(config, ()), connections.transport, connections.events.put)
 
 
 def _rendezvous(config: RankConfig, calls: Collection[int] | None) -> Rendezvous:
@@ -163,9 +209,17 @@ def _rendezvous(config: RankConfig, calls: Collection[int] | None) -> Rendezvous
     )
 
 
-def _make_worker(config: RankConfig, gpu: SharedGpu) -> WorkerThread:
-    assert config.serving is not None
-    return WorkerThread(GpuWorker(config.serving, config.run_token, gpu, lambda note: print_line(_name(config), note)))
+@dataclass(frozen=True)
+class _Serving:
+    """The prefill of a rank, on the GPU that it shares."""
+
+    config: GpuServingConfig
+    gpu: SharedGpu
+
+    def worker(self, config: RankConfig) -> WorkerThread:
+        """Return the thread of its worker, which listens from here on."""
+        worker = GpuWorker(self.config, config.run_token, self.gpu, lambda note: print_line(_name(config), note))
+        return WorkerThread(worker)
 
 
 class _Reports:
@@ -222,26 +276,6 @@ class _Failure:
         """Raise the error of the transport if it has failed."""
         if self.transport is not None:
             self.transport.raise_if_failed()
-
-
-def _all_reduce_factory(
-    config: RankConfig, computation: Computation
-) -> "Callable[[Callable[[Event], None]], DeviceAllReduce] | None":
-    """Return a function that creates the configured collective from a report function; None if there is none.
-
-    Raise ValueError, before any rank connects, for a collective that this torch does not have.
-    """
-    collective = config.collective
-    if collective is None:
-        return None
-    # Imported here, because a rank that replays starts in tens of milliseconds only without torch.
-    from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce, check_backend  # noqa: PLC0415
-
-    check_backend(collective.backend)
-    gradients, device = computation.device_gradients, computation.device
-    assert gradients is not None
-    assert device is not None
-    return lambda report: DeviceAllReduce(collective, gradients, device.record().device, report)
 
 
 def main(arguments: list[str]) -> int:

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.ground.dataclass_json import read_config, write_config
-from wanbed.workloads.checkpoints import CheckpointConfig
-from wanbed.workloads.collective.collective_config import CollectiveConfig
 from wanbed.workloads.compute.backends.backend import (
     DEFAULT_RENDEZVOUS_TIMEOUT_NS,
     ComputeBackend,
     ComputeConfig,
     load_backend,
 )
-from wanbed.workloads.evaluation.snapshots import SnapshotConfig
+from wanbed.workloads.kept_files import KeptFilesConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
 from wanbed.workloads.transport.frames.frame import RUN_TOKEN_BYTES
@@ -37,15 +35,11 @@ class RankConfig:
     - ``run_token``: 16 bytes in hexadecimal, the same for all ranks of a trial.
     - ``epoch_ns``: the CLOCK_MONOTONIC time that is 0 in the span log.
     - ``peer_timeout_s``: for how long a peer may be silent before it is lost: longer than links are known to be down.
-    - ``gradients``: the file for the last iteration's summed gradients. Only for a back end that trains.
     - ``parent_pid``: the process that started this rank. The rank is killed when it ends. None for no such tie.
     - ``serving``: the prefill that the GPU runs while training leaves it idle. It is replayed, or computed by torch if
       training is.
-    - ``collective``: torch's all-reduce of the gradients over the replicas, instead of the ring.
     - ``overlap``: whether the rank computes while it sends; if not, it starts nothing until a message has left.
-    - ``checkpoints``: the checkpoints that the rank writes and begins with, None for none. Only for a back end that
-      saves its state.
-    - ``snapshots``: the weights that the rank keeps for an evaluation, None for none. Only for a back end that trains.
+    - ``kept``: the files that the rank writes of the model. Only for a back end that trains.
     - ``start_gate``: the folder of ``wanbed.workloads.start_gate``, where the rank waits for all others before it
       begins.
 
@@ -72,14 +66,11 @@ class RankConfig:
     congestion: str | None = None
     rendezvous_timeout_ns: int = DEFAULT_RENDEZVOUS_TIMEOUT_NS
     peer_timeout_s: int = PEER_TIMEOUT_S
-    gradients: str | None = None
     parent_pid: int | None = None
     serving: GpuServingConfig | None = None
-    collective: CollectiveConfig | None = None
     start_gate: str | None = None
     overlap: bool = True
-    checkpoints: CheckpointConfig | None = None
-    snapshots: SnapshotConfig | None = None
+    kept: KeptFilesConfig = field(default_factory=KeptFilesConfig)
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -132,9 +123,9 @@ class RankConfig:
             raise ValueError(f"compute.backend: {fault}") from None
         if self.serving is not None and (self.serving.inference is not None) != backend.computes_prefill:
             raise ValueError("serving.inference: torch computes training and prefill of a GPU, or neither")
-        if self.collective is not None and (self.links.rings or not backend.sums_on_device):
+        if self.compute.collective is not None and (self.links.rings or not backend.sums_on_device):
             raise ValueError(
-                "collective: torch sums what torch has computed, and in place of the ring: give one of both"
+                "compute.collective: torch sums what torch has computed, and in place of the ring: give one of both"
             )
         self._check_synchronization(backend)
         if self.links.buckets and not backend.completes_buckets:
@@ -146,12 +137,12 @@ class RankConfig:
             raise ValueError(f"compute.virtual: {self.compute.virtual}, where the shape has {chunks} virtual stages")
         if chunks > 1 and not backend.virtual_stages:
             raise ValueError(f"shape.virtual_stages: {backend.title} computes none")
-        if self.checkpoints is not None and not backend.saves_state:
-            raise ValueError(f"checkpoints: {backend.title} saves no state, leave them out")
-        if self.snapshots is not None and not backend.trains:
-            raise ValueError(f"snapshots: {backend.title} learns no weights, leave them out")
-        if self.gradients is not None and not backend.trains:
-            raise ValueError(f"gradients: {backend.title} makes none, leave the file out")
+        if self.kept.checkpoints is not None and not backend.saves_state:
+            raise ValueError(f"kept.checkpoints: {backend.title} saves no state, leave them out")
+        if self.kept.snapshots is not None and not backend.trains:
+            raise ValueError(f"kept.snapshots: {backend.title} learns no weights, leave them out")
+        if self.kept.gradients is not None and not backend.trains:
+            raise ValueError(f"kept.gradients: {backend.title} makes none, leave the file out")
         recompute_ns, recomputes = self.compute.costs.durations.recompute_ns, self.shape.recomputes(self.stage)
         if recomputes != (recompute_ns > 0):
             raise ValueError(

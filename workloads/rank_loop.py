@@ -3,17 +3,16 @@
 import time
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
 
 from wanbed.results.records.span_log import NO_MICROBATCH, PREFILL, Span, SpanLog, SpanLogHeader
-from wanbed.workloads.checkpoints import Checkpoints
 from wanbed.workloads.collective.gradient_norm import GradientNorm
 from wanbed.workloads.compute.backends.backend import Computation
 from wanbed.workloads.compute.device.copy_thread import CopyThread
-from wanbed.workloads.evaluation.snapshots import Snapshots
+from wanbed.workloads.kept_files import KeptFiles
 from wanbed.workloads.message import Message
 from wanbed.workloads.rank_config import RankConfig
-from wanbed.workloads.replica_synchronization import ReplicaSynchronization
+from wanbed.workloads.replica_sums import ReplicaSums
+from wanbed.workloads.replica_synchronization import Gatherer
 from wanbed.workloads.schedules.action import Action
 from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, create_schedule
 from wanbed.workloads.schedules.virtual.group_by_group import group_by_group
@@ -34,26 +33,16 @@ from wanbed.workloads.transport.event import (
     Sent,
     StateReceived,
 )
-from wanbed.workloads.transport.ring.bucket_ring import BucketRing
-from wanbed.workloads.transport.ring.ring import RingAllReduce
-from wanbed.workloads.transport.star.gathering import Gathering
-from wanbed.workloads.transport.star.star_sum import StarSums
-from wanbed.workloads.transport.star.star_thread import StarThread
 from wanbed.workloads.transport.striped_transport import StripedTransport
-from wanbed.workloads.transport.summing_thread import SumEvents, SummingThread
-
-if TYPE_CHECKING:
-    from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce
 
 
 class Rank:
     """The rank's loop. Construct it when the connections are established and the transport runs.
 
-    ``gpu``: the GPU that ``computation`` shares, which is notified when the rank waits for messages; None if it shares
-    none. ``all_reduce`` sums the gradients on the device, instead of the ring over the transport; None for the ring.
-    Where buckets are summed or replicas synchronise, the events of ring or star are in ``sum_events`` and not in
-    ``events``. ``gathering`` is that of the rank which gathers the star's parts, None at any other.
-    ``joined`` is what a rank begins with that joins a training under way, None for one that begins with the others.
+    ``sums`` are those with the other replicas of its stage. Where they have a thread of their own, the events of ring
+    or star go there and not into ``events``. ``gpu``: the GPU that ``computation`` shares, which is notified when the
+    rank waits for messages; None if it shares none. ``gatherer`` is None at any rank that gathers no star. ``joined``
+    is what a rank begins with that joins a training under way, None for one that begins with the others.
     """
 
     def __init__(
@@ -62,37 +51,34 @@ class Rank:
         transport: StripedTransport,
         events: "SimpleQueue[Event]",
         computation: Computation,
+        sums: ReplicaSums,
         *,
         gpu: SharedGpu | None = None,
-        all_reduce: "DeviceAllReduce | None" = None,
-        sum_events: SumEvents | None = None,
-        gathering: Gathering | None = None,
+        gatherer: Gatherer | None = None,
         joined: StateReceived | None = None,
     ) -> None:
         self._config = config
         self._gpu = gpu
         self._device = device = computation.device
-        self._all_reduce = all_reduce
-        self._summed = False
         self._transport = transport
         self._events = events
         self._compute = compute = computation.compute
-        self._save_gradients = computation.save_gradients
-        self._ring = RingAllReduce(config.links, transport) if config.links.rings else None
+        self._sums = sums
+        self._kept: KeptFiles | None = None
+        if computation.files is not None:
+            self._kept = KeptFiles(
+                config.kept,
+                computation.files,
+                pipeline=config.pipeline,
+                stage=config.stage,
+                iterations=config.iterations,
+            )
         self._norm: GradientNorm | None = None
         if config.links.norm_ring is not None:
             self._norm = GradientNorm(config.links, transport, computation.squares)
-        self._in_buckets, self._unsummed = computation.in_buckets, 0
-        self._bucket_ring: BucketRing | None = None
-        self._applied_after, self._parts = 0, 0
-        if self._ring is not None and sum_events is not None and config.links.buckets:
-            element_bytes = computation.element_bytes
-            self._bucket_ring = BucketRing(self._ring, sum_events, element_bytes, compute.add, events.put)
-        self._gathering = gathering
+        self._gatherer = gatherer
         self._joining: set[int] = set()
         self._joined = joined
-        self._replicas = None if sum_events is None else self._replica_synchronization(computation, sum_events)
-        self._element_bytes = computation.element_bytes
         self._log = SpanLog(
             Path(config.span_log),
             SpanLogHeader(config.rank, config.host, config.datacenter, config.gpu, config.pipeline, config.stage),
@@ -101,44 +87,15 @@ class Rank:
         self._copy_thread: CopyThread | None = None
         if device is not None and device.overlaps_copies:
             self._copy_thread = CopyThread(compute.outgoing, transport.send, lambda fault: events.put(Failed(fault)))
-        self._checkpoints: Checkpoints | None = None
-        if config.checkpoints is not None and config.pipeline == 0 and computation.save_state is not None:
-            self._checkpoints = Checkpoints(config.checkpoints, config.stage, computation.save_state)
-        self._snapshots: Snapshots | None = None
-        if config.snapshots is not None and computation.save_weights is not None:
-            self._snapshots = Snapshots(config.snapshots, config.pipeline, config.stage, computation.save_weights)
         self._early: dict[int, list[tuple[Message, memoryview]]] = {}
         self._iteration = 0
+        self._swapped = computation.swapped
         # What a group passes on to another stays on the device.
-        self._passes_payloads = computation.reads_payloads and computation.groups is None
-        self._groups, self._swapping = computation.groups, computation.swapping
+        self._passes_payloads = computation.reads_payloads and computation.swapped is None
         self._virtual: VirtualStages | None = None
         self._schedule: Schedule | None = None
         self._unsent = 0
         self._closed = False
-
-    def _replica_synchronization(
-        self, computation: Computation, sum_events: SumEvents
-    ) -> ReplicaSynchronization | None:
-        """Return this rank's synchronisations over its star or ring, None where gradients are summed instead."""
-        config, synchronized, report = self._config, computation.synchronized, self._events.put
-        synchronization = config.compute.synchronization
-        if synchronization is None:
-            return None
-        assert synchronized is not None
-        before = 0
-        if self._joined is not None:
-            synchronized.take_state(self._joined.payload)
-            before = self._joined.sums
-        sums: SummingThread
-        if config.links.star is not None:
-            star = StarSums(self._transport, self._transport.pool, self._gathering)
-            sums = StarThread(star, sum_events, report, first=before)
-        else:
-            assert self._ring is not None
-            element_bytes = synchronization.wire.element_bytes
-            sums = BucketRing(self._ring, sum_events, element_bytes, synchronized.add_encoded, report)
-        return ReplicaSynchronization(synchronization, synchronized, sums, iterations=config.iterations, applied=before)
 
     def run(self) -> None:
         """Run every iteration, then shut the transport down.
@@ -153,27 +110,22 @@ class Rank:
             self._iteration = iteration
             self._run_iteration(self._begin_iteration())
             self._update()
-            self._synchronize()
+            computed = self._sums.synchronize(iteration, self._handle_next)
+            self._computed += [Span("optimizer", iteration, NO_MICROBATCH, *interval) for interval in computed]
             self._admit()
-            if self._checkpoints is not None:
-                self._checkpoints.finished(iteration)
-            if self._snapshots is not None:
-                self._snapshots.finished(iteration)
+            if self._kept is not None:
+                self._kept.finished(iteration)
             self._record_computed()
             self._record_prefills()
             self._log.flush()
         self._schedule = None
-        if self._bucket_ring is not None:
-            self._bucket_ring.close()
-        if self._replicas is not None:
-            self._replicas.close()
         if self._copy_thread is not None:
             self._copy_thread.close()
         self._transport.close()
         while not self._closed:
-            self._handle(self._next_event())
-        if self._gathering is not None:
-            dropped = self._gathering.close()
+            self._handle_next()
+        if self._gatherer is not None:
+            dropped = self._gatherer.gathering.close()
             # A replica may be lost after the last sum.
             self._handle_all()
             self._log.record_dropped(dropped)
@@ -183,15 +135,17 @@ class Rank:
         self._record_prefills()
         if self._device is not None:
             self._log.record_device(self._device.record())
-        if self._swapping is not None and (swapped := self._swapping()) is not None:
+        if self._swapped is not None and (swapped := self._swapped.record()) is not None:
             self._log.record_swapping(swapped)
         self._log.complete()
 
     def _begin_iteration(self) -> Schedule:
-        config, groups = self._config, self._groups
+        config, swapped = self._config, self._swapped
         self._compute.begin(self._iteration)
         schedule = create_schedule(config.schedule, config.shape, config.schedule_options)
-        self._schedule = schedule = schedule if groups is None else group_by_group(groups, config.shape.microbatches)
+        if swapped is not None:
+            schedule = group_by_group(swapped.count, config.shape.microbatches)
+        self._schedule = schedule
         self._virtual = schedule.virtual if schedule.shape.virtual_stages > 1 else None
         for message, payload in self._early.pop(self._iteration, ()):
             self._arrived(schedule, message, payload)
@@ -203,9 +157,9 @@ class Rank:
             self._handle_all()
             action = schedule.next(stage)
             if action is None:
-                self._handle(self._next_event())
+                self._handle_next()
                 continue
-            start_ns, end_ns = self._perform(schedule, action)
+            start_ns, end_ns = self._sums.perform(action, schedule, stage)
             schedule.finished(stage, action)
             if (sends := schedule.sends(stage, action)) is not None:
                 self._pass_on(schedule, action, *sends)
@@ -232,14 +186,6 @@ class Rank:
     def _virtual_stage(self, chunk: int) -> int | None:
         return None if self._virtual is None else self._virtual.number(self._config.stage, chunk)
 
-    def _perform(self, schedule: Schedule, action: Action) -> tuple[int, int]:
-        """Compute an action. The last one to compute gradients completes buckets, which are summed meanwhile."""
-        ring, in_buckets = self._bucket_ring, self._in_buckets
-        if ring is None or in_buckets is None or not schedule.completes_gradients(self._config.stage, action):
-            return self._compute.perform(action)
-        self._unsummed = self._config.links.buckets
-        return in_buckets.perform_in_buckets(action, self._unsummed, ring.complete)
-
     def _send(self, message: Message) -> None:
         self._unsent += 1
         if self._copy_thread is not None:
@@ -251,78 +197,31 @@ class Rank:
 
     def _await_sent(self) -> None:
         while self._unsent:
-            self._handle(self._next_event())
+            self._handle_next()
 
     def _update(self) -> None:
         """All-reduce the gradients over the replicas, and their norm over all ranks; then run the optimizer."""
-        elsewhere = self._all_reduce is not None or self._bucket_ring is not None or self._replicas is not None
-        gradients = None if elsewhere else self._compute.gradients()
-        if self._bucket_ring is not None:
-            self._await_summed()
-        if self._all_reduce is not None:
-            self._sum_on_device(self._all_reduce)
-        if self._ring is not None and gradients is not None:
-            start_ns = time.monotonic_ns()
-            self._ring.run(
-                self._iteration,
-                gradients,
-                self._element_bytes,
-                self._compute.add,
-                lambda: self._handle(self._next_event()),
-            )
-            span = Span("all_reduce", self._iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), gradients.nbytes)
-            self._record(span)
+        if (summed := self._sums.sum_gradients(self._iteration, self._handle_next)) is not None:
+            self._record(summed)
         if self._norm is not None:
-            self._record(self._norm.await_all(self._iteration, lambda: self._handle(self._next_event())))
+            self._record(self._norm.await_all(self._iteration, self._handle_next))
         # The next iteration must not overwrite tensors that are still being sent. Waiting costs no time: no rank ends
         # an iteration before its neighbour stages have the messages that they need for theirs.
         self._await_sent()
-        if self._config.gradients is not None and self._iteration == self._config.iterations - 1:
-            assert self._save_gradients is not None
-            self._save_gradients(Path(self._config.gradients))
+        if self._kept is not None:
+            self._kept.summed(self._iteration)
         if (updated := self._compute.update()) is not None:
             self._computed.append(Span("optimizer", self._iteration, NO_MICROBATCH, *updated))
         if (loss := self._compute.loss()) is not None:
             self._log.record_loss(self._iteration, loss)
 
-    def _synchronize(self) -> None:
-        """Begin the synchronisation of replicas that begins after this iteration, and apply the one that ends here."""
-        replicas, iteration = self._replicas, self._iteration
-        if replicas is None:
-            return
-        computed: list[tuple[int, int] | None] = []
-        if (begun := replicas.begin(iteration)) is not None:
-            self._unsummed += 1
-            self._applied_after, encoded = begun
-            computed.append(encoded)
-        if replicas.applies(iteration):
-            self._await_summed()
-            computed.append(replicas.apply(self._parts))
-        self._computed += [Span("optimizer", iteration, NO_MICROBATCH, *each) for each in computed if each is not None]
-
     def _admit(self) -> None:
         """Let replicas that have come back begin with the next iteration, as this rank is after this one."""
-        star, replicas, following = self._config.links.star, self._replicas, self._iteration + 1
-        if not self._joining or following == self._config.iterations:
+        following = self._iteration + 1
+        if self._gatherer is None or not self._joining or following == self._config.iterations:
             return
-        assert star is not None
-        assert replicas is not None
-        assert self._gathering is not None
-        if (state := replicas.state(star.state_bytes)) is not None:
-            for rank in sorted(self._joining):
-                self._gathering.admit(rank, following, replicas.applied, state)
+        if self._gatherer.admit(self._joining, following):
             self._joining.clear()
-
-    def _await_summed(self) -> None:
-        while self._unsummed:
-            self._handle(self._next_event())
-
-    def _sum_on_device(self, all_reduce: "DeviceAllReduce") -> None:
-        start_ns, self._summed = time.monotonic_ns(), False
-        size_bytes = all_reduce.start()
-        while not self._summed:
-            self._handle(self._next_event())
-        self._record(Span("all_reduce", self._iteration, NO_MICROBATCH, start_ns, time.monotonic_ns(), size_bytes))
 
     def _arrived(self, schedule: Schedule, message: Message, payload: memoryview) -> None:
         self._compute.arrived(message, payload)
@@ -333,6 +232,9 @@ class Rank:
         if self._gpu is not None:
             self._gpu.idle()
         return self._events.get()
+
+    def _handle_next(self) -> None:
+        self._handle(self._next_event())
 
     def _handle_all(self) -> None:
         while True:
@@ -348,18 +250,11 @@ class Rank:
                 raise error
             case Closed():
                 self._closed = True
-            case DeviceSummed():
-                self._summed = True
-            case SegmentReceived() | SegmentsSent():
-                ring = self._norm if self._norm is not None and self._norm.owns(event) else self._ring
-                assert ring is not None
-                ring.handle(event)
-            case BucketSummed():
-                self._unsummed -= 1
-                self._parts = event.parts
-                times_ns = event.start_ns, event.end_ns
-                iteration = self._iteration if self._replicas is None else self._applied_after
-                self._record(Span("all_reduce", iteration, NO_MICROBATCH, *times_ns, event.size_bytes))
+            case SegmentReceived() | SegmentsSent() if self._norm is not None and self._norm.owns(event):
+                self._norm.handle(event)
+            case BucketSummed() | DeviceSummed() | SegmentReceived() | SegmentsSent():
+                if (span := self._sums.handle(event, self._iteration)) is not None:
+                    self._record(span)
             case Gathered():
                 self._log.record_gathered(event.number, event.ranks, event.late)
             case ReplicaJoins():

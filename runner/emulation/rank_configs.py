@@ -21,6 +21,7 @@ from wanbed.workloads.chunk_transport import ChunkMessages
 from wanbed.workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
 from wanbed.workloads.compute.backends.backend import ComputeConfig
 from wanbed.workloads.evaluation.snapshots import SnapshotConfig
+from wanbed.workloads.kept_files import KeptFilesConfig
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
 from wanbed.workloads.swapping.swap_settings import SwapSettings
@@ -120,14 +121,14 @@ def _plan(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, pl
         run_token=setting.run_token,
         span_log=str(setting.span_log(rank)),
         epoch_ns=setting.epoch_ns,
-        gradients=None if gradients is None else str(gradients),
         parent_pid=setting.parent_pid,
         rendezvous_timeout_ns=setting.rendezvous_timeout_ns(point),
         peer_timeout_s=setting.peer_timeout_s,
-        collective=_collective(point, variant, setting, place),
         start_gate=str(setting.start_gate),
         overlap=variant.transport.overlap,
-        snapshots=setting.snapshots(point, variant),
+        kept=KeptFilesConfig(
+            gradients=None if gradients is None else str(gradients), snapshots=setting.snapshots(point, variant)
+        ),
         serving=setting.serving.get(rank),
     )
 
@@ -159,6 +160,7 @@ def _compute(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig,
         fragments_bytes=seldom.fragments_bytes(place.stage) if seldom else (),
         held_out=held_out(spec.training),
         swapping=_swapping(point, variant),
+        collective=_collective(point, variant, setting, place),
     )
 
 

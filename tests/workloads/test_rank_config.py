@@ -122,7 +122,7 @@ def test_the_token_is_kept_from_other_users(tmp_path: Path) -> None:
         ),
         ({"compute": 5}, "compute: expected an object, found 5"),
         ({"compute__backend": "torch"}, "compute.backend: 'torch' is not the path of a class"),
-        ({"gradients": "/tmp/gradients.npz"}, "gradients: replayed compute makes none, leave the file out"),
+        ({"kept__gradients": "/tmp/gradients.npz"}, "kept.gradients: replayed compute makes none, leave the file out"),
         ({"shape__stages": 0}, "shape.stages: 0 is below 1"),
         ({"shape__recompute": [True, 1, True]}, "shape.recompute.1: expected bool, found 1"),
         ({"shape__memory_bound": "2"}, "shape.memory_bound: expected int, found '2'"),
@@ -157,8 +157,8 @@ def test_another_file_is_refused_with_its_path(tmp_path: Path, text: str) -> Non
 
 def test_a_collective_sums_what_torch_computes() -> None:
     collective = CollectiveConfig("gloo", ("east-0", "east-1"), 0, "eth0", "10.0.0.1", 20_000, 10**9)
-    with pytest.raises(ValueError, match=r"^collective: torch sums what torch has computed"):
-        replace(PLAN, collective=collective)
+    with pytest.raises(ValueError, match=r"^compute\.collective: torch sums what torch has computed"):
+        replace(PLAN, compute=replace(PLAN.compute, collective=collective))
 
 
 def test_training_and_prefill_of_a_gpu_are_both_computed_or_both_replayed() -> None:

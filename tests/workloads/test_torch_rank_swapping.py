@@ -13,6 +13,7 @@ from tests.support.workloads.torch_configs import MICROBATCHES, TINY
 from wanbed.results.records.span_log import COMPUTE_KINDS, read_span_log
 from wanbed.workloads.evaluation.snapshots import SnapshotConfig
 from wanbed.workloads.evaluation.snapshots import stage_file as snapshot_file
+from wanbed.workloads.kept_files import KeptFilesConfig
 from wanbed.workloads.model.gpt_config import GptConfig
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.swapping.swap_settings import SwapSettings
@@ -55,7 +56,7 @@ def test_a_replica_that_swaps_and_comes_back_has_the_weights_of_the_others_to_th
     synchronization = Synchronization(4, topology=SumTopology.STAR, quorum=2)
     snapshots = SnapshotConfig(str(tmp_path / "weights"), iterations, iterations)
     plans = [
-        swapping(replace(plan, snapshots=snapshots), SwapSettings((1, 1)))
+        swapping(replace(plan, kept=KeptFilesConfig(snapshots=snapshots)), SwapSettings((1, 1)))
         for plan in star_configs(tmp_path, synchronization, iterations, 3, SMALL)
     ]
     assert lose_and_start_again(plans, start) < iterations

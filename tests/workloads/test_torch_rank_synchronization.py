@@ -17,6 +17,7 @@ from tests.support.workloads.synchronized_ranks import (
 )
 from wanbed.workloads.evaluation.snapshots import SnapshotConfig
 from wanbed.workloads.evaluation.snapshots import stage_file as snapshot_file
+from wanbed.workloads.kept_files import KeptFilesConfig
 from wanbed.workloads.model.gpt_config import GptConfig
 from wanbed.workloads.synchronization.fragments import cut_fragments
 from wanbed.workloads.synchronization.synchronization import SumTopology, Synchronization
@@ -54,7 +55,8 @@ def test_a_replica_that_comes_back_has_the_weights_of_the_others_to_the_bit(
     iterations, every = 60, 10
     snapshots = SnapshotConfig(str(tmp_path / "weights"), every, iterations)
     plans = [
-        replace(plan, snapshots=snapshots) for plan in star_configs(tmp_path, synchronization, iterations, 3, SMALL)
+        replace(plan, kept=KeptFilesConfig(snapshots=snapshots))
+        for plan in star_configs(tmp_path, synchronization, iterations, 3, SMALL)
     ]
     joined = lose_and_start_again(plans, start)
     assert joined < iterations - 2 * every

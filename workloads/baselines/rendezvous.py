@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from wanbed.workloads.baselines.baseline_config import BaselineConfig
-from wanbed.workloads.baselines.rendezvous_store import open_store
+from wanbed.workloads.collective.rendezvous_store import open_store
 
 _SIOCGIFADDR = 0x8915
 

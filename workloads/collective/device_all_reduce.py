@@ -14,8 +14,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
-from wanbed.workloads.baselines.rendezvous_store import open_store
 from wanbed.workloads.collective.collective_config import NCCL, CollectiveConfig, check_devices, collective_environment
+from wanbed.workloads.collective.rendezvous_store import open_store
 from wanbed.workloads.transport.event import DeviceSummed, Failed
 from wanbed.workloads.transport.peer import TransportError
 

@@ -6,6 +6,7 @@ from typing import Protocol
 from wanbed.results.records.span_log import DeviceRecord
 from wanbed.workloads.message import Message
 from wanbed.workloads.schedules.action import Action
+from wanbed.workloads.synchronization.synchronization import Synchronization
 
 
 class TrainingGpu(Protocol):
@@ -62,6 +63,10 @@ class SynchronizedCompute(Protocol):
 
     ``Compute.gradients`` is not called. Only ``add_encoded`` may be called by another thread.
     """
+
+    @property
+    def rules(self) -> Synchronization:
+        """When the replicas exchange pseudo-gradients, and how."""
 
     def encode(self, fragment: int) -> tuple[int, int] | None:
         """Encode the pseudo-gradient of a fragment. Return its start and end, None if nothing is computed."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from wanbed.workloads.compute.compute import SynchronizedCompute
+from wanbed.workloads.synchronization.synchronization import Synchronization
 from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 
 
@@ -12,10 +13,16 @@ class ReplaySynchronization(SynchronizedCompute):
     Encoding, adding and the outer step take no time.
     """
 
-    def __init__(self, fragments_bytes: Sequence[int], pool: BufferPool) -> None:
+    def __init__(self, rules: Synchronization, fragments_bytes: Sequence[int], pool: BufferPool) -> None:
+        self._rules = rules
         self._fragments_bytes = tuple(fragments_bytes)
         self._pool = pool
         self._buffer = pool.take(max(self._fragments_bytes))
+
+    @property
+    def rules(self) -> Synchronization:
+        """The rules of the configuration."""
+        return self._rules
 
     def encode(self, fragment: int) -> None:
         """Do nothing: the memory stays unwritten."""

@@ -32,7 +32,7 @@ class OuterOptimizer:
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._local = parameters
-        self._synchronization = synchronization
+        self.rules = synchronization
         self._replicas = replicas
         self._changed = changed
         self._cuts = cut_fragments(parameters.numel(), synchronization.fragments)
@@ -43,13 +43,13 @@ class OuterOptimizer:
     @property
     def element_bytes(self) -> int:
         """The bytes that stay together where an encoded pseudo-gradient is cut."""
-        return self._synchronization.wire.element_bytes
+        return self.rules.wire.element_bytes
 
     def encode(self, fragment: int) -> None:
         """Encode the pseudo-gradient of a fragment as it is now."""
         part = slice(*self._cuts[fragment])
         moved = self._global[part] - self._local[part]
-        self._encoded[fragment] = encode(moved.cpu(), self._synchronization.wire)
+        self._encoded[fragment] = encode(moved.cpu(), self.rules.wire)
 
     def encoded(self, fragment: int) -> memoryview:
         """Return the encoded pseudo-gradient of a fragment, writable, for an all-reduce in place."""
@@ -57,7 +57,7 @@ class OuterOptimizer:
 
     def add(self, total: memoryview, part: memoryview) -> None:
         """Add ``part`` of another replica's encoded pseudo-gradient to ``total``, the same part of this one's."""
-        add_encoded(total, part, self._synchronization.wire)
+        add_encoded(total, part, self.rules.wire)
 
     def state(self, size_bytes: int) -> memoryview:
         """Return a copy of global parameters and momentum in host memory. Raise ValueError if its size is another."""
@@ -79,7 +79,7 @@ class OuterOptimizer:
 
         None: of all replicas.
         """
-        values, part = self._synchronization, slice(*self._cuts[fragment])
+        values, part = self.rules, slice(*self._cuts[fragment])
         summed = decode(self._encoded.pop(fragment), values.wire)[: part.stop - part.start]
         average = summed.to(self._global.device) / (parts or self._replicas)
         shared, velocity = self._global[part], self._velocity[part]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from wanbed.workloads.synchronization.outer_optimizer import OuterOptimizer
+from wanbed.workloads.synchronization.synchronization import Synchronization
 
 Timed = Callable[[Callable[[], None]], tuple[int, int]]
 """Carries out a function on the device. Returns its start and end."""
@@ -15,6 +16,11 @@ class OuterSteps:
         self._outer = outer
         self._timed = timed
         self._release = release
+
+    @property
+    def rules(self) -> Synchronization:
+        """The rules that ``outer`` follows."""
+        return self._outer.rules
 
     def encode(self, fragment: int) -> tuple[int, int]:
         """Encode the pseudo-gradient of a fragment in host memory. Return its start and end."""

@@ -180,9 +180,9 @@ def test_torch_is_told_whether_kernels_are_to_be_deterministic(written: dict[str
 
 def test_gradients_are_kept_where_asked(tmp_path: Path) -> None:
     of = point(model="gpt-tiny", compute={"kind": "torch"}, training={"precision": "fp32"})
-    assert {plan.gradients for plan in planned(of)} == {None}
+    assert {plan.kept.gradients for plan in planned(of)} == {None}
     kept = planned(of, tmp_path, keep_gradients=True)
-    assert [plan.gradients for plan in kept] == [str(tmp_path / f"rank-{rank}.gradients.npz") for rank in range(4)]
+    assert [plan.kept.gradients for plan in kept] == [str(tmp_path / f"rank-{rank}.gradients.npz") for rank in range(4)]
 
 
 def test_ranks_are_bound_to_the_addresses_of_the_testbeds_slot() -> None:

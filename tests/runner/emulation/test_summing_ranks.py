@@ -52,19 +52,28 @@ def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective(all_red
     assert {plan.links.rings for plan in plans} == {()}
     for plan in plans:
         replicas = [other for other in plans if other.stage == plan.stage]
-        collective = plan.collective
+        collective = plan.compute.collective
         assert collective is not None
         assert (collective.backend, collective.shares_gpus) == ("nccl", shares_gpus)
         assert collective.hosts == tuple(other.host for other in replicas)
         assert collective.host == plan.host
         assert collective.store_address == replicas[0].listen_address
         assert collective.store_port not in {other.listen_port for other in plans}
-    assert len({(plan.collective.store_address, plan.collective.store_port) for plan in plans if plan.collective}) == 2
+    assert (
+        len(
+            {
+                (plan.compute.collective.store_address, plan.compute.collective.store_port)
+                for plan in plans
+                if plan.compute.collective
+            }
+        )
+        == 2
+    )
 
 
 def test_without_a_collective_the_ring_sums() -> None:
     plans = planned(four_by_two(PAIR))
-    assert {plan.collective for plan in plans} == {None}
+    assert {plan.compute.collective for plan in plans} == {None}
     assert all(len(plan.links.rings[0].ranks) == 2 for plan in plans)
 
 

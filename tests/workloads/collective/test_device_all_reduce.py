@@ -29,14 +29,17 @@ def summed_by(backend: str, plans: list[RankConfig]) -> list[RankConfig]:
         replace(
             plan,
             links=replace(plan.links, rings=()),
-            collective=CollectiveConfig(
-                backend=backend,
-                hosts=tuple(other.host for other in plans[plan.stage :: stages]),
-                position=plan.pipeline,
-                interface="lo",
-                store_address=LOOPBACK,
-                store_port=ports[plan.stage],
-                timeout_ns=PATIENCE_S * 10**9,
+            compute=replace(
+                plan.compute,
+                collective=CollectiveConfig(
+                    backend=backend,
+                    hosts=tuple(other.host for other in plans[plan.stage :: stages]),
+                    position=plan.pipeline,
+                    interface="lo",
+                    store_address=LOOPBACK,
+                    store_port=ports[plan.stage],
+                    timeout_ns=PATIENCE_S * 10**9,
+                ),
             ),
         )
         for plan in plans

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from wanbed.ground.class_path import create, load_subclass
 from wanbed.results.records.span_log import SwappingRecord
+from wanbed.workloads.collective.collective_config import CollectiveConfig
 from wanbed.workloads.compute.compute import BucketCompute, Compute, MeasuredDevice, SynchronizedCompute, TrainingGpu
 from wanbed.workloads.compute.replay import ReplayCosts
 from wanbed.workloads.message import Message
@@ -20,7 +21,7 @@ from wanbed.workloads.synchronization.synchronization import Synchronization
 from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce, Report
 
 DEFAULT_RENDEZVOUS_TIMEOUT_NS = 8_000_000_000
 
@@ -36,6 +37,7 @@ class ComputeConfig:
       iteration. ``fragments_bytes`` are then the encoded sizes of the stage's fragments.
     - ``virtual``: the virtual stages, None where stages are not divided. ``chunks`` are the times and sizes of each one
       that the stage holds. ``costs`` are then those of all together, and have no sizes but that of the gradients.
+    - ``collective``: torch's all-reduce of the gradients over the replicas, None where a ring sums them.
     - ``microbatches``: sequences in one iteration, in each of ``pipelines`` pipelines.
     - ``precision``: that of weights, activations and gradients.
     - ``seed``: for the initial weights and the synthetic tokens.
@@ -70,6 +72,7 @@ class ComputeConfig:
     fragments_bytes: tuple[int, ...] = ()
     held_out: HeldOut | None = None
     swapping: SwapSettings | None = None
+    collective: CollectiveConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -89,25 +92,48 @@ class RankContext:
 
 
 @dataclass(frozen=True)
+class ModelFiles:
+    """Writes what a back end trains to files, and begins with it.
+
+    - ``save_gradients``: writes the summed gradients.
+    - ``save_state``: writes weights and optimizer state, by names in the whole model; ``load_state`` takes those of
+      this stage from the files of all stages.
+    - ``save_weights``: writes the weights alone, by names in the whole model, for an evaluation.
+    """
+
+    save_gradients: Callable[[Path], None]
+    save_state: Callable[[Path], None]
+    load_state: Callable[[Sequence[Path]], None]
+    save_weights: Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class SwappedGroups:
+    """The ``count`` groups of layers that a model is cut into that swaps them.
+
+    Each action computes one of them as its chunk, in the order of ``GroupByGroup``. ``record`` returns what swapping
+    has taken so far, None before the first iteration.
+    """
+
+    count: int
+    record: Callable[[], SwappingRecord | None]
+
+
+@dataclass(frozen=True)
 class Computation:
     """The computation of one rank.
 
     - ``device``: measures the device, None if there is none.
     - ``element_bytes``: the size of a gradient's element; the all-reduce does not split elements.
     - ``reads_payloads``: False if messages have a length but no contents: zeros are sent, and received bytes discarded.
-    - ``save_gradients``: writes the summed gradients to a file, None if the back end does not train.
-    - ``device_gradients``: the gradients on the device, None if the back end cannot sum them there.
+    - ``files``: None if the back end does not train.
+    - ``all_reduce``: joins the collective of ``ComputeConfig.collective``, given the function that it reports to. None
+      without one.
     - ``begin_copy``: begins to copy a received payload to the device: iteration, message, payload. The transport's
       thread calls it when the payload is complete, before ``Compute.arrived``. None if there is nothing to begin.
-    - ``save_state``: writes weights and optimizer state, by names in the whole model, to a file; ``load_state`` takes
-      those of this stage from the files of all stages. Both are None if the back end does not save its state.
-    - ``save_weights``: writes the weights alone, by names in the whole model, to a file for an evaluation. None if the
-      back end does not train.
     - ``in_buckets``: hands gradients over while it computes. None if the back end cannot.
     - ``synchronized``: exchanges pseudo-gradients. None without ``ComputeConfig.synchronization``.
-    - ``groups``: into how many groups of layers the model is cut that swaps them; each action then computes one of them
-      as its chunk, in the order of ``GroupByGroup``. None if the back end swaps none.
-    - ``swapping``: what swapping has taken so far, None with ``groups``.
+    - ``swapped``: None if the back end swaps no layers.
     - ``squares``: returns the sum of the squares of this stage's gradients, once they are complete on the device. None
       if the back end computes no norm.
     """
@@ -116,16 +142,12 @@ class Computation:
     device: MeasuredDevice | None = None
     element_bytes: int = 1
     reads_payloads: bool = True
-    save_gradients: Callable[[Path], None] | None = None
-    device_gradients: "Tensor | None" = None
+    files: ModelFiles | None = None
+    all_reduce: "Callable[[Report], DeviceAllReduce] | None" = None
     begin_copy: Callable[[int, Message, memoryview], None] | None = None
     in_buckets: BucketCompute | None = None
     synchronized: SynchronizedCompute | None = None
-    save_state: Callable[[Path], None] | None = None
-    load_state: Callable[[Sequence[Path]], None] | None = None
-    save_weights: Callable[[Path], None] | None = None
-    groups: int | None = None
-    swapping: Callable[[], SwappingRecord | None] | None = None
+    swapped: SwappedGroups | None = None
     squares: Callable[[], float] | None = None
 
 
@@ -143,10 +165,10 @@ class ComputeBackend(ABC):
       those written in the file.
     - ``trains``: it trains the model, of which it needs all dimensions. It can read tokens from a text, sends the
       model's activations and gradients, and records losses and gradients.
-    - ``saves_state``: its ``Computation`` has ``save_state`` and ``load_state``, so that training can begin again at a
-      checkpoint. One that does not train has no state.
+    - ``saves_state``: its ``Computation`` has ``files``, so that training can begin again at a checkpoint. One that
+      does not train has no state.
     - ``on_device``: it computes on a device. The file may choose the device, and GPUs are assigned to the hosts.
-    - ``sums_on_device``: torch's collectives can sum its ``device_gradients`` instead of the ring.
+    - ``sums_on_device``: torch's collectives can sum its gradients on the device instead of the ring.
     - ``completes_buckets``: its ``Computation`` has ``in_buckets``, so that all-reduces may overlap with backwards.
     - ``synchronizes``: its ``Computation`` has ``synchronized``, so that replicas may train alone between
       synchronisations.

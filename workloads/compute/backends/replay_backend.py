@@ -19,5 +19,5 @@ class ReplayBackend(ComputeBackend):
         compute = ReplayCompute(config.costs, context.check, context.pool, context.gpu, config.chunks)
         synchronized = None
         if config.synchronization is not None:
-            synchronized = ReplaySynchronization(config.fragments_bytes, context.pool)
+            synchronized = ReplaySynchronization(config.synchronization, config.fragments_bytes, context.pool)
         return Computation(compute, reads_payloads=False, in_buckets=compute, synchronized=synchronized)

@@ -1,11 +1,29 @@
 """Training by torch. Only ``create``, in a rank, imports torch."""
 
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from wanbed.workloads.compute.backends.backend import Computation, ComputeBackend, ComputeConfig, RankContext
+from wanbed.workloads.collective.collective_config import CollectiveConfig
+from wanbed.workloads.compute.backends.backend import (
+    Computation,
+    ComputeBackend,
+    ComputeConfig,
+    ModelFiles,
+    RankContext,
+    SwappedGroups,
+)
 from wanbed.workloads.compute.torch_work import TorchWork
 from wanbed.workloads.model.gpt_config import bytes_per_element
 from wanbed.workloads.schedules.action import ActionKind
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce, Report
+    from wanbed.workloads.compute.flat_parameters import FlatParameters
+    from wanbed.workloads.compute.torch_compute import TorchCompute
 
 TORCH_RENDEZVOUS_NS = 60_000_000_000
 """Long, because importing torch takes seconds of a core, and all ranks may share few cores."""
@@ -37,42 +55,56 @@ class TorchBackend(ComputeBackend):
 
     def create(self, config: ComputeConfig, context: RankContext) -> Computation:
         """Build the stage and its optimizer. Raise ValueError or OSError as ``TorchWork`` and ``TorchCompute`` do."""
-        from wanbed.workloads.compute.files.gradient_file import save_gradients  # noqa: PLC0415
-        from wanbed.workloads.compute.files.state_file import load_state, save_state  # noqa: PLC0415
-        from wanbed.workloads.compute.files.weights_file import save_weights  # noqa: PLC0415
         from wanbed.workloads.compute.swapping.swapped_compute import SwappedCompute  # noqa: PLC0415
         from wanbed.workloads.compute.torch_compute import TorchCompute  # noqa: PLC0415
 
+        work, element_bytes = torch_work(config, context.actions), bytes_per_element(config.precision)
         if config.swapping is not None:
-            swapped = SwappedCompute(torch_work(config, context.actions), context.pool.give_back)
+            swapped = SwappedCompute(work, context.pool.give_back)
             return Computation(
                 swapped,
                 device=swapped,
-                element_bytes=bytes_per_element(config.precision),
-                save_gradients=lambda path: save_gradients(path, swapped.named_gradients()),
+                element_bytes=element_bytes,
+                files=_model_files(swapped.parameters, swapped.named_gradients),
                 synchronized=swapped.synchronized,
-                save_state=lambda path: save_state(path, swapped.parameters),
-                load_state=lambda paths: load_state(paths, swapped.parameters),
-                save_weights=lambda path: save_weights(path, swapped.parameters),
-                groups=swapped.groups,
-                swapping=swapped.swapping_record,
+                swapped=SwappedGroups(swapped.groups, swapped.swapping_record),
             )
-        compute = TorchCompute(torch_work(config, context.actions), context.pool.give_back, context.gpu)
+        compute = TorchCompute(work, context.pool.give_back, context.gpu)
         context.pool.prefer(compute.receive_buffer)
         return Computation(
             compute,
             device=compute,
-            element_bytes=bytes_per_element(config.precision),
-            save_gradients=lambda path: save_gradients(path, compute.named_gradients()),
-            device_gradients=compute.device_gradients,
+            element_bytes=element_bytes,
+            files=_model_files(compute.parameters, compute.named_gradients),
+            all_reduce=None if config.collective is None else _all_reduce(config.collective, compute),
             begin_copy=compute.begin_copy if compute.overlaps_copies else None,
             in_buckets=compute,
             synchronized=compute.synchronized,
-            save_state=lambda path: save_state(path, compute.parameters),
-            load_state=lambda paths: load_state(paths, compute.parameters),
-            save_weights=lambda path: save_weights(path, compute.parameters),
             squares=compute.parameters.squares,
         )
+
+
+def _model_files(
+    parameters: "FlatParameters", named_gradients: "Callable[[], Mapping[str, npt.NDArray[np.float32]]]"
+) -> ModelFiles:
+    from wanbed.workloads.compute.files.gradient_file import save_gradients  # noqa: PLC0415
+    from wanbed.workloads.compute.files.state_file import load_state, save_state  # noqa: PLC0415
+    from wanbed.workloads.compute.files.weights_file import save_weights  # noqa: PLC0415
+
+    return ModelFiles(
+        save_gradients=lambda path: save_gradients(path, named_gradients()),
+        save_state=lambda path: save_state(path, parameters),
+        load_state=lambda paths: load_state(paths, parameters),
+        save_weights=lambda path: save_weights(path, parameters),
+    )
+
+
+def _all_reduce(config: CollectiveConfig, compute: "TorchCompute") -> "Callable[[Report], DeviceAllReduce]":
+    """Return a function that joins the collective. Raise ValueError for one that this torch does not have."""
+    from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce, check_backend  # noqa: PLC0415
+
+    check_backend(config.backend)
+    return lambda report: DeviceAllReduce(config, compute.device_gradients, compute.record().device, report)
 
 
 def torch_work(config: ComputeConfig, actions: tuple[ActionKind, ...]) -> TorchWork:

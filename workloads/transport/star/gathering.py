@@ -44,6 +44,7 @@ class Gathering:
         add: Add,
         report: Callable[[Event], None],
     ) -> None:
+        self.star = star
         self._own = own
         self._transport = transport
         self._pool = pool

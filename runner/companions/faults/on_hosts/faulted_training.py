@@ -153,7 +153,7 @@ def _configured(trial: _Trial) -> list[RankConfig]:
         replace(
             each,
             links=replace(each.links, first_iteration=trial.restart.iteration),
-            checkpoints=checkpoints,
+            kept=replace(each.kept, checkpoints=checkpoints),
         )
         for each in plans
     ]

@@ -21,6 +21,7 @@ CORE_MODULES = (
     "wanbed.runner.simulator.rings.sparse_ring",
     "wanbed.runner.simulator.span_rows",
     "wanbed.runner.simulator.training.rank_state",
+    "wanbed.runner.simulator.training.shared_training",
     "wanbed.runner.simulator.training.training",
     "wanbed.runner.simulator.training.training_loop",
     "wanbed.runner.tcp.channel",

@@ -32,7 +32,8 @@ from wanbed.runner.simulator.rings.rings import Rings, ring_ends
 from wanbed.runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
 from wanbed.runner.simulator.simulation import SimulatedFailure, SimulatedPrefill, Simulation
 from wanbed.runner.simulator.span_rows import NUMBERS
-from wanbed.runner.simulator.training.surroundings import Transfers
+from wanbed.runner.simulator.training.shared_training import SharedTraining
+from wanbed.runner.simulator.training.surroundings import Surroundings, Transfers
 from wanbed.runner.simulator.training.training import Pulse, Training
 from wanbed.runner.simulator.training.training_loop import run_trainings
 from wanbed.runner.simulator.work_numbers import WorkNumbers
@@ -164,29 +165,21 @@ class _Job:
         sums = [pair for stage, ends in self._summing.items() if stage not in apart for pair in ends]
         return dict.fromkeys([*self.boundary_ends.values(), *sums])
 
-    def over(
-        self, channels: Mapping[Ends, Channel], events: EventQueue, apart: frozenset[int], pulse: Pulse | None
-    ) -> "_RunningJob":
+    def over(self, channels: Mapping[Ends, Channel], events: EventQueue, apart: frozenset[int]) -> "_RunningJob":
         """Return the job over these channels, with the rings of the stages in ``apart`` as if they were alone."""
         variant, network = self.variant, self.network
         boundaries = _Boundaries(network, self.boundary_ends, channels, events)
         sums = partial(Stars, iterations=self._iterations) if variant.is_star else partial(Rings, apart=apart)
         rings: Rings | Stars = sums(network, channels, events)
         norm = NormRing(network, channels, events) if variant.norm_ring else None
+        surroundings = Surroundings(boundaries.transfers, rings, norm)
+        trained = variant, self._pipelines, self._iterations, events, surroundings
         service = None
-        if variant.service is not None:
+        if variant.service is None:
+            training = Training(*trained)
+        else:
             service = PrefillSimulation(variant.service, network.intra_line, planned_bubbles(network.topology, variant))
-        training = Training(
-            variant,
-            self._pipelines,
-            self._iterations,
-            events,
-            transfers=boundaries.transfers,
-            rings=rings,
-            norm=norm,
-            sharing=service,
-            pulse=pulse,
-        )
+            training = SharedTraining(*trained, sharing=service)
         failures = None
         if isinstance(variant, LocalUpdatesVariant) and variant.failures and isinstance(rings, Stars):
             star, headers = rings.of_stages[0], network.effects.headers
@@ -229,13 +222,13 @@ def _train(jobs: Sequence[_Job], own: _Job, pulse: Pulse | None, apart: frozense
     ways = [pair for job in jobs for pair in (*job.ways(apart), *ring_pairs(job.variant.norm_ring))]
     wanted = dict.fromkeys([*ways, *background.networks])
     channels = sharing.channels(wanted, events, watched_hosts(own.network, apart))
-    running = [job.over(channels, events, apart, pulse) for job in jobs]
+    running = [job.over(channels, events, apart) for job in jobs]
     background.begin(channels, [job.training.rows for job in running])
     for job in running:
         if job.failures is not None:
             job.failures.begin()
     leading, *others = (job.training for job in running)
-    run_events(partial(run_trainings, leading, others), events)
+    run_events(partial(run_trainings, leading, others, pulse), events)
     found = running[jobs.index(own)]
     rings, failures = found.rings, found.failures
     prefill = None if found.service is None else found.service.end(events.now_ns)

@@ -1,9 +1,11 @@
 """Define what simulated ranks need of the network that they train over."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from wanbed.runner.simulator.network.transfers import Arrived, Released
+from wanbed.workloads.message import MessageKind
 
 
 class Transfers(Protocol):
@@ -39,3 +41,16 @@ class AllReduce(Protocol):
 
         Call ``done`` with the time at which it was ready, and the time at which it has the result.
         """
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The network that pipelines train over.
+
+    The keys of ``transfers`` are (pipeline, sending virtual stage, kind of message). ``norm`` is None where optimizer
+    steps do not wait for the gradient norm.
+    """
+
+    transfers: Mapping[tuple[int, int, MessageKind], Transfers]
+    rings: AllReduce
+    norm: Norm | None = None

@@ -11,7 +11,7 @@ the schedules of all affected ranks are asked, in order of rank. So the same inp
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import index
 from typing import Any, Final
@@ -19,14 +19,13 @@ from typing import Any, Final
 from wanbed.ground.own_code import OWN_FAULTS, described
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.deadlock import SimulationError, deadlock, event_text
-from wanbed.runner.simulator.event_queue import EventQueue, Handler
-from wanbed.runner.simulator.gpu_sharing import GpuSharing
+from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.network.transfers import Released
 from wanbed.runner.simulator.rings.bucket_sum import BucketSum
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
 from wanbed.runner.simulator.span_rows import NUMBERS, SpanRows
 from wanbed.runner.simulator.training.rank_state import RankState, culprit_of, simulated_ranks
-from wanbed.runner.simulator.training.surroundings import AllReduce, Norm, Transfers
+from wanbed.runner.simulator.training.surroundings import Surroundings
 from wanbed.runner.simulator.work_numbers import WorkNumbers
 from wanbed.runner.trainings.local_updates.simulation.synchronizations import Synchronizations
 from wanbed.workloads.message import Message, MessageKind
@@ -40,8 +39,8 @@ PULSE_INSTANTS: Final = 1000
 Pulse = Callable[[float], None]
 """Is told from time to time which share of a simulation is done, at most 1. It ends the simulation by raising."""
 
-_OPTIMIZER_KIND = "optimizer"
-_NO_MICROBATCH: Final = -1
+OPTIMIZER_KIND = "optimizer"
+NO_MICROBATCH: Final = -1
 _SEND: Final = KIND_CODES["send"]
 _RECEIVE: Final = KIND_CODES["receive"]
 _ALL_REDUCE: Final = KIND_CODES["all_reduce"]
@@ -55,11 +54,8 @@ _ACTION_CODES: Final = {kind: KIND_CODES[kind.value] for kind in ActionKind}
 class Training:
     """Simulates some pipelines of a variant, which wait for each other only in the all-reduces of their gradients.
 
-    With ``norm`` they do in the all-reduce of the gradient norm too, and so do all stages.
-
-    ``pipelines`` has their numbers in the variant. The keys of ``transfers`` are (pipeline, sending virtual stage, kind
-    of message). ``sharing`` is the other user of the GPUs, None if there is none. At one instant its events are handled
-    after those of training. ``pulse`` is called after every ``PULSE_INSTANTS`` instants.
+    With a norm they do in the all-reduce of the gradient norm too, and so do all stages. ``pipelines`` has their
+    numbers in the variant. ``events`` has the events of training alone.
     """
 
     def __init__(
@@ -68,21 +64,14 @@ class Training:
         pipelines: Sequence[int],
         iterations: int,
         events: EventQueue,
-        *,
-        transfers: Mapping[tuple[int, int, MessageKind], Transfers],
-        rings: AllReduce,
-        norm: Norm | None = None,
-        sharing: GpuSharing | None = None,
-        pulse: Pulse | None = None,
+        surroundings: Surroundings,
     ) -> None:
         self._variant = variant
-        self._pulse = pulse
         self._iterations = iterations
         self._events = events
-        self._transfers = transfers
-        self._rings = rings
-        self._norm = norm
-        self._sharing = sharing
+        self._transfers = surroundings.transfers
+        self._rings = rings = surroundings.rings
+        self._norm = surroundings.norm
         self._stages = stages = variant.placement.stages
         self._layout = variant.layout
         self._numbers = WorkNumbers.of(variant)
@@ -144,15 +133,14 @@ class Training:
         stuck = next((rank for rank in self._ranks if not rank.done), None)
         if stuck is not None:
             culprit = culprit_of(self._ranks) or stuck
-            assert culprit.schedule is not None
+            schedule = self._schedule(culprit.pipeline, culprit.iteration)
             events = [event_text(at_ns, (one.pipeline, one.stage), what) for at_ns, one, what in self._last]
-            raise deadlock(culprit.pipeline, culprit.stage, culprit.schedule, events)
+            raise deadlock(culprit.pipeline, culprit.stage, schedule, events)
 
-    def tell_pulse(self) -> None:
-        """Tell ``pulse``, if there is one, which share is done."""
-        if self._pulse is not None:
-            self._numbers_at_end = self._numbers_at_end or self._most_numbers()
-            self._pulse(min(len(self.rows) / self._numbers_at_end, 1.0))
+    def share_done(self) -> float:
+        """Return which share of all spans there is, at most 1."""
+        self._numbers_at_end = self._numbers_at_end or self._most_numbers()
+        return min(len(self.rows) / self._numbers_at_end, 1.0)
 
     def _most_numbers(self) -> int:
         """Return the length of ``rows`` at the end, about: all-reduces and optimizer steps are not counted."""
@@ -164,14 +152,7 @@ class Training:
         return max(spans * self._variant.microbatches * self._iterations * NUMBERS, 1)
 
     def next_instant(self) -> bool:
-        """Handle the next instant of training or the other user of its GPUs. Return False if training has no event."""
-        sharing, next_ns = self._sharing, None
-        if sharing is not None:
-            next_ns = self._events.next_ns
-            shared_ns = sharing.next_ns
-            if next_ns is not None and shared_ns is not None and shared_ns < next_ns:
-                sharing.handle_next_instant()
-                return True
+        """Handle the next instant. Return False if training has no event."""
         return self._events.handle_next_instant()
 
     def _schedule(self, pipeline: int, iteration: int) -> Schedule:
@@ -205,11 +186,7 @@ class Training:
             raise self._fault(fault) from fault
         if action is not None:
             rank.busy = True
-            now_ns = self._events.now_ns
-            if self._sharing is None:
-                self._compute(now_ns, rank, action)
-            else:
-                self._when_free(now_ns, rank, self._start, (rank, action))
+            self._begin_action(self._events.now_ns, rank, action)
             return
         if complete:
             rank.schedule = None
@@ -217,32 +194,17 @@ class Training:
         self._leave_idle(rank)
 
     def _leave_idle(self, rank: RankState) -> None:
-        if self._sharing is not None and not rank.busy:
-            self._sharing.idle(self._events.now_ns, rank.rank)
+        """Handle that a rank may have nothing to compute for now."""
 
-    def _when_free(self, now_ns: int, rank: RankState, start: Handler, what: Any) -> None:
-        """Call ``start`` as soon as the other user has released the GPU."""
-        assert self._sharing is not None
-        release_ns = self._sharing.wants(now_ns, rank.rank)
-        if release_ns > now_ns:
-            self._events.at(release_ns, start, what)
-        else:
-            start(now_ns, what)
-
-    def _start(self, now_ns: int, what: tuple[RankState, Action]) -> None:
-        rank, action = what
-        assert self._sharing is not None
-        self._sharing.started(now_ns, rank.rank, rank.iteration, action.kind.value, action.microbatch)
+    def _begin_action(self, now_ns: int, rank: RankState, action: Action) -> None:
         self._compute(now_ns, rank, action)
 
     def _compute(self, now_ns: int, rank: RankState, action: Action) -> None:
         usual_ns = rank.durations_ns[action.chunk][action.kind]
         end_ns = now_ns + rank.drawn_ns(action.kind.value, action.microbatch, usual_ns)
         self._events.at(end_ns, self._finish, (rank, action, now_ns))
-        if rank.buckets_bytes:
-            assert rank.schedule is not None
-            if rank.schedule.completes_gradients(rank.stage, action):
-                self._sum_buckets(rank, now_ns, end_ns)
+        if rank.buckets_bytes and rank.schedule.completes_gradients(rank.stage, action):
+            self._sum_buckets(rank, now_ns, end_ns)
 
     def _sum_buckets(self, rank: RankState, start_ns: int, end_ns: int) -> None:
         """All-reduce the gradients while the last backward of this iteration computes them."""
@@ -253,7 +215,7 @@ class Training:
             self._rings.join(rank.stage, iteration * buckets + bucket, rank.pipeline, now_ns, done)
 
         def summed(bucket: int, begun_ns: int, ended_ns: int) -> None:
-            about = (rank.rank, _ALL_REDUCE, iteration, _NO_MICROBATCH)
+            about = (rank.rank, _ALL_REDUCE, iteration, NO_MICROBATCH)
             self.rows.extend((*about, begun_ns, ended_ns, rank.buckets_bytes[bucket], NO_PEER))
             if bucket + 1 == buckets:
                 self._events.at(max(ended_ns, self._events.now_ns), self._end_one, rank)
@@ -271,10 +233,7 @@ class Training:
         if rank.lost:
             return
         schedule, stage = rank.schedule, rank.stage
-        assert schedule is not None
         rank.busy = False
-        if self._sharing is not None:
-            self._sharing.ended(now_ns, rank.rank, rank.iteration, action.kind.value, action.microbatch)
         try:
             schedule.finished(stage, action)
             sends = schedule.sends(stage, action)
@@ -352,7 +311,7 @@ class Training:
 
     def _reduced(self, rank: RankState, start_ns: int, end_ns: int) -> None:
         size_bytes = self._variant.work.gradient_bytes[rank.stage]
-        about = (rank.rank, _ALL_REDUCE, rank.iteration, _NO_MICROBATCH)
+        about = (rank.rank, _ALL_REDUCE, rank.iteration, NO_MICROBATCH)
         self.rows.extend((*about, start_ns, end_ns, size_bytes, NO_PEER))
         self._events.at(max(end_ns, self._events.now_ns), self._gradients_complete, rank)
 
@@ -364,7 +323,7 @@ class Training:
             self._norm.join(rank.iteration, rank.rank, now_ns, partial(self._normed, rank))
 
     def _normed(self, rank: RankState, start_ns: int, end_ns: int) -> None:
-        about = (rank.rank, _NORM, rank.iteration, _NO_MICROBATCH)
+        about = (rank.rank, _NORM, rank.iteration, NO_MICROBATCH)
         self.rows.extend((*about, start_ns, end_ns, NORM_BYTES, NO_PEER))
         self._events.at(max(end_ns, self._events.now_ns), self._update, rank)
 
@@ -374,32 +333,20 @@ class Training:
         if rank.updates:
             return
         start_ns = max(now_ns, rank.sent_ns)
-        duration_ns = rank.drawn_ns(_OPTIMIZER_KIND, _NO_MICROBATCH, rank.optimizer_ns)
-        if duration_ns and self._sharing is not None:
-            self._events.at(start_ns, self._want_optimizer, rank)
-            return
-        end_ns = start_ns + duration_ns
+        duration_ns = rank.drawn_ns(OPTIMIZER_KIND, NO_MICROBATCH, rank.optimizer_ns)
         if duration_ns:
-            self.rows.extend((rank.rank, _OPTIMIZER, rank.iteration, _NO_MICROBATCH, start_ns, end_ns, 0, NO_PEER))
-        self._events.at(end_ns, self._next_iteration, rank)
+            self._begin_optimizer(start_ns, rank, duration_ns)
+        else:
+            self._events.at(start_ns, self._next_iteration, rank)
 
-    def _want_optimizer(self, now_ns: int, rank: RankState) -> None:
-        rank.busy = True
-        self._when_free(now_ns, rank, self._start_optimizer, rank)
+    def _begin_optimizer(self, start_ns: int, rank: RankState, duration_ns: int) -> None:
+        self._events.at(self._optimizer_end_ns(start_ns, rank, duration_ns), self._next_iteration, rank)
 
-    def _start_optimizer(self, now_ns: int, rank: RankState) -> None:
-        assert self._sharing is not None
-        self._sharing.started(now_ns, rank.rank, rank.iteration, _OPTIMIZER_KIND, _NO_MICROBATCH)
-        end_ns = now_ns + rank.drawn_ns(_OPTIMIZER_KIND, _NO_MICROBATCH, rank.optimizer_ns)
-        self.rows.extend((rank.rank, _OPTIMIZER, rank.iteration, _NO_MICROBATCH, now_ns, end_ns, 0, NO_PEER))
-        self._events.at(end_ns, self._end_optimizer, rank)
-
-    def _end_optimizer(self, now_ns: int, rank: RankState) -> None:
-        assert self._sharing is not None
-        rank.busy = False
-        self._sharing.ended(now_ns, rank.rank, rank.iteration, _OPTIMIZER_KIND, _NO_MICROBATCH)
-        self._next_iteration(now_ns, rank)
-        self._pending.add(rank.number)
+    def _optimizer_end_ns(self, start_ns: int, rank: RankState, duration_ns: int) -> int:
+        """Add the span of the optimizer. Return its end."""
+        end_ns = start_ns + duration_ns
+        self.rows.extend((rank.rank, _OPTIMIZER, rank.iteration, NO_MICROBATCH, start_ns, end_ns, 0, NO_PEER))
+        return end_ns
 
     def _next_iteration(self, now_ns: int, rank: RankState) -> None:
         if not rank.lost:

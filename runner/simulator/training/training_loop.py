@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from wanbed.runner.simulator.signals import let_signals_in
-from wanbed.runner.simulator.training.training import PULSE_INSTANTS, Training
+from wanbed.runner.simulator.training.training import PULSE_INSTANTS, Pulse, Training
 
 
-def run_trainings(first: Training, beside: Sequence[Training] = ()) -> None:
+def run_trainings(first: Training, beside: Sequence[Training] = (), pulse: Pulse | None = None) -> None:
     """Simulate all iterations of the first training and of those ``beside`` it, which have no other user of GPUs.
 
-    At one instant the ranks of the first are asked first. Its pulse is called. Raises SimulationError if a schedule
-    fails, DeadlockError if it deadlocks.
+    At one instant the ranks of the first are asked first. ``pulse`` is called after every ``PULSE_INSTANTS`` instants.
+    Raises SimulationError if a schedule fails, DeadlockError if it deadlocks.
     """
     everyone = (first, *beside)
     for each in everyone:
@@ -27,6 +27,7 @@ def run_trainings(first: Training, beside: Sequence[Training] = ()) -> None:
         instant += 1
         if instant % PULSE_INSTANTS == 0:
             let_signals_in()
-            first.tell_pulse()
+            if pulse is not None:
+                pulse(first.share_done())
     for each in everyone:
         each.check_done()

@@ -42,11 +42,10 @@ class Identity:
 
 
 class _Greeting:
-    """A socket before the hello of the peer has been read. ``index`` is None for an accepted client."""
+    """A socket before the hello of the peer has been read."""
 
-    def __init__(self, made: socket.socket, index: int | None) -> None:
+    def __init__(self, made: socket.socket) -> None:
         self.socket = made
-        self.index = index
         self._received = b""
 
     def read(self) -> Hello | None:
@@ -62,6 +61,15 @@ class _Greeting:
             raise ConnectionResetError("it closed the connection before its hello was whole")
         self._received += part
         return decode_hello(self._received) if len(self._received) == HELLO_BYTES else None
+
+
+class _Call(_Greeting):
+    """Connection ``index`` to ``callee``, which this rank has called."""
+
+    def __init__(self, made: socket.socket, callee: Peer, index: int) -> None:
+        super().__init__(made)
+        self.callee = callee
+        self.index = index
 
 
 class Rendezvous:
@@ -180,12 +188,12 @@ class Rendezvous:
     def _call(self, callee: Peer, index: int) -> None:
         assert callee.port is not None
         made = self._make_socket(self._identity.address, 0)
-        greeting = _Greeting(made, index)
-        self._selector.register(made, selectors.EVENT_WRITE, lambda: self._on_connected(callee, greeting))
+        call = _Call(made, callee, index)
+        self._selector.register(made, selectors.EVENT_WRITE, lambda: self._on_connected(call))
         listens = peer_listens(callee.address, callee.port)
         error = made.connect_ex((callee.address, callee.port)) if listens else errno.ECONNREFUSED
         if error not in {0, errno.EINPROGRESS}:
-            self._retry_later(callee, greeting, os.strerror(error))
+            self._retry_later(call, os.strerror(error))
 
     def _retry(self) -> None:
         now_ns = time.monotonic_ns()
@@ -194,42 +202,40 @@ class Rendezvous:
         for callee, index in due:
             self._call(callee, index)
 
-    def _retry_later(self, callee: Peer, greeting: _Greeting, failure: str) -> None:
-        self._selector.unregister(greeting.socket)
-        greeting.socket.close()
-        self._last_failure[callee.rank] = failure
-        assert greeting.index is not None
-        self._retries.append((time.monotonic_ns() + _RETRY_NS, callee, greeting.index))
+    def _retry_later(self, call: _Call, failure: str) -> None:
+        self._selector.unregister(call.socket)
+        call.socket.close()
+        self._last_failure[call.callee.rank] = failure
+        self._retries.append((time.monotonic_ns() + _RETRY_NS, call.callee, call.index))
 
     def _hello(self, peer: Peer, index: int) -> Hello:
         return Hello(self._identity.run_token, self._identity.rank, index, peer.connections)
 
-    def _on_connected(self, callee: Peer, greeting: _Greeting) -> None:
+    def _on_connected(self, call: _Call) -> None:
         try:
-            error = greeting.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            error = call.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
                 raise OSError(error, os.strerror(error))
-            assert greeting.index is not None
-            greeting.socket.send(self._hello(callee, greeting.index).encode())
+            call.socket.send(self._hello(call.callee, call.index).encode())
         except OSError as failure:
-            self._retry_later(callee, greeting, failure.strerror or str(failure))
+            self._retry_later(call, failure.strerror or str(failure))
             return
-        self._selector.modify(greeting.socket, selectors.EVENT_READ, lambda: self._on_answer(callee, greeting))
+        self._selector.modify(call.socket, selectors.EVENT_READ, lambda: self._on_answer(call))
 
-    def _on_answer(self, callee: Peer, greeting: _Greeting) -> None:
-        assert greeting.index is not None
+    def _on_answer(self, call: _Call) -> None:
+        callee = call.callee
         try:
-            hello = greeting.read()
+            hello = call.read()
         except FrameError as refusal:
             raise TransportError(f"{callee} port {callee.port}: {refusal}") from None
         except OSError as failure:
-            self._retry_later(callee, greeting, failure.strerror or str(failure))
+            self._retry_later(call, failure.strerror or str(failure))
             return
         if hello is None:
             return
-        if fault := _mismatch(hello, self._hello(callee, greeting.index)._replace(rank=callee.rank)):
+        if fault := _mismatch(hello, self._hello(callee, call.index)._replace(rank=callee.rank)):
             raise TransportError(f"{callee} port {callee.port}: {fault}")
-        self._finish(callee, greeting.index, greeting.socket)
+        self._finish(callee, call.index, call.socket)
 
     def _accept(self) -> None:
         try:
@@ -238,7 +244,7 @@ class Rendezvous:
             return
         made.setblocking(False)
         client = f"{address} port {port}"
-        greeting = _Greeting(made, None)
+        greeting = _Greeting(made)
         self._silent[greeting] = client
         self._selector.register(made, selectors.EVENT_READ, lambda: self._on_hello(address, greeting, client))
         expected = sorted({caller.address for caller in self._callers.values()})

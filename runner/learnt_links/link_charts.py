@@ -1,5 +1,7 @@
 """Draw a learnt link: the log's delays and losses, its cross traffic, and the replays' delays beside the log's."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -8,7 +10,7 @@ from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import BLACK, BLUE, BLUISH_GREEN, GREY, ORANGE, VERMILLION, Style
 from wanbed.results.text.number_text import count_text, list_text, percent_text, rate_text, seconds_text
 from wanbed.runner.learnt_links.held_out import CELL, CONSTANT, LEARNT, TRACE, LearntLink
-from wanbed.runner.learnt_links.replay.outcome import QUANTILES
+from wanbed.runner.learnt_links.replay.outcome import QUANTILES, ReplayOutcome
 
 MAX_DOTS = 3000
 """The most packets that are drawn, evenly chosen."""
@@ -25,7 +27,10 @@ STYLES = {
 
 def link_charts(learnt: LearntLink) -> list[Chart]:
     """Return the charts of a learnt link; the one of replays only if something was held out."""
-    return [_log_chart(learnt), _cross_chart(learnt), *([] if learnt.truth is None else [_replay_chart(learnt)])]
+    charts = [_log_chart(learnt), _cross_chart(learnt)]
+    if learnt.truth is not None:
+        charts.append(_replay_chart(learnt.truth, learnt.held_out))
+    return charts
 
 
 def _log_chart(learnt: LearntLink) -> Chart:
@@ -87,9 +92,8 @@ def _cross_chart(learnt: LearntLink) -> Chart:
     return Chart("cross-traffic", title, legend, (Drawing(f"{title}. {reading}", "cross", paint),), reading)
 
 
-def _replay_chart(learnt: LearntLink) -> Chart:
-    assert learnt.truth is not None
-    outcomes = {LOG: learnt.truth, **learnt.held_out}
+def _replay_chart(truth: ReplayOutcome, held_out: Mapping[str, ReplayOutcome]) -> Chart:
+    outcomes = {LOG: truth, **held_out}
 
     def paint(figure: Figure, layout: PicturePlace) -> float:
         axis = figure.subplots()
@@ -103,7 +107,7 @@ def _replay_chart(learnt: LearntLink) -> Chart:
         axis.grid(axis="y")
         return 220 if layout.narrow else 260
 
-    errors = {name: each.error_ns(learnt.truth) for name, each in learnt.held_out.items()}
+    errors = {name: each.error_ns(truth) for name, each in held_out.items()}
     texts = [f"{seconds_text(error_ns / 1e9)} for the {name}" for name, error_ns in errors.items()]
     reading = f"The mean error of the three quantiles is {list_text(texts)}."
     legend = tuple(LegendEntry(name, Style(STYLES[name].colour)) for name in outcomes)

@@ -102,7 +102,7 @@ def resolve_pipeline(written: WrittenVariant, where: Choose | Layout, *, plans: 
     if schedule is not None and plans:
         resolved = replace(resolved, plan=_checked_plan(written, schedule, resolved))
         if replicas is not None and replicas.source is not None:
-            check_measured(replicas, _kinds(resolved, of_file))
+            check_measured(replicas.source, replicas.unmeasured, _kinds(resolved, of_file))
     return resolved if alone is None else alone.synchronized(resolved, grouping)
 
 

@@ -10,7 +10,7 @@ from wanbed.ground.strict_model import InputError
 from wanbed.results.text.number_text import list_text
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.slower_spec import SlowerSpec
-from wanbed.runner.resolve.measured_times import FIELD, MeasuredTimes, median_ns
+from wanbed.runner.resolve.measured_times import FIELD, MeasuredSource, MeasuredTimes, median_ns
 from wanbed.runner.resolve.placement import Placement, StagePlace
 from wanbed.runner.resolve.replica_times import ReplicaTimes
 from wanbed.runner.resolve.stage_costs import StageCosts
@@ -114,15 +114,16 @@ def check_matches(spec: ExperimentSpec, placements: Sequence[Placement]) -> None
             )
 
 
-def check_measured(times: ReplicaTimes, kinds: Mapping[int, Sequence[str]]) -> None:
+def check_measured(
+    source: MeasuredSource, unmeasured: Sequence[frozenset[str]], kinds: Mapping[int, Sequence[str]]
+) -> None:
     """Raise InputError if the measured run lacks a kind of action that a schedule has, by stage, in ``kinds``."""
-    assert times.source is not None
     for stage, own in kinds.items():
-        lacking = [kind for kind in own if kind in times.unmeasured[stage]]
+        lacking = [kind for kind in own if kind in unmeasured[stage]]
         if lacking:
             raise InputError(
-                f"{FIELD}: {times.source.run} has no {list_text(lacking)} of stage {stage} after warm-up in its "
-                f"variant {times.source.variant!r}: take a run with the same kinds of work"
+                f"{FIELD}: {source.run} has no {list_text(lacking)} of stage {stage} after warm-up in its "
+                f"variant {source.variant!r}: take a run with the same kinds of work"
             )
 
 

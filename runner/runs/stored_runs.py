@@ -5,6 +5,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
@@ -42,13 +43,10 @@ class StoredRun:
 def stored_runs(folder: Path) -> list[StoredRun]:
     """Return the runs directly in a folder, the newest first, those that are damaged last."""
     runs = [stored_run(path) for path in folder.iterdir() if is_run(path)] if folder.is_dir() else []
-    dated = sorted((run for run in runs if run.created is not None), key=_age_order, reverse=True)
-    return [*dated, *sorted((run for run in runs if run.created is None), key=lambda run: run.path)]
-
-
-def _age_order(run: StoredRun) -> tuple[float, str]:
-    assert run.created is not None
-    return run.created.timestamp(), run.path.name
+    dated = [(run.created.timestamp(), run.path.name, run) for run in runs if run.created is not None]
+    dated.sort(key=itemgetter(0, 1), reverse=True)
+    undated = sorted((run for run in runs if run.created is None), key=lambda run: run.path)
+    return [*(run for _, _, run in dated), *undated]
 
 
 def is_run(path: Path) -> bool:

@@ -70,17 +70,16 @@ class TorchWork:
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate: {self.learning_rate} is not above 0")
         if self.swapping is not None:
-            self._check_swapping()
+            self._check_swapping(self.swapping)
 
-    def _check_swapping(self) -> None:
-        assert self.swapping is not None
+    def _check_swapping(self, swapping: SwapSettings) -> None:
         if self.stages != 1 or self.virtual is not None:
             raise ValueError("swapping: a stage that swaps is the whole model: give 1 stage")
         if self.gradient_replicas != 1:
             raise ValueError("swapping: replicas that swap train alone: give a synchronization, or 1 pipeline")
         if not self.recompute or self.split_backward:
             raise ValueError("swapping: a group computes its forward again before its whole backward")
-        groups = self.swapping.layers_of_groups
+        groups = swapping.layers_of_groups
         if groups is not None and (min(groups, default=0) < 1 or sum(groups) != self.config.layers):
             raise ValueError(f"swapping: groups of {groups} layers do not make {self.config.layers} layers")
 

@@ -145,8 +145,7 @@ class SharedCapacity:
             self._hubs[number].capacity_bps = capacity_bps
         for flow in flows:
             for channel in flow.sending:
-                if channel.stream is not None:
-                    channel.leave()
+                channel.leave()
             self._release(flow)
             flow.path = None
             if flow.sending:
@@ -282,8 +281,7 @@ class SharedCapacity:
             del moved[flow]
             return
         for channel in flow.sending:
-            if channel.stream is not None:
-                channel.leave()
+            channel.leave()
 
     def _affected(self, moved: Iterable[NodePairFlow]) -> list[AlikePairs]:
         """Return the groups whose rates may change, with their fair rates."""

@@ -106,9 +106,10 @@ class Sender:
         stream.add(self)
 
     def leave(self) -> None:
-        """Keep the stream's rate, but no longer as its member."""
+        """Keep the stream's rate, but no longer as its member. Nothing changes for a member of none."""
         stream = self.stream
-        assert stream is not None
+        if stream is None:
+            return
         stream.remove()
         changes = stream.changes - self._seen
         if changes:
@@ -136,8 +137,7 @@ class Sender:
 
     def cut(self, now_ns: int) -> None:
         """End the stretch now: it is what has left of it."""
-        if self.stream is not None:
-            self.leave()
+        self.leave()
         left_bits_ns = self._left_bits_ns - self._rate_bps * self.payload_share * (now_ns - self._since_ns)
         if now_ns > self._since_ns:
             self._note(now_ns, left_bits_ns)
@@ -176,8 +176,7 @@ class Sender:
         # An outdated end has another turn: the rate has changed since.
         if not self._sends or turn != self.turn():
             return
-        if self.stream is not None:
-            self.leave()
+        self.leave()
         if now_ns > self._since_ns:
             self._left_bits_ns -= self._rate_bps * self.payload_share * (now_ns - self._since_ns)
             self._note(now_ns, self._left_bits_ns)

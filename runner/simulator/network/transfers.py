@@ -122,7 +122,7 @@ class SharedTransfers:
             whole_ns = 0 if mate == owner else scattered_ns + channel.line.duration_ns(chunk_bytes)
             left = self._leaving(owner, mate, offer, whole_ns)
             if mate == owner and offer.released is not None:
-                left = self._releasing(offer, scattered_ns, left)
+                left = self._releasing(offer, offer.released, scattered_ns, left)
             part = _Part(mate, size_bytes, left)
             if self.turns or available_ns <= offer.time_ns:
                 self._queue(available_ns, part)
@@ -153,11 +153,10 @@ class SharedTransfers:
         return left
 
     @staticmethod
-    def _releasing(offer: _Offer, scattered_ns: int, then: Left) -> Left:
+    def _releasing(offer: _Offer, released: Released, scattered_ns: int, then: Left) -> Left:
         def left(start_ns: int, end_ns: int) -> None:
-            assert offer.released is not None
             offer.own_left_ns = max(end_ns, scattered_ns)
-            offer.released(offer.own_left_ns)
+            released(offer.own_left_ns)
             then(start_ns, end_ns)
 
         return left

@@ -160,9 +160,9 @@ class SegmentSender:
             self._rto_from_ns = now_ns
         elif self._state is State.RECOVERS and not segment.resent:
             self._resent += 1
-        if self._bbr is not None:
-            segment.stamp = self._bbr.stamped(now_ns, idle=not self.in_flight and segment is self._outstanding[0])
-            self._pace(now_ns)
+        if (bbr := self._bbr) is not None:
+            segment.stamp = bbr.stamped(now_ns, idle=not self.in_flight and segment is self._outstanding[0])
+            self._pace(bbr, now_ns)
         segment.sent_ns = self._last_sent_ns = now_ns
         if not segment.in_flight:
             segment.in_flight = True
@@ -174,12 +174,11 @@ class SegmentSender:
             self._stream.carried(arrival_ns - self._forth.carried_ns, arrival_ns, size_bytes)
             self.receiver.arrive(segment, arrival_ns)
 
-    def _pace(self, now_ns: int) -> None:
+    def _pace(self, bbr: Bbr, now_ns: int) -> None:
         """Count a segment of a burst; after the last one, set when the next burst may be sent."""
-        assert self._bbr is not None
         self._paced += 1
-        if self._paced >= self._bbr.burst_segments:
-            self._pace_ns = max(self._pace_ns, now_ns) + self._bbr.pace_ns(self._paced)
+        if self._paced >= bbr.burst_segments:
+            self._pace_ns = max(self._pace_ns, now_ns) + bbr.pace_ns(self._paced)
             self._paced = 0
 
     def _wake(self, at_ns: int) -> None:

@@ -33,14 +33,6 @@ class _Group:
     host_gradients: Tensor
 
 
-@dataclass(slots=True)
-class _Held:
-    """A microbatch in a group from its forward to its backward."""
-
-    inputs: Tensor
-    root: GradientEdge | None = None
-
-
 class GroupedModel:
     """The model of ``host``, whose parameters are those of the whole model in order, in groups of ``sizes`` layers.
 
@@ -68,7 +60,8 @@ class GroupedModel:
         self._groups, self.memory_bytes = _groups(config, host, self.sizes, copies)
         self._last = len(self._groups) - 1
         self._in_memory: dict[int, int] = {}
-        self._held: dict[tuple[int, int], _Held] = {}
+        self._inputs: dict[tuple[int, int], Tensor] = {}
+        self._roots: dict[tuple[int, int], GradientEdge] = {}
         self._gradients: dict[int, Tensor] = {}
         self._entered: tuple[bool, int] | None = None
         self._backwards = 0
@@ -104,27 +97,26 @@ class GroupedModel:
     def forward(self, group: int, microbatch: int, tokens: Tensor | None) -> Tensor | None:
         """Compute a forward. Return the loss in the last group, else None. The first group takes ``tokens``."""
         if tokens is not None:
-            self._held[group, microbatch] = _Held(tokens)
+            self._inputs[group, microbatch] = tokens
         with torch.no_grad():
             output = self._output(group, microbatch)
         if group == self._last:
             return output
-        self._held[group + 1, microbatch] = _Held(output.requires_grad_())
+        self._inputs[group + 1, microbatch] = output.requires_grad_()
         return None
 
     def recompute(self, group: int, microbatch: int) -> None:
         """Compute the forward again, for the backward that follows."""
-        self._held[group, microbatch].root = get_gradient_edge(self._output(group, microbatch))
+        self._roots[group, microbatch] = get_gradient_edge(self._output(group, microbatch))
 
     def backward(self, group: int, microbatch: int) -> None:
         """Compute a backward, which adds to the gradients of the group and leaves that of its input."""
-        held = self._held.pop((group, microbatch))
-        assert held.root is not None
-        one = torch.ones((), device=held.inputs.device) if group == self._last else self._gradients.pop(microbatch)
-        torch.autograd.backward(held.root, one)
+        inputs, root = self._inputs.pop((group, microbatch)), self._roots.pop((group, microbatch))
+        one = torch.ones((), device=inputs.device) if group == self._last else self._gradients.pop(microbatch)
+        torch.autograd.backward(root, one)
         if group:
-            assert held.inputs.grad is not None
-            self._gradients[microbatch] = held.inputs.grad
+            assert inputs.grad is not None
+            self._gradients[microbatch] = inputs.grad
 
     def leave(self, group: int) -> None:
         """Count a backward that is done. The group's last one lets its gradients go back to host memory."""
@@ -138,7 +130,7 @@ class GroupedModel:
         self._copies.await_returns()
 
     def _output(self, group: int, microbatch: int) -> Tensor:
-        output: Tensor = self._groups[group].module(self._held[group, microbatch].inputs)
+        output: Tensor = self._groups[group].module(self._inputs[group, microbatch])
         return self._loss(output, microbatch) if group == self._last else output
 
     def _load(self, group: int) -> None:

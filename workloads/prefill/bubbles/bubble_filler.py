@@ -109,8 +109,6 @@ class BubbleFiller:
             layers = min(layers, most_layers)
         if layers < 1:
             return None
-        if head.started_ns is None:
-            head.started_ns = now_ns
         end_ns = now_ns + layers * head.layer_ns
         self._run = LayerRun(head.piece, layers, head.layer_ns, now_ns, end_ns, head.tokens, head.prior_tokens)
         return self._run
@@ -130,6 +128,7 @@ class BubbleFiller:
                 self.overrun_ns += now_ns - self._waits_since_ns
             self._waits_since_ns = None
         head = self._queue[0]
+        started_ns = head.started_ns = run.start_ns if head.started_ns is None else head.started_ns
         head.layers_left -= run.layers if layers is None else layers
         if head.layers_left:
             return None
@@ -138,8 +137,7 @@ class BubbleFiller:
             return None
         self._queue.popleft()
         piece = head.piece
-        assert head.started_ns is not None
-        return PieceDone(piece.request, piece.stage, piece.chunk, head.started_ns, now_ns)
+        return PieceDone(piece.request, piece.stage, piece.chunk, started_ns, now_ns)
 
     def training_wants(self, now_ns: int) -> int:
         """Give the GPU to training after the layer under way, and return when that layer ends. Start no further run.

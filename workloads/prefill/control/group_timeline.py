@@ -91,7 +91,8 @@ class GroupTimeline:
         layers, gpus = self._layers, self._gpus
         chunks: list[Chunk] = []
         ends_ns: list[tuple[int, ...]] = []
-        first_ns, prior_tokens = None, 0
+        starts_ns: list[int] = []
+        prior_tokens = 0
         while prior_tokens < prompt_tokens:
             chunk = self._times.next_chunk(prompt_tokens, prior_tokens, self._longest_ns)
             if chunk is None:
@@ -101,15 +102,13 @@ class GroupTimeline:
                 placed = gpu.place(max(ready_ns, cursors_ns[stage]), layers[stage], chunk.layer_ns, until_ns)
                 if placed is None:
                     return Reason.SLO
-                if first_ns is None:
-                    first_ns = placed[0]
+                starts_ns.append(placed[0])
                 cursors_ns[stage] = placed[1]
                 ready_ns = placed[1] + chunk.transfer_ns
             chunks.append(chunk)
             ends_ns.append(tuple(cursors_ns))
             prior_tokens += chunk.tokens
-        assert first_ns is not None
-        return PlannedPrefill(tuple(chunks), first_ns, cursors_ns[-1], tuple(cursors_ns), tuple(ends_ns))
+        return PlannedPrefill(tuple(chunks), starts_ns[0], cursors_ns[-1], tuple(cursors_ns), tuple(ends_ns))
 
     def commit(self, now_ns: int, request: int, planned: PlannedPrefill) -> None:
         """Commit the result of the last ``plan``. Nothing else may have been committed since."""

@@ -58,11 +58,12 @@ class GpuWorker:
         """Serve until ``stop`` is called or the controller's connection has ended. Network failures are only logged."""
         try:
             wake_precisely()
-            self._rendezvous()
+            controller = self._rendezvous()
             while not self._stopping and not self._fault:
                 dispatch(self._selector, None)
-                self._send_messages()
-            self._send_shutdown()
+                self._send_messages(controller)
+            if not self._fault:
+                self._send_shutdown(controller)
         except (ServingError, TransportError, OSError, ValueError, KeyError, RuntimeError) as fault:
             self._fault = f"{type(fault).__name__}: {fault}"
         finally:
@@ -75,12 +76,14 @@ class GpuWorker:
             self._log(f"prefill has ended: {self._fault}")
         self._write_counts()
 
-    def _rendezvous(self) -> None:
+    def _rendezvous(self) -> PeerChannel:
+        """Connect to all peers. Return the controller."""
         config = self._config
-        self._controller = self._call(config.controller, self._handle_command, self._controller_gone)
+        self._controller = controller = self._call(config.controller, self._handle_command, self._controller_gone)
         self._decodes = [self._call(decode, _ignore, self._lost(decode)) for decode in config.decodes]
         if config.following is not None:
             self._following = self._call(config.following, _ignore, self._lost(config.following))
+        return controller
 
     def _call(self, peer: Endpoint, handle: Callable[[Document], None], gone: Callable[[str], None]) -> PeerChannel:
         config = self._config
@@ -127,11 +130,10 @@ class GpuWorker:
             arrived = {"message": "ActivationArrived", "request": request, "chunk": chunk, "stage": document["stage"]}
             self._controller.send(arrived)
 
-    def _send_messages(self) -> None:
+    def _send_messages(self, controller: PeerChannel) -> None:
         """Advance the GPU, then send its messages to the controller and its results to the next hosts."""
-        assert self._controller is not None
         for message in self._gpu.advance():
-            self._controller.send(to_document(message, self._config.epoch_ns))
+            controller.send(to_document(message, self._config.epoch_ns))
             if isinstance(message, PieceDone):
                 self._send_results(self._pieces.pop((message.request, message.chunk)))
 
@@ -152,14 +154,12 @@ class GpuWorker:
             part |= {"layers": [config.layers.start, config.layers.stop], "first_token": results.first_token}
         self._decodes[config.decode(piece.request)].send(part, size_bytes if results is None else results.cache)
 
-    def _send_shutdown(self) -> None:
-        if self._controller is None or self._fault:
-            return
+    def _send_shutdown(self, controller: PeerChannel) -> None:
         self._gpu.stop()
-        self._send_messages()
-        self._controller.send({"message": "Shutdown", "gpu": self._config.gpu})
+        self._send_messages(controller)
+        controller.send({"message": "Shutdown", "gpu": self._config.gpu})
         deadline_ns = time.monotonic_ns() + _SHUTDOWN_NS
-        while self._controller.here and self._controller.channel.unsent and time.monotonic_ns() < deadline_ns:
+        while controller.here and controller.channel.unsent and time.monotonic_ns() < deadline_ns:
             dispatch(self._selector, 0.1)
 
     def _write_counts(self) -> None:

@@ -107,28 +107,15 @@ class FaultInjector:
         """Return what is due next: of a return and a failure at one moment the return."""
         if self.began_ns is None:
             return None
-        found = []
-        if (number := self._next_back()) is not None:
-            found.append(_Due(self._back_ns(number), 0, number))
+        found = [
+            _Due(self.began_ns + dilated_ns(each.fault.back_ns, self.dilation), 0, number)
+            for number, each in enumerate(self.injected)
+            if each.fault.back_ns is not None and number not in self._back
+        ]
         for fault in self.faults[len(self.injected) : len(self.injected) + 1]:
             due_ns = self.began_ns + dilated_ns(fault.at_ns, self.dilation)
             found.append(_Due(due_ns, self.failures.lead_ns, None))
         return min(found, key=lambda each: each.due_ns, default=None)
-
-    def _next_back(self) -> int | None:
-        """Return the number of the injected fault that is the next to come back, None if none does."""
-        coming = [
-            number
-            for number, each in enumerate(self.injected)
-            if each.fault.back_ns is not None and number not in self._back
-        ]
-        return min(coming, key=self._back_ns, default=None)
-
-    def _back_ns(self, number: int) -> int:
-        back_ns = self.injected[number].fault.back_ns
-        assert self.began_ns is not None
-        assert back_ns is not None
-        return self.began_ns + dilated_ns(back_ns, self.dilation)
 
     def _bring_back(self, number: int) -> None:
         injected = self.injected[number]

@@ -7,6 +7,7 @@ from pathlib import Path
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.process_group import ProcessGroup
 from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.workloads.inference.inference_work import InferenceWork
 from wanbed.workloads.prefill.prefill_profile import PrefillProfile
 from wanbed.workloads.prefill.profile_fit import TimedChunk, fit_chunks
 from wanbed.workloads.prefill.service_config import ServiceConfig
@@ -19,19 +20,20 @@ _PATIENCE_S = 300.0
 SOURCE = "measured before the trial, on one of its hosts with nothing beside it"
 
 
-def measured_profile(testbed: RunningTestbed, service: ServiceConfig, folder: Path, parent_pid: int) -> PrefillProfile:
+def measured_profile(
+    testbed: RunningTestbed, service: ServiceConfig, work: InferenceWork, folder: Path, parent_pid: int
+) -> PrefillProfile:
     """Measure the prefill profile of the service's model on the host of its first GPU, which has the most layers.
 
     Nothing else runs at the same time; beside training and other GPUs of the machine a layer may take longer.
     ``folder`` receives the process's configuration and its result. Raise TrialError, one line, if there is no result,
     or if no profile fits it.
     """
-    assert service.inference is not None
     host = service.datacenters[0].gpus[0].host
     # Named like the configuration: so it comes back from another machine.
     result = folder / "layer-times.measured"
     layers = max(service.model.stage_layers(service.depth))
-    config = MeasurementConfig(service.inference, layers, service.settings.chunk_tokens, str(result), parent_pid)
+    config = MeasurementConfig(work, layers, service.settings.chunk_tokens, str(result), parent_pid)
     path = folder / "layer-times.json"
     config.write(path)
     with ProcessGroup() as group:

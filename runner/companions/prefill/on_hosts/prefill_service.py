@@ -42,12 +42,13 @@ class PrefillService(Companion):
         service, setting = trial.variant.service, trial.setting
         if service is None:
             return None
-        if service.inference is not None and setting.device is not None:
-            service = replace(service, inference=replace(service.inference, device=setting.device))
-        if service.profile == UNMEASURED:
-            service = replace(
-                service, profile=measured_profile(trial.testbed, service, setting.folder, setting.parent_pid)
-            )
+        if (work := service.inference) is not None:
+            if setting.device is not None:
+                work = replace(work, device=setting.device)
+                service = replace(service, inference=work)
+            if service.profile == UNMEASURED:
+                profile = measured_profile(trial.testbed, service, work, setting.folder, setting.parent_pid)
+                service = replace(service, profile=profile)
         return cls(trial, service)
 
     def joined(self, setting: SharedConfig) -> SharedConfig:

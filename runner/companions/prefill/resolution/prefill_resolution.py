@@ -50,7 +50,7 @@ def with_service(variant: ResolvedVariant, written: WrittenVariant) -> ResolvedV
     inference = inference_work(spec, model)
     profile = _profile(prefill.profile, model, directory, computed=inference is not None)
     settings = _settings(prefill, policy, model, topology, variant.transport)
-    datacenters = _Seating(variant, written, policy).datacenters()
+    datacenters = _Seating(variant, written, prefill, policy).datacenters()
     _check_memory(datacenters, model, ChunkTimes(model, profile, settings), settings)
     service = ServiceConfig(
         datacenters,
@@ -113,9 +113,10 @@ class _Seating:
     turn, as far as the GPUs of their serving hosts allow.
     """
 
-    def __init__(self, variant: ResolvedVariant, written: WrittenVariant, policy: FillPolicy) -> None:
-        assert written.spec.prefill is not None
-        prefill = self._prefill = written.spec.prefill
+    def __init__(
+        self, variant: ResolvedVariant, written: WrittenVariant, prefill: PrefillSpec, policy: FillPolicy
+    ) -> None:
+        self._prefill = prefill
         self._variant, self._policy, self._topology = variant, policy, written.topology
         self._pool_field = f"{written.field}.pool"
         self._memory = SharedGpuMemory(prefill.memory, prefill.training_memory)

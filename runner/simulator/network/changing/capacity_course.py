@@ -57,12 +57,12 @@ class CapacityCourse:
     def _arm(self) -> None:
         if self._next_ns is not None:
             self._armed = True
-            self._events.at(max(self._due_ns(self._next_ns), self._events.now_ns), self._change_due, None)
+            due_ns = max(self._due_ns(self._next_ns), self._events.now_ns)
+            self._events.at(due_ns, self._change_due, self._next_ns)
 
-    def _change_due(self, now_ns: int, _: None) -> None:
-        assert self._next_ns is not None
+    def _change_due(self, now_ns: int, at_ns: int) -> None:
         self._armed = False
-        self._meet(self._next_ns)
+        self._meet(at_ns)
         self._give(now_ns)
         if self._is_sending():
             self._arm()

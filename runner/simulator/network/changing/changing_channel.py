@@ -188,7 +188,8 @@ class ChangingChannel(SharedChannel):
 
     def _passes(self, now_ns: int) -> bool:
         """Return whether what is sent now arrives and windows let it out. If not, go on when they do."""
-        if self._retransmission is None:
+        retransmission = self._retransmission
+        if retransmission is None:
             return self._awaits_link(now_ns)
         window, is_up = self._window, self._path.is_up(now_ns)
         loss, self._cut_off = self._cut_off, None
@@ -199,7 +200,7 @@ class ChangingChannel(SharedChannel):
             if due_ns > now_ns and window.allowance(now_ns) <= 0:
                 self.events.at(window.next_credit_ns, self._go_on, None)
                 return False
-        self._send_again(loss, now_ns)
+        self._send_again(loss, retransmission, now_ns)
         return False
 
     def _awaits_link(self, now_ns: int) -> bool:
@@ -235,13 +236,12 @@ class ChangingChannel(SharedChannel):
             return 0
         return self.line.duration_ns(min(open_bytes, self._waiting[0].size_bytes)) // 2
 
-    def _send_again(self, loss: _Loss, now_ns: int) -> None:
+    def _send_again(self, loss: _Loss, retransmission: Retransmission, now_ns: int) -> None:
         """Go on when the retransmission arrives, or if the bytes had arrived, when its acknowledgement does."""
-        assert self._retransmission is not None
         window = self._window
         queued_ns = max(loss.queued_ns, self._queued_ns)
         timeout_ns, rtt_ns = window.timeout_ns + queued_ns, window.rtt_ns + queued_ns
-        again_ns = self._retransmission.resumes_ns(loss.first_ns, loss.acknowledged_ns, timeout_ns, rtt_ns)
+        again_ns = retransmission.resumes_ns(loss.first_ns, loss.acknowledged_ns, timeout_ns, rtt_ns)
         if loss.has_arrived:
             again_ns += window.rtt_ns
         window.lose(again_ns, needless=loss.has_arrived)

@@ -122,12 +122,10 @@ class Star:
         """Handle that a replica gives its part of sum ``number``. Call ``done`` when it has the sum."""
         self._waiting[position] = number, now_ns, done
         if position not in self._leaving:
-            self._give(now_ns, position)
+            self._give(now_ns, position, number)
 
-    def _give(self, now_ns: int, position: int) -> None:
-        waiting = self._waiting[position]
-        assert waiting is not None
-        number = self._given[position] = waiting[0]
+    def _give(self, now_ns: int, position: int, number: int) -> None:
+        self._given[position] = number
         if position == 0:
             self._arrived(now_ns, (StarPart(0, number), 0))
         else:
@@ -161,7 +159,7 @@ class Star:
         self._leaving.discard(position)
         waiting = self._waiting[position]
         if waiting is not None and self._given[position] < waiting[0]:
-            self._give(now_ns, position)
+            self._give(now_ns, position, waiting[0])
 
     def _arrived(self, now_ns: int, what: tuple[StarPart, int]) -> None:
         part, life = what

@@ -19,6 +19,35 @@ RANK = "{rank}"
 
 
 @dataclass(frozen=True)
+class MarkedOutput:
+    """The lines of a program's standard output that end its iterations.
+
+    ``pattern`` is a regular expression, and is found in each of them; the first ``iterations`` of them go to
+    ``span_log``, whose ``header`` says who the program is. Raises ValueError naming the field.
+    """
+
+    pattern: str
+    span_log: str
+    header: SpanLogHeader
+    iterations: int = 1
+
+    def __post_init__(self) -> None:
+        if not os.path.isabs(self.span_log):
+            raise ValueError(f"span_log: {self.span_log!r} is no absolute path")
+        if not 1 <= self.iterations <= MAX_ITERATIONS:
+            raise ValueError(f"iterations: {self.iterations} is not from 1 to {MAX_ITERATIONS}")
+        try:
+            re.compile(self.pattern)
+        except re.error as fault:
+            raise ValueError(f"pattern: {self.pattern!r} is no regular expression: {fault}") from None
+
+    def at_rank(self, rank: int, gpu: int) -> "MarkedOutput":
+        """Return the marks of that rank."""
+        header = replace(self.header, rank=rank, gpu=gpu, pipeline=rank)
+        return replace(self, span_log=_filled(self.span_log, rank), header=header)
+
+
+@dataclass(frozen=True)
 class ProgramConfig:
     """One process of a user's program in one trial, or a program beside them. All paths are absolute.
 
@@ -28,9 +57,7 @@ class ProgramConfig:
     - ``read_only``: whether the program cannot write to ``folder`` and what lies below it.
     - ``stdout``, ``stderr``: the files for what it prints, of ``output_limit_bytes`` at most each. A program that
       prints more is ended.
-    - ``header``: who the program is in span logs. Only a program that has a rank has one.
-    - ``pattern``: a regular expression. Each line of standard output in which it is found ends an iteration; the first
-      ``iterations`` of them go to ``span_log``. Without it there is no such log.
+    - ``marks``: the lines that end iterations, None where none do. Only a program that has a rank has some.
     - ``epoch_ns``: the CLOCK_MONOTONIC time that is 0 in the span log.
     - ``hook``: the JSON document for the hook in the program's Python: it names its span log as ``log`` and may have a
       ``header``. None without the hook.
@@ -39,7 +66,7 @@ class ProgramConfig:
     - ``grace_s``: how long after SIGTERM the program may still run.
     - ``parent_pid``: the process that starts this one. All ends when that ends. None for no such tie.
     - ``rank_from_environment``: take rank and GPU from RANK and LOCAL_RANK, as torchrun sets them, and put the rank in
-      the place of ``{rank}`` in ``label``, ``stdout``, ``stderr``, ``span_log``, ``fault`` and the hook's
+      the place of ``{rank}`` in ``label``, ``stdout``, ``stderr``, ``fault``, the marks' ``span_log`` and the hook's
       ``log``.
 
     Raises ValueError naming the field.
@@ -54,10 +81,7 @@ class ProgramConfig:
     grace_s: float
     environment: dict[str, str] = field(default_factory=dict)
     read_only: bool = False
-    header: SpanLogHeader | None = None
-    span_log: str | None = None
-    pattern: str | None = None
-    iterations: int = 1
+    marks: MarkedOutput | None = None
     epoch_ns: int = 0
     hook: dict[str, Any] | None = None
     fault: str | None = None
@@ -67,7 +91,7 @@ class ProgramConfig:
     def __post_init__(self) -> None:
         if not self.command or not self.command[0]:
             raise ValueError("command: name a program")
-        for name in ("folder", "stdout", "stderr", "span_log", "fault"):
+        for name in ("folder", "stdout", "stderr", "fault"):
             path = getattr(self, name)
             if path is not None and not os.path.isabs(path):
                 raise ValueError(f"{name}: {path!r} is no absolute path")
@@ -78,23 +102,8 @@ class ProgramConfig:
             raise ValueError(f"output_limit_bytes: {self.output_limit_bytes} is below 1")
         if self.grace_s < 0:
             raise ValueError(f"grace_s: {self.grace_s} is below 0")
-        if not 1 <= self.iterations <= MAX_ITERATIONS:
-            raise ValueError(f"iterations: {self.iterations} is not from 1 to {MAX_ITERATIONS}")
-        self._check_marks()
         if self.hook is not None and not os.path.isabs(str(self.hook.get("log", ""))):
             raise ValueError("hook.log: give the absolute path of its span log")
-
-    def _check_marks(self) -> None:
-        if (self.pattern is None) != (self.span_log is None):
-            raise ValueError("span_log: a pattern marks the iterations in it: give both or neither")
-        if self.pattern is None:
-            return
-        if self.header is None:
-            raise ValueError("header: a span log has one")
-        try:
-            re.compile(self.pattern)
-        except re.error as fault:
-            raise ValueError(f"pattern: {self.pattern!r} is no regular expression: {fault}") from None
 
     def at_rank(self, environment: Mapping[str, str]) -> "ProgramConfig":
         """Return the configuration of the rank that ``environment`` states, itself if the rank is not taken from there.
@@ -109,17 +118,13 @@ class ProgramConfig:
             hook = {**hook, "log": _filled(hook["log"], rank)}
             if "header" in hook:
                 hook["header"] = {**hook["header"], "rank": rank, "gpu": gpu, "pipeline": rank}
-        header = self.header
-        if header is not None:
-            header = replace(header, rank=rank, gpu=gpu, pipeline=rank)
         return replace(
             self,
             label=_filled(self.label, rank),
             stdout=_filled(self.stdout, rank),
             stderr=_filled(self.stderr, rank),
-            span_log=None if self.span_log is None else _filled(self.span_log, rank),
             fault=None if self.fault is None else _filled(self.fault, rank),
-            header=header,
+            marks=None if self.marks is None else self.marks.at_rank(rank, gpu),
             hook=hook,
             rank_from_environment=False,
         )

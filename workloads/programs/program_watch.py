@@ -100,11 +100,9 @@ class WatchedProgram:
     def _start(self) -> None:
         config = self._config
         marks = None
-        if config.pattern is not None:
-            assert config.span_log is not None
-            assert config.header is not None
+        if (lines := config.marks) is not None:
             began_ns = time.monotonic_ns() - config.epoch_ns
-            marks = IterationMarks(Path(config.span_log), config.header, config.pattern, config.iterations, began_ns)
+            marks = IterationMarks(Path(lines.span_log), lines.header, lines.pattern, lines.iterations, began_ns)
         for stream, path, marked in (
             ("standard output", config.stdout, marks),
             ("standard error", config.stderr, None),

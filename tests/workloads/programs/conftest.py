@@ -14,7 +14,7 @@ from wanbed.module_process import module_command
 from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader, read_span_log
 from wanbed.testbed.claims.cleaning import end_processes
 from wanbed.testbed.claims.processes import marked_processes
-from wanbed.workloads.programs.program_config import ProgramConfig
+from wanbed.workloads.programs.program_config import MarkedOutput, ProgramConfig
 
 PATIENCE_S = 60
 MODULE = "wanbed.workloads.programs.program_process"
@@ -45,7 +45,9 @@ class Programs:
         fields = {"output_limit_bytes": 2**20, "grace_s": 30.0, "environment": {}, **fields}
         fields["environment"] = {**fields["environment"], _VARIABLE: self.mark}
         if "pattern" in fields:
-            fields = {"header": HEADER, "span_log": str(self.folder / "spans.jsonl"), **fields}
+            marks = {"header": HEADER, "span_log": str(self.folder / "spans.jsonl")}
+            marks |= {name: fields.pop(name) for name in ("pattern", "span_log", "iterations") if name in fields}
+            fields["marks"] = MarkedOutput(**marks)
         paths = {"folder": str(self.folder), "stdout": str(self.stdout), "stderr": str(self.stderr)}
         return ProgramConfig("rank 1 on west-0", command, **{**paths, **fields})
 

@@ -9,7 +9,7 @@ from wanbed.runner.resolve.placement import StagePlace
 from wanbed.runner.trainings.program.on_hosts.placeholder_values import ProgramPlaces
 from wanbed.runner.trainings.program.on_hosts.torchrun_command import torchrun_command
 from wanbed.testbed.network.topology import Host
-from wanbed.workloads.programs.program_config import RANK, ProgramConfig
+from wanbed.workloads.programs.program_config import RANK, MarkedOutput, ProgramConfig
 
 PROGRAM_PROCESS = "wanbed.workloads.programs.program_process"
 GRACE_S = 5.0
@@ -137,14 +137,8 @@ def _marking(setting: ProgramSetting, config: ProgramConfig, header: SpanLogHead
     program = setting.places.program
     log = str(setting.span_log(rank))
     if program.spec.pattern is not None:
-        return replace(
-            config,
-            header=header,
-            span_log=log,
-            pattern=program.spec.pattern,
-            iterations=program.iterations,
-            epoch_ns=setting.epoch_ns,
-        )
+        marks = MarkedOutput(program.spec.pattern, log, header, program.iterations)
+        return replace(config, marks=marks, epoch_ns=setting.epoch_ns)
     hook = {
         "log": log,
         "header": asdict(header),

@@ -47,7 +47,7 @@ from wanbed.workloads.transport.event import (
 )
 from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 from wanbed.workloads.transport.peer import Peer, TransportError
-from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
+from wanbed.workloads.transport.rendezvous import Rendezvous
 from wanbed.workloads.transport.ring.bucket_ring import BucketRing
 from wanbed.workloads.transport.ring.ring import RingAllReduce
 from wanbed.workloads.transport.star.gathering import Gathering
@@ -77,7 +77,7 @@ def run_rank(config: RankConfig) -> None:
         resume(config.kept, computation.files)
     rendezvous = _rendezvous(config, [peer.rank for peer in config.links.peers] if config.links.joins else None)
     worker = None if serving is None else serving.worker(config)
-    sockets = rendezvous.rendezvous(config.rendezvous_timeout_ns)
+    sockets = rendezvous.rendezvous(config.rendezvous.timeout_ns)
     events: SimpleQueue[Event] = SimpleQueue()
     sum_events: SumEvents = SimpleQueue()
     apart = config.links.buckets > 0 or computation.synchronized is not None
@@ -181,7 +181,7 @@ def _gathering(config: RankConfig, synchronized: SynchronizedCompute, connection
         if not isinstance(event, PartReceived):
             connections.events.put(event)
 
-    own = Peer(config.rank, config.host, config.listen_address, None, 1)
+    own = Peer(config.rank, config.host, config.rendezvous.listen_address, None, 1)
     gathering = Gathering(star, own, transport, transport.pool, add=synchronized.add_encoded, report=report)
     gathering.start()
     return gathering
@@ -197,15 +197,8 @@ def _joins(config: RankConfig, connections: _Connections) -> AbstractContextMana
 
 def _rendezvous(config: RankConfig, calls: Collection[int] | None) -> Rendezvous:
     """Return how this rank meets its peers. It calls those of ``calls``, None for all of higher ranks."""
-    identity = Identity(bytes.fromhex(config.run_token), config.rank, config.listen_address, config.listen_port)
-    return Rendezvous(
-        identity,
-        config.links.peers,
-        config.congestion,
-        lambda note: print_line(_name(config), note),
-        config.links.window_bytes,
-        calls=calls,
-        peer_timeout_s=config.peer_timeout_s,
+    return Rendezvous.configured(
+        config.rendezvous, config.links, lambda note: print_line(_name(config), note), calls=calls
     )
 
 
@@ -218,7 +211,9 @@ class _Serving:
 
     def worker(self, config: RankConfig) -> WorkerThread:
         """Return the thread of its worker, which listens from here on."""
-        worker = GpuWorker(self.config, config.run_token, self.gpu, lambda note: print_line(_name(config), note))
+        worker = GpuWorker(
+            self.config, config.rendezvous.run_token, self.gpu, lambda note: print_line(_name(config), note)
+        )
         return WorkerThread(worker)
 
 

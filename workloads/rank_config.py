@@ -8,18 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.ground.dataclass_json import read_config, write_config
-from wanbed.workloads.compute.backends.backend import (
-    DEFAULT_RENDEZVOUS_TIMEOUT_NS,
-    ComputeBackend,
-    ComputeConfig,
-    load_backend,
-)
+from wanbed.workloads.compute.backends.backend import ComputeBackend, ComputeConfig, load_backend
 from wanbed.workloads.kept_files import KeptFilesConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.serving.serving_configs import GpuServingConfig
-from wanbed.workloads.transport.frames.frame import RUN_TOKEN_BYTES
 from wanbed.workloads.transport.links_config import LinksConfig
-from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S
+from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 
 
 @dataclass(frozen=True)
@@ -30,11 +24,8 @@ class RankConfig:
     - ``schedule``: the path of a class, ``package.module:Class``; ``schedule_options`` are its keyword arguments.
     - ``compute``: the computation of the stage.
     - ``links``: the rank's peers, and what goes over each link. Peers with a lower number call this rank.
-    - ``listen_address``, ``listen_port``: where they call it. Every socket of the rank is bound to that address. The
-      port must be below the kernel's ephemeral range.
-    - ``run_token``: 16 bytes in hexadecimal, the same for all ranks of a trial.
+    - ``rendezvous``: how they find each other.
     - ``epoch_ns``: the CLOCK_MONOTONIC time that is 0 in the span log.
-    - ``peer_timeout_s``: for how long a peer may be silent before it is lost: longer than links are known to be down.
     - ``parent_pid``: the process that started this rank. The rank is killed when it ends. None for no such tie.
     - ``serving``: the prefill that the GPU runs while training leaves it idle. It is replayed, or computed by torch if
       training is.
@@ -57,15 +48,10 @@ class RankConfig:
     schedule: str
     compute: ComputeConfig
     links: LinksConfig
-    listen_address: str
-    listen_port: int
-    run_token: str
+    rendezvous: RendezvousConfig
     span_log: str
     epoch_ns: int
     schedule_options: dict[str, Any] = field(default_factory=dict)
-    congestion: str | None = None
-    rendezvous_timeout_ns: int = DEFAULT_RENDEZVOUS_TIMEOUT_NS
-    peer_timeout_s: int = PEER_TIMEOUT_S
     parent_pid: int | None = None
     serving: GpuServingConfig | None = None
     start_gate: str | None = None
@@ -78,23 +64,13 @@ class RankConfig:
             ("gpu", 0),
             ("pipeline", 0),
             ("iterations", 1),
-            ("rendezvous_timeout_ns", 1),
-            ("peer_timeout_s", PEER_TIMEOUT_S),
         ):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
         if not 0 <= self.stage < self.shape.stages:
             raise ValueError(f"stage: {self.stage} is none of the {self.shape.stages} stages")
         self._check_links()
-        if not 1 <= self.listen_port <= 65535:
-            raise ValueError(f"listen_port: {self.listen_port} is no port to listen on")
         self._check_compute()
-        try:
-            token = bytes.fromhex(self.run_token)
-        except ValueError:
-            token = b""
-        if len(token) != RUN_TOKEN_BYTES:
-            raise ValueError(f"run_token: write {RUN_TOKEN_BYTES} bytes in hexadecimal")
 
     def _check_links(self) -> None:
         links, last, divided = self.links, self.shape.stages - 1, self.shape.virtual_stages > 1

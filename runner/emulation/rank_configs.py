@@ -27,6 +27,7 @@ from wanbed.workloads.serving.serving_configs import GpuServingConfig
 from wanbed.workloads.swapping.swap_settings import SwapSettings
 from wanbed.workloads.transport.links_config import BoundaryConfig, ExchangeConfig, LinksConfig, RingConfig
 from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S
 from wanbed.workloads.transport.star.star_config import StarConfig
 
@@ -116,14 +117,10 @@ def _plan(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig, pl
         schedule_options=variant.schedule_options(place.pipeline, place.stage),
         compute=_compute(point, variant, setting, place),
         links=_links(point, variant, setting, place),
-        listen_address=setting.addresses.address(place.host),
-        listen_port=FIRST_PORT + rank,
-        run_token=setting.run_token,
+        rendezvous=rendezvous_of(point, setting, place, rank),
         span_log=str(setting.span_log(rank)),
         epoch_ns=setting.epoch_ns,
         parent_pid=setting.parent_pid,
-        rendezvous_timeout_ns=setting.rendezvous_timeout_ns(point),
-        peer_timeout_s=setting.peer_timeout_s,
         start_gate=str(setting.start_gate),
         overlap=variant.transport.overlap,
         kept=KeptFilesConfig(
@@ -223,7 +220,9 @@ def rejoining(plan: RankConfig, plans: Sequence[RankConfig], span_log: Path) -> 
     star = plan.links.star
     assert star is not None
     gatherer = plans[star.gatherer]
-    peers = tuple(replace(peer, port=gatherer.listen_port) for peer in plan.links.peers if peer.rank == gatherer.rank)
+    peers = tuple(
+        replace(peer, port=gatherer.rendezvous.listen_port) for peer in plan.links.peers if peer.rank == gatherer.rank
+    )
     links = replace(plan.links, peers=peers, joins=True)
     return replace(plan, links=links, span_log=str(span_log), start_gate=None)
 
@@ -291,6 +290,17 @@ def _boundary(variant: PipelineVariant, setting: SharedConfig, place: StagePlace
         planned = variant.plan.activation_turns if step > 0 else variant.plan.gradient_turns
         turns = tuple((cell.start + mate, microbatch) for mate, microbatch in planned[boundary])
     return BoundaryConfig(rank, size_bytes, mates, turns, connections)
+
+
+def rendezvous_of(point: SweepPoint, setting: SharedConfig, place: StagePlace, rank: int) -> RendezvousConfig:
+    """Return how the rank at a place meets its peers."""
+    return RendezvousConfig(
+        setting.addresses.address(place.host),
+        FIRST_PORT + rank,
+        setting.run_token,
+        timeout_ns=setting.rendezvous_timeout_ns(point),
+        peer_timeout_s=setting.peer_timeout_s,
+    )
 
 
 def peer_of(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, place: StagePlace, pair: Pair) -> Peer:

@@ -23,6 +23,7 @@ from wanbed.workloads.schedules.schedule import load_schedule
 from wanbed.workloads.schedules.virtual.virtual_stages import VirtualLayout, VirtualStages
 from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig
 from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 
 MS = 1_000_000
 INTERLEAVED = "wanbed.workloads.schedules.virtual.interleaved:InterleavedOneForwardOneBackward"
@@ -118,9 +119,7 @@ def configs(folder: Path, schedule: str, shape: PipelineShape) -> list[RankConfi
                         for peer in peers
                     ),
                 ),
-                listen_address=LOOPBACK,
-                listen_port=ports[rank],
-                run_token=token,
+                rendezvous=RendezvousConfig(LOOPBACK, ports[rank], token),
                 span_log=str(folder / f"rank-{rank}.spans"),
                 epoch_ns=epoch_ns,
             )

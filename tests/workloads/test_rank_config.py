@@ -18,6 +18,7 @@ from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.serving.serving_configs import Endpoint, GpuServingConfig
 from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
 from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 
 PLAN = RankConfig(
     rank=1,
@@ -61,10 +62,7 @@ PLAN = RankConfig(
         microbatches=8,
         iterations=3,
     ),
-    listen_address="10.1.0.1",
-    listen_port=29_501,
-    congestion="bbr",
-    run_token="00112233445566778899aabbccddeeff",  # noqa: S106 - of no run
+    rendezvous=RendezvousConfig("10.1.0.1", 29_501, "00112233445566778899aabbccddeeff", "bbr"),
     span_log="/tmp/rank-1.spans",
     epoch_ns=123_456_789,
     parent_pid=4711,
@@ -95,7 +93,8 @@ def test_a_config_reads_back_as_written(tmp_path: Path) -> None:
 
 
 def test_one_value_for_all_stages_reads_back_too(tmp_path: Path) -> None:
-    plan = replace(PLAN, shape=PipelineShape(3, 8, recompute=True, memory_bound=2), congestion=None, parent_pid=None)
+    plan = replace(PLAN, shape=PipelineShape(3, 8, recompute=True, memory_bound=2), parent_pid=None)
+    plan = replace(plan, rendezvous=replace(PLAN.rendezvous, congestion=None))
     plan.write(tmp_path / "plan.json")
     assert read_rank_config(tmp_path / "plan.json") == plan
 
@@ -131,9 +130,9 @@ def test_the_token_is_kept_from_other_users(tmp_path: Path) -> None:
         ({"stage": 0}, "links.stage: 1, where the rank's is 0"),
         ({"links__iterations": 2}, "links.iterations: 2, where the rank's is 3"),
         ({"links__rings": [{"ranks": [1]}]}, "links.rings.0.ranks: (1,) are not two or more, each once"),
-        ({"listen_port": 70_000}, "listen_port: 70000 is no port to listen on"),
-        ({"run_token": "abc"}, "run_token: write 16 bytes in hexadecimal"),
-        ({"run_token": "ab"}, "run_token: write 16 bytes in hexadecimal"),
+        ({"rendezvous__listen_port": 70_000}, "rendezvous.listen_port: 70000 is no port to listen on"),
+        ({"rendezvous__run_token": "abc"}, "rendezvous.run_token: write 16 bytes in hexadecimal"),
+        ({"rendezvous__run_token": "ab"}, "rendezvous.run_token: write 16 bytes in hexadecimal"),
         ({"host": ...}, "the configuration: "),
     ],
 )

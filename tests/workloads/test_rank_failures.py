@@ -26,6 +26,7 @@ from tests.support.workloads.loopback_ranks import (
 from wanbed.results.records.span_log import read_span_log
 from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
+from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 
 
 def await_first_iteration(plan: RankConfig) -> None:
@@ -76,7 +77,10 @@ def wait_until_joined(plan: RankConfig) -> None:
 
 
 def test_a_rank_whose_peer_never_starts_says_so(tmp_path: Path, start: Start) -> None:
-    plans = make_configs(tmp_path, PipelineShape(3, 1), rendezvous_timeout_ns=1000 * MILLISECOND_NS)
+    plans = [
+        replace(plan, rendezvous=replace(plan.rendezvous, timeout_ns=1000 * MILLISECOND_NS))
+        for plan in make_configs(tmp_path, PipelineShape(3, 1))
+    ]
     lines = [outcome(process)[1] for process in (start(plans[0]), start(plans[2]))]
     assert lines[0].startswith(f"wanbed rank 0 (host-0): rank 1 (host-1, {LOOPBACK}) port ")
     assert "answered 0 of 3 connections (Connection refused) within 1 s" in lines[0]
@@ -89,7 +93,7 @@ def test_a_foreign_client_is_refused_and_the_run_goes_on(tmp_path: Path, start: 
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            foreign = socket.create_connection((LOOPBACK, plans[1].listen_port))
+            foreign = socket.create_connection((LOOPBACK, plans[1].rendezvous.listen_port))
             break
         except ConnectionRefusedError:
             assert time.monotonic() < deadline, "rank 1 does not listen"
@@ -153,7 +157,10 @@ def test_a_rank_whose_parent_has_ended_already_does_not_begin(tmp_path: Path, st
         ({"schedule": "nowhere:Schedule"}, "nowhere:Schedule: No module named 'nowhere'"),
         ({"schedule_options": {"depth": 3}}, "no option 'depth': it takes"),
         ({"epoch_ns": 2**62}, "epoch_ns: lies in the future"),
-        ({"congestion": "fancy"}, "the kernel refuses the congestion control 'fancy'"),
+        (
+            {"rendezvous": RendezvousConfig(LOOPBACK, 20_000, "00" * 16, "fancy")},
+            "the kernel refuses the congestion control 'fancy'",
+        ),
     ],
 )
 def test_an_invalid_config_fails_with_one_line(

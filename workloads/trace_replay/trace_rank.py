@@ -23,7 +23,7 @@ from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig, rea
 from wanbed.workloads.transport.event import Closed, Event, Failed, Received, SegmentsSent, Sent
 from wanbed.workloads.transport.frames.buffer_pool import BufferPool
 from wanbed.workloads.transport.peer import TransportError
-from wanbed.workloads.transport.rendezvous import Identity, Rendezvous
+from wanbed.workloads.transport.rendezvous import Rendezvous
 from wanbed.workloads.transport.ring.ring import RingAllReduce
 from wanbed.workloads.transport.striped_transport import StripedTransport
 
@@ -177,16 +177,8 @@ def run_trace_rank(config: TraceRankConfig) -> None:
     if config.parent_pid is not None:
         die_with_parent(config.parent_pid)
     wake_precisely()
-    identity = Identity(bytes.fromhex(config.run_token), config.rank, config.listen_address, config.listen_port)
-    rendezvous = Rendezvous(
-        identity,
-        config.links.peers,
-        config.congestion,
-        lambda note: print_line(_name(config), note),
-        config.links.window_bytes,
-        peer_timeout_s=config.peer_timeout_s,
-    )
-    sockets = rendezvous.rendezvous(config.rendezvous_timeout_ns)
+    rendezvous = Rendezvous.configured(config.rendezvous, config.links, lambda note: print_line(_name(config), note))
+    sockets = rendezvous.rendezvous(config.rendezvous.timeout_ns)
     pool = BufferPool()
     events: SimpleQueue[Event] = SimpleQueue()
 

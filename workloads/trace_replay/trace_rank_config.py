@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wanbed.ground.dataclass_json import read_config, write_config
-from wanbed.workloads.compute.backends.backend import DEFAULT_RENDEZVOUS_TIMEOUT_NS
 from wanbed.workloads.trace.replayed_trace import TraceNode, WorkKind
-from wanbed.workloads.transport.frames.frame import RUN_TOKEN_BYTES
 from wanbed.workloads.transport.links_config import LinksConfig
-from wanbed.workloads.transport.socket_options import PEER_TIMEOUT_S
+from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 
 
 @dataclass(frozen=True)
@@ -27,25 +25,14 @@ class TraceRankConfig:
     nodes: tuple[TraceNode, ...]
     iterations: int
     links: LinksConfig
-    listen_address: str
-    listen_port: int
-    run_token: str
+    rendezvous: RendezvousConfig
     span_log: str
     epoch_ns: int
-    congestion: str | None = None
-    rendezvous_timeout_ns: int = DEFAULT_RENDEZVOUS_TIMEOUT_NS
-    peer_timeout_s: int = PEER_TIMEOUT_S
     parent_pid: int | None = None
     start_gate: str | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("rank", 0),
-            ("gpu", 0),
-            ("iterations", 1),
-            ("rendezvous_timeout_ns", 1),
-            ("peer_timeout_s", PEER_TIMEOUT_S),
-        ):
+        for name, least in (("rank", 0), ("gpu", 0), ("iterations", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)} is below {least}")
         if self.links.rank != self.rank:
@@ -57,10 +44,6 @@ class TraceRankConfig:
                 raise ValueError(f"nodes.{position}.after: {node.after} are not all nodes before it")
         if len({node.group for node in self.nodes if node.kind is WorkKind.COLLECTIVE}) > 1:
             raise ValueError("nodes: a rank has collectives in one group only")
-        if not 1 <= self.listen_port <= 65535:
-            raise ValueError(f"listen_port: {self.listen_port} is no port to listen on")
-        if len(bytes.fromhex(self.run_token)) != RUN_TOKEN_BYTES:
-            raise ValueError(f"run_token: write {RUN_TOKEN_BYTES} bytes in hexadecimal")
 
     @property
     def collectives(self) -> int:

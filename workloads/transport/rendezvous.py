@@ -17,7 +17,9 @@ from functools import partial
 
 from wanbed.ground.tcp_caller import foreign_caller
 from wanbed.workloads.transport.frames.frame import HELLO_BYTES, FrameError, Hello, decode_hello
+from wanbed.workloads.transport.links_config import LinksConfig
 from wanbed.workloads.transport.peer import Peer, TransportError
+from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 from wanbed.workloads.transport.socket_options import (
     PEER_TIMEOUT_S,
     hold_unsent,
@@ -112,6 +114,27 @@ class Rendezvous:
             self._listener = self._make_socket(identity.address, identity.port)
             self._listener.listen(self._most_silent)
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    @classmethod
+    def configured(
+        cls,
+        config: RendezvousConfig,
+        links: LinksConfig,
+        log: Callable[[str], None],
+        *,
+        calls: Collection[int] | None = None,
+    ) -> "Rendezvous":
+        """Return the rendezvous of the rank whose links these are."""
+        identity = Identity(bytes.fromhex(config.run_token), links.rank, config.listen_address, config.listen_port)
+        return cls(
+            identity,
+            links.peers,
+            config.congestion,
+            log,
+            links.window_bytes,
+            calls=calls,
+            peer_timeout_s=config.peer_timeout_s,
+        )
 
     def rendezvous(self, timeout_ns: int) -> dict[int, list[socket.socket]]:
         """Return the connected, non-blocking sockets to each peer, by its rank, in the order of their index.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig, peer_of
+from wanbed.runner.emulation.rank_configs import SharedConfig, peer_of, rendezvous_of
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.placement import Pair, StagePlace
@@ -31,14 +31,10 @@ def _config(point: SweepPoint, variant: TraceVariant, setting: SharedConfig, pla
         nodes=nodes,
         iterations=point.spec.training.iterations,
         links=_links(point, variant, setting, place),
-        listen_address=setting.addresses.address(place.host),
-        listen_port=FIRST_PORT + rank,
-        run_token=setting.run_token,
+        rendezvous=rendezvous_of(point, setting, place, rank),
         span_log=str(setting.span_log(rank)),
         epoch_ns=setting.epoch_ns,
         parent_pid=setting.parent_pid,
-        rendezvous_timeout_ns=setting.rendezvous_timeout_ns(point),
-        peer_timeout_s=setting.peer_timeout_s,
         start_gate=str(setting.start_gate),
     )
 

@@ -40,8 +40,8 @@ def test_a_dilated_outage_is_outlasted_as_it_is_emulated() -> None:
 def test_ranks_are_told_and_have_longer_to_meet_after_a_restart() -> None:
     of = point(variants=[ONE])
     plain, patient = planned(of)[0], planned(of, peer_timeout_s=38)[0]
-    assert (plain.peer_timeout_s, patient.peer_timeout_s) == (8, 38)
-    assert patient.rendezvous_timeout_ns - plain.rendezvous_timeout_ns == 30 * S
+    assert (plain.rendezvous.peer_timeout_s, patient.rendezvous.peer_timeout_s) == (8, 38)
+    assert patient.rendezvous.timeout_ns - plain.rendezvous.timeout_ns == 30 * S
 
 
 @pytest.mark.parametrize("timeout_s", [8, 38, 3600])

@@ -59,7 +59,7 @@ def test_every_rank_knows_what_is_the_same_for_all() -> None:
         assert (plan.iterations, plan.epoch_ns, plan.parent_pid) == (5, 123_456_789, 4711)
         assert plan.schedule == "wanbed.workloads.schedules.one_forward_one_backward:OneForwardOneBackward"
         assert plan.schedule_options == {"warmup_depth": 2}
-        assert plan.run_token == TOKEN
+        assert plan.rendezvous.run_token == TOKEN
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_peers_agree_on_their_boundary() -> None:
 def test_the_rank_with_the_lower_number_calls_where_the_other_listens() -> None:
     plans = planned(four_by_two(SHARED))
     by_rank = {plan.rank: plan for plan in plans}
-    assert [plan.listen_port for plan in plans] == [FIRST_PORT + rank for rank in range(8)]
+    assert [plan.rendezvous.listen_port for plan in plans] == [FIRST_PORT + rank for rank in range(8)]
     for plan in plans:
         for peer in plan.links.peers:
             other = by_rank[peer.rank]
-            assert (peer.host, peer.address) == (other.host, other.listen_address)
-            assert peer.port == (other.listen_port if peer.rank > plan.rank else None)
+            assert (peer.host, peer.address) == (other.host, other.rendezvous.listen_address)
+            assert peer.port == (other.rendezvous.listen_port if peer.rank > plan.rank else None)
             (back,) = [entry for entry in other.links.peers if entry.rank == plan.rank]
             assert back.connections == peer.connections
 
@@ -186,12 +186,17 @@ def test_gradients_are_kept_where_asked(tmp_path: Path) -> None:
 
 
 def test_ranks_are_bound_to_the_addresses_of_the_testbeds_slot() -> None:
-    assert [plan.listen_address for plan in planned(point())] == ["10.3.0.2", "10.3.0.2", "10.3.1.2", "10.3.1.3"]
+    assert [plan.rendezvous.listen_address for plan in planned(point())] == [
+        "10.3.0.2",
+        "10.3.0.2",
+        "10.3.1.2",
+        "10.3.1.3",
+    ]
 
 
 def test_no_two_ranks_share_a_socket_or_a_log(tmp_path: Path) -> None:
     plans = planned(point(), tmp_path)
-    assert len({(plan.listen_address, plan.listen_port) for plan in plans}) == len(plans)
+    assert len({(plan.rendezvous.listen_address, plan.rendezvous.listen_port) for plan in plans}) == len(plans)
     assert len({plan.span_log for plan in plans}) == len(plans)
     assert {Path(plan.span_log).parent for plan in plans} == {tmp_path}
 
@@ -233,7 +238,7 @@ def test_the_ports_of_the_longest_pipeline_stay_below_the_ephemeral_ones() -> No
     topology = {"datacenters": [{"name": "east", "hosts": 16, "gpus_per_host": 64}]}
     plans = planned(point(topology=topology, compute={}))
     assert len(plans) == 1024
-    assert max(plan.listen_port for plan in plans) < EPHEMERAL_PORTS_FROM
+    assert max(plan.rendezvous.listen_port for plan in plans) < EPHEMERAL_PORTS_FROM
 
 
 @given(st.lists(st.sampled_from(["0ms", "1ns", "2ms"]), min_size=4, max_size=4), st.floats(1, 100))
@@ -268,7 +273,7 @@ def test_every_rank_is_given_the_device_that_was_decided(device: str | None) -> 
 
 
 def test_ranks_on_several_machines_have_a_minute_for_their_rendezvous() -> None:
-    limits_ns = {slowly: planned(point(), starts_slowly=slowly)[0].rendezvous_timeout_ns for slowly in (False, True)}
+    limits_ns = {slowly: planned(point(), starts_slowly=slowly)[0].rendezvous.timeout_ns for slowly in (False, True)}
     assert limits_ns == {False: 8_000_000_000, True: 60_000_000_000}
 
 
@@ -280,7 +285,7 @@ def test_over_a_relay_peers_have_the_addresses_at_which_they_are_reached_and_hol
     setting = SharedConfig(addresses, connections, 1.0, TOKEN, 1, Path("/trial"), 4711, models_tcp=True)
     plans = configure_ranks(of, variant, setting)
     assert {plan.links.window_bytes for plan in plans} == {None}
-    assert [plan.listen_address for plan in plans] == ["127.6.0.2", "127.6.0.2", "127.6.1.2", "127.6.1.3"]
+    assert [plan.rendezvous.listen_address for plan in plans] == ["127.6.0.2", "127.6.0.2", "127.6.1.2", "127.6.1.3"]
     # The first two ranks share a host, where no relay is between them.
     assert [[peer.address for peer in plan.links.peers] for plan in plans] == [
         ["127.6.0.2"],

@@ -57,8 +57,8 @@ def test_replicas_meet_at_the_host_of_their_first_to_sum_by_a_collective(all_red
         assert (collective.backend, collective.shares_gpus) == ("nccl", shares_gpus)
         assert collective.hosts == tuple(other.host for other in replicas)
         assert collective.host == plan.host
-        assert collective.store_address == replicas[0].listen_address
-        assert collective.store_port not in {other.listen_port for other in plans}
+        assert collective.store_address == replicas[0].rendezvous.listen_address
+        assert collective.store_port not in {other.rendezvous.listen_port for other in plans}
     assert (
         len(
             {

@@ -17,6 +17,7 @@ from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.transport.links_config import BoundaryConfig, LinksConfig, RingConfig
 from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 
 ROOT = Path(__file__).parents[3]
 LOOPBACK = "127.0.0.1"
@@ -110,9 +111,7 @@ def make_configs(folder: Path, shape: PipelineShape, pipelines: int = 1, **chang
                 microbatches=shape.microbatches,
                 iterations=2,
             ),
-            listen_address=LOOPBACK,
-            listen_port=ports[rank],
-            run_token=token,
+            rendezvous=RendezvousConfig(LOOPBACK, ports[rank], token),
             span_log=str(folder / f"rank-{rank}.spans"),
             epoch_ns=epoch_ns,
         )
@@ -135,7 +134,7 @@ def with_norm(plans: Sequence[RankConfig]) -> list[RankConfig]:
     for plan in plans:
         peers = {peer.rank: peer for peer in plan.links.peers}
         for rank in set(ring.neighbours(plan.rank)) - set(peers):
-            port = plans[rank].listen_port if rank > plan.rank else None
+            port = plans[rank].rendezvous.listen_port if rank > plan.rank else None
             peers[rank] = Peer(rank, f"host-{rank}", LOOPBACK, port, 3)
         links = replace(plan.links, peers=tuple(peers[rank] for rank in sorted(peers)), norm_ring=ring)
         found.append(replace(plan, links=links))
@@ -149,7 +148,7 @@ def endless(plan: RankConfig) -> RankConfig:
 
 def coming_back(plan: RankConfig, gatherer: RankConfig) -> RankConfig:
     """The same rank as it joins a training under way, whose star that rank gathers."""
-    peers = tuple(replace(peer, port=gatherer.listen_port) for peer in plan.links.peers)
+    peers = tuple(replace(peer, port=gatherer.rendezvous.listen_port) for peer in plan.links.peers)
     return replace(plan, links=replace(plan.links, peers=peers, joins=True), span_log=f"{plan.span_log}-again")
 
 

@@ -76,7 +76,7 @@ def lose_and_start_again(plans: list[RankConfig], start: Start) -> int:
         process.send_signal(signal.SIGSTOP)
     back = coming_back(plans[-1], plans[0])
     again = start(back)
-    until_within(PATIENCE_S, lambda: connections_at(plans[0].listen_port) > 0)
+    until_within(PATIENCE_S, lambda: connections_at(plans[0].rendezvous.listen_port) > 0)
     for process in others:
         process.send_signal(signal.SIGCONT)
     assert [process.wait(PATIENCE_S) for process in (*others, again)] == [0] * len(plans)

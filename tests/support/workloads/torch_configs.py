@@ -46,7 +46,7 @@ def make_torch_configs(
                 **compute,  # type: ignore[arg-type]
             ),
             links=replace(plan.links, previous=sized(plan.links.previous), following=sized(plan.links.following)),
-            rendezvous_timeout_ns=60_000_000_000,
+            rendezvous=replace(plan.rendezvous, timeout_ns=60_000_000_000),
         )
         for plan in plans
     ]

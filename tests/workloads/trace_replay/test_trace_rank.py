@@ -15,6 +15,7 @@ from wanbed.workloads.trace.replayed_trace import TraceNode, WorkKind
 from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig, read_trace_rank_config
 from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig
 from wanbed.workloads.transport.peer import Peer
+from wanbed.workloads.transport.rendezvous_config import RendezvousConfig
 
 GPU, CPU, SEND, RECEIVE, COLLECTIVE = (
     WorkKind.GPU,
@@ -96,9 +97,7 @@ def configs(folder: Path) -> list[TraceRankConfig]:
                 iterations=4 * ITERATIONS,
                 exchanges=tuple(exchange(rank, peer) for peer in {0: (2,), 1: (), 2: (0,)}[rank]),
             ),
-            listen_address=LOOPBACK,
-            listen_port=ports[rank],
-            run_token=token,
+            rendezvous=RendezvousConfig(LOOPBACK, ports[rank], token),
             span_log=str(folder / f"rank-{rank}.spans"),
             epoch_ns=epoch_ns,
         )
@@ -180,7 +179,6 @@ def test_a_gpu_computes_beside_its_cpu(spans: list[tuple[Span, ...]]) -> None:
     [
         ({"nodes": (TraceNode(GPU, (0,)),)}, "nodes.0.after"),
         ({"iterations": 9}, "links.iterations"),
-        ({"run_token": "00"}, "run_token"),
         ({"rank": 7}, "links.rank"),
     ],
 )

@@ -19,11 +19,10 @@ from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
 from wanbed.workloads.swapping.swap_settings import SwapSettings
 from wanbed.workloads.synchronization.synchronization import Synchronization
 from wanbed.workloads.transport.frames.buffer_pool import BufferPool
+from wanbed.workloads.transport.rendezvous_config import DEFAULT_RENDEZVOUS_TIMEOUT_NS
 
 if TYPE_CHECKING:
     from wanbed.workloads.collective.device_all_reduce import DeviceAllReduce, Report
-
-DEFAULT_RENDEZVOUS_TIMEOUT_NS = 8_000_000_000
 
 
 @dataclass(frozen=True)

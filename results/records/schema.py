@@ -82,7 +82,8 @@ LINK_SAMPLES = trial_schema(
     (
         "scope",
         pa.string(),
-        "link: a directed pair of datacenters; node_pair: a directed pair of hosts; background: one of a flow",
+        "link: a directed pair of datacenters, with what the trial's own training sent, on hosts its acknowledgements "
+        "too; node_pair: a directed pair of hosts; background: one of a flow",
     ),
     ("source", pa.string(), "datacenter or host that the traffic comes from"),
     ("destination", pa.string(), "datacenter or host that the traffic goes to"),

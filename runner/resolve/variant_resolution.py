@@ -20,7 +20,7 @@ from wanbed.runner.trainings.program.resolution.program_resolution import resolv
 from wanbed.runner.trainings.trace.resolution.trace_resolution import resolve_trace
 from wanbed.testbed.network.topology import Topology
 
-OTHER_KINDS: Mapping[str, Callable[[WrittenVariant], ResolvedVariant]] = {TRACE_SCHEDULE: resolve_trace}
+OTHER_RESOLUTIONS: Mapping[str, Callable[[WrittenVariant], ResolvedVariant]] = {TRACE_SCHEDULE: resolve_trace}
 """The function that resolves a variant whose ``schedule`` is of no pipelines. It raises InputError if it cannot run."""
 
 
@@ -55,5 +55,5 @@ def resolve_variant(written: WrittenVariant, choose: Choose) -> ResolvedVariant:
     waits_for_all(written)
     if written.variant.program is not None:
         return resolve_program(written, written.variant.program)
-    resolve = OTHER_KINDS.get(written.variant.schedule)
+    resolve = OTHER_RESOLUTIONS.get(written.variant.schedule)
     return resolve_pipeline(written, choose) if resolve is None else resolve(written)

@@ -54,7 +54,7 @@ Rows = npt.NDArray[np.int64]
 _END = 5
 """The position of a span's end in a row of ``Training.rows``."""
 
-OTHER_KINDS: Mapping[type[ResolvedVariant], Callable[[Network[Any], int, Pulse | None], Simulation]] = {
+OTHER_SIMULATIONS: Mapping[type[ResolvedVariant], Callable[[Network[Any], int, Pulse | None], Simulation]] = {
     TraceVariant: simulate_trace
 }
 """The simulation of each kind of training that does not follow a schedule: so many iterations over a network."""
@@ -80,7 +80,7 @@ def simulate_variant(
     Raises SimulationError, one line, if the schedule fails or deadlocks, or if times or sizes exceed 64 bits.
     """
     effects = TcpEffects() if effects is None else effects
-    if (simulate := OTHER_KINDS.get(type(variant))) is not None:
+    if (simulate := OTHER_SIMULATIONS.get(type(variant))) is not None:
         counted = count_connections(topology, variant.pairs, variant.transport)
         return simulate(Network(topology, counted, variant, effects, 1, dilation), iterations, pulse)
     variant = in_pipelines(variant)

@@ -34,10 +34,13 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType
         (tmp_path / "alone" / Path(first).name).write_text(text, encoding="utf-8")
     monkeypatch.setattr(trainings, "__path__", [*trainings.__path__, str(tmp_path)])
     resolution, simulation = (importlib.import_module(f"{FOLDER}.{name}") for name in ("resolution", "simulation"))
-    for module, text in ((variant_resolution, resolving), (variant_simulation, simulating)):
-        names = {**vars(module), **vars(resolution), **vars(simulation), "OTHER_KINDS": module.OTHER_KINDS}
+    for module, table, text in (
+        (variant_resolution, "OTHER_RESOLUTIONS", resolving),
+        (variant_simulation, "OTHER_SIMULATIONS", simulating),
+    ):
+        names = {**vars(module), **vars(resolution), **vars(simulation), table: vars(module)[table]}
         exec(text, names)  # noqa: S102 - the page's own lines
-        monkeypatch.setattr(module, "OTHER_KINDS", names["OTHER_KINDS"])
+        monkeypatch.setattr(module, table, names[table])
     yield resolution
     for name in (FOLDER, f"{FOLDER}.resolution", f"{FOLDER}.simulation"):
         del sys.modules[name]

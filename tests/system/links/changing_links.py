@@ -113,7 +113,7 @@ if __name__ == "__main__":
     with bring_up(network(), substrate="kernel", source="changing links") as up:
         found = {
             "calibrated": [
-                {**asdict(link), "condition": link.condition, "within": link.within_tolerance} for link in calibrate(up)
+                {**asdict(link), **link.in_columns(), "within": link.within_tolerance} for link in calibrate(up)
             ],
             "probed": probed(up, spacing_ns=parse_duration_ns("5ms"), near_ns=parse_duration_ns("50us")),
             "rtt_afterwards_ms": rtt_ms(up),

@@ -53,9 +53,9 @@ def test_every_condition_of_both_directions_is_calibrated_within_tolerance(found
         if conditions.up:
             assert link["measured_rtt_ms"] == pytest.approx(2 * conditions.latency_ns / MS, abs=0.2)
         else:
-            assert link["impairments"]["loss"]["measured"] == 1
+            assert link["loss"]["measured"] == 1
         # Only the trunk of 50 Mbit/s can be filled by node pairs.
-        assert (link["measured_together_bps"] is not None) == (link["at_ns"] == 3 * S)
+        assert ("measured_together_bps" in link) == (link["at_ns"] == 3 * S)
 
 
 def test_changes_are_made_within_a_tenth_of_a_millisecond(found: Any) -> None:

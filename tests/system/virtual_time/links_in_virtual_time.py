@@ -39,7 +39,7 @@ def calibrated() -> list[dict[str, Any]]:
     """Every link of a network of three rates: the datacenters beside ``here`` have the third between them."""
     topology = network({f"at{rate}": {"node_pair_rate": rate} for rate in RATES}, others="100Mbit")
     with bring_up(topology, substrate="kernel", source="links in virtual time") as testbed:
-        return [asdict(link) for link in calibrate(testbed)]
+        return [{**asdict(link), **link.in_columns()} for link in calibrate(testbed)]
 
 
 def apart() -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ def between_two(*links: dict[str, Any]) -> list[dict[str, Any]]:
     document = {"datacenters": [{"name": name, "hosts": 1} for name in ("here", "there")], "links": list(links)}
     topology = resolve_topology(parse_model(TopologySpec, document, "links in virtual time"))
     with bring_up(topology, substrate="kernel", source="links in virtual time") as testbed:
-        return [asdict(link) for link in calibrate(testbed)]
+        return [{**asdict(link), **link.in_columns()} for link in calibrate(testbed)]
 
 
 def untuned() -> list[tuple[int, int, float]]:

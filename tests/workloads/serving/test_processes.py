@@ -107,7 +107,7 @@ class Service:
             PipelineShape(2, 4),
             iterations=24,
         )
-        self.token = self.ranks[0].run_token
+        self.token = self.ranks[0].rendezvous.run_token
         epoch_ns = self.ranks[0].epoch_ns
         self.gpus = [
             GpuServingConfig(

@@ -47,7 +47,7 @@ def test_a_label_may_have_any_text() -> None:
         ({"limits": ["y=٣:5"]}, "--limits y=٣:5: write it like y=0:2.5"),
         ({"limits": ["y=1_0:2_0"]}, "--limits y=1_0:2_0: write it like y=0:2.5"),
         ({"labels": ["one=" + 81 * "x"]}, f"--label one={56 * 'x'}...: give a text of 1 to 80 printable characters"),
-        ({"labels": ["one=\udcff"]}, "--label one=\udcff: give a text of 1 to 80 printable characters"),
+        ({"labels": ["one=\udcff"]}, "--label one=\\udcff: give a text of 1 to 80 printable characters"),
         ({"sizes": [5000 * "9" + "in"]}, f"--size {60 * '9'}...: not a size: "),
         ({"limits": ["y=-1e308:1e308"]}, "--limits y=-1e308:1e308: give ends from -1e+12 to 1e+12"),
         ({"limits": ["y=3:1"]}, "--limits y=3:1: write it like y=0:2.5"),

@@ -112,7 +112,9 @@ def test_all_processes_listen_on_different_ports_below_the_ephemeral_ones() -> N
     ends = [plan.listen for plan in listening if isinstance(plan, ControllerConfig | DecodeConfig)]
     ends += [plan.serving.listen for plan in listening if isinstance(plan, PoolGpuConfig)]
     ends += [plan.listen for plan in serving.gpus.values()]
-    taken = [(end.address, end.port) for end in ends] + [(rank.listen_address, rank.listen_port) for rank in ranks]
+    taken = [(end.address, end.port) for end in ends] + [
+        (rank.rendezvous.listen_address, rank.rendezvous.listen_port) for rank in ranks
+    ]
     assert len(taken) == len(set(taken))
     assert all(port < EPHEMERAL_PORTS_FROM for _, port in taken)
     assert all(end.port < FIRST_PORT for end in ends)

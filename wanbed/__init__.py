@@ -4,8 +4,8 @@ This is the public API; docs/python.md shows it. All other modules are internal 
 loads nothing else: each name loads what it needs when it is used first.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False
+"""True to type checkers, by its name. To import ``typing`` takes longer than all else before Ctrl-C is met."""
 
 if TYPE_CHECKING:
     from wanbed.api.comparing import compare
@@ -92,6 +92,8 @@ if not TYPE_CHECKING:  # Or a type checker would take every misspelt name for on
         """Import the name's module and return what it defines (PEP 562)."""
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415
+
         globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
         return globals()[name]
 

@@ -23,7 +23,7 @@ from tests.reliability.kills.scenes import Scene
 from wanbed.ground.wanbed_error import WanbedError
 from wanbed.runner.runs.faults import BAD_INPUT, DONE, MACHINE_LACKS, NO_DATA, OUTSIDE_TOLERANCE
 
-_KILLED, _STOPPED = "KILL", "STOP"
+_INTERRUPTED, _KILLED, _STOPPED = "INT", "KILL", "STOP"
 _ROOMY = "size=64m"
 
 
@@ -106,12 +106,19 @@ def _faults(disturbance: Disturbance, called: Called, status: int | None, *, in_
         yield "does not end"
     elif status not in allowed:
         yield f"status {status}, not one of {sorted(allowed)}: {said[-300:]}"
+    if disturbance.kind == _INTERRUPTED and in_pythons_start(said):
+        return
     if "Traceback" in said:
         yield f"a traceback: {said[-1500:]}"
     silent = _done(called.scene) | {128 + SIGNALS[_KILLED], 128 + SIGNALS["TERM"]}
     last = said.rstrip().rpartition("\n")[2]
     if status not in silent and not called.scene.passes_status_through and not last.startswith("wanbed: "):
         yield f"the last line does not say what happened: {last[-300:]}"
+
+
+def in_pythons_start(said: str) -> bool:
+    """Return whether a command was interrupted before its first line, which Python reports in its own words."""
+    return said.rstrip().endswith("KeyboardInterrupt") and ", in main\n" not in said
 
 
 def _loaded(scene: Scene, folder: Path) -> tuple[bool | None, list[str]]:

@@ -1,5 +1,6 @@
 """Disturb one command as a drawn disturbance says, and judge everything that has to follow."""
 
+import re
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from wanbed.ground.wanbed_error import WanbedError
 from wanbed.runner.runs.faults import BAD_INPUT, DONE, MACHINE_LACKS, NO_DATA, OUTSIDE_TOLERANCE
 
 _INTERRUPTED, _KILLED, _STOPPED = "INT", "KILL", "STOP"
+_FIRST_FILES = {"__init__.py", "__main__.py", "command.py"}
+"""The files of the package that are imported before an interrupt is met."""
 _ROOMY = "size=64m"
 
 
@@ -118,7 +121,9 @@ def _faults(disturbance: Disturbance, called: Called, status: int | None, *, in_
 
 def in_pythons_start(said: str) -> bool:
     """Return whether a command was interrupted before its first line, which Python reports in its own words."""
-    return said.rstrip().endswith("KeyboardInterrupt") and ", in main\n" not in said
+    begins, ends = said.startswith("Traceback "), said.rstrip().endswith("KeyboardInterrupt")
+    own = set(re.findall(r"/wanbed/([^\"]+)", said))
+    return begins and ends and said.count("Traceback ") == 1 and own <= _FIRST_FILES and ", in main\n" not in said
 
 
 def _loaded(scene: Scene, folder: Path) -> tuple[bool | None, list[str]]:

@@ -17,4 +17,6 @@ KeyboardInterrupt
 def test_only_before_the_first_line_may_an_interrupt_be_told_by_python() -> None:
     assert in_pythons_start(BEFORE)
     assert not in_pythons_start(LATER)
+    assert not in_pythons_start(f"wanbed: measuring the links\n{BEFORE}")
+    assert not in_pythons_start(BEFORE.replace("/wanbed/__init__.py", "/wanbed/workloads/rank.py"))
     assert not in_pythons_start("wanbed: interrupted, nothing of it is left running\n")

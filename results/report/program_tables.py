@@ -100,7 +100,7 @@ class ProgramTrial:
 
     @property
     def computes(self) -> bool:
-        """Whether any rank has forward or backward: otherwise the profiler saw nothing but collectives."""
+        """Tell whether any rank has forward or backward: otherwise the profiler saw nothing but collectives."""
         return any((each.parts_ns or {}).get(COMPUTE) for each in self.ranks)
 
 

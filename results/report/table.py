@@ -111,7 +111,7 @@ class Table:
 
     @property
     def figures(self) -> list[bool]:
-        """Whether each column has figures."""
+        """Tell whether each column has figures."""
         return [form == "figure" for form in self.forms]
 
     @property

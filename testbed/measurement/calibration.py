@@ -185,7 +185,7 @@ class DownLinkMeasurement:
 
     @property
     def within_tolerance(self) -> bool:
-        """Whether nothing has arrived."""
+        """Tell whether nothing has arrived."""
         return self.loss.measured == self.loss.configured
 
     def in_columns(self) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def calibrate(testbed: "RunningTestbed", report: Callable[[MeasuredLink], None] 
 
 @dataclass(frozen=True)
 class _Path:
-    """What is measured: a link in the conditions that it has ``at_ns`` after training began, if it ``changes``."""
+    """Name a link in the conditions that it has ``at_ns`` after training began, if it ``changes``."""
 
     scope: str
     datacenters: tuple[str, str]

@@ -10,7 +10,7 @@ from wanbed.testbed.rack.machine_plan import VXLAN, MachinePlan
 
 @dataclass(frozen=True)
 class RunOrder:
-    """What a run orders of all its machines, for every network that it has.
+    """Hold what a run orders of all its machines, for every network that it has.
 
     ``name`` is the run's, shown to people, ``overlay`` what carries packets between machines. Without ``shaped`` no
     link has a delay, a loss or a rate: there are no qdiscs, so that the machines need no netem. ``modules`` is a zip

@@ -3,6 +3,7 @@
 ``WANBED_RECORD=1 pytest FILE`` records anew, and passes.
 """
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,3 +20,8 @@ def check_recorded(file: Path, found: Mapping[str, str]) -> None:
         if recorded.get(name) != found.get(name)
     }
     assert not changed, f"{len(changed)} of {len(found)} are not as in {file.name}: {changed}"
+
+
+def digest(text: str) -> str:
+    """Return sixteen characters that stand for a text too long to record."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -3,12 +3,11 @@
 ``tests/support/recorded.py`` says how.
 """
 
-import hashlib
 import json
 from pathlib import Path
 
 import wanbed
-from tests.support.recorded import check_recorded
+from tests.support.recorded import check_recorded, digest
 from tests.support.simulator.drawn_companions import drawn_beside
 from wanbed.results.comparison.comparison import Comparison
 
@@ -19,9 +18,7 @@ _OF_THIS_TREE = {"a", "b", "warnings"}
 def text_of(comparison: Comparison) -> str:
     document = {name: value for name, value in comparison.document().items() if name not in _OF_THIS_TREE}
     content = json.dumps(document, sort_keys=True, default=str)
-    return (
-        f"{comparison.verdict}, {len(comparison.judgements)} pairs, {hashlib.sha256(content.encode()).hexdigest()[:16]}"
-    )
+    return f"{comparison.verdict}, {len(comparison.judgements)} pairs, {digest(content)}"
 
 
 def test_drawn_runs_compare_as_they_did_and_have_the_figures_that_they_had(tmp_path: Path) -> None:
@@ -37,7 +34,7 @@ def test_drawn_runs_compare_as_they_did_and_have_the_figures_that_they_had(tmp_p
             for side, each in (("a", one), ("b", other))
         )
         figures = a.summary.select_dtypes("number").to_csv(float_format="%.9g")
-        found[f"figures {number}"] = hashlib.sha256(figures.encode()).hexdigest()[:16]
+        found[f"figures {number}"] = digest(figures)
         found[f"comparison {number}"] = text_of(wanbed.compare(a, b))
         found[f"comparison {number}, latency allowed"] = text_of(wanbed.compare(a, b, allow=["topology.wan.latency"]))
     check_recorded(Path(__file__).with_name("recorded_comparisons.txt"), found)

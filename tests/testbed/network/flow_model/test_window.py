@@ -1,4 +1,3 @@
-import hashlib
 import random
 from pathlib import Path
 
@@ -6,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.recorded import check_recorded
+from tests.support.recorded import check_recorded, digest
 from wanbed.runner.tcp.channel import PrivateChannel
 from wanbed.testbed.network.flow_model.congestion_window import CongestionWindow
 from wanbed.testbed.network.flow_model.line import Line
@@ -407,5 +406,5 @@ def test_drawn_sequences_leave_windows_as_they_left_them() -> None:
             what = draw.choice(("send", "send", "send", "open", "lose", "path", "stripe"))
             step(window, now_ns, (what, draw.randint(1, 100)))
             seen.append((window.allowance(now_ns + RTT_NS // 2), window.timeout_ns, window.in_flight_bytes))
-        found[f"sequence {number}"] = hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
+        found[f"sequence {number}"] = digest(repr(seen))
     check_recorded(Path(__file__).with_name("recorded_windows.txt"), found)

@@ -3,12 +3,11 @@
 ``tests/support/recorded.py`` says how.
 """
 
-import hashlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.support.recorded import check_recorded
+from tests.support.recorded import check_recorded, digest
 from tests.support.simulator.drawn_companions import drawn_beside
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.simulator.variant_simulation import simulate_variant
@@ -32,9 +31,9 @@ def test_services_beside_drawn_trainings_serve_as_they_did() -> None:
                 served = simulate_variant(point.topology, point.variants[0], 14).prefill
                 assert served is not None
                 outcomes = Counter(record.outcome.name for record in served.records)
-                digest = hashlib.sha256(repr(served.records).encode()).hexdigest()[:16]
+                hashed = digest(repr(served.records))
                 counts = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
                 found[f"service {position} beside {number}, {policy}"] = (
-                    f"{counts}, {served.deadline_overruns} overruns, {digest}"
+                    f"{counts}, {served.deadline_overruns} overruns, {hashed}"
                 )
     check_recorded(Path(__file__).with_name("recorded_service.txt"), found)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from wanbed.ground.strict_model import InputError
+from tests.support.refused import refused
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs
 
@@ -20,10 +20,7 @@ def points(directory: Path = Path(), **document: Any) -> list[SweepPointSpec]:
 
 
 def refusal(directory: Path = Path(), **document: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        points(directory, **document)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refused(lambda: points(directory, **document))
 
 
 def test_a_sweep_over_topologies_reads_each_beside_the_experiment(tmp_path: Path) -> None:

@@ -64,8 +64,7 @@ def measure_goodput(testbed: "RunningTestbed", flows: Sequence[Flow], *, rtt_s: 
     ports = _ports(flows)
     with ExitStack() as running:
         for flow, port in zip(flows, ports, strict=True):
-            argv = ["iperf3", "--server", "--one-off", "--forceflush", "--port", str(port)]
-            server = start(running, testbed.spawn, flow.destination, argv)
+            server = start(running, testbed.spawn, flow.destination, _server(testbed, flow, port))
             _await_listening(server, flow)
         clients = [
             start(running, testbed.spawn, flow.source, _client(testbed, flow, port, settling, seconds))
@@ -105,9 +104,17 @@ def _await_listening(server: PrintingProgram, flow: Flow) -> None:
     raise MeasurementError(with_stderr_tail(f"{flow.destination}: iperf3 does not listen", output))
 
 
+def _server(testbed: "RunningTestbed", flow: Flow, port: int) -> list[str]:
+    argv = ["iperf3", "--server", "--one-off", "--forceflush"]
+    return [*argv, "--bind", _address(testbed, flow), "--port", str(port)]
+
+
+def _address(testbed: "RunningTestbed", flow: Flow) -> str:
+    return testbed.addresses.address(testbed.topology.host(flow.destination))
+
+
 def _client(testbed: "RunningTestbed", flow: Flow, port: int, settling: int, seconds: int) -> list[str]:
-    address = testbed.addresses.address(testbed.topology.host(flow.destination))
-    argv = ["iperf3", "--client", address, "--port", str(port), "--json"]
+    argv = ["iperf3", "--client", _address(testbed, flow), "--port", str(port), "--json"]
     argv += ["--omit", str(settling), "--time", str(seconds), "--parallel", str(flow.connections)]
     if flow.udp_offered_bps is not None:
         argv += ["--udp", "--bitrate", str(flow.udp_offered_bps), "--length", str(flow.udp_payload_bytes)]

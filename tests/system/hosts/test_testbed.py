@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.support.testbed.links_outside import links_outside
 from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.claims.registry import STATE_ROOT, claims
 from wanbed.testbed.hosts.ping import ping
+from wanbed.testbed.measurement.measurement import Flow, measure_goodput
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.testbed import Testbed, bring_up
@@ -42,6 +44,18 @@ def testbed(substrate: str, resolved: Resolve) -> Iterator[Testbed]:
 def said_by(testbed: Testbed, host: str, *argv: str) -> str:
     process = testbed.spawn(host, list(argv), stdout=subprocess.PIPE, text=True)
     return str(process.communicate(timeout=150)[0]).strip()
+
+
+def test_a_measurement_listens_at_the_testbeds_address_alone(testbed: Testbed) -> None:
+    with ThreadPoolExecutor(1) as aside:
+        measured = aside.submit(measure_goodput, testbed, [Flow("east-0", "west-0")], rtt_s=0.002, seconds=1)
+        listening = set[str]()
+        while not measured.done():
+            listening |= {line.split()[4] for line in said_by(testbed, "west-0", "ss", "-Hlntu").splitlines()}
+    assert measured.result()
+    assert {address.rpartition(":")[0] for address in listening} == {
+        testbed.addresses.address(testbed.topology.host("west-0"))
+    }
 
 
 def test_two_testbeds_at_once_do_not_meet_and_what_they_leave_running_ends_with_them(

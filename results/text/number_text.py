@@ -115,7 +115,7 @@ def shortened(text: str, length: int) -> str:
 UNSEEN = {
     number: f"[U+{number:04X}]"
     for number in (
-        *(code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"),
+        *(code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"),
         *(
             0x061C,
             0x200B,

@@ -49,13 +49,13 @@ def test_names_like_spreadsheet_formulas_get_an_apostrophe(build_run: BuildRun) 
 
 
 def test_names_that_would_change_a_terminal_are_shown_in_csv_and_escaped_in_json(build_run: BuildRun) -> None:
-    hostile = "\x1b[31mred\u202egnp\u2028\x9b\ufeff"
+    hostile = "\x1b[31mred\u202egnp\u2028\x9b\ufeff\rb"
     run = results.load(build_run(name=hostile, variants=(hostile,), latencies=("10ms",)))
     as_csv, as_json = (table_text([run], form) for form in ("csv", "json"))
     assert as_csv.replace("\n", "").isprintable()
     assert as_json.replace("\n", "").isprintable()
     (row,) = csv.DictReader(io.StringIO(as_csv))
-    assert row["variant"] == "[U+001B][31mred[U+202E]gnp[U+2028][U+009B][U+FEFF]"
+    assert row["variant"] == "[U+001B][31mred[U+202E]gnp[U+2028][U+009B][U+FEFF][U+000D]b"
     assert json.loads(as_json)["headline"][0]["variant"] == hostile
 
 

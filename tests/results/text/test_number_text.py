@@ -80,5 +80,5 @@ def test_a_long_name_keeps_its_ends() -> None:
 
 
 def test_invisible_characters_are_spelled_out() -> None:
-    assert number_text.visible("a\u202eb\x07c\u2066\td\n") == "a[U+202E]b[U+0007]c[U+2066]\td\n"
+    assert number_text.visible("a\u202eb\x07c\u2066\td\re\n") == "a[U+202E]b[U+0007]c[U+2066]\td[U+000D]e\n"
     assert number_text.visible("é☃ \u05d0\u00a0µ") == "é☃ \u05d0\u00a0µ"

@@ -1,15 +1,22 @@
-"""Arguments that several commands share."""
+"""Arguments that several commands share.
+
+Options of commands that work on a rack, and what they mean for an experiment's engine.
+"""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wanbed.ground.strict_model import InputError
 from wanbed.runner.cli.exit_status import fail
 from wanbed.runner.experiments.shipped_experiments import instead_of, shipped_experiment, shipped_experiments
 from wanbed.runner.runs.faults import BAD_INPUT
+
+if TYPE_CHECKING:
+    from wanbed.runner.experiment.experiment_document import ExperimentDocument
 
 STANDARD_OUTPUT = Path("-")
 """The path that means standard output instead of a file."""
@@ -54,22 +61,27 @@ ExperimentFile = Annotated[
         autocompletion=_files_and_names,
     ),
 ]
+
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Replace one value of the file; may be given several times."),
 ]
+
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on standard output, all else on standard error.")
 ]
+
 SubstrateName = Annotated[
     str,
     typer.Option(
         "--substrate", help="What carries the network: auto, kernel, guest or relay. `wanbed doctor` explains."
     ),
 ]
+
 Clock = Annotated[
     str | None, typer.Option("--clock", metavar="NAME", help="real or virtual; short for --set clock=NAME.")
 ]
+
 Resume = Annotated[
     bool, typer.Option("--resume", help="Continue the last unfinished run of this file; start one if there is none.")
 ]
@@ -86,10 +98,57 @@ def as_options(overrides: list[str]) -> list[str]:
 
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the file, list the trials and the links; run none.")]
+
 RunsFolder = Annotated[
     Path, typer.Option("--runs", metavar="DIR", parser=path_of("--runs"), help="Where run folders go.")
 ]
+
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", min=1, metavar="N", help="Trials to simulate at a time (default: one for each core)."),
 ]
+
+RACK = "rack"
+"""The engine that emulates over the machines of a rack."""
+
+RackAddress = Annotated[
+    str | None,
+    typer.Option("--rack", metavar="HOST:PORT", help="Use the machines of the Ray cluster whose head listens there."),
+]
+
+HostsPerMachine = Annotated[
+    int | None,
+    typer.Option("--hosts-per-machine", min=1, metavar="N", help="The most hosts on each machine of a rack: 1."),
+]
+
+OverlayName = Annotated[
+    str | None,
+    typer.Option("--overlay", help="What joins machines of a rack: vxlan (default) or wireguard (encrypted)."),
+]
+
+Queue = Annotated[
+    bool, typer.Option("--queue", help="Wait for machines of the rack that another run uses, instead of ending.")
+]
+
+
+def with_engine(
+    document: "ExperimentDocument", file: Path, rack: str | None, *, others: Sequence[str], dry_run: bool
+) -> "ExperimentDocument":
+    """Return the document of ``file``, on a rack's engine if there is an address of a ``rack``.
+
+    ``others`` are the options given that only a rack has. Raise InputError for an engine that needs an address, and for
+    options that do not go together.
+    """
+    engine = document.spec.engine
+    if rack is None:
+        if engine == RACK and not dry_run:
+            raise InputError(
+                f"{file}: engine: rack wants the machines' address: give --rack HOST:PORT of a Ray cluster's head, or "
+                "--engine emulate"
+            )
+        if others:
+            raise InputError(f"{others[0]}: only a run over a rack has it: give --rack HOST:PORT too, or leave it out")
+        return document
+    if engine == "simulate":
+        raise InputError(f"--rack: {file} simulates: call `wanbed simulate --rack`, or give --engine rack to emulate")
+    return document if engine == RACK else document.overridden(f"engine={RACK}")

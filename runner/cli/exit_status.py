@@ -1,4 +1,9 @@
-"""End every command with its exit status, and with one line on standard error for an error."""
+"""End every command with its exit status, and with one line on standard error for an error.
+
+Live with a limit on the address space (``ulimit -v``), before the libraries are loaded that reserve a lot of it.
+
+Print lines that are no results.
+"""
 
 import errno
 import os
@@ -15,13 +20,38 @@ import typer
 
 from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.cli.address_space import fit_address_space
 from wanbed.runner.runs.faults import BAD_INPUT, MACHINE_LACKS, NO_DATA, status_of
+from wanbed.testbed.kernel.missing import MissingError
+
+_LEAST_BYTES = 800_000 * 1024
+
+_FRUGAL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
+"""Arrow's own pool reserves a GiB, and OpenBLAS a buffer for each core."""
+
+
+def fit_address_space() -> None:
+    """Do nothing where no limit is set. Raise MissingError if it is too low for any command."""
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit_bytes == resource.RLIM_INFINITY:
+        return
+    if limit_bytes < _LEAST_BYTES:
+        raise MissingError(
+            f"wanbed takes {_LEAST_BYTES >> 10} KiB of address space, ulimit -v allows {limit_bytes >> 10}: raise it"
+        )
+    for name, value in _FRUGAL.items():
+        os.environ.setdefault(name, value)
+
+
+def log(line: str) -> None:
+    """Print a line that is no result to standard error, whatever characters are in the names in it."""
+    print(f"wanbed: {one_line(line)}", file=sys.stderr, flush=True)
+
 
 DEBUG = "WANBED_DEBUG"
 """The environment variable that adds a traceback to every error, unless it is empty or 0."""
 
 _LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+
 _INTERRUPTED = "interrupted, nothing of it is left running"
 
 

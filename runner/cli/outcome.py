@@ -1,8 +1,13 @@
-"""Show what ``wanbed run`` and ``wanbed simulate`` do: the trials that there would be, and what came out of them."""
+"""Show what ``wanbed run`` and ``wanbed simulate`` do: the trials that there would be, and what came out of them.
+
+Say in one line why a run's figures need care: what happened, where its results are, and what to do.
+
+Show what came of prefill in the terminal: TTFT, what was admitted, and what was left unfinished.
+"""
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +15,18 @@ from rich.text import Text
 
 from wanbed.results.reading.changing_links import changing_links, changing_links_text
 from wanbed.results.reading.divided_trunks import divided_trunks_text
+from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
 from wanbed.results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from wanbed.results.reading.not_modelled import NotModelled, not_modelled_text, of_links
+from wanbed.results.reading.run import Run
 from wanbed.results.reading.summaries.saturation import MachineLoad
 from wanbed.results.reading.summaries.trial_faults import TrialFaults
+from wanbed.results.reading.summaries.ways_around import WaysAround
+from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_figures
 from wanbed.results.report.table import Column, Table, TableCell
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text.number_text import UNKNOWN, count_text, list_text, percent_text, seconds_text
+from wanbed.runner.cli.exit_status import log
 from wanbed.runner.cli.link_listing import link_documents, print_links
-from wanbed.runner.cli.log_line import log
 from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.runs.faults import TrialError
@@ -57,8 +66,12 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     from wanbed.results.reading.summaries.summary_table import write_summary  # noqa: PLC0415
     from wanbed.results.report.prefill.prefill_service import prefill_rows  # noqa: PLC0415
     from wanbed.results.report.report import write_report  # noqa: PLC0415
-    from wanbed.runner.cli.ending import ending  # noqa: PLC0415
-    from wanbed.runner.cli.prefill_outcome import prefill_documents, prefill_table, prefill_warnings  # noqa: PLC0415
+    from wanbed.runner.cli.outcome import (  # noqa: PLC0415
+        ending,  # noqa: PLC0415
+        prefill_documents,
+        prefill_table,
+        prefill_warnings,
+    )
 
     run = load_run(path, coded=True)
     write_summary(run)
@@ -151,3 +164,133 @@ def _over_bound(row: _Row) -> TableCell:
 
 def _figure(value: float | None, form: str, unit: float = 1) -> str:
     return "unknown" if value is None else format(value / unit, form)
+
+
+_MOST_NAMED = 3
+
+
+def ending(run: Run, report: Path) -> str | None:
+    """Return the line for a run whose links or machine were not as configured, None for a good run.
+
+    Of a simulation it says which trials are of kinds whose simulations are known to be off.
+    """
+    if run.simulated:
+        return _known_to_be_off(run, report)
+    facts = [fact for fact in (_links_outside(run), _around(run), _saturated_trials(run)) if fact is not None]
+    if not facts:
+        return None
+    remedy = "run again on a machine that does nothing else, or with lower rates"
+    if _goes_in_virtual_time(run):
+        remedy = "run again on a machine that does nothing else, with lower rates, or with --clock virtual"
+    if run.manifest.get("engine") == "rack":
+        remedy = "run again on machines that do nothing else, or with lower rates"
+    if run.manifest.get("clock") == "virtual":
+        remedy = "compare the links in the report with the file"
+    return f"{' and '.join(facts)}: do not compare these figures; {remedy}; report: {report}"
+
+
+def _goes_in_virtual_time(run: Run) -> bool:
+    """Return whether nothing in the run's file is refused in virtual time: programs, what really computes, dilation."""
+    written = run.manifest.get("experiment") or {}
+    replayed = (written.get("compute") or {}).get("kind", "replay") == "replay"
+    as_it_is = written.get("dilation", "auto") in {"auto", 1}
+    return replayed and as_it_is and all(trial.program is None for trial in run.trials)
+
+
+def _known_to_be_off(run: Run, report: Path) -> str | None:
+    of_trials = [known_misses_of(trial.facts) for trial in run.trials]
+    marked = sum(map(bool, of_trials))
+    if not marked:
+        return None
+    text = known_misses_text(miss for found in of_trials for miss in found)
+    return (
+        f"{marked} of {count_text(len(of_trials), 'trial')} are of kinds whose simulation is known to be off from "
+        f"virtual time: {text}; run with --clock virtual where that matters; report: {report}"
+    )
+
+
+def _links_outside(run: Run) -> str | None:
+    rows = run.calibration
+    outside = rows[~rows["within_tolerance"].astype(bool)]
+    measured = set(rows["sweep_point"])
+    unmeasured = {trial.point for trial in run.trials} - measured
+    if outside.empty:
+        return f"the links of {count_text(len(unmeasured), 'sweep point')} were not measured" if unmeasured else None
+    named = dict.fromkeys(
+        f"inside {row.source}" if row.scope == "intra" else f"{row.source} to {row.destination}"
+        for row in outside.itertuples()
+    )
+    names = list(named)[:_MOST_NAMED] + ([f"{len(named) - _MOST_NAMED} more"] if len(named) > _MOST_NAMED else [])
+    points = set(outside["sweep_point"])
+    where = f" at {len(points)} of {len(measured)} sweep points" if len(measured) > 1 else ""
+    return f"{len(outside)} of {count_text(len(rows), 'link')} outside tolerance{where} ({list_text(names)})"
+
+
+def _around(run: Run) -> str | None:
+    around = [ways for trial in run.trials if (ways := WaysAround.of(trial.facts)).used]
+    return f"in {len(around)} of {count_text(len(run.trials), 'trial')} {around[0].sentence}" if around else None
+
+
+def _saturated_trials(run: Run) -> str | None:
+    saturated = [trial for trial in run.trials if MachineLoad.of(trial.facts).saturated]
+    if not saturated:
+        return None
+    variants = list_text(list(dict.fromkeys(trial.variant for trial in saturated)))
+    return f"the machine was saturated in {len(saturated)} of {count_text(len(run.trials), 'trial')} ({variants})"
+
+
+MANY_UNFINISHED = 0.05
+"""The largest share of the admitted requests that may be unfinished without a warning."""
+
+
+def prefill_documents(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
+    """Return the exact figures of each row in plain JSON types."""
+    return [
+        {"sweep_point": row.point, "swept": dict(row.values), "variant": row.variant, **prefill_figures(row)}
+        for row in rows
+    ]
+
+
+def prefill_table(rows: Sequence[PrefillRow]) -> Table | None:
+    """Return a table with a line for each sweep point and variant with prefill, None without any."""
+    caption = "prefill: requests that arrived after training's warm-up"
+    return Table.of("prefill", "", rows, _COLUMNS, caption)
+
+
+def prefill_warnings(rows: Sequence[PrefillRow]) -> Iterator[str]:
+    """Yield a line that names the rows without a request, and one for those with many unfinished requests."""
+    if none := [row for row in rows if not row.counts["offered"]]:
+        yield (
+            f"prefill: no request arrived in the {min(row.window_s for row in none):.3g} s after training's warm-up "
+            f"({_named(none)}): check the unit of the trace's arrivals, give a higher rate, or more iterations"
+        )
+    if many := [row for row in rows if row.counts["unfinished"] > MANY_UNFINISHED * _admitted(row)]:
+        yield (
+            f"prefill: more than {MANY_UNFINISHED:.0%} of the admitted requests had not finished when the trial "
+            f"ended, so that their TTFTs are missing and the percentiles too low ({_named(many)}): give a lower rate, "
+            "or more iterations"
+        )
+
+
+def _named(rows: Sequence[PrefillRow]) -> str:
+    return "; ".join(", ".join(filter(None, (row.where, row.variant))) for row in rows)
+
+
+def _admitted(row: PrefillRow) -> int:
+    """Return the number of requests that were admitted, those that were off-loaded to a pool included."""
+    return row.counts["admitted"] + row.counts["off_loaded"]
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part} ({percent_text(part / whole) if whole else UNKNOWN})"
+
+
+_COLUMNS: tuple[Column[PrefillRow], ...] = (
+    Column("sweep point", lambda row: row.where, form="text"),
+    Column("variant", lambda row: row.variant, form="text"),
+    Column("TTFT\np50", lambda row: seconds_text(row.ttft_s[50])),
+    Column("TTFT\np99", lambda row: seconds_text(row.ttft_s[99])),
+    Column("requests", lambda row: str(row.counts["offered"])),
+    Column("admitted", lambda row: _share(_admitted(row), row.counts["offered"])),
+    Column("unfinished", lambda row: _share(row.counts["unfinished"], _admitted(row))),
+)

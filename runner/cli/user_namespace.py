@@ -1,15 +1,25 @@
-"""Start the command again inside a user namespace, where this user may make hosts, if that is what it takes."""
+"""Start the command again inside a user namespace, where this user may make hosts, if that is what it takes.
+
+Report what killed runs left on this machine, before another network is built.
+"""
 
 import os
 import sys
 from collections.abc import Sequence
 
-from wanbed.runner.cli.log_line import log
-from wanbed.runner.cli.network.leftovers import report_leftovers
+from wanbed.runner.cli.exit_status import log
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
+from wanbed.testbed.claims.leftovers import leftovers_text
 from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.rights.hosts_allowed import ENTER, hosts_allowed
 from wanbed.testbed.substrate.offer import RELAY
+
+
+def report_leftovers() -> None:
+    """Print one line to standard error if a killed run left something."""
+    if text := leftovers_text():
+        log(text)
+
 
 _ENTERING = "not root: the network is made in a user namespace of your own, and has no priority over other programs"
 

@@ -16,8 +16,7 @@ from wanbed.ground.files.atomic_write import write_whole
 from wanbed.module_process import module_command
 from wanbed.results import load
 from wanbed.results.text.number_text import count_text
-from wanbed.runner.cli.exit_status import fail, one_line_errors
-from wanbed.runner.cli.log_line import log
+from wanbed.runner.cli.exit_status import fail, log, one_line_errors
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.runs.faults import NO_DATA
 from wanbed.runner.runs.run_folder import latest_run

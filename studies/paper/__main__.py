@@ -12,8 +12,7 @@ from studies.paper.volume import Volume, volume_table
 from wanbed.ground.strict_model import InputError
 from wanbed.results import load
 from wanbed.results.reading.run import Run
-from wanbed.runner.cli.exit_status import fail, one_line_errors
-from wanbed.runner.cli.log_line import log
+from wanbed.runner.cli.exit_status import fail, log, one_line_errors
 from wanbed.runner.runs.faults import NO_DATA
 from wanbed.runner.runs.run_folder import DEFAULT_PARALLEL_RUNS, latest_run
 from wanbed.runner.simulator.variant_simulation import simulate_variant

@@ -16,8 +16,7 @@ from studies.which_training.setting import WANS, Method, Wan
 from studies.which_training.time_to_loss import LossTimes, learning_text
 from studies.which_training.virtual_check.check_table import check_text
 from studies.which_training.virtual_check.checking import checked
-from wanbed.runner.cli.exit_status import one_line_errors
-from wanbed.runner.cli.log_line import log
+from wanbed.runner.cli.exit_status import log, one_line_errors
 
 PAGE = Path("docs/which-training.md")
 PICTURE = "which-training.png"

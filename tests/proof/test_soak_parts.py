@@ -46,7 +46,7 @@ def test_a_file_belongs_to_the_nearest_folder_that_is_named() -> None:
         "tests/system/rack/ray/test_rack_on_ray.py": "ray",
         "tests/system/rack/test_faults_on_rack.py": "rack",
         "runner/rack/cluster.py": "ray",
-        "runner/cli/runs/run.py": "commands",
+        "runner/cli/run.py": "commands",
         "tests/test_installation.py": "commands",
     }
     assert {path: part.name if (part := part_of(path)) else None for path in paths} == paths

@@ -15,7 +15,7 @@ from wanbed.testbed.virtual_time.guest_boot import check_visible
 from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 from wanbed.testbed.virtual_time.watchdog import Patience, Watch
 
-INNER_RUN = "wanbed.runner.cli.runs.inner_run"
+INNER_RUN = "wanbed.runner.cli.inner_run"
 """The program that runs inside the guest; its argument is an ``InnerRun``."""
 
 

@@ -1,5 +1,8 @@
+"""A limit on the address space is lived with, or refused in a line."""
+
 import errno
 import os
+import resource
 import signal
 from importlib import import_module
 
@@ -8,7 +11,7 @@ import typer
 
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.run_store import RunError
-from wanbed.runner.cli.exit_status import fail, one_line_errors
+from wanbed.runner.cli.exit_status import fail, fit_address_space, log, one_line_errors
 from wanbed.runner.resolve.dilation import CapacityError
 from wanbed.runner.runs import faults
 from wanbed.runner.runs.faults import (
@@ -223,3 +226,46 @@ def test_a_module_that_hosts_need_and_python_lacks_is_one_line(
     assert ended.value.exit_code == MACHINE_LACKS
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(remedy)
+
+
+NAMES = ("ARROW_DEFAULT_MEMORY_POOL", "OPENBLAS_NUM_THREADS")
+
+
+@pytest.fixture(autouse=True)
+def _without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        # Set first, so that it is unset again after the test.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+def settings() -> list[str | None]:
+    return [os.environ.get(name) for name in NAMES]
+
+
+def limit(monkeypatch: pytest.MonkeyPatch, limit_bytes: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit_bytes, limit_bytes))
+
+
+def test_without_a_limit_libraries_do_as_they_like(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(monkeypatch, resource.RLIM_INFINITY)
+    fit_address_space()
+    assert settings() == [None, None]
+
+
+def test_below_a_limit_libraries_reserve_little_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(monkeypatch, 2 << 30)
+    os.environ["OPENBLAS_NUM_THREADS"] = "4"
+    fit_address_space()
+    assert settings() == ["system", "4"]
+
+
+def test_a_limit_that_is_too_low_for_any_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(monkeypatch, 300_000 << 10)
+    with pytest.raises(MissingError, match=r"takes 800000 KiB of address space, ulimit -v allows 300000: raise it$"):
+        fit_address_space()
+
+
+def test_a_name_in_a_line_does_not_reach_the_terminal_raw(capsys: pytest.CaptureFixture[str]) -> None:
+    log("machine \x1b[31mred\u202e\n is lost")
+    assert capsys.readouterr().err == "wanbed: machine \\x1b[31mred\\u202e is lost\n"

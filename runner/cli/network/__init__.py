@@ -1,1 +1,0 @@
-"""Commands about the emulated network and this machine."""

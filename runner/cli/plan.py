@@ -1,0 +1,177 @@
+"""``wanbed plan``: choose the datacenters and the number of DP-cells for training, and report the iteration time."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.results.text.number_text import list_text
+from wanbed.runner.cli.arguments import AsJson, ExperimentFile, Overrides, RackAddress
+from wanbed.runner.cli.exit_status import fail, log, one_line_errors
+from wanbed.runner.runs.faults import NO_DATA
+
+if TYPE_CHECKING:
+    from wanbed.runner.cli.plan_output import Planned, Unplanned
+    from wanbed.runner.experiment.sweep_points import SweepPointSpec
+    from wanbed.runner.planner.effort import Limits
+    from wanbed.runner.planner.families.families_asked import FamiliesAsked
+    from wanbed.runner.planner.planning import SearchName
+    from wanbed.runner.planner.pricing import Spread
+
+_RUNNERS_UP = 5
+
+_TIME_S, _FIRST_S = 60.0, 300.0
+"""The default limit of time, and that of the first candidate, without which there is no answer."""
+
+_SEARCHES: tuple["SearchName", ...] = ("greedy", "better", "exhaustive")
+
+
+def plan_(
+    file: ExperimentFile,
+    *,
+    overrides: Overrides = None,
+    variant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which to plan. Default: the first with schedule atlas.")
+    ] = None,
+    search: Annotated[
+        str, typer.Option(help="greedy (Algorithm 1 of Atlas), better (branch and bound), exhaustive (small sizes).")
+    ] = "better",
+    simulations: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most candidates to simulate. Default: for the better search about a minute's worth."),
+    ] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Most time for each search: it ends with the best so far. Default: 60s, and up to 300s for the first "
+            "candidate.",
+        ),
+    ] = None,
+    families: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Also price other ways to train, with commas between: pipeline, hierarchical (data parallelism), "
+            "diloco, atom.",
+        ),
+    ] = None,
+    sync_every: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Iterations between DiLoCo's and ATOM's averages: 100."),
+    ] = None,
+    swap: Annotated[
+        str | None,
+        typer.Option(metavar="RATE", help="Rate at which ATOM loads layers into a GPU, like 12GB/s."),
+    ] = None,
+    rack: RackAddress = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose the datacenters, the number of DP-cells and the placement of stages with the most tokens a second.
+
+    Every number of DP-cells that fits is tried, independent of training.pipelines, and simulated. Change the network
+    with --set, like --set topology.datacenters.0.hosts=64. In a file with a sweep, each sweep point is planned.
+    Ctrl-C ends the search with the best so far. With --rack candidates are simulated on the CPUs of a Ray cluster.
+    """
+    with one_line_errors():
+        from wanbed.runner.experiment.experiment_document import ExperimentDocument
+        from wanbed.runner.experiment.sweep_points import sweep_point_specs
+
+        written = ExperimentDocument.read(file, overrides or [])
+        from wanbed.runner.cli.plan_output import Planned, document, print_plan
+        from wanbed.runner.planner.effort import Limits, seconds_limit
+        from wanbed.runner.planner.families.families_asked import FamiliesAsked
+        from wanbed.runner.planner.planning_task import planned_points
+        from wanbed.runner.rack.simulations.pools import plan_spread
+        from wanbed.runner.runs.not_modelled import left_out_of_plan
+
+        chosen_search = next((name for name in _SEARCHES if name == search), None)
+        if chosen_search is None:
+            raise InputError(f"--search {search}: there are {list_text(list(_SEARCHES))}")
+        asked = FamiliesAsked.named([] if families is None else families.split(","), sync_every, swap)
+        limits = Limits(simulations, _TIME_S, first_s=_FIRST_S)
+        if time_limit is not None:
+            limits = Limits(simulations, seconds_limit(time_limit))
+        planned: list[Planned | Unplanned] = []
+        points = list(planned_points(sweep_point_specs(written)))
+        for line in left_out_of_plan(points):
+            log(line)
+        ended_by: BaseException | None = None
+        with plan_spread(rack, log) as spread:
+            for point in points:
+                outcome, ended_by = _plan_point(point, variant, file, chosen_search, limits, spread=spread)
+                if isinstance(outcome, Planned) and ended_by is None:
+                    outcome = _with_families(outcome, asked, file)
+                planned.append(outcome)
+                if not as_json:
+                    print_plan(outcome, file)
+                if ended_by is not None:
+                    break
+        if as_json:
+            documents = [document(each) for each in planned]
+            complete = len(planned) == len(points) and all(each["complete"] for each in documents)
+            swept = {"sweep_points": documents, "complete": complete}
+            print(json.dumps(swept if points[0].spec.sweep else documents[0], indent=2))
+        if ended_by is not None:
+            raise ended_by
+        if not any(isinstance(each, Planned) for each in planned):
+            fail(f"{file}: no candidate was simulated in {time_limit or '300s'}: give a longer --time-limit", NO_DATA)
+
+
+def _with_families(planned: "Planned", asked: "FamiliesAsked", file: Path) -> "Planned":
+    """Return a plan with the prices of these families."""
+    from wanbed.runner.planner.planning_task import position_to_plan
+    from wanbed.runner.resolve.written_variant import WrittenVariant
+
+    point = planned.point
+    position = position_to_plan(point, planned.variant)
+    written = WrittenVariant(point.spec, position, point.topology, file.parent, point.values)
+    with prefixed(f"{point.source}: "):
+        return replace(planned, families=asked.prices(written, planned.task, planned.found, log))
+
+
+def _plan_point(
+    point: "SweepPointSpec",
+    variant: str | None,
+    file: Path,
+    search: "SearchName",
+    limits: "Limits",
+    *,
+    spread: "Spread | None",
+) -> "tuple[Planned | Unplanned, BaseException | None]":
+    """Plan a sweep point. Also return the exception of a signal that has ended the search, None if there was none."""
+    from wanbed.runner.cli.plan_output import Planned, PlanProgress, Unplanned
+    from wanbed.runner.planner.planning import most_promising, plan
+    from wanbed.runner.planner.planning_task import planning_task, position_to_plan
+    from wanbed.runner.planner.search import NothingPricedError
+    from wanbed.runner.resolve.written_variant import WrittenVariant
+    from wanbed.runner.runs.cut_connections import cut_line, cuts_of
+    from wanbed.runner.runs.not_modelled import links_that_change, plan_without
+
+    position = position_to_plan(point, variant)
+    name = point.spec.variants[position].name
+    written = WrittenVariant(point.spec, position, point.topology, file.parent, point.values)
+    with prefixed(f"{point.source}: "):
+        task = planning_task(written, pipelines=None)
+        try:
+            with PlanProgress() as progress:
+                found = plan(
+                    task,
+                    search,
+                    limits=limits,
+                    runners_up=_RUNNERS_UP,
+                    spread=spread,
+                    report=progress.report,
+                    explained=True,
+                )
+        except NothingPricedError as end:
+            promising = tuple(most_promising(task, _RUNNERS_UP))
+            return Unplanned(point, name, task, str(end), promising), end.ended_by
+    cuts = cuts_of(point.topology, task.place(found.chosen.candidate))
+    if cuts:
+        log(cut_line(name, [(cut, point.values) for cut in cuts]))
+    without = (*plan_without(point.spec, point.topology, [name]), *links_that_change(point.topology))
+    return Planned(point, name, task, found, without), found.ended_by

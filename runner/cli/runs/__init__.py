@@ -1,1 +1,0 @@
-"""Commands that run, simulate, plan and profile."""

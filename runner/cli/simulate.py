@@ -1,0 +1,75 @@
+"""``wanbed simulate``: simulate an experiment as discrete events, without a network."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.cli.arguments import (
+    AsJson,
+    DryRun,
+    ExperimentFile,
+    Jobs,
+    Overrides,
+    RackAddress,
+    Resume,
+    RunsFolder,
+    path_of,
+)
+from wanbed.runner.cli.exit_status import log, one_line_errors
+from wanbed.runner.rack.simulations.pools import check_jobs
+
+
+def simulate(
+    file: ExperimentFile,
+    *,
+    overrides: Overrides = None,
+    from_run: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            parser=path_of("--from"),
+            help="Take the compute times that this run measured: the median at each GPU. Short for --set compute.from.",
+        ),
+    ] = None,
+    resample: Annotated[
+        bool, typer.Option("--resample", help="Draw from the times of --from. Short for --set compute.resample=true.")
+    ] = False,
+    jobs: Jobs = None,
+    rack: RackAddress = None,
+    resume: Resume = False,
+    dry_run: DryRun = False,
+    runs: RunsFolder = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Simulate the sweep on all cores, with any engine in the file, and write the run folder and its report.
+
+    Schedules, topology and result files are those of `wanbed run`, without root and without a network. A simulation is
+    deterministic, so each trial runs once, with any `repeats`, unless compute times are drawn (compute.jitter,
+    --resample). With --rack trials are spread over the CPUs of a Ray cluster.
+    """
+    with one_line_errors():
+        if any(override.partition("=")[0].strip() == "engine" for override in overrides or []):
+            raise InputError("--set engine: wanbed simulate always simulates: leave it out, or use wanbed run")
+        check_jobs(jobs, rack)
+        if resample and from_run is None and not any(each.startswith("compute.from=") for each in overrides or []):
+            raise InputError("--resample: it draws from the times of a run: give --from RUN, or leave --resample out")
+        shortcuts = [] if from_run is None else [f"compute.from={json.dumps(str(from_run.resolve()))}"]
+        shortcuts += ["compute.resample=true"] if resample else []
+        from wanbed.runner.planner.experiment_file import load_experiment
+
+        experiment = load_experiment(file, [*(overrides or []), *shortcuts], engine="simulate")
+        from wanbed.runner.cli.outcome import list_trials, show_outcome
+
+        if dry_run:
+            list_trials(experiment, as_json)
+            return
+        from wanbed.runner.execution import execute
+        from wanbed.runner.runs.run_request import RackRequest, RunRequest
+
+        over = None if rack is None else RackRequest(rack)
+        request = RunRequest(experiment, str(file), file.parent, runs, log, rack=over, jobs=jobs, resume=resume)
+        show_outcome(execute(request), as_json)

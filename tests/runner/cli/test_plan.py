@@ -1,0 +1,238 @@
+"""Run ``wanbed plan``. Prices are those of Atlas' plan, which need no simulator."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from tests.support.runner.planner_instances import ATLAS, document, planned_pricing
+from wanbed.results.text.number_text import percent_text, three_digits
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.planner.candidate import Candidate, Price, Pricing
+from wanbed.runner.planner.pricing import simulated_pricing
+
+SLOW = [{"between": ["east", "west"], "node_pair_rate": "100Mbit", "latency": "80ms"}]
+
+THREE = {"east": 3, "west": 2, "north": 2}
+
+
+@pytest.fixture(autouse=True)
+def _prices_by_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wanbed.runner.planner.planning.simulated_pricing", planned_pricing)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def planned(content: dict[str, Any], *arguments: str) -> Result:
+    Path("exp.yaml").write_text(yaml.safe_dump(content))
+    return CliRunner().invoke(app, ["plan", "exp.yaml", *arguments])
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_answer_names_datacenters_dp_cells_stages_and_unused_gpus() -> None:
+    done = planned(document(THREE, 6, links=SLOW))
+    assert done.exit_code == 0
+    assert done.output.startswith("exp.yaml: atlas, 6 stages\n")
+    assert "DP-cells            1 of 1 pipeline\n" in done.output
+    assert "GPUs left unused    1 in " in done.output
+    assert "no other that keeps a stage's replicas in one datacenter gives more" in done.output
+    assert "greedy" in done.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_script_gets_every_figure() -> None:
+    done = planned(document(THREE, 7, links=SLOW), "--json")
+    answer = json.loads(done.stdout)
+    chosen = answer["chosen"]
+    assert chosen.keys() == {
+        "datacenters",
+        "dp_cells",
+        "pipelines_per_cell",
+        "placement",
+        "iteration_time_s",
+        "tokens_per_s",
+        "gpu_utilization",
+        "wan_bytes",
+        "found_by",
+        "bottleneck",
+    }
+    assert chosen["datacenters"][1] == "north"
+    assert len(chosen["placement"]) == 7
+    assert chosen["found_by"] == "better"
+    assert [entry["found_by"] for entry in answer["alternatives"]] == ["greedy"]
+    assert answer["unused_gpus"] == {"east": 0, "west": 0, "north": 0}
+    assert (answer["complete"], answer["cut_off"]) == (True, None)
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_a_model_sequences_are_counted() -> None:
+    content = {**document(THREE, 6, links=SLOW), "model": None}
+    assert "\nsequences a second  " in planned(content).output
+    chosen = json.loads(planned(content, "--json").stdout)["chosen"]
+    assert "tokens_per_s" not in chosen
+    assert chosen["sequences_per_s"] > 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_three_searches_can_be_asked_for() -> None:
+    tokens = [
+        json.loads(planned(document(THREE, 7, links=SLOW), "--json", "--search", name).stdout)["chosen"]["tokens_per_s"]
+        for name in ("greedy", "better", "exhaustive")
+    ]
+    assert tokens[0] < tokens[1] == tokens[2]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_file_whose_own_pipelines_do_not_fit_is_planned_all_the_same() -> None:
+    content = document({"east": 4, "west": 4}, 4, training={"stages": 4, "pipelines": 64})
+    assert json.loads(planned(content, "--json").stdout)["chosen"]["dp_cells"] == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_if_is_asked_with_set() -> None:
+    content = document({"east": 4, "west": 4}, 4)
+    more = json.loads(planned(content, "--json", "--set", "topology.datacenters.0.hosts=64").stdout)["chosen"]
+    assert (more["datacenters"], more["dp_cells"] * more["pipelines_per_cell"]) == (["east"], 16)
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_first_variant_that_follows_atlas_is_planned_unless_another_is_named() -> None:
+    content = document({"east": 4}, 2, variants=[{"name": "pipe", "schedule": "gpipe"}, ATLAS])
+    assert json.loads(planned(content, "--json").stdout)["variant"] == "atlas"
+    unknown = planned(content, "--variant", "atals")
+    assert (unknown.exit_code, unknown.stderr) == (2, "wanbed: --variant atals: exp.yaml has pipe and atlas\n")
+
+
+@pytest.mark.usefixtures("folder")
+def test_every_sweep_point_of_a_sweep_is_planned() -> None:
+    content = document(THREE, 6, sweep={"topology.wan.latency": ["10ms", "40ms"]})
+    points = json.loads(planned(content, "--json").stdout)["sweep_points"]
+    assert [point["swept"] for point in points] == [
+        {"topology.wan.latency": "10ms"},
+        {"topology.wan.latency": "40ms"},
+    ]
+    assert points[0]["chosen"]["iteration_time_s"] < points[1]["chosen"]["iteration_time_s"]
+    assert planned(content).output.count("topology.wan.latency=") == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_search_that_is_cut_off_says_so() -> None:
+    done = planned(document(THREE, 7, links=SLOW), "--simulations", "1")
+    assert "search cut off after 1 simulation: a better plan may exist" in done.output
+    assert "gives more" not in done.output
+    answer = json.loads(planned(document(THREE, 7, links=SLOW), "--simulations", "1", "--json").stdout)
+    chosen, most = answer["chosen"]["tokens_per_s"], answer["tokens_per_s_at_most"]
+    assert most > chosen
+    assert answer["gap"] == pytest.approx(most / chosen - 1)
+    more = percent_text(answer["gap"])
+    assert f"no plan exceeds     {three_digits(most)} tokens a second, {more} more, by the bounds" in done.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_proven_answer_has_no_gap() -> None:
+    done = planned(document(THREE, 6, links=SLOW), "--json")
+    answer = json.loads(done.stdout)
+    assert (answer["gap"], answer["tokens_per_s_at_most"]) == (0, answer["chosen"]["tokens_per_s"])
+    assert "no plan exceeds" not in planned(document(THREE, 6, links=SLOW)).output
+
+
+@pytest.mark.usefixtures("folder")
+def test_how_stages_were_chosen_is_reported_where_the_file_does_not_say() -> None:
+    content = document({"east": 3, "west": 2}, 1, training={"microbatches": 4})
+    assert "5 stages (training.stages is not given: one for every GPU that 1 pipeline would leave)" in planned(
+        content
+    ).output.replace("\n", " ")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("content", "arguments", "text"),
+    [
+        (
+            document({"east": 2, "west": 2}, 5),
+            [],
+            "exp.yaml: training.stages: 5 stages need 5 GPUs, one each, and the hosts have 4 (east 2, west 2): add",
+        ),
+        (document({"east": 2}, 2), ["--search", "best"], "--search best: there are greedy, better and exhaustive"),
+        (document({"east": 2}, 2), ["--time-limit", "soon"], "--time-limit: 'soon' is not a duration"),
+        (document({"east": 2}, 2), ["--set", "topology.datacenters.3.hosts=1"], "--set topology.datacenters.3.hosts=1"),
+        (document({"east": 2}, 2, surprise=1), [], "exp.yaml: surprise: "),
+    ],
+)
+def test_bad_input_is_one_line(content: dict[str, Any], arguments: list[str], text: str) -> None:
+    done = planned(content, *arguments)
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"wanbed: {text}")
+    assert done.stderr.count("\n") == 1
+
+
+def ended_after(candidates: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Ctrl-C come after so many candidates are priced."""
+
+    def pricing(*arguments: Any, **_: object) -> Pricing:
+        price, asked = planned_pricing(*arguments), []
+
+        def interrupted(candidate: Candidate) -> Price:
+            if len(asked) == candidates:
+                raise KeyboardInterrupt
+            asked.append(candidate)
+            return price(candidate)
+
+        return interrupted
+
+    monkeypatch.setattr("wanbed.runner.planner.planning.simulated_pricing", pricing)
+
+
+@pytest.mark.usefixtures("folder")
+def test_ctrl_c_ends_with_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended_after(2, monkeypatch)
+    done = planned(document(THREE, 3, links=SLOW), "--search", "exhaustive")
+    assert done.exit_code == 130
+    assert "search cut off when interrupted, after 2 simulations: a better plan may exist\n" in done.stdout
+    assert "chosen" in done.stdout
+    assert done.stderr == "wanbed: interrupted, nothing of it is left running\n"
+    swept = document(THREE, 3, sweep={"topology.wan.latency": ["10ms", "40ms"]})
+    done = planned(swept, "--search", "exhaustive", "--json")
+    answer = json.loads(done.stdout)
+    assert done.exit_code == 130
+    assert answer["complete"] is False
+    assert [(point["complete"], point["simulations"]) for point in answer["sweep_points"]] == [(False, 2)]
+
+
+@pytest.mark.usefixtures("folder")
+def test_ctrl_c_before_the_first_simulation_shows_what_promises_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended_after(0, monkeypatch)
+    done = planned(document(THREE, 3, links=SLOW))
+    assert done.exit_code == 130
+    assert "search cut off when interrupted, after 0 simulations: no candidate is simulated\n" in done.stdout
+    assert "at most" in done.stdout
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_time_limit_that_is_too_short_for_one_simulation_is_named() -> None:
+    done = planned(document(THREE, 3, links=SLOW), "--time-limit", "1ns", "--json")
+    answer = json.loads(done.stdout)
+    assert (done.exit_code, answer["chosen"], answer["complete"]) == (4, None, False)
+    assert answer["not_simulated"][0]["tokens_per_s_at_most"] > 0
+    assert done.stderr == "wanbed: exp.yaml: no candidate was simulated in 1ns: give a longer --time-limit\n"
+
+
+@pytest.mark.usefixtures("folder")
+def test_every_candidate_that_is_shown_has_its_bottleneck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wanbed.runner.planner.planning.simulated_pricing", simulated_pricing)
+    content = document({"east": 2, "west": 2}, 2, links=SLOW)
+    shown = planned(content).output.replace("\xa0", " ")
+    assert "\nbottleneck          " in shown
+    assert "\ncritical path       computing " in shown
+    answer = json.loads(planned(content, "--json", "--search", "exhaustive").stdout)
+    for each in (answer["chosen"], *answer["alternatives"]):
+        path = each["bottleneck"]["critical_path"]
+        assert sum(part["share"] for part in path) == pytest.approx(1.0)
+        assert path[0]["kind"] in {"computing", "link", "all_reduce", "schedule"}

@@ -1,0 +1,330 @@
+"""Run ``wanbed simulate`` with a fake simulator core."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on_paper
+from wanbed import results
+from wanbed.runner.cli.command_line import app
+from wanbed.runner.runs.faults import NO_DATA
+from wanbed.runner.simulated_runs import simulated_sweep
+
+pytestmark = pytest.mark.usefixtures("unpainted")
+
+SMALL: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
+        "wan": {"latency": "40ms", "rate": "1Gbit"},
+    },
+    "compute": {"forward": "10ms", "activation": "1MiB"},
+    "training": {"microbatches": 4},
+    "variants": [{"name": "gpipe", "schedule": "gpipe"}, {"name": "1f1b", "schedule": "1f1b"}],
+    "sweep": {"topology.wan.latency": ["10ms", "40ms"]},
+}
+
+TORCH = {"compute": {"kind": "torch", "checkpointing": False}, "model": "gpt-tiny", "training": {"microbatches": 4}}
+
+
+@pytest.fixture(autouse=True)
+def _on_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sweep = partial(simulated_sweep.simulate_sweep, simulate=simulate_on_paper)
+    monkeypatch.setattr(simulated_sweep, "simulate_sweep", sweep)
+
+
+def wanbed(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments))
+
+
+@contextmanager
+def simulating(monkeypatch: pytest.MonkeyPatch, simulate: Any) -> Iterator[None]:
+    """Simulate each trial by that function within the block."""
+    with monkeypatch.context() as patch:
+        sweep = partial(simulated_sweep.simulate_sweep, simulate=simulate)
+        patch.setattr(simulated_sweep, "simulate_sweep", sweep)
+        yield
+
+
+def written(**changes: Any) -> str:
+    Path("exp.yaml").write_text(yaml.safe_dump({**SMALL, **changes}), encoding="utf-8")
+    return "exp.yaml"
+
+
+def refusal(*arguments: str) -> str:
+    done = wanbed(*arguments)
+    assert (done.exit_code, done.stdout) == (2, ""), done.output
+    assert os.listdir() == ["exp.yaml"]
+    (line,) = done.stderr.splitlines()
+    return str(line)
+
+
+def test_the_sweep_is_simulated_without_asking_for_root_or_netem() -> None:
+    done = wanbed("simulate", written(), "--jobs", "1")
+    assert done.exit_code == 0, done.output
+    assert "by construction" in done.stdout
+    (folder,) = Path("runs").iterdir()
+    assert done.stdout.splitlines()[-1] == f"report: {folder}/report.html"
+    run = results.load(folder)
+    assert run.complete
+    assert [(trial.point, trial.variant) for trial in run.trials] == [(c, v) for c in (0, 1) for v in ("gpipe", "1f1b")]
+    assert list(pd.read_parquet(folder / "summary.parquet")["variant"]) == list(run.summary["variant"])
+
+
+def test_a_file_with_engine_simulate_gives_the_same_run() -> None:
+    asked = wanbed("simulate", written(), "--jobs", "1", "--json")
+    named = wanbed("run", written(engine="simulate"), "--jobs", "1", "--json")
+    assert named.exit_code == 0, named.output
+    assert json.loads(named.stdout)["summary"] == json.loads(asked.stdout)["summary"]
+    one, other = (json.loads((folder / "manifest.json").read_text()) for folder in Path("runs").iterdir())
+    assert one["config_hash"] == other["config_hash"]
+
+
+def test_the_summary_says_that_it_is_a_simulation_whose_links_are_as_asked() -> None:
+    rows = json.loads(wanbed("simulate", written(), "--jobs", "1", "--json").stdout)["summary"]
+    assert len(rows) == 4
+    for row in rows:
+        assert (row["engine"], row["clock"], row["dilation"], row["calibrated"]) == ("simulate", None, 1.0, True)
+        assert row["wan_bytes"] == 2 * 4 * 3 * 2**20
+        assert len(row["iteration_times_s"]) == 2
+
+
+def test_a_simulation_ignores_dilation() -> None:
+    as_it_is = json.loads(wanbed("simulate", written(), "--jobs", "1", "--json").stdout)["summary"]
+    dilated = json.loads(wanbed("simulate", written(dilation=4), "--jobs", "1", "--json").stdout)["summary"]
+    assert dilated == as_it_is
+
+
+def test_the_report_claims_no_measurement_and_warns_of_nothing_but_kinds_that_are_known_to_be_off() -> None:
+    wanbed("simulate", written(), "--jobs", "1")
+    (page,) = (path.read_text(encoding="utf-8") for path in Path("runs").glob("*/report.html"))
+    assert "Nothing was measured: the links are as configured by construction." in page
+    assert "Simulated as discrete events" in page
+    assert page.count('role="alert"') == 1
+    assert "2 of 4 trials are of kinds whose simulation is known to be off" in page
+    assert 'data-label="calibrated"' not in page
+    assert page.count('data-label="simulation"') == 4
+    assert page.count('<span class="range why">known to be off: ') == 2
+
+
+def test_repeats_of_a_simulation_run_once() -> None:
+    done = wanbed("simulate", written(repeats=3, sweep={}), "--jobs", "1", "--json")
+    assert [row["repeat"] for row in json.loads(done.stdout)["summary"]] == [0, 0]
+    text = "a simulation gives the same every time: each trial runs once, not 3 times"
+    assert sum(text in line for line in done.stderr.splitlines()) == 1
+    listed = json.loads(wanbed("simulate", "exp.yaml", "--dry-run", "--json").stdout)["trials"]
+    assert [trial["repeat"] for trial in listed] == [0, 0]
+    (page,) = (path.read_text(encoding="utf-8") for path in Path("runs").glob("*/report.html"))
+    assert "incomplete" not in page
+
+
+def test_a_deadlock_ends_with_status_2_and_one_line_and_keeps_what_had_finished() -> None:
+    file = written(variants=[*SMALL["variants"], {"name": DEADLOCKING, "schedule": "gpipe"}])
+    done = wanbed("simulate", file, "--jobs", "1")
+    assert done.exit_code == 2
+    (folder,) = Path("runs").iterdir()
+    assert done.stderr.splitlines()[-1] == (
+        "wanbed: topology.wan.latency=10ms: deadlocks: stage 1 waits for the activation of microbatch 0; last: forward "
+        f"0 at stage 0; {folder} keeps 2 of 6 trials: the same command with --resume goes on"
+    )
+    run = results.load(folder)
+    assert not run.complete
+    assert [trial.variant for trial in run.trials] == ["gpipe", "1f1b"]
+
+
+def test_a_run_that_another_process_writes_is_left_to_it_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def within(*_: Any, **__: Any) -> Any:
+        beside = wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume")
+        assert beside.exit_code == 2
+        (folder,) = Path("runs").iterdir()
+        assert beside.stderr.splitlines()[-1] == (
+            f"wanbed: --resume: {folder} is being written by another process, let it end"
+        )
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(simulated_sweep, "simulate_sweep", within)
+    assert wanbed("simulate", written(), "--jobs", "1").exit_code == 130
+
+
+def test_a_run_that_was_cut_off_is_resumed_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(topology: Any, variant: Any, iterations: int, **effects: Any) -> Any:
+        if variant.name == "1f1b":
+            raise KeyboardInterrupt
+        return simulate_on_paper(topology, variant, iterations, **effects)
+
+    with simulating(monkeypatch, interrupted):
+        cut_off = wanbed("simulate", written(), "--jobs", "1")
+    assert cut_off.exit_code == 130
+    assert cut_off.stderr.splitlines()[-1].endswith("keeps 1 of 4 trials: the same command with --resume goes on")
+    done = wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume")
+    assert done.exit_code == 0, done.output
+    assert "4 trials, 1 of them finished before" in done.stderr
+    (folder,) = Path("runs").iterdir()
+    assert results.load(folder).complete
+    again = wanbed("simulate", "exp.yaml", "--resume")
+    assert again.exit_code == 0
+    assert f"--resume: {folder} is complete already, nothing is run again" in again.stderr
+    assert f"report: {folder}/report.html" in again.stdout
+
+
+def test_trials_that_were_removed_from_a_complete_run_run_again() -> None:
+    assert wanbed("simulate", written(), "--jobs", "1").exit_code == 0
+    (folder,) = Path("runs").iterdir()
+    whole = results.load(folder)
+    shutil.rmtree(whole.trials[1].folder)
+    again = wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume")
+    assert again.exit_code == 0, again.output
+    assert f"--resume: {folder} was complete, and has lost 1 trial since, which will run again" in again.stderr
+    assert results.load(folder).spans.equals(whole.spans)
+    assert results.load(folder).complete
+
+
+def test_of_a_trial_that_is_removed_while_the_run_goes_on_the_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def removing(topology: Any, variant: Any, iterations: int, **effects: Any) -> Any:
+        for finished in Path("runs").glob("*/trials/point-000/*"):
+            shutil.rmtree(finished)
+        return simulate_on_paper(topology, variant, iterations, **effects)
+
+    with simulating(monkeypatch, removing):
+        lost = wanbed("simulate", written(), "--jobs", "1")
+    (folder,) = Path("runs").iterdir()
+    (said,) = [line for line in lost.stderr.splitlines() if "removed while" in line]
+    assert lost.exit_code == NO_DATA
+    assert said.startswith(f"wanbed: {folder}/trials/point-000/")
+    assert said.endswith("trials: the same command with --resume goes on")
+    assert wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume").exit_code == 0
+    assert len(results.load(folder).trials) == 4
+
+
+def test_one_command_starts_continues_and_ends() -> None:
+    """A job script repeats the command with --resume until it succeeds."""
+    first = wanbed("simulate", written(), "--jobs", "1", "--resume")
+    assert first.exit_code == 0, first.output
+    assert "wanbed: --resume: runs holds no run of this file as it is now: a new one starts" in first.stderr
+    assert wanbed("simulate", "exp.yaml", "--jobs", "1", "--resume").exit_code == 0
+    assert len(list(Path("runs").iterdir())) == 1
+
+
+def test_a_full_disk_is_reported_with_the_file_and_the_run_stays_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        # As Arrow raises it: without a file name.
+        raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device")
+
+    assert wanbed("simulate", written(sweep={}), "--jobs", "1").exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(pq.ParquetWriter, "write_table", full)
+        done = wanbed("simulate", written(), "--jobs", "1")
+    assert done.exit_code == 2
+    line = done.stderr.splitlines()[-1]
+    assert "/repeat-0.partial/spans.parquet: No space left on device: give another place, or make room" in line
+    assert line.endswith("keeps 0 of 4 trials: the same command with --resume goes on")
+    for folder in Path("runs").iterdir():
+        results.load(folder)
+
+
+def test_a_run_that_cannot_be_begun_on_a_full_disk_leaves_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    file = written()
+    monkeypatch.setattr(Path, "write_text", full)
+    done = wanbed("simulate", file, "--jobs", "1")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("wanbed: --runs: runs: cannot be written to (No space left on device)")
+    assert os.listdir("runs") == []
+
+
+def test_ideal_transport_switches_every_effect_off() -> None:
+    ideal = [{"name": "ideal", "schedule": "gpipe", "transport": {"model": "ideal"}}, *SMALL["variants"]]
+    wanbed("simulate", written(variants=ideal, sweep={}), "--jobs", "1")
+    (folder,) = Path("runs").iterdir()
+    effects = {trial.variant: set(trial.facts["tcp_effects"].values()) for trial in results.load(folder).trials}
+    assert effects == {"ideal": {False}, "gpipe": {True}, "1f1b": {True}}
+
+
+def test_torch_s_times_are_a_profile_s_and_the_report_says_so() -> None:
+    done = wanbed("simulate", written(**TORCH), "--jobs", "1")
+    assert done.exit_code == 0, done.output
+    assert "torch does not run in a simulation: a compute profile gives its times" in done.stderr
+    (page,) = (path.read_text(encoding="utf-8") for path in Path("runs").glob("*/report.html"))
+    assert "Torch did not run: its times come from the compute profile cpu" in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {**TORCH, "variants": [{"name": "a", "schedule": "torch-gpipe"}]},
+            "exp.yaml: variants.0.schedule: torch-gpipe is run by torch itself and is not simulated: leave the variant "
+            "out, or give engine: emulate",
+        ),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_by_name(changes: dict[str, Any], text: str) -> None:
+    file = written(**{"sweep": {}, **changes})
+    assert refusal("simulate", file) == f"wanbed: {text}"
+    assert refusal("run", file, "--engine", "simulate").endswith(text.removeprefix("exp.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            ["simulate", "exp.yaml", "--set", "engine=emulate"],
+            "--set engine: wanbed simulate always simulates: leave it out, or use wanbed run",
+        ),
+        (
+            ["run", "exp.yaml", "--engine", "simulate", "--substrate", "kernel"],
+            "--substrate: a simulation has none: leave it out, or give engine: emulate",
+        ),
+        (
+            ["run", "exp.yaml", "--engine", "simulate", "--keep-gradients"],
+            "--keep-gradients: a simulation has none: leave it out, or give engine: emulate",
+        ),
+        (
+            ["run", "exp.yaml", "--jobs", "2"],
+            "--jobs: an emulation runs one trial at a time: leave it out, or give engine: simulate",
+        ),
+    ],
+)
+def test_options_of_the_other_engine_are_refused(arguments: list[str], text: str) -> None:
+    written()
+    assert refusal(*arguments) == f"wanbed: {text}"
+
+
+def test_no_jobs_are_bad_usage() -> None:
+    assert wanbed("simulate", written(), "--jobs", "0").exit_code == 2
+
+
+def test_a_datacenter_of_thousands_of_hosts_can_be_simulated() -> None:
+    hosts = [{"name": "east", "hosts": 3000}, {"name": "west", "hosts": 3000}]
+    topology = {**SMALL["topology"], "datacenters": hosts}
+    done = wanbed("simulate", written(topology=topology, training={"stages": 4}, sweep={}), "--dry-run")
+    assert done.exit_code == 0, done.output
+
+
+def test_a_machine_without_mininet_can_simulate() -> None:
+    program = (
+        "import sys\nsys.modules['mininet'] = None\n"
+        "import wanbed.runner.cli.outcome, wanbed.runner.cli.run, wanbed.runner.cli.user_namespace\n"
+        "import wanbed.runner.planner.planning_task\n"
+        "import wanbed.runner.simulated_runs.process_pool, wanbed.runner.simulated_runs.simulated_run\n"
+        "import wanbed.runner.simulated_runs.simulated_sweep, wanbed.results.report.report\n"
+        "print('wanbed.testbed.testbed' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ)
+    assert done.stdout == "False\n"

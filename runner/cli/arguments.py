@@ -1,22 +1,15 @@
-"""Arguments that several commands share.
-
-Options of commands that work on a rack, and what they mean for an experiment's engine.
-"""
+"""Arguments that several commands share."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from wanbed.ground.strict_model import InputError
 from wanbed.runner.cli.exit_status import fail
 from wanbed.runner.experiments.shipped_experiments import instead_of, shipped_experiment, shipped_experiments
 from wanbed.runner.runs.faults import BAD_INPUT
-
-if TYPE_CHECKING:
-    from wanbed.runner.experiment.experiment_document import ExperimentDocument
 
 STANDARD_OUTPUT = Path("-")
 """The path that means standard output instead of a file."""
@@ -108,9 +101,6 @@ Jobs = Annotated[
     typer.Option("--jobs", min=1, metavar="N", help="Trials to simulate at a time (default: one for each core)."),
 ]
 
-RACK = "rack"
-"""The engine that emulates over the machines of a rack."""
-
 RackAddress = Annotated[
     str | None,
     typer.Option("--rack", metavar="HOST:PORT", help="Use the machines of the Ray cluster whose head listens there."),
@@ -129,26 +119,3 @@ OverlayName = Annotated[
 Queue = Annotated[
     bool, typer.Option("--queue", help="Wait for machines of the rack that another run uses, instead of ending.")
 ]
-
-
-def with_engine(
-    document: "ExperimentDocument", file: Path, rack: str | None, *, others: Sequence[str], dry_run: bool
-) -> "ExperimentDocument":
-    """Return the document of ``file``, on a rack's engine if there is an address of a ``rack``.
-
-    ``others`` are the options given that only a rack has. Raise InputError for an engine that needs an address, and for
-    options that do not go together.
-    """
-    engine = document.spec.engine
-    if rack is None:
-        if engine == RACK and not dry_run:
-            raise InputError(
-                f"{file}: engine: rack wants the machines' address: give --rack HOST:PORT of a Ray cluster's head, or "
-                "--engine emulate"
-            )
-        if others:
-            raise InputError(f"{others[0]}: only a run over a rack has it: give --rack HOST:PORT too, or leave it out")
-        return document
-    if engine == "simulate":
-        raise InputError(f"--rack: {file} simulates: call `wanbed simulate --rack`, or give --engine rack to emulate")
-    return document if engine == RACK else document.overridden(f"engine={RACK}")

@@ -1,7 +1,4 @@
-"""``wanbed calibrate``: measure every link of an experiment's network, and print configured against measured.
-
-Print a calibration as a table that fits a terminal of 80 columns: each link configured and measured.
-"""
+"""``wanbed calibrate``: measure every link of an experiment's network, and print configured against measured."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,13 +16,25 @@ from wanbed.runner.cli.arguments import AsJson, Clock, ExperimentFile, Overrides
 from wanbed.runner.cli.exit_status import log, one_line_errors
 from wanbed.runner.cli.terminal import print_table
 from wanbed.runner.runs.faults import OUTSIDE_TOLERANCE
-from wanbed.testbed.measurement.calibration import MeasuredLink
 
 if TYPE_CHECKING:
     from wanbed.runner.resolve.experiment import SweepPoint
     from wanbed.testbed.measurement.calibration import MeasuredLink
 
-    Measured = list[tuple[SweepPoint, MeasuredLink]]
+    _Measured = list[tuple[SweepPoint, MeasuredLink]]
+    _Row = tuple[MeasuredLink, Mapping[str, Any], str]
+    """A link, its figures by column, and whether the row has what was ``configured`` or ``measured``."""
+
+TRANSFERS: Mapping[str, tuple[str, float]] = {
+    "short_ms": ("short\nms", 1.0),
+    "both_ways_ms": ("both ways\nms", 1.0),
+    "share_bps": ("share\nMbit/s", 1e-6),
+    "together_bps": ("together\nMbit/s", 1e-6),
+}
+"""The fields that ``MeasuredLink`` has only of some links, configured and measured: heading and scale."""
+
+_SLOW_BPS = 10**7
+"""Below this rate a tenth of a Mbit/s does not tell links apart."""
 
 
 def calibrate(
@@ -43,15 +52,13 @@ def calibrate(
     a pause and with both directions busy within max(1 ms, 3 %), shares of node pairs that fill a trunk within 3 %.
     """
     with one_line_errors():
-        from wanbed.runner.cli.user_namespace import enter_user_namespace_for
+        from wanbed.runner.cli.user_namespace import enter_user_namespace_for, report_leftovers
         from wanbed.runner.experiment.experiment_document import ExperimentDocument
 
         written = with_clock(overrides, clock)
         document = ExperimentDocument.read(file, written)
         enter_user_namespace_for(document, substrate)
         from wanbed.results.reading.modelled_tcp import MODELLED_TCP
-        from wanbed.runner.cli.calibrate import print_calibration
-        from wanbed.runner.cli.user_namespace import report_leftovers
         from wanbed.runner.emulation.network_choice import emulated_points, network_up
         from wanbed.runner.emulation.run_dilation import check_link_rates, decide_dilation
         from wanbed.runner.emulation.virtual.virtual_clock import (
@@ -79,7 +86,7 @@ def calibrate(
         with prefixed(f"{file}: "):
             check_link_rates(points, dilation)
         console = Console(stderr=as_json, highlight=False)
-        measured: Measured = []
+        measured: _Measured = []
         for point in _distinct(points):
             with network_up(point.topology.dilated(dilation), substrate, file, dilation=dilation) as testbed:
                 links = [link.undilated(dilation) for link in calibrate_links(testbed)]
@@ -106,9 +113,7 @@ def _distinct(points: "tuple[SweepPoint, ...]") -> "list[SweepPoint]":
     return list(seen.values())
 
 
-def _document(measured: "Measured", dilation: float) -> dict[str, Any]:
-    from wanbed.runner.cli.calibrate import TRANSFERS
-
+def _document(measured: "_Measured", dilation: float) -> dict[str, Any]:
     return {
         "within_tolerance": all(link.within_tolerance for _, link in measured),
         "dilation": dilation,
@@ -152,28 +157,13 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
 
-TRANSFERS: Mapping[str, tuple[str, float]] = {
-    "short_ms": ("short\nms", 1.0),
-    "both_ways_ms": ("both ways\nms", 1.0),
-    "share_bps": ("share\nMbit/s", 1e-6),
-    "together_bps": ("together\nMbit/s", 1e-6),
-}
-"""The fields that ``MeasuredLink`` has only of some links, configured and measured: heading and scale."""
-
-_SLOW_BPS = 10**7
-"""Below this rate a tenth of a Mbit/s does not tell links apart."""
-
-_Row = tuple[MeasuredLink, Mapping[str, Any], str]
-"""A link, its figures by column, and whether the row has what was ``configured`` or ``measured``."""
-
-
-def print_calibration(links: Sequence[MeasuredLink], title: str, dilation: float, console: Console) -> None:
+def print_calibration(links: "Sequence[MeasuredLink]", title: str, dilation: float, console: Console) -> None:
     """Print two rows a directed link, configured and measured; columns beyond RTT and goodput only where used."""
     table = calibration_table(links, title, dilation)
     print_table(table, console, box=SIMPLE_HEAD, narrow=True, sections=[link for link in links for _ in range(2)])
 
 
-def calibration_table(links: Sequence[MeasuredLink], title: str, dilation: float) -> Table | None:
+def calibration_table(links: "Sequence[MeasuredLink]", title: str, dilation: float) -> Table | None:
     """Return the table that ``print_calibration`` prints; None without links."""
     impaired = any(compared.configured for link in links for compared in link.impairments.values())
     columns: list[Column[_Row]] = [
@@ -198,12 +188,12 @@ def calibration_table(links: Sequence[MeasuredLink], title: str, dilation: float
     return Table.of("calibration", f"{title}{dilated}", rows, columns, "")
 
 
-def _path_text(link: MeasuredLink) -> str:
+def _path_text(link: "MeasuredLink") -> str:
     path = f"inside {link.source}" if link.scope == "intra" else f"{link.source} to {link.destination}"
     return f"{path}, from {link.condition}" if link.condition else path
 
 
-def _goodput(row: _Row) -> str:
+def _goodput(row: "_Row") -> str:
     """Return a rate in Mbit/s, with as many digits as it takes to tell slow links apart."""
     _, figures, which = row
     bps: float | None = figures.get(f"{which}_goodput_bps")
@@ -212,21 +202,21 @@ def _goodput(row: _Row) -> str:
     return _figure("goodput_bps", 1e-6, ".1f" if bps is None or bps >= _SLOW_BPS or not bps else ".3g", row)
 
 
-def _impairment(impairment: Impairment, row: _Row) -> str:
+def _impairment(impairment: Impairment, row: "_Row") -> str:
     link, _, which = row
     compared = link.impairments.get(impairment.column)
     digits = ".2f" if impairment.is_duration else ".2%"
     return "" if compared is None else f"{getattr(compared, which):{digits}}"
 
 
-def _verdict(row: _Row) -> TableCell:
+def _verdict(row: "_Row") -> TableCell:
     link, _, which = row
     if which == "configured":
         return TableCell("")
     return TableCell("yes" if link.within_tolerance else "NO", bad=not link.within_tolerance)
 
 
-def _figure(name: str, scale: float, digits: str, row: _Row) -> str:
+def _figure(name: str, scale: float, digits: str, row: "_Row") -> str:
     _, figures, which = row
     value: float | None = figures.get(f"{which}_{name}")
     return "" if value is None else f"{value * scale:{digits}}"

@@ -1,6 +1,6 @@
 """Define the command ``wanbed`` and its subcommands.
 
-Load the module of a command when the command is called, so that help and completion load none of them.
+The module of a subcommand is loaded when the subcommand is called, so that help and completion load none of them.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class LazyCommand:
         return typer.main.get_command(app)
 
 
-def lazy_group(commands: Mapping[str, LazyCommand]) -> type[TyperGroup]:
+def _lazy_group(commands: Mapping[str, LazyCommand]) -> type[TyperGroup]:
     """Return the class of a group in which each of ``commands`` replaces its stand-in once it is called."""
 
     class LazyGroup(TyperGroup):
@@ -39,7 +39,7 @@ def lazy_group(commands: Mapping[str, LazyCommand]) -> type[TyperGroup]:
     return LazyGroup
 
 
-def stand_in() -> NoReturn:
+def _stand_in() -> NoReturn:
     """Hold a command's place in lists; the group calls the command itself."""
     raise NotImplementedError("a lazy group calls its commands, not their stand-ins")
 
@@ -121,7 +121,7 @@ COMMANDS = {
 
 app = typer.Typer(
     name="wanbed",
-    cls=lazy_group(COMMANDS),
+    cls=_lazy_group(COMMANDS),
     help="Datacenters emulated on real netem or simulated, and what trains across them. "
     "Exit status: 0 done, 1 outside tolerance or regressed, 2 bad usage or input, 3 not comparable, 4 no data, "
     "5 the machine lacks something named. WANBED_DEBUG=1 shows where an error comes from.",
@@ -131,7 +131,7 @@ app = typer.Typer(
 )
 
 for _name, _command in COMMANDS.items():
-    app.command(_name, short_help=_command.summary)(stand_in)
+    app.command(_name, short_help=_command.summary)(_stand_in)
 
 
 def _print_version(asked: bool) -> None:

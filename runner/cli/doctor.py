@@ -1,7 +1,4 @@
-"""``wanbed doctor``: report what this machine can do, and what to install for the rest.
-
-Print what ``wanbed doctor --rack`` has found.
-"""
+"""``wanbed doctor``: report what this machine can do, and what to install for the rest."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,12 +12,12 @@ from wanbed.ground.strict_model import InputError
 from wanbed.results.text.number_text import count_text, milliseconds_text, rate_text
 from wanbed.runner.cli.arguments import AsJson, HostsPerMachine, RackAddress, experiment_file
 from wanbed.runner.cli.exit_status import log, one_line_errors
-from wanbed.runner.rack.diagnosis.carried_points import CarriedPoint
-from wanbed.runner.rack.diagnosis.plain_paths import PlainPath
-from wanbed.runner.rack.diagnosis.rack_diagnosis import MachineDiagnosis, RackDiagnosis
 from wanbed.runner.runs.faults import MACHINE_LACKS
 
 if TYPE_CHECKING:
+    from wanbed.runner.rack.diagnosis.carried_points import CarriedPoint
+    from wanbed.runner.rack.diagnosis.plain_paths import PlainPath
+    from wanbed.runner.rack.diagnosis.rack_diagnosis import MachineDiagnosis, RackDiagnosis
     from wanbed.testbed.doctor import Diagnosis
     from wanbed.testbed.gpus.gpus import Gpu
 
@@ -64,7 +61,6 @@ def doctor(
 
 def _report_rack(address: str, file: Path | None, hosts_per_machine: int, as_json: bool) -> None:
     # A machine that only simulates lacks what these import.
-    from wanbed.runner.cli.doctor import print_rack
     from wanbed.runner.planner.experiment_file import load_experiment
     from wanbed.runner.rack.diagnosis.rack_diagnosis import diagnose_rack
 
@@ -121,7 +117,7 @@ def _gpu_text(gpu: "Gpu") -> str:
 _ABILITIES = ("root", "netem", "vxlan", "wireguard", "iperf3", "ping")
 
 
-def print_rack(diagnosis: RackDiagnosis, name: str) -> None:
+def print_rack(diagnosis: "RackDiagnosis", name: str) -> None:
     """Print the diagnosis; ``name`` is that of the experiment asked for."""
     console = Console(highlight=False, soft_wrap=True)
     carrying = [each for each in diagnosis.machines if each.node.carries_hosts]
@@ -149,7 +145,7 @@ def _rdma_text(ports: Sequence[Mapping[str, Any]]) -> str:
     return f"RDMA {', '.join(named)}, which is kept unused"
 
 
-def _machine_lines(machine: MachineDiagnosis) -> list[str]:
+def _machine_lines(machine: "MachineDiagnosis") -> list[str]:
     node, survey = machine.node, machine.survey
     words = [node.address, *(f"for {node.datacenter}" for _ in range(node.datacenter is not None))]
     if survey is not None:
@@ -171,7 +167,7 @@ def _machine_lines(machine: MachineDiagnosis) -> list[str]:
     return [*lines, *(f"  missing     {line}" for line in machine.missing)]
 
 
-def _path_line(path: PlainPath) -> str:
+def _path_line(path: "PlainPath") -> str:
     ends = f"{path.one} - {path.other}"
     if path.fault is not None:
         return f"{ends}: not measured: {path.fault}"
@@ -179,8 +175,8 @@ def _path_line(path: PlainPath) -> str:
     return f"{ends}: RTT {milliseconds_text(path.rtt_ms)}, {there} there, {back} back"
 
 
-def _point_lines(points: list[CarriedPoint], name: str) -> list[str]:
-    """Return the lines of sweep points that are carried alike, or for the same reasons not."""
+def _point_lines(points: "list[CarriedPoint]", name: str) -> list[str]:
+    """Return the lines of sweep points that are carried alike, or are not for the same reasons."""
     point = points[0]
     values = ", ".join(f"{path}={value}" for path, value in point.swept.items()) or name
     values += f" and {len(points) - 1} more" if len(points) > 1 else ""

@@ -1,7 +1,4 @@
-"""``wanbed exec``: run any unmodified program on an emulated host.
-
-Run the programs of ``wanbed exec``: the main one, and those beside it, whose failure is the command's too.
-"""
+"""``wanbed exec``: run any unmodified program on an emulated host, with others beside it on other hosts."""
 
 import os
 import select
@@ -59,7 +56,6 @@ def exec_(
     before the program has ended, so does the command.
     """
     with one_line_errors():
-        from wanbed.runner.cli.exec import HostCommand, check_command, run_commands
         from wanbed.runner.cli.user_namespace import enter_user_namespace, report_leftovers
         from wanbed.runner.emulation.gpu_provisioning import provision_gpus
         from wanbed.runner.emulation.network_choice import check_namespaces, first_point, network_up, source_of

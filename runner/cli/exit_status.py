@@ -1,9 +1,4 @@
-"""End every command with its exit status, and with one line on standard error for an error.
-
-Live with a limit on the address space (``ulimit -v``), before the libraries are loaded that reserve a lot of it.
-
-Print lines that are no results.
-"""
+"""End every command with its exit status, and print lines that are no results to standard error: an error is one."""
 
 import errno
 import os
@@ -23,36 +18,19 @@ from wanbed.ground.strict_model import InputError
 from wanbed.runner.runs.faults import BAD_INPUT, MACHINE_LACKS, NO_DATA, status_of
 from wanbed.testbed.kernel.missing import MissingError
 
-_LEAST_BYTES = 800_000 * 1024
+DEBUG = "WANBED_DEBUG"
+"""The environment variable that adds a traceback to every error, unless it is empty or 0."""
 
+_LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+_INTERRUPTED = "interrupted, nothing of it is left running"
+_LEAST_BYTES = 800_000 * 1024
 _FRUGAL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
 """Arrow's own pool reserves a GiB, and OpenBLAS a buffer for each core."""
-
-
-def fit_address_space() -> None:
-    """Do nothing where no limit is set. Raise MissingError if it is too low for any command."""
-    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit_bytes == resource.RLIM_INFINITY:
-        return
-    if limit_bytes < _LEAST_BYTES:
-        raise MissingError(
-            f"wanbed takes {_LEAST_BYTES >> 10} KiB of address space, ulimit -v allows {limit_bytes >> 10}: raise it"
-        )
-    for name, value in _FRUGAL.items():
-        os.environ.setdefault(name, value)
 
 
 def log(line: str) -> None:
     """Print a line that is no result to standard error, whatever characters are in the names in it."""
     print(f"wanbed: {one_line(line)}", file=sys.stderr, flush=True)
-
-
-DEBUG = "WANBED_DEBUG"
-"""The environment variable that adds a traceback to every error, unless it is empty or 0."""
-
-_LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
-
-_INTERRUPTED = "interrupted, nothing of it is left running"
 
 
 class Terminated(BaseException):
@@ -68,7 +46,7 @@ def fail(message: str, status: int, *more: str) -> NoReturn:
     if _debugging():
         _print_traceback(sys.exc_info()[1])
     for line in (message, *more):
-        print(f"wanbed: {one_line(line)}", file=sys.stderr)
+        log(line)
     raise typer.Exit(status)
 
 
@@ -140,6 +118,19 @@ def one_line_errors() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def fit_address_space() -> None:
+    """Do nothing where no limit is set. Raise MissingError if it is too low for any command."""
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit_bytes == resource.RLIM_INFINITY:
+        return
+    if limit_bytes < _LEAST_BYTES:
+        raise MissingError(
+            f"wanbed takes {_LEAST_BYTES >> 10} KiB of address space, ulimit -v allows {limit_bytes >> 10}: raise it"
+        )
+    for name, value in _FRUGAL.items():
+        os.environ.setdefault(name, value)
 
 
 def _lack(fault: Exception) -> str:

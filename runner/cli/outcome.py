@@ -1,8 +1,6 @@
-"""Show what ``wanbed run`` and ``wanbed simulate`` do: the trials that there would be, and what came out of them.
+"""Show what came out of a run: its summary, its prefill, and in one line why its figures need care.
 
-Say in one line why a run's figures need care: what happened, where its results are, and what to do.
-
-Show what came of prefill in the terminal: TTFT, what was admitted, and what was left unfinished.
+Drawing and data frames, which take a second to load, are loaded with this module: a command imports it after its run.
 """
 
 import json
@@ -13,45 +11,33 @@ from typing import Any
 
 from rich.text import Text
 
+from wanbed.results.comparison.run_description import not_modelled_in
 from wanbed.results.reading.changing_links import changing_links, changing_links_text
 from wanbed.results.reading.divided_trunks import divided_trunks_text
 from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
 from wanbed.results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from wanbed.results.reading.not_modelled import NotModelled, not_modelled_text, of_links
-from wanbed.results.reading.run import Run
+from wanbed.results.reading.run import Run, load_run
 from wanbed.results.reading.summaries.saturation import MachineLoad
+from wanbed.results.reading.summaries.summary import summary_rows
+from wanbed.results.reading.summaries.summary_table import write_summary
 from wanbed.results.reading.summaries.trial_faults import TrialFaults
 from wanbed.results.reading.summaries.ways_around import WaysAround
-from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_figures
+from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_figures, prefill_rows
+from wanbed.results.report.report import write_report
 from wanbed.results.report.table import Column, Table, TableCell
 from wanbed.results.text.number_text import UNKNOWN, count_text, list_text, percent_text, seconds_text
 from wanbed.runner.cli.exit_status import log
-from wanbed.runner.cli.link_listing import link_documents, print_links
 from wanbed.runner.cli.terminal import print_table, terminal
-from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.runs.faults import TrialError
 
 _ONE_ITERATION = (
     "A single iteration has a makespan and no iteration time, which is the time from the end of one to the end of the "
     "next: training.iterations: 2 or more"
 )
-
-
-def list_trials(experiment: Experiment, as_json: bool) -> None:
-    """Print every trial in the order in which it would run, and the links of their networks."""
-    points = {point.index: dict(point.values) for point in experiment.points()}
-    trials = experiment.trials()
-    if as_json:
-        listed = [
-            {"sweep_point": point, "swept": points[point], "variant": variant, "repeat": repeat}
-            for point, variant, repeat in trials
-        ]
-        print(json.dumps({"run": None, "trials": listed, "links": link_documents(experiment)}, indent=2))
-        return
-    for point, variant, repeat in trials:
-        values = ", ".join(f"{path}={value}" for path, value in points[point].items())
-        print(f"{values or experiment.name}: {variant}, repeat {repeat}")
-    print_links(experiment, terminal())
+_MOST_LINKS_NAMED = 3
+MANY_UNFINISHED = 0.05
+"""The largest share of the admitted prefill requests that may be unfinished without a warning."""
 
 
 def show_outcome(path: Path, as_json: bool) -> bool:
@@ -59,20 +45,6 @@ def show_outcome(path: Path, as_json: bool) -> bool:
 
     They cannot if links or machine were not as they should be; the last line then says so. A simulation has neither.
     """
-    # Drawing and data frames take a second to load, which --dry-run and a refused file spare.
-    from wanbed.results.comparison.run_description import not_modelled_in  # noqa: PLC0415
-    from wanbed.results.reading.run import load_run  # noqa: PLC0415
-    from wanbed.results.reading.summaries.summary import summary_rows  # noqa: PLC0415
-    from wanbed.results.reading.summaries.summary_table import write_summary  # noqa: PLC0415
-    from wanbed.results.report.prefill.prefill_service import prefill_rows  # noqa: PLC0415
-    from wanbed.results.report.report import write_report  # noqa: PLC0415
-    from wanbed.runner.cli.outcome import (  # noqa: PLC0415
-        ending,  # noqa: PLC0415
-        prefill_documents,
-        prefill_table,
-        prefill_warnings,
-    )
-
     run = load_run(path, coded=True)
     write_summary(run)
     rows = summary_rows(run.summary)
@@ -80,7 +52,7 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     write_report([run], report)
     prefill = prefill_rows(run)
     if as_json:
-        served = {"prefill": prefill_documents(prefill)} if prefill else {}
+        served = {"prefill": _prefill_documents(prefill)} if prefill else {}
         changing = [each.document() for each in changing_links(run.manifest)]
         changed = {"changing_links": changing} if changing else {}
         print(json.dumps({"run": str(path), "summary": rows, **served, **changed}, indent=2))
@@ -99,15 +71,13 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     for warning in prefill_warnings(prefill):
         log(warning)
     print(f"report: {report}", file=sys.stderr if as_json else sys.stdout, flush=True)
-    if (line := ending(run, report)) is not None:
+    if (line := _ending(run, report)) is not None:
         log(line)
     return run.simulated or line is None
 
 
 def check_trials(path: Path) -> None:
     """Raise TrialError if trials of a run have failed that nothing planned to: how many, and the first one's reason."""
-    from wanbed.results.reading.run import load_run  # noqa: PLC0415
-
     trials = load_run(path, coded=True).trials
     failed = [trial for trial in trials if TrialFaults.of(trial.facts).failed_unplanned]
     if failed:
@@ -166,10 +136,7 @@ def _figure(value: float | None, form: str, unit: float = 1) -> str:
     return "unknown" if value is None else format(value / unit, form)
 
 
-_MOST_NAMED = 3
-
-
-def ending(run: Run, report: Path) -> str | None:
+def _ending(run: Run, report: Path) -> str | None:
     """Return the line for a run whose links or machine were not as configured, None for a good run.
 
     Of a simulation it says which trials are of kinds whose simulations are known to be off.
@@ -220,7 +187,9 @@ def _links_outside(run: Run) -> str | None:
         f"inside {row.source}" if row.scope == "intra" else f"{row.source} to {row.destination}"
         for row in outside.itertuples()
     )
-    names = list(named)[:_MOST_NAMED] + ([f"{len(named) - _MOST_NAMED} more"] if len(named) > _MOST_NAMED else [])
+    names = list(named)[:_MOST_LINKS_NAMED]
+    if more := len(named) - len(names):
+        names.append(f"{more} more")
     points = set(outside["sweep_point"])
     where = f" at {len(points)} of {len(measured)} sweep points" if len(measured) > 1 else ""
     return f"{len(outside)} of {count_text(len(rows), 'link')} outside tolerance{where} ({list_text(names)})"
@@ -239,11 +208,7 @@ def _saturated_trials(run: Run) -> str | None:
     return f"the machine was saturated in {len(saturated)} of {count_text(len(run.trials), 'trial')} ({variants})"
 
 
-MANY_UNFINISHED = 0.05
-"""The largest share of the admitted requests that may be unfinished without a warning."""
-
-
-def prefill_documents(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
+def _prefill_documents(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
     """Return the exact figures of each row in plain JSON types."""
     return [
         {"sweep_point": row.point, "swept": dict(row.values), "variant": row.variant, **prefill_figures(row)}
@@ -253,8 +218,16 @@ def prefill_documents(rows: Sequence[PrefillRow]) -> list[dict[str, Any]]:
 
 def prefill_table(rows: Sequence[PrefillRow]) -> Table | None:
     """Return a table with a line for each sweep point and variant with prefill, None without any."""
-    caption = "prefill: requests that arrived after training's warm-up"
-    return Table.of("prefill", "", rows, _COLUMNS, caption)
+    columns: list[Column[PrefillRow]] = [
+        Column("sweep point", lambda row: row.where, form="text"),
+        Column("variant", lambda row: row.variant, form="text"),
+        Column("TTFT\np50", lambda row: seconds_text(row.ttft_s[50])),
+        Column("TTFT\np99", lambda row: seconds_text(row.ttft_s[99])),
+        Column("requests", lambda row: str(row.counts["offered"])),
+        Column("admitted", lambda row: _share(_admitted(row), row.counts["offered"])),
+        Column("unfinished", lambda row: _share(row.counts["unfinished"], _admitted(row))),
+    ]
+    return Table.of("prefill", "", rows, columns, "prefill: requests that arrived after training's warm-up")
 
 
 def prefill_warnings(rows: Sequence[PrefillRow]) -> Iterator[str]:
@@ -283,14 +256,3 @@ def _admitted(row: PrefillRow) -> int:
 
 def _share(part: int, whole: int) -> str:
     return f"{part} ({percent_text(part / whole) if whole else UNKNOWN})"
-
-
-_COLUMNS: tuple[Column[PrefillRow], ...] = (
-    Column("sweep point", lambda row: row.where, form="text"),
-    Column("variant", lambda row: row.variant, form="text"),
-    Column("TTFT\np50", lambda row: seconds_text(row.ttft_s[50])),
-    Column("TTFT\np99", lambda row: seconds_text(row.ttft_s[99])),
-    Column("requests", lambda row: str(row.counts["offered"])),
-    Column("admitted", lambda row: _share(_admitted(row), row.counts["offered"])),
-    Column("unfinished", lambda row: _share(row.counts["unfinished"], _admitted(row))),
-)

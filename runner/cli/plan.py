@@ -80,7 +80,8 @@ def plan_(
         from wanbed.runner.experiment.experiment_document import ExperimentDocument
         from wanbed.runner.experiment.sweep_points import sweep_point_specs
 
-        written = ExperimentDocument.read(file, overrides or [])
+        specs = list(sweep_point_specs(ExperimentDocument.read(file, overrides or [])))
+        # The planner and the simulator take a second to load, which a refused file spares.
         from wanbed.runner.cli.plan_output import Planned, document, print_plan
         from wanbed.runner.planner.effort import Limits, seconds_limit
         from wanbed.runner.planner.families.families_asked import FamiliesAsked
@@ -96,7 +97,7 @@ def plan_(
         if time_limit is not None:
             limits = Limits(simulations, seconds_limit(time_limit))
         planned: list[Planned | Unplanned] = []
-        points = list(planned_points(sweep_point_specs(written)))
+        points = list(planned_points(specs))
         for line in left_out_of_plan(points):
             log(line)
         ended_by: BaseException | None = None

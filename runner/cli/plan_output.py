@@ -1,9 +1,4 @@
-"""Show the prices of ways to train beside a plan: a table, and records for scripts.
-
-Report the progress of ``wanbed plan``: a line that changes on a terminal, a line every few seconds elsewhere.
-
-Show the plans of ``wanbed plan``: as text with a table, and as a JSON document.
-"""
+"""Show the plans of ``wanbed plan``, as text with tables and as a JSON document, and the progress of their search."""
 
 import sys
 import time
@@ -38,94 +33,6 @@ from wanbed.runner.planner.families.family_pricing import FamilyPrice
 from wanbed.runner.planner.planning import Plan, PlanningTask
 from wanbed.runner.runs.not_modelled import as_written
 from wanbed.runner.runs.progress import PLAIN_INTERVAL_S
-
-
-def family_table(families: Sequence[FamilyPrice], task: PlanningTask) -> Table | None:
-    """Return the table, the most tokens a second first; None without families."""
-    columns: list[Column[FamilyPrice]] = [
-        Column("family", lambda each: each.family, form="text"),
-        Column("replicas", lambda each: each.layout, form="text"),
-        Column("sequences\nan iteration", lambda each: str(each.sequences)),
-        Column("iteration", lambda each: seconds_text(each.iteration_time_s)),
-        Column(f"{task.counted}/s", lambda each: three_digits(each.counted_per_s)),
-        Column("WAN\nan iteration", lambda each: size_text(each.wan_bytes)),
-    ]
-    ordered = sorted(families, key=lambda price: price.counted_per_s, reverse=True)
-    return Table.of("families", "Ways to train", ordered, columns, "")
-
-
-def family_records(families: Sequence[FamilyPrice], task: PlanningTask) -> list[dict[str, Any]]:
-    """Return the prices in plain JSON types. ``same_worth`` is whether a token teaches what one of a pipeline does."""
-    records = []
-    for each in families:
-        record = asdict(each)
-        record[f"{task.counted}_per_s"] = record.pop("counted_per_s")
-        records.append({**record, "family": each.family.value, "same_worth": same_worth(each.family)})
-    return records
-
-
-class PlanProgress:
-    """Report how far a search is: what it has simulated, the best so far, and the time of how much.
-
-    Output goes to ``stream`` (default: standard error). Use it as a context manager. ``clock`` returns seconds.
-    """
-
-    def __init__(self, *, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream = stream or sys.stderr
-        self._clock = clock
-        self._reported_s = clock()
-        self._status = Console(file=self._stream).status("planning") if self._stream.isatty() else None
-
-    def __enter__(self) -> Self:
-        if self._status:
-            self._status.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._status:
-            self._status.stop()
-
-    def report(self, effort: Effort) -> None:
-        """Show how far the search is. Call it as often as convenient."""
-        if self._status:
-            # Names come from users. Parsed as markup, they would lose parts such as "[x]".
-            self._status.update(Text(progress_line(effort)))
-        elif self._clock() - self._reported_s >= PLAIN_INTERVAL_S:
-            self._reported_s = self._clock()
-            print(f"wanbed: {progress_line(effort)}", file=self._stream, flush=True)
-
-
-def progress_line(effort: Effort) -> str:
-    """Return the state of a search as one line."""
-    limit_s = effort.limits.time_s
-    simulated = count_text(effort.priced, "candidate")
-    if effort.candidates is not None:
-        simulated = f"{effort.priced} of {count_text(effort.candidates, 'candidate')}"
-    most = effort.limits.simulations
-    parts = [
-        f"{_clock_time(effort.elapsed_s)}{'' if limit_s is None else f' of {_clock_time(limit_s)}'}",
-        f"{simulated} simulated{'' if most is None else f', at most {most}'}",
-    ]
-    if effort.simulated is not None:
-        parts.append(f"the next is at {round(100 * effort.simulated)} %")
-    elif effort.examined:
-        parts.append(f"{effort.examined:,} partial placements examined")
-    if effort.best is not None:
-        candidate, price = effort.best.candidate, effort.best.price
-        gpus = count_text(candidate.gpus, "GPU")
-        parts.append(
-            f"best so far: {seconds_text(price.iteration_time_s)} an iteration on {gpus} in "
-            f"{list_text(list(candidate.datacenters))}"
-        )
-    return "; ".join(parts)
-
-
-def _clock_time(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}"
-
 
 _ALTERNATIVES = 5
 """Rows of the table beside the chosen and the greedy candidate."""
@@ -391,3 +298,90 @@ def _stages_text(runs: Runs) -> str:
         texts.append(f"{name}: {first}" if stages == 1 else f"{name}: {first}-{last}")
         first = last + 1
     return ", ".join(texts)
+
+
+def family_table(families: Sequence[FamilyPrice], task: PlanningTask) -> Table | None:
+    """Return the table, the most tokens a second first; None without families."""
+    columns: list[Column[FamilyPrice]] = [
+        Column("family", lambda each: each.family, form="text"),
+        Column("replicas", lambda each: each.layout, form="text"),
+        Column("sequences\nan iteration", lambda each: str(each.sequences)),
+        Column("iteration", lambda each: seconds_text(each.iteration_time_s)),
+        Column(f"{task.counted}/s", lambda each: three_digits(each.counted_per_s)),
+        Column("WAN\nan iteration", lambda each: size_text(each.wan_bytes)),
+    ]
+    ordered = sorted(families, key=lambda price: price.counted_per_s, reverse=True)
+    return Table.of("families", "Ways to train", ordered, columns, "")
+
+
+def family_records(families: Sequence[FamilyPrice], task: PlanningTask) -> list[dict[str, Any]]:
+    """Return the prices in plain JSON types. ``same_worth`` is whether a token teaches what one of a pipeline does."""
+    records = []
+    for each in families:
+        record = asdict(each)
+        record[f"{task.counted}_per_s"] = record.pop("counted_per_s")
+        records.append({**record, "family": each.family.value, "same_worth": same_worth(each.family)})
+    return records
+
+
+class PlanProgress:
+    """Report how far a search is: what it has simulated, the best so far, and the time of how much.
+
+    Output goes to ``stream`` (default: standard error). Use it as a context manager. ``clock`` returns seconds.
+    """
+
+    def __init__(self, *, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream or sys.stderr
+        self._clock = clock
+        self._reported_s = clock()
+        self._status = Console(file=self._stream).status("planning") if self._stream.isatty() else None
+
+    def __enter__(self) -> Self:
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status:
+            self._status.stop()
+
+    def report(self, effort: Effort) -> None:
+        """Show how far the search is. Call it as often as convenient."""
+        if self._status:
+            # Names come from users. Parsed as markup, they would lose parts such as "[x]".
+            self._status.update(Text(progress_line(effort)))
+        elif self._clock() - self._reported_s >= PLAIN_INTERVAL_S:
+            self._reported_s = self._clock()
+            print(f"wanbed: {progress_line(effort)}", file=self._stream, flush=True)
+
+
+def progress_line(effort: Effort) -> str:
+    """Return the state of a search as one line."""
+    limit_s = effort.limits.time_s
+    simulated = count_text(effort.priced, "candidate")
+    if effort.candidates is not None:
+        simulated = f"{effort.priced} of {count_text(effort.candidates, 'candidate')}"
+    most = effort.limits.simulations
+    parts = [
+        f"{_clock_time(effort.elapsed_s)}{'' if limit_s is None else f' of {_clock_time(limit_s)}'}",
+        f"{simulated} simulated{'' if most is None else f', at most {most}'}",
+    ]
+    if effort.simulated is not None:
+        parts.append(f"the next is at {round(100 * effort.simulated)} %")
+    elif effort.examined:
+        parts.append(f"{effort.examined:,} partial placements examined")
+    if effort.best is not None:
+        candidate, price = effort.best.candidate, effort.best.price
+        gpus = count_text(candidate.gpus, "GPU")
+        parts.append(
+            f"best so far: {seconds_text(price.iteration_time_s)} an iteration on {gpus} in "
+            f"{list_text(list(candidate.datacenters))}"
+        )
+    return "; ".join(parts)
+
+
+def _clock_time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"

@@ -1,11 +1,12 @@
 """``wanbed run``: run an experiment, emulated or simulated as its file selects."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wanbed.ground.strict_model import prefixed
+from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.runner.cli.arguments import (
     AsJson,
     Clock,
@@ -20,10 +21,15 @@ from wanbed.runner.cli.arguments import (
     Resume,
     RunsFolder,
     SubstrateName,
-    with_engine,
 )
 from wanbed.runner.cli.exit_status import log, one_line_errors
 from wanbed.runner.runs.faults import OUTSIDE_TOLERANCE
+
+if TYPE_CHECKING:
+    from wanbed.runner.experiment.experiment_document import ExperimentDocument
+
+_RACK = "rack"
+"""The engine that emulates over the machines of a rack."""
 
 
 def run(
@@ -64,7 +70,6 @@ def run(
 
         document = ExperimentDocument.read(file, [*(overrides or []), *shortcuts])
         document = with_engine(document, file, rack, others=others, dry_run=dry_run)
-        from wanbed.runner.cli.outcome import check_trials, list_trials, show_outcome
         from wanbed.runner.cli.user_namespace import enter_user_namespace_for
         from wanbed.runner.emulation.network_choice import source_of
         from wanbed.runner.emulation.virtual.virtual_run import InsideError
@@ -99,6 +104,8 @@ def run(
                 check_relay(experiment.points(), substrate)
                 check_link_rates(experiment.points())
         if dry_run:
+            from wanbed.runner.cli.dry_run import list_trials
+
             list_trials(experiment, as_json)
             return
         try:
@@ -107,8 +114,33 @@ def run(
             for note in getattr(failure, "__notes__", []):
                 log(note)
             raise typer.Exit(failure.status) from None
+        from wanbed.runner.cli.outcome import check_trials, show_outcome
+
         comparable = show_outcome(path, as_json)
         if keep_going:
             check_trials(path)
     if not comparable:
         raise typer.Exit(OUTSIDE_TOLERANCE)
+
+
+def with_engine(
+    document: "ExperimentDocument", file: Path, rack: str | None, *, others: Sequence[str], dry_run: bool
+) -> "ExperimentDocument":
+    """Return the document of ``file``, on a rack's engine if there is an address of a ``rack``.
+
+    ``others`` are the options given that only a rack has. Raise InputError for an engine that needs an address, and for
+    options that do not go together.
+    """
+    engine = document.spec.engine
+    if rack is None:
+        if engine == _RACK and not dry_run:
+            raise InputError(
+                f"{file}: engine: rack wants the machines' address: give --rack HOST:PORT of a Ray cluster's head, or "
+                "--engine emulate"
+            )
+        if others:
+            raise InputError(f"{others[0]}: only a run over a rack has it: give --rack HOST:PORT too, or leave it out")
+        return document
+    if engine == "simulate":
+        raise InputError(f"--rack: {file} simulates: call `wanbed simulate --rack`, or give --engine rack to emulate")
+    return document if engine == _RACK else document.overridden(f"engine={_RACK}")

@@ -62,9 +62,9 @@ def simulate(
         from wanbed.runner.planner.experiment_file import load_experiment
 
         experiment = load_experiment(file, [*(overrides or []), *shortcuts], engine="simulate")
-        from wanbed.runner.cli.outcome import list_trials, show_outcome
-
         if dry_run:
+            from wanbed.runner.cli.dry_run import list_trials
+
             list_trials(experiment, as_json)
             return
         from wanbed.runner.execution import execute
@@ -72,4 +72,7 @@ def simulate(
 
         over = None if rack is None else RackRequest(rack)
         request = RunRequest(experiment, str(file), file.parent, runs, log, rack=over, jobs=jobs, resume=resume)
-        show_outcome(execute(request), as_json)
+        path = execute(request)
+        from wanbed.runner.cli.outcome import show_outcome
+
+        show_outcome(path, as_json)

@@ -1,7 +1,4 @@
-"""Start the command again inside a user namespace, where this user may make hosts, if that is what it takes.
-
-Report what killed runs left on this machine, before another network is built.
-"""
+"""Before a network is built, report what killed runs left, and enter a user namespace where only it can have hosts."""
 
 import os
 import sys
@@ -14,14 +11,13 @@ from wanbed.testbed.kernel.inside import in_virtual_time
 from wanbed.testbed.rights.hosts_allowed import ENTER, hosts_allowed
 from wanbed.testbed.substrate.offer import RELAY
 
+_ENTERING = "not root: the network is made in a user namespace of your own, and has no priority over other programs"
+
 
 def report_leftovers() -> None:
-    """Print one line to standard error if a killed run left something."""
+    """Print one line to standard error if a killed run left something on this machine."""
     if text := leftovers_text():
         log(text)
-
-
-_ENTERING = "not root: the network is made in a user namespace of your own, and has no priority over other programs"
 
 
 def enter_user_namespace_for(document: ExperimentDocument, substrate: str = "auto") -> None:

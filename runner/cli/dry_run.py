@@ -1,8 +1,10 @@
-"""List the WAN links of an experiment, for ``--dry-run``: as resolved, with what gave them.
+"""List the trials and the WAN links of an experiment, for ``--dry-run``. Links are as resolved, with what gave them.
 
-Sweep points with the same links are listed once. Of all but the first, only the links that differ from its are shown.
+Links of sweep points that have the same are listed once. Of all sweep points but the first, only the links that differ
+from its links are shown.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +17,7 @@ from wanbed.ground.impairments import IMPAIRMENTS, Impairment
 from wanbed.ground.units import format_duration, format_fraction, format_rate
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text.number_text import count_text
-from wanbed.runner.cli.terminal import print_table
+from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.testbed.network.topology_spec import TopologySpec
 
@@ -29,6 +31,23 @@ class _LinkSet:
 
     links: list[dict[str, Any]]
     points: list[Mapping[str, str]]
+
+
+def list_trials(experiment: Experiment, as_json: bool) -> None:
+    """Print every trial in the order in which it would run, and the links of their networks."""
+    points = {point.index: dict(point.values) for point in experiment.points()}
+    trials = experiment.trials()
+    if as_json:
+        listed = [
+            {"sweep_point": point, "swept": points[point], "variant": variant, "repeat": repeat}
+            for point, variant, repeat in trials
+        ]
+        print(json.dumps({"run": None, "trials": listed, "links": link_documents(experiment)}, indent=2))
+        return
+    for point, variant, repeat in trials:
+        values = ", ".join(f"{path}={value}" for path, value in points[point].items())
+        print(f"{values or experiment.name}: {variant}, repeat {repeat}")
+    print_links(experiment, terminal())
 
 
 def link_documents(experiment: Experiment) -> list[dict[str, Any]]:

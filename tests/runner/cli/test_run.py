@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.cli.arguments import with_engine
+from wanbed.runner.cli.run import with_engine
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 
 TOPOLOGY = "topology: {datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}]}\n"

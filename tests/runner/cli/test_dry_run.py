@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from wanbed.runner.cli.link_listing import MAX_ROWS, link_documents, print_links
+from wanbed.runner.cli.dry_run import MAX_ROWS, link_documents, print_links
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment
 

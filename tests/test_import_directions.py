@@ -228,7 +228,7 @@ def test_the_simulator_loads_neither_netlink_nor_mininet_nor_torch_nor_matplotli
         ("workloads.rank", "import wanbed.results"),
         ("workloads.rank", "from wanbed.testbed.hosts import emulated_hosts"),
         ("netem_profiles.preset", "from wanbed.results.records.span_log import Span"),
-        ("runner.simulator.training.training", "from wanbed.runner.planner.planning import plan"),
+        ("runner.simulator.training", "from wanbed.runner.planner.planning import plan"),
         ("runner.resolve.experiment", "from wanbed.runner.simulator.simulation import Simulation"),
         ("runner.cli.command_line", "from wanbed.command import main"),
         ("wanbed.api.running", "from wanbed.runner.cli.outcome import log"),

@@ -15,7 +15,7 @@ from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_duration, parse_duration_ns
 from wanbed.results.text.number_text import count_text
 from wanbed.runner.planner.candidate import Candidate, Priced, Pricing
-from wanbed.runner.simulator.training.training import PULSE_INSTANTS
+from wanbed.runner.simulator.training import PULSE_INSTANTS
 
 _TIMER_SLACK_S = 0.01
 

@@ -12,7 +12,7 @@ from wanbed.runner.planner.candidate import Candidate, Price, Pricing
 from wanbed.runner.planner.effort import Effort
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.simulation import Simulation
-from wanbed.runner.simulator.training.training import Pulse
+from wanbed.runner.simulator.training import Pulse
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import TcpEffects
 from wanbed.testbed.network.course_extremes import as_begun

@@ -1,4 +1,4 @@
-"""Run the events of a simulation to their end."""
+"""Run the events of a simulation to their end, and let signals interrupt it."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -33,3 +33,11 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def let_signals_in() -> None:
+    """Have Python run the handlers of signals that have arrived, which may raise.
+
+    It does so only between steps of code that it interprets, like these: this module is never compiled. A
+    handler that has run in the middle of compiled code has its exception raised here (``interrupted_products.h``).
+    """

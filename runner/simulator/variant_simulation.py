@@ -20,23 +20,20 @@ from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
+from wanbed.runner.simulator.channels.network import Ends, Network
+from wanbed.runner.simulator.channels.transfers import OwnTransfers, SharedTransfers
+from wanbed.runner.simulator.channels.wan_traffic import Crossing, wan_traffic
 from wanbed.runner.simulator.equal_parts import equal_parts
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.event_run import run_events
-from wanbed.runner.simulator.network.network import Ends, Network
-from wanbed.runner.simulator.network.transfers import OwnTransfers, SharedTransfers
-from wanbed.runner.simulator.network.wan_traffic import Crossing, wan_traffic
-from wanbed.runner.simulator.ordered_spans import ordered_spans
-from wanbed.runner.simulator.rings.norm_ring import NormRing
+from wanbed.runner.simulator.rings.ring import NormRing
 from wanbed.runner.simulator.rings.rings import Rings, ring_ends
 from wanbed.runner.simulator.rings.rings_apart import rings_apart, rings_met, watched_hosts
+from wanbed.runner.simulator.simulated_ranks import NUMBERS
+from wanbed.runner.simulator.simulated_spans import WorkNumbers, ordered_spans
 from wanbed.runner.simulator.simulation import SimulatedFailure, SimulatedPrefill, Simulation
-from wanbed.runner.simulator.span_rows import NUMBERS
-from wanbed.runner.simulator.training.shared_training import SharedTraining
-from wanbed.runner.simulator.training.surroundings import Surroundings, Transfers
-from wanbed.runner.simulator.training.training import Pulse, Training
-from wanbed.runner.simulator.training.training_loop import run_trainings
-from wanbed.runner.simulator.work_numbers import WorkNumbers
+from wanbed.runner.simulator.surroundings import Surroundings, Transfers
+from wanbed.runner.simulator.training import Pulse, SharedTraining, Training, run_trainings
 from wanbed.runner.tcp.channel import Channel
 from wanbed.runner.tcp.effects import TcpEffects, effects_of
 from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant

@@ -3,9 +3,9 @@
 import random
 import time
 
+from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.channels.shared_channel import SharedChannel
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from wanbed.runner.simulator.network.shared_channel import SharedChannel
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.window import TcpWindow
 

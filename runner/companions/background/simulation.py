@@ -10,9 +10,9 @@ import numpy as np
 from wanbed.results.records.span_columns import Column
 from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.network.network import Ends, Network
 from wanbed.runner.simulator.simulation import FlowTraffic, HostTraffic
 from wanbed.runner.tcp.channel import Channel
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES, Line

@@ -5,14 +5,11 @@ from typing import Any
 
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.stage_rings import most_connections, ring_pairs
+from wanbed.runner.simulator.channels.network import Ends, Network
+from wanbed.runner.simulator.channels.wan_traffic import Crossing
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.network.network import Ends, Network
-from wanbed.runner.simulator.network.wan_traffic import Crossing
-from wanbed.runner.simulator.rings.nested_ring import NestedRing
-from wanbed.runner.simulator.rings.ring import Ring
-from wanbed.runner.simulator.rings.ring_all_reduce import RingCut, all_reduce_ends_ns
-from wanbed.runner.simulator.rings.shared_ring import Done, SharedRing
-from wanbed.runner.simulator.rings.sparse_ring import SparseRing
+from wanbed.runner.simulator.rings.ring import NestedRing, Ring
+from wanbed.runner.simulator.rings.ring_all_reduce import Done, RingCut, SharedRing, SparseRing, all_reduce_ends_ns
 from wanbed.runner.tcp.channel import Channel, PrivateChannel
 
 Hops = tuple[Ends, ...]

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
-from wanbed.runner.simulator.network.network import Ends, Network
+from wanbed.runner.simulator.channels.network import Ends, Network
+from wanbed.runner.simulator.rings.ring_all_reduce import awaits_room
 from wanbed.runner.simulator.rings.rings import Rings, ring_cut, ring_ends
-from wanbed.runner.simulator.rings.shared_ring import awaits_room
 from wanbed.runner.tcp.channel import Channel
 
 _LEAST_REPLICAS = 3

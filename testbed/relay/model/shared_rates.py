@@ -1,6 +1,6 @@
 """Share trunks and host ports between the node pairs that send over them: max-min at every instant.
 
-That is the rule of the simulator (``runner/simulator/network``), and what the gateways' HTB classes approach.
+That is the rule of the simulator (``runner/simulator/channels``), and what the gateways' HTB classes approach.
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ from wanbed.ground.own_code import EndlessCallError, time_limit
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.candidate import Candidate, Price
 from wanbed.runner.planner.effort import Effort, LimitReachedError, Limits, Prices
-from wanbed.runner.simulator.training.training import PULSE_INSTANTS
+from wanbed.runner.simulator.training import PULSE_INSTANTS
 
 
 class Clock:

@@ -6,7 +6,7 @@ import pytest
 from tests.support.runner.planner_instances import document, task_of
 from wanbed.runner.planner.candidate import Candidate
 from wanbed.runner.simulator.simulation import Simulation
-from wanbed.runner.simulator.training.training import Pulse
+from wanbed.runner.simulator.training import Pulse
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 

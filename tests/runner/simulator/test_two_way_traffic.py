@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.channels.shared_channel import SharedChannel
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from wanbed.runner.simulator.network.shared_channel import SharedChannel
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.testbed.network.flow_model.line import Line

@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wanbed.runner.simulator.channels.shared_capacity import NodePairFlow, SharedCapacity
+from wanbed.runner.simulator.channels.shared_channel import SharedChannel
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.network.shared_capacity import NodePairFlow, SharedCapacity
-from wanbed.runner.simulator.network.shared_channel import SharedChannel
 from wanbed.runner.tcp.channel import PrivateChannel
 from wanbed.testbed.network.flow_model.congestion_window import CongestionWindow
 from wanbed.testbed.network.flow_model.line import Line

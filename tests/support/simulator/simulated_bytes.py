@@ -20,8 +20,8 @@ from wanbed.ground.wanbed_error import WanbedError
 from wanbed.runner.experiments.shipped_experiments import shipped_experiments
 from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.simulator.span_rows import SpanRows
-from wanbed.runner.simulator.training import training
+from wanbed.runner.simulator import training
+from wanbed.runner.simulator.simulated_ranks import SpanRows
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import effects_of
 from wanbed.workloads.schedules.registry import schedule_names

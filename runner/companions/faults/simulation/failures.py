@@ -13,10 +13,9 @@ import numpy as np
 from wanbed.results.records.span_log import COMPUTE_KINDS
 from wanbed.runner.companions.faults.resolution.planned_fault import PlannedFault
 from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.simulated_ranks import NUMBERS, RankState
 from wanbed.runner.simulator.simulation import KIND_CODES, SimulatedFailure
-from wanbed.runner.simulator.span_rows import NUMBERS
-from wanbed.runner.simulator.training.rank_state import RankState
-from wanbed.runner.simulator.training.training import Training
+from wanbed.runner.simulator.training import Training
 from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
 from wanbed.runner.trainings.local_updates.simulation.star import PartCut, Star
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wanbed.runner.simulator.event_queue import EventQueue, Handler
-from wanbed.runner.simulator.rings.shared_ring import Done
+from wanbed.runner.simulator.rings.ring_all_reduce import Done
 from wanbed.runner.tcp.channel import Channel
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.workloads.transport.frames.cutting import Cutting

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.simulator.channels.network import Ends, Network
+from wanbed.runner.simulator.channels.wan_traffic import Crossing
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.network.network import Ends, Network
-from wanbed.runner.simulator.network.wan_traffic import Crossing
-from wanbed.runner.simulator.rings.shared_ring import Done
+from wanbed.runner.simulator.rings.ring_all_reduce import Done
 from wanbed.runner.tcp.channel import Channel
 from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
 from wanbed.runner.trainings.local_updates.simulation.star import PartCut, Star

@@ -11,10 +11,9 @@ from functools import partial
 
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.simulator.simulated_ranks import RankState, SpanRows
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
-from wanbed.runner.simulator.span_rows import SpanRows
-from wanbed.runner.simulator.training.rank_state import RankState
-from wanbed.runner.simulator.training.surroundings import AllReduce
+from wanbed.runner.simulator.surroundings import AllReduce
 from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
 
 GoOn = Callable[[int, RankState], None]

@@ -2,14 +2,13 @@
 
 from collections import Counter
 
+from wanbed.runner.simulator.channels.network import Ends, Network
+from wanbed.runner.simulator.channels.transfers import Arrived, OwnTransfers
+from wanbed.runner.simulator.channels.wan_traffic import Crossing
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.network.network import Ends, Network
-from wanbed.runner.simulator.network.transfers import Arrived, OwnTransfers
-from wanbed.runner.simulator.network.wan_traffic import Crossing
 from wanbed.runner.simulator.rings.ring import Ring
-from wanbed.runner.simulator.rings.ring_all_reduce import RingCut
+from wanbed.runner.simulator.rings.ring_all_reduce import Done, RingCut
 from wanbed.runner.simulator.rings.rings import PrivateRing, create_ring
-from wanbed.runner.simulator.rings.shared_ring import Done
 from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind

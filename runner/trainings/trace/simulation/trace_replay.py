@@ -4,7 +4,7 @@ Each rank behaves like ``wanbed.workloads.trace_replay.trace_rank``. Its GPU run
 another one, of those that are ready the first in the trace's order. A message leaves as soon as it is ready. The next
 iteration begins without a barrier, when all nodes of the rank have ended.
 
-Times are integer nanoseconds. As in ``wanbed.runner.simulator.training.training``, all events of one instant are
+Times are integer nanoseconds. As in ``wanbed.runner.simulator.training``, all events of one instant are
 handled first. Then all affected ranks begin work, in order of rank.
 """
 
@@ -16,7 +16,7 @@ from wanbed.results.records.span_log import ACTIVATION, GRADIENT, NO_MICROBATCH
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
-from wanbed.runner.simulator.training.training import PULSE_INSTANTS, Pulse
+from wanbed.runner.simulator.training import PULSE_INSTANTS, Pulse
 from wanbed.runner.trainings.trace.simulation.trace_network import TraceNetwork
 from wanbed.workloads.trace.rank_progress import RankGraph, RankProgress
 from wanbed.workloads.trace.replayed_trace import ReplayedTrace, TraceNode, WorkKind

@@ -3,13 +3,13 @@
 import numpy as np
 
 from wanbed.results.records.span_columns import TraceSpanColumns
+from wanbed.runner.simulator.channels.network import Network
+from wanbed.runner.simulator.channels.wan_traffic import wan_traffic
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.simulator.event_run import run_events
-from wanbed.runner.simulator.network.network import Network
-from wanbed.runner.simulator.network.wan_traffic import wan_traffic
-from wanbed.runner.simulator.ordered_spans import ordered_spans, span_order
+from wanbed.runner.simulator.simulated_spans import ordered_spans, span_order
 from wanbed.runner.simulator.simulation import Simulation
-from wanbed.runner.simulator.training.training import Pulse
+from wanbed.runner.simulator.training import Pulse
 from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.runner.trainings.trace.simulation.trace_network import TraceNetwork
 from wanbed.runner.trainings.trace.simulation.trace_replay import TraceReplay

@@ -14,9 +14,9 @@ from wanbed.runner.companions.background import simulation as background
 from wanbed.runner.companions.background.simulation import SimulatedBackground
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.simulator.channels.network import Network
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.network.network import Network
 from wanbed.runner.simulator.simulation import FlowTraffic, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import IDEAL, TcpEffects

@@ -9,7 +9,7 @@ import pytest
 from tests.runner.simulator.variants import sweep_point
 from wanbed.runner.resolve.connection_count import count_connections
 from wanbed.runner.simulator import variant_simulation
-from wanbed.runner.simulator.network.network import Network
+from wanbed.runner.simulator.channels.network import Network
 from wanbed.runner.simulator.rings.rings_apart import rings_apart
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.tcp.effects import TcpEffects

@@ -1,10 +1,9 @@
 """The receiving end: when it acknowledges, what an acknowledgement says, and what it remembers."""
 
 from wanbed.runner.simulator.event_queue import EventQueue
-from wanbed.runner.simulator.segments.lane import Lane
+from wanbed.runner.simulator.segments.lane import Lane, LaneRate
 from wanbed.runner.simulator.segments.receiver import ACKNOWLEDGEMENT_BYTES, Receiver
 from wanbed.runner.simulator.segments.segment import Segment
-from wanbed.runner.simulator.segments.shared_rates import LaneRate
 
 MS = 1_000_000
 BACK_MS = 7

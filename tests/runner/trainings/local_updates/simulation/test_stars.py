@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.runner.simulator.variants import sweep_point
 from wanbed.runner.resolve.connection_count import count_connections
-from wanbed.runner.simulator.network.network import Network
+from wanbed.runner.simulator.channels.network import Network
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import IDEAL, TcpEffects

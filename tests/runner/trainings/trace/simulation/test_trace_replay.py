@@ -24,7 +24,7 @@ from tests.support.runner.chakra_traces import spans_of as recorded_spans
 from wanbed.results.chakra.node import ChakraNode, CollectiveType, NodeType
 from wanbed.results.chakra.rank_file import rank_bytes
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
-from wanbed.runner.simulator.training.training import Pulse
+from wanbed.runner.simulator.training import Pulse
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES

@@ -1,0 +1,1 @@
+"""Simulate the channels between hosts, and the capacities that they share."""

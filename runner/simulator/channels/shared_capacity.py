@@ -1,0 +1,563 @@
+"""Share resources between the node pairs that cross them: each gets its max-min fair share at every instant.
+
+A resource is a node pair, a trunk or a host's port. It is shared between node pairs, as by the testbed's queues. A node
+pair's rate is split evenly between its channels that send; bursts that windows have let out at once are served first
+come, first served. Whenever node pairs begin or stop sending, the rates of all affected node pairs are recomputed, once
+for all changes of one instant. The capacity of a resource may change at any time (``SharedCapacity.change``).
+
+Node pairs are alike if they cross the same trunks, have resources of their own of the same capacities, and arrive at
+ports at which equal numbers of node pairs alike arrive. Their rates are equal whatever happens. So they are recomputed
+together, and max-min fairness has a few groups to consider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from wanbed.runner.simulator.channels.changing_path import CapacityCourse
+from wanbed.runner.simulator.channels.stream import Sender, Stream
+from wanbed.runner.simulator.event_queue import EventQueue
+
+_NO_LIMIT_BPS = 1 << 62
+
+
+class Hub:
+    """A resource that many node pairs share, such as a trunk. ``configured_bps`` is the most that those sending use."""
+
+    __slots__ = ("capacity_bps", "configured_bps", "groups", "left_bps", "limits", "number", "open_count")
+
+    def __init__(self, number: int, capacity_bps: int) -> None:
+        self.number = number
+        self.capacity_bps = capacity_bps
+        self.configured_bps = 0
+        self.limits = False
+        self.groups: dict[AlikePairs, None] = {}
+        self.left_bps = 0
+        self.open_count = 0
+
+
+class Path(NamedTuple):
+    """The path of node pairs, apart from ports that they share.
+
+    ``own_bps`` is the capacity of the narrowest resource of their own that limits them, 0 for none. ``widest_bps`` is
+    their rate where nothing limits them.
+    """
+
+    hubs: tuple[int, ...]
+    own_bps: int
+    widest_bps: int
+
+
+class Port:
+    """The likeness of ports of one capacity, at each of which node pairs of the same ``groups`` arrive."""
+
+    __slots__ = ("capacity_bps", "groups", "left_bps", "open_count")
+
+    def __init__(self, capacity_bps: int) -> None:
+        self.capacity_bps = capacity_bps
+        self.groups: list[AlikePairs] = []
+        self.left_bps = 0
+        self.open_count = 0
+
+
+StreamKey = tuple[int, int, bool, int]
+"""The channels of the node pair that send, how many of them are bursts, whether this is one, and ``payload_share``."""
+
+
+def part_bps(rate_bps: int, key: StreamKey) -> int:
+    """Return a channel's part of its node pair's rate: an equal one in whole bit/s, at least 1.
+
+    Bursts are served one after the other: the first one has the parts of all bursts.
+    """
+    count, bursts, is_burst, _ = key
+    each_bps = max(rate_bps // count, 1)
+    return max(rate_bps - each_bps * (count - bursts), 1) if is_burst else each_bps
+
+
+class AlikePairs:
+    """Node pairs that are alike. ``sending`` counts those that send; all of them have ``rate_bps``.
+
+    ``at_port`` of them arrive at each port. ``fair_bps`` is what their rate is about to be.
+    """
+
+    __slots__ = (
+        "at_port",
+        "fair_bps",
+        "hubs",
+        "is_open",
+        "own_bps",
+        "port",
+        "rate_bps",
+        "sending",
+        "streams",
+        "widest_bps",
+    )
+
+    def __init__(self, path: Path, hubs: list[Hub], port: Port | None, at_port: int) -> None:
+        self.hubs = hubs
+        self.own_bps = path.own_bps
+        self.widest_bps = path.widest_bps
+        self.port = port
+        self.at_port = at_port
+        self.sending = 0
+        self.rate_bps = 0
+        self.fair_bps = 0
+        self.is_open = False
+        self.streams: dict[StreamKey, Stream] = {}
+
+    def add(self) -> None:
+        """Handle that one more node pair sends."""
+        if not self.sending:
+            for hub in self.hubs:
+                hub.groups[self] = None
+        self.sending += 1
+
+    def remove(self) -> None:
+        """Handle that one node pair less sends."""
+        self.sending -= 1
+        if not self.sending:
+            for hub in self.hubs:
+                del hub.groups[self]
+
+
+class Groups:
+    """All groups of a simulation, and their streams."""
+
+    def __init__(self, events: EventQueue, hubs: dict[int, Hub]) -> None:
+        self._events = events
+        self._hubs = hubs
+        self._groups: dict[Path, AlikePairs] = {}
+        self._at_ports: dict[tuple[int, tuple[Path, ...]], dict[Path, AlikePairs]] = {}
+        self.streams: list[Stream] = []
+
+    def away_from_ports(self, path: Path) -> AlikePairs:
+        """Return the group of node pairs that no port limits."""
+        group = self._groups.get(path)
+        if group is None:
+            group = self._groups[path] = self._created(path, None, 0)
+        return group
+
+    def at_ports(self, capacity_bps: int, arriving: tuple[Path, ...]) -> dict[Path, AlikePairs]:
+        """Return the group of each path that arrives at ports at which ``arriving``, in order, arrive."""
+        found = self._at_ports.get((capacity_bps, arriving))
+        if found is None:
+            port = Port(capacity_bps)
+            found = {path: self._created(path, port, arriving.count(path)) for path in dict.fromkeys(arriving)}
+            port.groups = list(found.values())
+            self._at_ports[capacity_bps, arriving] = found
+        return found
+
+    def stream(self, group: AlikePairs, key: StreamKey) -> Stream:
+        """Return the stream of a group's channels that have one rate."""
+        stream = group.streams.get(key)
+        if stream is None:
+            stream = group.streams[key] = Stream(self._events, len(self.streams), key[3])
+            self.streams.append(stream)
+        return stream
+
+    def _created(self, path: Path, port: Port | None, at_port: int) -> AlikePairs:
+        return AlikePairs(path, [self._hubs[number] for number in path.hubs], port, at_port)
+
+
+def share_fairly(groups: list[AlikePairs], hubs: list[Hub], ports: list[Port]) -> None:
+    """Set ``fair_bps`` of ``groups`` to their max-min fair rate, as ``fair_rates_bps`` computes it for node pairs.
+
+    ``hubs`` in order of number, and ``ports``, are all that limit them, apart from their own resources. Of resources
+    that are saturated at the same rate, their own are filled first, then ports, then hubs.
+    """
+    _open(groups, hubs, ports)
+    own = sorted([group for group in groups if group.own_bps], key=_own_bps, reverse=True)
+    waiting = len(groups)
+    while waiting:
+        while own and not own[-1].is_open:
+            own.pop()
+        share_bps = own[-1].own_bps if own else _NO_LIMIT_BPS
+        full = own[-1:]
+        for port in ports:
+            if port.open_count and port.left_bps // port.open_count < share_bps:
+                share_bps, full = port.left_bps // port.open_count, port.groups
+        for hub in hubs:
+            if hub.open_count and hub.left_bps // hub.open_count < share_bps:
+                share_bps, full = hub.left_bps // hub.open_count, list(hub.groups)
+        for group in full:
+            if group.is_open:
+                _fill(group, share_bps)
+                waiting -= 1
+
+
+def _open(groups: list[AlikePairs], hubs: list[Hub], ports: list[Port]) -> None:
+    for hub in hubs:
+        hub.left_bps, hub.open_count = hub.capacity_bps, 0
+    for port in ports:
+        port.left_bps, port.open_count = port.capacity_bps, 0
+    for group in groups:
+        group.is_open = True
+        for hub in group.hubs:
+            hub.open_count += group.sending
+        if group.port is not None:
+            group.port.open_count += group.at_port
+
+
+def _own_bps(group: AlikePairs) -> int:
+    return group.own_bps
+
+
+def _fill(group: AlikePairs, share_bps: int) -> None:
+    group.is_open = False
+    group.fair_bps = max(share_bps, 1)
+    for hub in group.hubs:
+        hub.left_bps -= share_bps * group.sending
+        hub.open_count -= group.sending
+    if group.port is not None:
+        group.port.left_bps -= share_bps * group.at_port
+        group.port.open_count -= group.at_port
+
+
+class NodePairFlow:
+    """All channels from one host to another. ``number`` is unique and breaks ties.
+
+    ``opposite`` is the flow of the other direction, behind whose bytes acknowledgements wait; None where the wait is
+    not noticeable.
+    """
+
+    __slots__ = (
+        "channels",
+        "courses",
+        "fixed_bps",
+        "group",
+        "hubs_most_bps",
+        "number",
+        "opposite",
+        "path",
+        "port",
+        "port_most_bps",
+        "resources",
+        "sending",
+    )
+
+    def __init__(self, number: int, resources: Sequence[int]) -> None:
+        self.number = number
+        self.resources = tuple(resources)
+        self.channels = 0
+        self.sending: dict[Sender, None] = {}
+        self.opposite: NodePairFlow | None = None
+        self.courses: list[CapacityCourse] = []
+        """The resources on its path whose capacities change."""
+        self.path: Path | None = None
+        self.hubs_most_bps: tuple[int, ...] = ()
+        self.port: _HostPort | None = None
+        self.port_most_bps = 0
+        self.group: AlikePairs | None = None
+        """The flows like it, while it sends and others may limit it."""
+        self.fixed_bps = 0
+        """Its rate while it sends and others never limit it."""
+
+    @property
+    def rate_bps(self) -> int:
+        """The rate of all its channels together, 0 until it has one."""
+        return self.fixed_bps if self.group is None else self.group.rate_bps
+
+    def acknowledged_later_ns(self, now_ns: int) -> int | None:
+        """Return how long an acknowledgement sent now waits for the bytes queued before it.
+
+        Return None while the opposite direction sends but has no rate yet.
+        """
+        if self.opposite is None or not self.opposite.sending:
+            return 0
+        rate_bps = self.opposite.rate_bps
+        if not rate_bps:
+            return None
+        return sum([channel.queued_bits_ns(now_ns) for channel in self.opposite.sending]) // rate_bps
+
+
+class _HostPort:
+    """A port that several node pairs share, and those that send to it now."""
+
+    __slots__ = ("capacity_bps", "configured_bps", "sending")
+
+    def __init__(self, capacity_bps: int) -> None:
+        self.capacity_bps = capacity_bps
+        self.configured_bps = 0
+        self.sending: dict[NodePairFlow, None] = {}
+
+
+class SharedCapacity:
+    """The resources of one simulation, by number, and the node pairs that send over each of them now.
+
+    A resource is limiting only while its senders could together use more than its capacity, where each sender uses at
+    most the capacity of the narrowest other resource on its path. Resources that are not limiting are ignored.
+
+    ``own`` has resources that only one flow crosses, ``ports`` some of which no flow crosses two; all others are hubs.
+    On a flow's path, the numbers of its own resources are the lowest and that of its port is lower than those of hubs.
+    """
+
+    def __init__(
+        self,
+        events: EventQueue,
+        capacities_bps: Mapping[int, int],
+        own: Collection[int] = (),
+        ports: Collection[int] = (),
+    ) -> None:
+        self.events = events
+        self._capacities_bps = dict(capacities_bps)
+        self._own = frozenset(own)
+        self._ports = {number: _HostPort(capacities_bps[number]) for number in ports}
+        self._hubs = {
+            number: Hub(number, capacity_bps)
+            for number, capacity_bps in capacities_bps.items()
+            if number not in self._own and number not in self._ports
+        }
+        self._groups = Groups(events, self._hubs)
+        self._most_channels = 0
+        self._most_flows = 0
+        self._first_turn = 0
+        self._changed: dict[Stream, None] = {}
+        self._touched: dict[NodePairFlow, None] = {}
+        self._touched_hubs: dict[Hub, None] = {}
+        self._touched_ports: dict[_HostPort, None] = {}
+
+    @property
+    def streams(self) -> list[Stream]:
+        """All streams, by number."""
+        return self._groups.streams
+
+    def expect(self, flow: NodePairFlow) -> None:
+        """Prepare for one more channel of ``flow``."""
+        flow.channels += 1
+        self._most_channels = max(self._most_channels, flow.channels)
+        self._most_flows = max(self._most_flows, flow.number + 1)
+
+    def begin(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
+        """Let ``channel`` of ``flow`` send from now on. It gets its rate at the same instant."""
+        flow.sending[channel] = None
+        self._touch(flow, now_ns)
+        for course in flow.courses:
+            course.wake(now_ns)
+
+    def change(self, number: int, capacity_bps: int, flows: Iterable[NodePairFlow], now_ns: int) -> None:
+        """Let a resource, which all of ``flows`` cross and no other flow, have another capacity from now on."""
+        if capacity_bps == self._capacities_bps[number]:
+            return
+        self._capacities_bps[number] = capacity_bps
+        if number in self._hubs:
+            self._hubs[number].capacity_bps = capacity_bps
+        for flow in flows:
+            for channel in flow.sending:
+                channel.leave()
+            self._release(flow)
+            flow.path = None
+            if flow.sending:
+                self._touch(flow, now_ns)
+
+    def stop(self, channel: Sender, flow: NodePairFlow, now_ns: int) -> None:
+        """Handle that ``channel`` of ``flow`` has stopped sending."""
+        del flow.sending[channel]
+        if not flow.sending:
+            flow.fixed_bps = 0
+            self._release(flow)
+        self._touch(flow, now_ns)
+
+    def _release(self, flow: NodePairFlow) -> None:
+        """Take a flow from those that limit each other."""
+        if flow.group is not None:
+            flow.group.remove()
+            flow.group = None
+            self._configure(flow, -1)
+            if flow.port is not None:
+                del flow.port.sending[flow]
+
+    def _touch(self, flow: NodePairFlow, now_ns: int) -> None:
+        if not self._touched:
+            self.events.at(now_ns, self._share, None)
+        self._touched[flow] = None
+
+    def _configure(self, flow: NodePairFlow, sign: int) -> None:
+        """Count what a flow that begins or stops can use of what it shares."""
+        assert flow.path is not None
+        for number, most_bps in zip(flow.path.hubs, flow.hubs_most_bps, strict=True):
+            hub = self._hubs[number]
+            hub.configured_bps += sign * most_bps
+            self._touched_hubs[hub] = None
+        port = flow.port
+        if port is not None:
+            port.configured_bps += sign * flow.port_most_bps
+            self._touched_ports[port] = None
+
+    def _path(self, flow: NodePairFlow) -> Path:
+        """Return the resources that a flow crosses apart from its port, once its share of each is known."""
+        capacities_bps = self._capacities_bps
+        hubs, limits_bps = [], []
+        for number in flow.resources:
+            if number in self._own:
+                if self._most_of(flow, number) > capacities_bps[number]:
+                    limits_bps.append(capacities_bps[number])
+            elif number in self._ports:
+                flow.port = self._ports[number]
+                flow.port_most_bps = self._most_of(flow, number)
+            else:
+                hubs.append(number)
+        flow.hubs_most_bps = tuple(self._most_of(flow, number) for number in hubs)
+        widest_bps = min(capacities_bps[number] for number in flow.resources)
+        return Path(tuple(hubs), min(limits_bps, default=0), widest_bps)
+
+    def _most_of(self, flow: NodePairFlow, resource: int) -> int:
+        """Return the most that a flow can use of a resource, given the other resources on its path.
+
+        That is more than the resource's capacity if no other one is narrower. Of equally narrow resources only the one
+        with the lowest number counts as limiting.
+        """
+        own_bps = self._capacities_bps[resource]
+        return min(
+            (
+                self._capacities_bps[each] + (self._capacities_bps[each] == own_bps and each > resource)
+                for each in flow.resources
+                if each != resource
+            ),
+            default=own_bps + 1,
+        )
+
+    def _share(self, now_ns: int, _: None) -> None:
+        touched, self._touched = self._touched, {}
+        self._first_turn = self.events.take_turns(2 * self._most_channels * self._most_flows)
+        moved = {flow: None for flow in touched if flow.sending and self._is_shared(flow)}
+        for port in self._touched_ports:
+            moved.update(port.sending)
+        if moved or self._touched_hubs:
+            for flow in list(moved):
+                self._regroup(flow, touched, moved)
+            self._set_rates(self._affected(moved), now_ns)
+        self._touched_ports.clear()
+        self._touched_hubs.clear()
+        moved.update({flow: None for flow in touched if flow.fixed_bps})
+        for flow in sorted(moved, key=_number) if len(moved) > 1 else moved:
+            self._split(flow, now_ns)
+        for stream in self._changed:
+            stream.arm(now_ns)
+        self._changed.clear()
+
+    def _set_rates(self, groups: Iterable[AlikePairs], now_ns: int) -> None:
+        """Give ``groups`` their fair rates."""
+        for group in groups:
+            if group.fair_bps != group.rate_bps:
+                group.rate_bps = group.fair_bps
+                for key, stream in group.streams.items():
+                    if stream.members:
+                        stream.set_rate(part_bps(group.rate_bps, key), now_ns, self._first_turn)
+                        self._changed[stream] = None
+
+    def _is_shared(self, flow: NodePairFlow) -> bool:
+        """Return whether others may limit a flow that sends. If not, it has its rate."""
+        path = flow.path
+        if path is None:
+            path = flow.path = self._path(flow)
+        if not path.hubs and flow.port is None:
+            flow.fixed_bps = path.own_bps or path.widest_bps
+            return False
+        if flow.group is None:
+            self._configure(flow, 1)
+            if flow.port is not None:
+                flow.port.sending[flow] = None
+        return True
+
+    def _regroup(
+        self, flow: NodePairFlow, touched: Mapping[NodePairFlow, None], moved: dict[NodePairFlow, None]
+    ) -> None:
+        """Put a flow where those alike are. Its channels leave their streams; if they need not, it is not ``moved``."""
+        path, port = flow.path, flow.port
+        assert path is not None
+        if port is None or port.configured_bps <= port.capacity_bps:
+            group = self._groups.away_from_ports(path)
+        else:
+            arriving = tuple(sorted([each.path for each in port.sending if each.path is not None]))
+            group = self._groups.at_ports(port.capacity_bps, arriving)[path]
+        if group is not flow.group:
+            if flow.group is not None:
+                flow.group.remove()
+            flow.group = group
+            group.add()
+        elif flow not in touched:
+            del moved[flow]
+            return
+        for channel in flow.sending:
+            channel.leave()
+
+    def _affected(self, moved: Iterable[NodePairFlow]) -> list[AlikePairs]:
+        """Return the groups whose rates may change, with their fair rates."""
+        seeds = {flow.group: None for flow in moved if flow.group is not None}
+        for hub in self._touched_hubs:
+            limited = hub.limits
+            hub.limits = hub.configured_bps > hub.capacity_bps
+            if limited or hub.limits:
+                seeds.update(hub.groups)
+        waiting = list(seeds)
+        found: dict[AlikePairs, None] = {}
+        hubs: dict[Hub, None] = {}
+        ports: dict[Port, None] = {}
+        limited_groups = []
+        while waiting:
+            group = waiting.pop()
+            if group in found:
+                continue
+            found[group] = None
+            limits = group.own_bps > 0
+            for hub in group.hubs:
+                if hub.limits:
+                    limits = True
+                    if hub not in hubs:
+                        hubs[hub] = None
+                        waiting.extend(hub.groups)
+            port = group.port
+            if port is not None:
+                limits = True
+                if port not in ports:
+                    ports[port] = None
+                    waiting.extend(port.groups)
+            if limits:
+                limited_groups.append(group)
+            else:
+                group.fair_bps = group.widest_bps
+        share_fairly(limited_groups, sorted(hubs, key=_hub_number), list(ports))
+        return list(found)
+
+    def _split(self, flow: NodePairFlow, now_ns: int) -> None:
+        """Give every channel that sends its rate: bursts are served one after the other."""
+        position = 2 * self._most_channels * flow.number + 1
+        sending = flow.sending
+        count = len(sending)
+        if count == 1:
+            for channel in sending:
+                self._give(channel, flow, (1, 0, False, channel.payload_share), position)
+        else:
+            bursts = [channel for channel in sending if channel.is_burst]
+            for channel in sending:
+                if not channel.is_burst:
+                    self._give(channel, flow, (count, 0, False, channel.payload_share), position)
+                    position += 2
+            for number, channel in enumerate(bursts):
+                if number:
+                    channel.send_at(0, now_ns, self._first_turn + position)
+                else:
+                    self._give(channel, flow, (count, len(bursts), True, channel.payload_share), position)
+                position += 2
+
+    def _give(self, channel: Sender, flow: NodePairFlow, key: StreamKey, position: int) -> None:
+        """Give a channel its part of the flow's rate."""
+        now_ns, group = self.events.now_ns, flow.group
+        if group is None:
+            channel.send_at(part_bps(flow.fixed_bps, key), now_ns, self._first_turn + position)
+            return
+        stream = self._groups.stream(group, key)
+        if not stream.members:
+            stream.set_rate(part_bps(group.rate_bps, key), now_ns, self._first_turn)
+        channel.position = position
+        channel.join(stream, now_ns, self._first_turn + position)
+        self._changed[stream] = None
+
+
+def _number(flow: NodePairFlow) -> int:
+    return flow.number
+
+
+def _hub_number(hub: Hub) -> int:
+    return hub.number

@@ -1,1 +1,0 @@
-"""Simulate the network: channels and the capacities that they share."""

@@ -1,0 +1,124 @@
+"""Keep what each simulated rank is doing, and the spans of what it has done as rows of whole numbers."""
+
+import struct
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.simulator.simulated_spans import WorkNumbers
+from wanbed.runner.simulator.surroundings import AllReduce
+from wanbed.workloads.compute.varied_durations import DurationDraws
+from wanbed.workloads.schedules.action import ActionKind
+
+
+@dataclass(slots=True)
+class RankState:
+    """One stage of one pipeline. ``number`` counts the simulated ranks, ``mate`` the pipelines of the DP-cell.
+
+    ``durations_ns`` are those of each chunk, and ``numbers`` what its spans have added to the microbatch. ``held`` is
+    true while sends block and the last one has not left. ``buckets_bytes`` is empty unless all-reduces overlap with the
+    last backward. Then ``unended`` counts what the update awaits: the last bucket's all-reduce, and the rank's last
+    action. ``lost`` is whether it has been killed: nothing of it happens any more. ``schedule`` is its ``Schedule``
+    without that type, for the reason that is given there; None between iterations.
+    """
+
+    number: int
+    rank: int
+    pipeline: int
+    stage: int
+    mate: int
+    iteration: int = 0
+    busy: bool = False
+    held: bool = False
+    schedule: Any = None
+    durations_ns: list[dict[ActionKind, int]] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    optimizer_ns: int = 0
+    draws: DurationDraws | None = None
+    unsent: int = 0
+    sent_ns: int = 0
+    updates: bool = False
+    done: bool = False
+    buckets_bytes: tuple[int, ...] = ()
+    unended: int = 0
+    lost: bool = False
+
+    def drawn_ns(self, kind: str, microbatch: int, usual_ns: int) -> int:
+        """Return how long an action takes in this iteration."""
+        return usual_ns if self.draws is None else self.draws.duration_ns(self.iteration, kind, microbatch, usual_ns)
+
+    def begun_again(self, iteration: int) -> "RankState":
+        """Return the rank as it begins that iteration after it was killed."""
+        return RankState(
+            self.number,
+            self.rank,
+            self.pipeline,
+            self.stage,
+            self.mate,
+            iteration,
+            durations_ns=self.durations_ns,
+            numbers=self.numbers,
+            optimizer_ns=self.optimizer_ns,
+            draws=self.draws,
+        )
+
+
+def culprit_of(ranks: Sequence[RankState]) -> RankState | None:
+    """Return a rank that has a ready action but does not start it, None if there is none."""
+    for rank in ranks:
+        schedule = rank.schedule
+        if rank.done or schedule is None or schedule.complete(rank.stage):
+            continue
+        if any(schedule.ready(rank.stage, action) for action in schedule.open_actions(rank.stage)):
+            return rank
+    return None
+
+
+def simulated_ranks(variant: PipelineVariant, pipelines: Sequence[int], rings: AllReduce) -> list[RankState]:
+    """Return the ranks of these pipelines, one pipeline after the other, as they are before training begins."""
+    stages, numbers = variant.placement.stages, WorkNumbers.of(variant)
+    ranks = []
+    for position, pipeline in enumerate(pipelines):
+        for stage in range(stages):
+            mate = pipeline % variant.pipelines_per_cell
+            rank = RankState(position * stages + stage, pipeline * stages + stage, pipeline, stage, mate)
+            costs = variant.costs(pipeline, stage)
+            for chunk, part in enumerate(variant.chunk_costs(stage) or (costs,)):
+                rank.durations_ns.append({kind: part.durations.of(kind) for kind in ActionKind})
+                virtual = variant.layout.number(stage, chunk)
+                rank.numbers.append(0 if numbers is None else numbers.base(virtual))
+            rank.optimizer_ns = costs.durations.optimizer_ns
+            rank.draws = None if costs.variation is None else DurationDraws(costs.variation)
+            if variant.overlaps_all_reduce and rings.has_gradients(stage):
+                rank.buckets_bytes = variant.buckets_bytes(stage)
+            ranks.append(rank)
+    return ranks
+
+
+NUMBERS: Final = 8
+"""The numbers of a row."""
+
+_PACKED: Final = struct.Struct(f"={NUMBERS}q").pack
+
+
+class SpanRows:
+    """Rows of eight numbers, one row after the other in ``numbers``: 64 bits each, in the machine's order."""
+
+    __slots__ = ("_append", "numbers")
+
+    def __init__(self) -> None:
+        self.numbers = array("q")
+        self._append = self.numbers.frombytes
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def extend(self, row: tuple[int, ...]) -> None:
+        """Add a row. Raise OverflowError if a number is beyond 64 bits, TypeError if it is none."""
+        # Packed in one go they take half the time that array.extend takes for them.
+        try:
+            self._append(_PACKED(*row))
+        except struct.error:
+            self.numbers.extend(row)

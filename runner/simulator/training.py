@@ -1,0 +1,477 @@
+"""Simulate training as discrete events: every rank of some pipelines, iteration after iteration.
+
+Each rank behaves like ``wanbed.workloads.rank``. It asks its schedule for an action whenever its GPU becomes idle or a
+message arrives, computes, and sends the result. At the end of an iteration it all-reduces its gradients with the other
+replicas of its stage, waits until everything that it sent has left, runs the optimizer, and begins the next iteration
+without a barrier. Where optimizer steps wait for all stages, it takes part in the all-reduce of the gradient norm
+before that. Where sends block, it also waits after each of them.
+
+Times are integer nanoseconds. All events of one instant are handled first, in the order in which they were added. Then
+the schedules of all affected ranks are asked, in order of rank. So the same input gives the same spans.
+
+``SharedTraining`` leaves its GPUs to another user while they are idle. Trainings of several jobs share events and
+network.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import index
+from typing import Any, Final
+
+from wanbed.ground.own_code import OWN_FAULTS, described
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.simulator.channels.transfers import Released
+from wanbed.runner.simulator.deadlock import SimulationError, deadlock, event_text
+from wanbed.runner.simulator.event_queue import EventQueue, Handler
+from wanbed.runner.simulator.event_run import let_signals_in
+from wanbed.runner.simulator.rings.ring_all_reduce import BucketSum
+from wanbed.runner.simulator.simulated_ranks import NUMBERS, RankState, SpanRows, culprit_of, simulated_ranks
+from wanbed.runner.simulator.simulated_spans import WorkNumbers
+from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
+from wanbed.runner.simulator.surroundings import GpuSharing, Surroundings
+from wanbed.runner.trainings.local_updates.simulation.synchronizations import Synchronizations
+from wanbed.workloads.message import Message, MessageKind
+from wanbed.workloads.schedules.action import Action, ActionKind
+from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, load_schedule
+from wanbed.workloads.transport.links_config import NORM_BYTES
+
+PULSE_INSTANTS: Final = 1000
+"""A pulse follows so many simulated instants, which is about ten times a second."""
+
+Pulse = Callable[[float], None]
+"""Is told from time to time which share of a simulation is done, at most 1. It ends the simulation by raising."""
+
+OPTIMIZER_KIND = "optimizer"
+
+NO_MICROBATCH: Final = -1
+
+_SEND: Final = KIND_CODES["send"]
+
+_RECEIVE: Final = KIND_CODES["receive"]
+
+_ALL_REDUCE: Final = KIND_CODES["all_reduce"]
+
+_NORM: Final = KIND_CODES["norm"]
+
+_OPTIMIZER: Final = KIND_CODES["optimizer"]
+
+_ACTIVATION: Final = MessageKind.ACTIVATION
+
+_GRADIENT: Final = MessageKind.GRADIENT
+
+_ACTION_CODES: Final = {kind: KIND_CODES[kind.value] for kind in ActionKind}
+
+
+class Training:
+    """Simulates some pipelines of a variant, which wait for each other only in the all-reduces of their gradients.
+
+    With a norm they do in the all-reduce of the gradient norm too, and so do all stages. ``pipelines`` has their
+    numbers in the variant. ``events`` has the events of training alone.
+    """
+
+    def __init__(
+        self,
+        variant: PipelineVariant,
+        pipelines: Sequence[int],
+        iterations: int,
+        events: EventQueue,
+        surroundings: Surroundings,
+    ) -> None:
+        self._variant = variant
+        self._iterations = iterations
+        self._events = events
+        self._transfers = surroundings.transfers
+        self._rings = rings = surroundings.rings
+        self._norm = surroundings.norm
+        self._stages = stages = variant.placement.stages
+        self._layout = variant.layout
+        self._numbers = WorkNumbers.of(variant)
+        self._schedule_class = load_schedule(variant.schedule)
+        self._schedules: dict[tuple[int, int], Schedule] = {}
+        self._ranks = simulated_ranks(variant, pipelines, rings)
+        self._first = {pipeline: position * stages for position, pipeline in enumerate(pipelines)}
+        self._pending: set[int] = set()
+        self._training = len(self._ranks)
+        self._numbers_at_end = 0
+        self._last: deque[tuple[int, RankState, Action | Message]] = deque(maxlen=5)
+        self.rows = SpanRows()
+        """Eight numbers for each span: rank, kind's code, iteration, microbatch, start, end, size and peer's rank.
+
+        Times are in nanoseconds, sizes in bytes. With virtual stages the microbatch is a number of ``WorkNumbers``.
+        """
+        self._synchronizations = Synchronizations(variant, iterations, events, rings, self.rows)
+        # Called before a rank begins another iteration, unless a synchronisation of its is under way.
+        self.advanced: Callable[[int, RankState], None] | None = None
+
+    def begin(self) -> None:
+        """Begin the first iteration of every rank."""
+        for rank in self._ranks:
+            self._begin(rank)
+
+    def kill(self, number: int) -> RankState:
+        """End a rank, which sends no messages to others of its pipeline. Return what it did."""
+        rank = self._ranks[number]
+        self._training -= not rank.done
+        rank.lost = rank.done = True
+        self._synchronizations.forget(rank)
+        return rank
+
+    def begin_again(self, killed: RankState, iteration: int) -> None:
+        """Let a rank that was killed begin with that iteration."""
+        self._schedules = {key: each for key, each in self._schedules.items() if key[0] != killed.pipeline}
+        again = killed.begun_again(iteration)
+        self._ranks[again.number], self._training = again, self._training + 1
+        self._begin(again)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether schedules are to be asked at this instant."""
+        return bool(self._pending)
+
+    @property
+    def is_training(self) -> bool:
+        """Whether any rank has an iteration left."""
+        return self._training > 0
+
+    def start_pending(self) -> None:
+        """Ask the schedules of the ranks that something has happened to, in order of rank."""
+        pending, self._pending = sorted(self._pending), set()
+        for number in pending:
+            self._start_next(self._ranks[number])
+
+    def check_done(self) -> None:
+        """Raise DeadlockError if a rank has not done all of its iterations."""
+        stuck = next((rank for rank in self._ranks if not rank.done), None)
+        if stuck is not None:
+            culprit = culprit_of(self._ranks) or stuck
+            schedule = self._schedule(culprit.pipeline, culprit.iteration)
+            events = [event_text(at_ns, (one.pipeline, one.stage), what) for at_ns, one, what in self._last]
+            raise deadlock(culprit.pipeline, culprit.stage, schedule, events)
+
+    def share_done(self) -> float:
+        """Return which share of all spans there is, at most 1."""
+        self._numbers_at_end = self._numbers_at_end or self._most_numbers()
+        return min(len(self.rows) / self._numbers_at_end, 1.0)
+
+    def _most_numbers(self) -> int:
+        """Return the length of ``rows`` at the end, about: all-reduces and optimizer steps are not counted."""
+        pipelines, boundaries = len(self._ranks) // self._stages, self._layout.count - 1
+        schedules: list[Any] = [self._schedule(rank.pipeline, 0) for rank in self._ranks]
+        kinds = sum(len(each.kinds(rank.stage)) for each, rank in zip(schedules, self._ranks, strict=True))
+        # Over a boundary a microbatch's activation and gradient are sent and received.
+        spans = kinds * self._layout.chunks + pipelines * boundaries * 4
+        return max(spans * self._variant.microbatches * self._iterations * NUMBERS, 1)
+
+    def next_instant(self) -> bool:
+        """Handle the next instant. Return False if training has no event."""
+        return self._events.handle_next_instant()
+
+    def _schedule(self, pipeline: int, iteration: int) -> Schedule:
+        schedule = self._schedules.get((pipeline, iteration))
+        if schedule is None:
+            try:
+                schedule = self._schedule_class(self._variant.shape, **self._variant.schedule_options(pipeline))
+            except OWN_FAULTS as fault:
+                raise self._fault(fault) from fault
+            self._schedules[pipeline, iteration] = schedule
+        return schedule
+
+    def _fault(self, fault: BaseException) -> SimulationError:
+        """Return the one-line error for an exception that a schedule has raised."""
+        what = str(fault) if isinstance(fault, ScheduleError) else described(fault, self._schedule_class)
+        return SimulationError(f"{self._schedule_class.__name__} fails: {what}")
+
+    def _begin(self, rank: RankState) -> None:
+        rank.schedule = self._schedule(rank.pipeline, rank.iteration)
+        self._pending.add(rank.number)
+
+    def _start_next(self, rank: RankState) -> None:
+        schedule = rank.schedule
+        if schedule is None or rank.busy or rank.held:
+            self._leave_idle(rank)
+            return
+        try:
+            action = schedule.next(rank.stage)
+            complete = action is None and schedule.complete(rank.stage)
+        except OWN_FAULTS as fault:
+            raise self._fault(fault) from fault
+        if action is not None:
+            rank.busy = True
+            self._begin_action(self._events.now_ns, rank, action)
+            return
+        if complete:
+            rank.schedule = None
+            self._complete(rank)
+        self._leave_idle(rank)
+
+    def _leave_idle(self, rank: RankState) -> None:
+        """Handle that a rank may have nothing to compute for now."""
+
+    def _begin_action(self, now_ns: int, rank: RankState, action: Action) -> None:
+        self._compute(now_ns, rank, action)
+
+    def _compute(self, now_ns: int, rank: RankState, action: Action) -> None:
+        usual_ns = rank.durations_ns[action.chunk][action.kind]
+        end_ns = now_ns + rank.drawn_ns(action.kind.value, action.microbatch, usual_ns)
+        self._events.at(end_ns, self._finish, (rank, action, now_ns))
+        if rank.buckets_bytes and rank.schedule.completes_gradients(rank.stage, action):
+            self._sum_buckets(rank, now_ns, end_ns)
+
+    def _sum_buckets(self, rank: RankState, start_ns: int, end_ns: int) -> None:
+        """All-reduce the gradients while the last backward of this iteration computes them."""
+        buckets, iteration = len(rank.buckets_bytes), rank.iteration
+        rank.unended = 2
+
+        def join(bucket: int, now_ns: int, done: Callable[[int, int], None]) -> None:
+            self._rings.join(rank.stage, iteration * buckets + bucket, rank.pipeline, now_ns, done)
+
+        def summed(bucket: int, begun_ns: int, ended_ns: int) -> None:
+            about = (rank.rank, _ALL_REDUCE, iteration, NO_MICROBATCH)
+            self.rows.extend((*about, begun_ns, ended_ns, rank.buckets_bytes[bucket], NO_PEER))
+            if bucket + 1 == buckets:
+                self._events.at(max(ended_ns, self._events.now_ns), self._end_one, rank)
+
+        virtual_stages = self._variant.shape.virtual_stages
+        BucketSum(self._events, buckets, join, summed, virtual_stages).begin(start_ns, end_ns)
+
+    def _end_one(self, now_ns: int, rank: RankState) -> None:
+        rank.unended -= 1
+        if not rank.unended:
+            self._gradients_complete(now_ns, rank)
+
+    def _finish(self, now_ns: int, what: tuple[RankState, Action, int]) -> None:
+        rank, action, start_ns = what
+        if rank.lost:
+            return
+        schedule, stage = rank.schedule, rank.stage
+        rank.busy = False
+        try:
+            schedule.finished(stage, action)
+            sends = schedule.sends(stage, action)
+        except OWN_FAULTS as fault:
+            raise self._fault(fault) from fault
+        self._last.append((now_ns, rank, action))
+        number = rank.numbers[action.chunk] + action.microbatch
+        self.rows.extend((rank.rank, _ACTION_CODES[action.kind], rank.iteration, number, start_ns, now_ns, 0, NO_PEER))
+        if sends is not None and sends[0] == stage and self._layout.chunks > 1:
+            self._arrive(now_ns, (rank, rank.iteration, sends[1]))
+        elif sends is not None:
+            self._send(rank, now_ns, self._layout.number(stage, action.chunk), *sends)
+        self._pending.add(rank.number)
+
+    def _send(self, rank: RankState, now_ns: int, sender: int, to_stage: int, message: Message) -> None:
+        """Send a message of virtual stage ``sender`` to the neighbour on another stage."""
+        virtual = self._layout.number(to_stage, message.chunk)
+        if abs(virtual - sender) != 1:
+            raise self._fault(ScheduleError(f"it sends to stage {to_stage}, no neighbour of stage {rank.stage}"))
+        if message.kind is not (_ACTIVATION if virtual > sender else _GRADIENT):
+            raise self._fault(ScheduleError(f"it sends the {message.kind} of stage {rank.stage} to stage {to_stage}"))
+        receiver = self._ranks[self._first[rank.pipeline] + to_stage]
+        iteration, microbatch = rank.iteration, index(message.microbatch)
+        size_bytes = self._variant.work.activation_bytes[min(sender, virtual)]
+        sent = received = microbatch
+        if self._numbers is not None:
+            sent, received = (self._numbers.base(each, message.kind) + microbatch for each in (sender, virtual))
+        released: Released | None = None
+        if self._variant.sends_block:
+            rank.held, released = True, partial(self._release_at, rank)
+        else:
+            rank.unsent += 1
+
+        def arrived(first_left_ns: int, last_left_ns: int, first_arrival_ns: int, last_arrival_ns: int) -> None:
+            left_ns, arrival_ns = (first_left_ns, last_left_ns), (first_arrival_ns, last_arrival_ns)
+            self.rows.extend((rank.rank, _SEND, iteration, sent, *left_ns, size_bytes, receiver.rank))
+            self.rows.extend((receiver.rank, _RECEIVE, iteration, received, *arrival_ns, size_bytes, rank.rank))
+            if released is None:
+                rank.unsent -= 1
+                rank.sent_ns = max(rank.sent_ns, last_left_ns)
+            now = self._events.now_ns
+            self._events.at(max(last_arrival_ns, now), self._arrive, (receiver, iteration, message))
+            if rank.updates and not rank.unsent:
+                self._update(now, rank)
+
+        self._transfers[rank.pipeline, sender, message.kind].offer(now_ns, rank.mate, microbatch, arrived, released)
+
+    def _release_at(self, rank: RankState, left_ns: int) -> None:
+        self._events.at(max(left_ns, self._events.now_ns), self._release, rank)
+
+    def _release(self, _: int, rank: RankState) -> None:
+        rank.held = False
+        self._pending.add(rank.number)
+
+    def _arrive(self, now_ns: int, what: tuple[RankState, int, Message]) -> None:
+        rank, iteration, message = what
+        schedule: Any = self._schedule(rank.pipeline, iteration)
+        try:
+            schedule.arrived(rank.stage, message)
+        except OWN_FAULTS as fault:
+            raise self._fault(fault) from fault
+        self._last.append((now_ns, rank, message))
+        if rank.iteration == iteration:
+            self._pending.add(rank.number)
+
+    def _complete(self, rank: RankState) -> None:
+        """All-reduce the gradients if necessary, then update, after the rank's last action of this iteration."""
+        now_ns = self._events.now_ns
+        if rank.buckets_bytes:
+            self._end_one(now_ns, rank)
+        elif self._variant.sums_every_iteration and self._rings.has_gradients(rank.stage):
+            self._rings.join(rank.stage, rank.iteration, rank.pipeline, now_ns, partial(self._reduced, rank))
+        else:
+            self._gradients_complete(now_ns, rank)
+
+    def _reduced(self, rank: RankState, start_ns: int, end_ns: int) -> None:
+        size_bytes = self._variant.work.gradient_bytes[rank.stage]
+        about = (rank.rank, _ALL_REDUCE, rank.iteration, NO_MICROBATCH)
+        self.rows.extend((*about, start_ns, end_ns, size_bytes, NO_PEER))
+        self._events.at(max(end_ns, self._events.now_ns), self._gradients_complete, rank)
+
+    def _gradients_complete(self, now_ns: int, rank: RankState) -> None:
+        """Update, after the gradient norm if optimizer steps wait for it."""
+        if self._norm is None:
+            self._update(now_ns, rank)
+        else:
+            self._norm.join(rank.iteration, rank.rank, now_ns, partial(self._normed, rank))
+
+    def _normed(self, rank: RankState, start_ns: int, end_ns: int) -> None:
+        about = (rank.rank, _NORM, rank.iteration, NO_MICROBATCH)
+        self.rows.extend((*about, start_ns, end_ns, NORM_BYTES, NO_PEER))
+        self._events.at(max(end_ns, self._events.now_ns), self._update, rank)
+
+    def _update(self, now_ns: int, rank: RankState) -> None:
+        """Run the optimizer once everything sent has left, then begin the next iteration."""
+        rank.updates = rank.unsent > 0
+        if rank.updates:
+            return
+        start_ns = max(now_ns, rank.sent_ns)
+        duration_ns = rank.drawn_ns(OPTIMIZER_KIND, NO_MICROBATCH, rank.optimizer_ns)
+        if duration_ns:
+            self._begin_optimizer(start_ns, rank, duration_ns)
+        else:
+            self._events.at(start_ns, self._next_iteration, rank)
+
+    def _begin_optimizer(self, start_ns: int, rank: RankState, duration_ns: int) -> None:
+        self._events.at(self._optimizer_end_ns(start_ns, rank, duration_ns), self._next_iteration, rank)
+
+    def _optimizer_end_ns(self, start_ns: int, rank: RankState, duration_ns: int) -> int:
+        """Add the span of the optimizer. Return its end."""
+        end_ns = start_ns + duration_ns
+        self.rows.extend((rank.rank, _OPTIMIZER, rank.iteration, NO_MICROBATCH, start_ns, end_ns, 0, NO_PEER))
+        return end_ns
+
+    def _next_iteration(self, now_ns: int, rank: RankState) -> None:
+        if not rank.lost:
+            self._synchronizations.end_iteration(now_ns, rank, self._advance)
+
+    def _advance(self, now_ns: int, rank: RankState) -> None:
+        if rank.lost:
+            return
+        rank.iteration += 1
+        if self.advanced is not None and not self._synchronizations.is_under_way(rank):
+            self.advanced(now_ns, rank)
+        if rank.iteration == self._iterations:
+            rank.done = True
+            self._training -= 1
+        else:
+            self._begin(rank)
+
+
+class SharedTraining(Training):
+    """Training on GPUs shared with another user, ``sharing``, whose GPUs have the numbers of ranks.
+
+    At one instant its events are handled after those of training.
+    """
+
+    def __init__(
+        self,
+        variant: PipelineVariant,
+        pipelines: Sequence[int],
+        iterations: int,
+        events: EventQueue,
+        surroundings: Surroundings,
+        *,
+        sharing: GpuSharing,
+    ) -> None:
+        super().__init__(variant, pipelines, iterations, events, surroundings)
+        self._sharing = sharing
+
+    def next_instant(self) -> bool:
+        """Handle the next instant of training or the other user. Return False if training has no event."""
+        next_ns, shared_ns = self._events.next_ns, self._sharing.next_ns
+        if next_ns is not None and shared_ns is not None and shared_ns < next_ns:
+            self._sharing.handle_next_instant()
+            return True
+        return super().next_instant()
+
+    def _leave_idle(self, rank: RankState) -> None:
+        if not rank.busy:
+            self._sharing.idle(self._events.now_ns, rank.rank)
+
+    def _begin_action(self, now_ns: int, rank: RankState, action: Action) -> None:
+        self._when_free(now_ns, rank, self._start, (rank, action))
+
+    def _when_free(self, now_ns: int, rank: RankState, start: Handler, what: Any) -> None:
+        """Call ``start`` as soon as the other user has released the GPU."""
+        release_ns = self._sharing.wants(now_ns, rank.rank)
+        if release_ns > now_ns:
+            self._events.at(release_ns, start, what)
+        else:
+            start(now_ns, what)
+
+    def _start(self, now_ns: int, what: tuple[RankState, Action]) -> None:
+        rank, action = what
+        self._sharing.started(now_ns, rank.rank, rank.iteration, action.kind.value, action.microbatch)
+        self._compute(now_ns, rank, action)
+
+    def _finish(self, now_ns: int, what: tuple[RankState, Action, int]) -> None:
+        rank, action, _ = what
+        if not rank.lost:
+            self._sharing.ended(now_ns, rank.rank, rank.iteration, action.kind.value, action.microbatch)
+        super()._finish(now_ns, what)
+
+    def _begin_optimizer(self, start_ns: int, rank: RankState, duration_ns: int) -> None:
+        self._events.at(start_ns, self._want_optimizer, (rank, duration_ns))
+
+    def _want_optimizer(self, now_ns: int, what: tuple[RankState, int]) -> None:
+        rank, _ = what
+        rank.busy = True
+        self._when_free(now_ns, rank, self._start_optimizer, what)
+
+    def _start_optimizer(self, now_ns: int, what: tuple[RankState, int]) -> None:
+        rank, duration_ns = what
+        self._sharing.started(now_ns, rank.rank, rank.iteration, OPTIMIZER_KIND, NO_MICROBATCH)
+        self._events.at(self._optimizer_end_ns(now_ns, rank, duration_ns), self._end_optimizer, rank)
+
+    def _end_optimizer(self, now_ns: int, rank: RankState) -> None:
+        rank.busy = False
+        self._sharing.ended(now_ns, rank.rank, rank.iteration, OPTIMIZER_KIND, NO_MICROBATCH)
+        self._next_iteration(now_ns, rank)
+        self._pending.add(rank.number)
+
+
+def run_trainings(first: Training, beside: Sequence[Training] = (), pulse: Pulse | None = None) -> None:
+    """Simulate all iterations of the first training and of those ``beside`` it, which have no other user of GPUs.
+
+    At one instant the ranks of the first are asked first. ``pulse`` is called after every ``PULSE_INSTANTS`` instants.
+    Raises SimulationError if a schedule fails, DeadlockError if it deadlocks.
+    """
+    everyone = (first, *beside)
+    for each in everyone:
+        each.begin()
+    instant = 0
+    while True:
+        while first.is_pending or (beside and any(each.is_pending for each in beside)):
+            for each in everyone:
+                each.start_pending()
+        is_training = first.is_training or (beside and any(each.is_training for each in beside))
+        # Events that are left when training is over are outdated ends of transfers whose rates have changed.
+        if not is_training or not first.next_instant():
+            break
+        instant += 1
+        if instant % PULSE_INSTANTS == 0:
+            let_signals_in()
+            if pulse is not None:
+                pulse(first.share_done())
+    for each in everyone:
+        each.check_done()

@@ -1,1 +1,0 @@
-"""Simulate the ranks of a training."""

@@ -1,0 +1,261 @@
+"""Node pairs, trunks and ports are shared first between node pairs and then between channels."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from tests.runner.simulator.channels.changing_topologies import Changes, with_courses
+from tests.runner.simulator.variants import sweep_point
+from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.simulator.channels.network import Ends, Network
+from wanbed.runner.simulator.event_queue import EventQueue
+from wanbed.runner.tcp.effects import IDEAL, TcpEffects
+from wanbed.testbed.network.flow_model.window import LEAST_TIMEOUT_NS
+
+MEGABYTE = 10**6
+
+S = 10**9
+
+WINDOW_ONLY = TcpEffects(window=True, slow_start=False, headers=False)
+
+OUT, BACK = ("east-0.0", "west-0.0"), ("west-0.0", "east-0.0")
+
+
+def network(*, gpus: int = 4, window: str = "6MiB", effects: TcpEffects = IDEAL, **limits: Any) -> Network:
+    """Two datacenters of two hosts; one pipeline, a stage on each GPU, those of east first."""
+    wan = {"latency": "0ms", **limits.pop("wan", {})}
+    document = {
+        "topology": {
+            "datacenters": [{"name": name, "hosts": 2, "gpus_per_host": gpus} for name in ("east", "west")],
+            "intra": {"latency": "0ms", **limits.pop("intra", {})},
+            "wan": wan,
+            "links": limits.pop("links", []),
+        },
+        "compute": {"activation": "1B"},
+        "training": {"stages": 4 * gpus, "pipelines": 1, "microbatches": 1, "iterations": 1, "warmup": 0},
+        "engine": "simulate",
+        "variants": [{"name": "any", "schedule": "gpipe", "transport": {"connections": 1, "window": window}}],
+    }
+    point = sweep_point(document)
+    (variant,) = point.variants
+    places = variant.placement.places
+    pairs = [(one, other) for one in places for other in places if one is not other]
+    connections = count_connections(point.topology, pairs, variant.transport)
+    return Network(point.topology, connections, variant, effects)
+
+
+def seconds(of: Network, transfers: dict[tuple[str, str], int]) -> list[float]:
+    """Return when simultaneous transfers of 1 MB have left, given their number from one GPU's place to another's."""
+    places = {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
+    events = EventQueue()
+    wanted: dict[Ends, int] = {(places[one], places[other]): count for (one, other), count in transfers.items()}
+    channels = of.channels(wanted, events)
+    ends: dict[Ends, int] = {}
+
+    def note(pair: Ends, _: int, end_ns: int) -> None:
+        ends[pair] = end_ns
+
+    for pair, count in wanted.items():
+        for _ in range(count):
+            channels[pair].queue(0, MEGABYTE, partial(note, pair))
+    while events.handle_next_instant():
+        pass
+    return [round(ends[pair] / 1e9, 6) for pair in wanted]
+
+
+def known_at_once(of: Network, *ways: tuple[str, str]) -> list[bool]:
+    """Return of each channel whether it knows when a transfer will have left as soon as it is queued.
+
+    Only one does that shares nothing, and whose acknowledgements no other delays.
+    """
+    places = {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
+    channels = of.channels([(places[one], places[other]) for one, other in ways], EventQueue())
+    told: list[tuple[int, int]] = []
+    known: list[bool] = []
+    for one, other in ways:
+        before = len(told)
+        channels[places[one], places[other]].queue(0, MEGABYTE, lambda *times_ns: told.append(times_ns))
+        known.append(len(told) > before)
+    return known
+
+
+def changing(of: Network, changes: Changes) -> Network:
+    """Return the network with links that change."""
+    return replace(of, topology=with_courses(of.topology, changes))
+
+
+def test_a_trunk_is_shared_between_node_pairs_however_many_channels_each_has() -> None:
+    of = network(wan={"rate": "16Mbit"})
+    three = {(f"east-0.{gpu}", f"west-0.{gpu}"): 1 for gpu in range(3)}
+    # Half of 2 MB/s each: 1 s for the pair with one transfer, then all of it for what the three have left.
+    assert seconds(of, {**three, ("east-1.0", "west-1.0"): 1}) == [2.0, 2.0, 2.0, 1.0]
+
+
+def test_a_node_pair_is_shared_between_its_channels() -> None:
+    of = network(wan={"node_pair_rate": "8Mbit"})
+    assert seconds(of, {("east-0.0", "west-0.0"): 1, ("east-0.1", "west-0.1"): 1}) == [2.0, 2.0]
+
+
+def test_what_windows_have_let_out_at_once_waits_in_line() -> None:
+    narrow, wide = "16KiB", "16MiB"
+    transfers = {("east-0.0", "west-0.0"): 1, ("east-0.1", "west-0.1"): 1}
+    limits: dict[str, Any] = {"wan": {"node_pair_rate": "8Mbit", "latency": "1ms"}}
+    effects = TcpEffects(window=True, slow_start=False, headers=False)
+    assert seconds(network(window=wide, effects=effects, **limits), transfers) == [1.0, 2.0]
+    # Data that windows let out gradually is interleaved.
+    assert seconds(network(window=narrow, effects=effects, **limits), transfers)[0] > 1.9
+
+
+def test_both_directions_are_independent() -> None:
+    of = network(wan={"rate": "8Mbit"})
+    assert seconds(of, {("east-0.0", "west-0.0"): 1, ("west-0.0", "east-0.0"): 1}) == [1.0, 1.0]
+
+
+def test_what_arrives_at_a_host_from_anywhere_shares_its_port() -> None:
+    of = network(intra={"rate": "8Mbit"})
+    arriving = {("east-0.0", "west-0.0"): 1, ("west-1.0", "west-0.1"): 1}
+    assert seconds(of, arriving) == [2.0, 2.0]
+
+
+def test_what_a_host_sends_to_several_is_not_limited_by_its_own_port() -> None:
+    of = network(intra={"rate": "8Mbit"})
+    assert seconds(of, {("east-0.0", "east-1.0"): 1, ("east-0.1", "west-0.0"): 1}) == [1.0, 1.0]
+
+
+def test_a_port_wider_than_all_its_senders_does_not_limit() -> None:
+    of = network(intra={"rate": "80Mbit"}, wan={"node_pair_rate": "8Mbit"})
+    arriving = {("east-0.0", "west-0.0"): 1, ("east-1.0", "west-0.1"): 1}
+    assert seconds(of, arriving) == [1.0, 1.0]
+
+
+def test_a_line_is_as_fast_as_the_narrowest_of_what_it_crosses() -> None:
+    of = network(intra={"rate": "8Mbit"}, wan={"rate": "80Mbit", "node_pair_rate": "40Mbit"})
+    places = of.variant.placement.places
+    assert of.line((places[0], places[-1])).rate_bps == 8 * MEGABYTE
+
+
+def test_a_trunk_that_carries_all_its_node_pairs_at_once_limits_none() -> None:
+    pairs = [("east-0.0", "west-0.0"), ("east-1.0", "west-1.0")]
+    enough = network(wan={"rate": "16Mbit", "node_pair_rate": "8Mbit"})
+    assert known_at_once(enough, *pairs) == [True, True]
+    assert known_at_once(network(wan={"rate": "15999999bit", "node_pair_rate": "8Mbit"}), *pairs) == [False, False]
+    # One that nothing narrower comes before limits also a single node pair.
+    alone = network(wan={"rate": "8Mbit"})
+    assert known_at_once(alone, *pairs[:1]) == [True]
+    assert seconds(alone, {pairs[0]: 1}) == [1.0]
+
+
+def test_what_reaches_a_port_is_as_little_as_the_narrowest_before_it_lets_through() -> None:
+    arriving = [("east-0.0", "west-0.0"), ("east-1.0", "west-0.1")]
+    wide = network(intra={"rate": "80Mbit"}, wan={"rate": "80Mbit", "node_pair_rate": "8Mbit"})
+    assert known_at_once(wide, *arriving) == [True, True]
+    for narrow in ({"rate": "80Mbit", "node_pair_rate": "8Mbit"}, {"rate": "16Mbit", "node_pair_rate": "80Mbit"}):
+        assert seconds(network(intra={"rate": "80Mbit"}, wan=narrow), dict.fromkeys(arriving, 1)) == [1.0, 1.0]
+
+
+def test_node_pairs_that_widen_share_a_trunk_from_then_on() -> None:
+    of = network(wan={"rate": "16Mbit", "node_pair_rate": "8Mbit"})
+    wider = changing(of, [(S // 2, {"node_pair_rate_bps": 16 * MEGABYTE})])
+    pairs = {("east-0.0", "west-0.0"): 1, ("east-1.0", "west-1.0"): 1}
+    # 1 MB/s each before, and afterwards half of the 2 MB/s that the trunk carries; one of them alone has it all.
+    assert seconds(wider, pairs) == [1.0, 1.0]
+    assert seconds(wider, {OUT: 1}) == [0.75]
+
+
+def test_a_trunk_that_narrows_is_shared_from_then_on_whatever_it_had_before() -> None:
+    pairs = {("east-0.0", "west-0.0"): 1, ("east-1.0", "west-1.0"): 1}
+    for wan in ({"rate": "80Mbit"}, {}):
+        of = network(wan={"node_pair_rate": "8Mbit", **wan})
+        # 1 MB/s each for half a second, then half of 1 MB/s.
+        assert seconds(changing(of, [(S // 2, {"rate_bps": 8 * MEGABYTE})]), pairs) == [1.5, 1.5]
+
+
+def test_a_node_pair_without_a_rate_gets_one_when_its_link_does() -> None:
+    of = changing(network(), [(0, {}), (S // 2, {"node_pair_rate_bps": 8 * MEGABYTE})])
+    assert seconds(of, {OUT: 1}) == [0.0]
+    narrow = changing(network(wan={"node_pair_rate": "8Mbit"}), [(S // 2, {"node_pair_rate_bps": 4 * MEGABYTE})])
+    assert seconds(narrow, {OUT: 1}) == [1.5]
+
+
+def test_a_part_has_its_share_of_every_trunk_and_all_of_a_node_pair() -> None:
+    of = network(wan={"rate": "16Mbit", "node_pair_rate": "12Mbit"})
+    assert seconds(of, {OUT: 1}) == [round(1 / 1.5, 6)]
+    assert seconds(replace(of, equal_parts=2), {OUT: 1}) == [1.0]
+    assert seconds(replace(network(wan={"rate": "3bit"}), equal_parts=4), {OUT: 1}) == [8.0 * MEGABYTE]
+
+
+def test_acknowledgements_wait_behind_windows_of_an_eighth_of_what_the_line_holds_at_least() -> None:
+    def both_ways(latency_ns: int, window: str = "1MiB", back: str = "4Gbit") -> list[bool]:
+        links = [
+            {"from": "east", "to": "west", "latency": f"{latency_ns}ns", "node_pair_rate": "4Gbit"},
+            {"from": "west", "to": "east", "latency": f"{latency_ns}ns", "node_pair_rate": back},
+        ]
+        return known_at_once(network(window=window, effects=WINDOW_ONLY, wan={}, links=links), OUT, BACK)
+
+    window_bytes = network(window="1MiB").variant.tcp.window_bytes
+    # Half a byte a nanosecond: a line holds a byte for each nanosecond of its latency, and one that is under way.
+    assert both_ways(8 * window_bytes - 1) == [False, False]
+    assert both_ways(8 * window_bytes) == [True, True]
+    # One direction that others wait behind is enough: both are looked at.
+    assert both_ways(8 * window_bytes, back="3Gbit") == [False, False]
+
+
+def test_acknowledgements_wait_only_where_both_ways_are_used_and_windows_and_round_trips_count() -> None:
+    near: dict[str, Any] = {"wan": {"latency": "1ms", "node_pair_rate": "8Mbit"}}
+    assert known_at_once(network(effects=WINDOW_ONLY, **near), OUT, BACK) == [False, False]
+    assert known_at_once(network(effects=WINDOW_ONLY, **near), OUT) == [True]
+    assert known_at_once(network(effects=WINDOW_ONLY, **near), OUT, ("west-1.0", "east-0.0")) == [True, True]
+    assert known_at_once(network(effects=IDEAL, **near), OUT, BACK) == [True, True]
+    at_once = network(effects=WINDOW_ONLY, wan={"latency": "0ms", "node_pair_rate": "8Mbit"})
+    assert known_at_once(at_once, OUT, BACK) == [True, True]
+
+
+def test_packets_are_drawn_only_on_links_that_lose_some() -> None:
+    lossy = network(wan={"loss": "1%"}, effects=TcpEffects())
+    within = ("east-0.0", "east-1.0")
+    assert known_at_once(lossy, within, OUT) == [True, False]
+    assert known_at_once(replace(lossy, effects=IDEAL), within, OUT) == [True, True]
+
+
+def test_a_timeout_that_an_emulation_does_not_dilate_is_shorter_in_its_time() -> None:
+    of = network(wan={"latency": "10ms", "node_pair_rate": "8Mbit"}, effects=WINDOW_ONLY)
+    places = of.variant.placement.places
+    ends = places[0], places[-1]
+    timeouts_ns = [replace(of, dilation=dilation).window(ends).timeout_ns for dilation in (1.0, 4.0)]
+    assert timeouts_ns[0] - timeouts_ns[1] == LEAST_TIMEOUT_NS - LEAST_TIMEOUT_NS // 4
+
+
+def history_within(watched: Collection[str], transfers: Sequence[tuple[str, str]]) -> list[int]:
+    """Return the history of the first of several transfers of 1 MB, at a port of 1 MB/s each."""
+    of = network(intra={"rate": "8Mbit"})
+    places = {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
+    events = EventQueue()
+    ends = [(places[one], places[other]) for one, other in transfers]
+    channels = of.channels(ends, events, watched)
+    for each in ends:
+        channels[each].queue(0, MEGABYTE, lambda *_: None)
+    while events.handle_next_instant():
+        pass
+    return list(channels[ends[0]].history)
+
+
+def test_what_arrives_at_a_watched_host_is_remembered() -> None:
+    transfers = [("east-0.0", "east-1.0"), ("west-0.0", "east-1.1")]
+    assert history_within({"east-1"}, transfers) == [0, 2 * S, MEGABYTE]
+    assert history_within({"east-0"}, transfers) == []
+
+
+def test_only_what_crosses_the_wan_is_remembered() -> None:
+    of = network(intra={"rate": "8Mbit"})
+    places = {f"{place.host.name}.{place.gpu}": place for place in of.variant.placement.places}
+    events = EventQueue()
+    within, across = ((places[one], places["east-1.0"]) for one in ("east-0.0", "west-0.0"))
+    channels = of.channels([within, across], events)
+    for channel in channels.values():
+        channel.queue(0, MEGABYTE, lambda *_: None)
+    while events.handle_next_instant():
+        pass
+    assert not channels[within].history
+    # The two share the port of 1 MB/s.
+    assert list(channels[across].history) == [0, 2 * 10**9, MEGABYTE]

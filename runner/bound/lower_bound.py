@@ -8,28 +8,74 @@ begins before all have ended: the period then has the fill and drain too, with o
 
 What makes real iterations longer is left out: headers, slow start, the part of a window that a kernel gives, scatter
 and gather, blocking sends, turns, the way of a gradient norm.
+
+Find the shortest and the longest duration of each kind of action at each GPU of a variant.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 
-from wanbed.runner.bound.durations import OPTIMIZER, ByKind, Durations, durations_of
 from wanbed.runner.bound.pipeline_chains import Chain, ChainPart, Hop, PipelineChains, StageTimes
-from wanbed.runner.bound.resources import Resource, Resources
-from wanbed.runner.bound.rings import ring_times
+from wanbed.runner.bound.resources import Resource, Resources, ring_times
 from wanbed.runner.bound.virtual_bound import VirtualBound
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.compute.replay import ReplayCosts
+from wanbed.workloads.compute.varied_durations import DurationDraws
 from wanbed.workloads.schedules.action import ActionKind
 from wanbed.workloads.schedules.schedule import Schedule, load_schedule
 
+OPTIMIZER = "optimizer"
+"""The kind of the optimizer step, beside those of actions."""
+
+_MOST_DRAWS = 300_000
+"""The most durations that are drawn to find the shortest: about a second."""
+
+_NO_MICROBATCH = -1
+
+ByKind = Mapping[str, int]
+"""The duration in nanoseconds of each kind of action, the optimizer among them."""
+
+
+@dataclass(frozen=True)
+class Durations:
+    """The durations at each GPU, by pipeline and stage. Shortest and longest differ only where times are drawn."""
+
+    shortest: tuple[tuple[ByKind, ...], ...]
+    longest: tuple[tuple[ByKind, ...], ...]
+
+
+def durations_of(variant: PipelineVariant, iterations: int) -> Durations | None:
+    """Return the durations in so many iterations; None if too many are drawn."""
+    pipelines, stages = range(variant.pipelines), range(variant.placement.stages)
+    draws = variant.pipelines * len(stages) * len(ActionKind) * variant.microbatches * iterations
+    if variant.varies and draws > _MOST_DRAWS:
+        return None
+    found = [[_extremes(variant, variant.costs(p, stage), iterations) for stage in stages] for p in pipelines]
+    return Durations(
+        tuple(tuple(shortest for shortest, _ in pipeline) for pipeline in found),
+        tuple(tuple(longest for _, longest in pipeline) for pipeline in found),
+    )
+
+
+def _extremes(variant: PipelineVariant, costs: ReplayCosts, iterations: int) -> tuple[ByKind, ByKind]:
+    usual = {kind.value: costs.durations.of(kind) for kind in ActionKind} | {OPTIMIZER: costs.durations.optimizer_ns}
+    if costs.variation is None:
+        return usual, usual
+    own = DurationDraws(costs.variation)
+    drawn: dict[str, list[int]] = {kind: [] for kind in usual}
+    for iteration, (kind, usual_ns) in product(range(iterations), usual.items()):
+        microbatches = [_NO_MICROBATCH] if kind == OPTIMIZER else range(variant.microbatches)
+        drawn[kind] += [own.duration_ns(iteration, kind, microbatch, usual_ns) for microbatch in microbatches]
+    return {kind: min(each) for kind, each in drawn.items()}, {kind: max(each) for kind, each in drawn.items()}
+
+
 BELOW = 1 - 1e-9
 """A factor that compensates for rounding errors of floating-point sums."""
-
 
 _Shares = tuple[tuple[Resource, float], ...]
 """The bits of one transfer that cross each resource."""

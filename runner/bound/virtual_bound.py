@@ -10,8 +10,7 @@ from itertools import pairwise
 from math import inf
 
 from wanbed.runner.bound.pipeline_chains import BoundaryWay, ChainPart, Hop, PipelineChains, StageTimes
-from wanbed.runner.bound.resources import Resources
-from wanbed.runner.bound.rings import RingTimes, ring_times
+from wanbed.runner.bound.resources import Resources, RingTimes, ring_times
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair
 from wanbed.workloads.schedules.action import ActionKind

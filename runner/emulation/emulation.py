@@ -19,7 +19,7 @@ from wanbed.runner.emulation.networks.network_facts import read_network, remembe
 from wanbed.runner.emulation.running_trial import TrialSpec
 from wanbed.runner.emulation.training_at_once import use_tcp_of_jobs
 from wanbed.runner.emulation.trial import run_trial
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.runs.progress import Progress

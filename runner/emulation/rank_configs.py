@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wanbed.runner.companions.losses.resolution.learnt_text import held_out, learning_seed
-from wanbed.runner.resolve.checks.all_reduce_check import NCCL_SHARED
+from wanbed.runner.resolve.all_reduce_check import NCCL_SHARED
+from wanbed.runner.resolve.connections import held_bytes
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.resolve.held_bytes import held_bytes
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Pair, StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

@@ -9,7 +9,7 @@ from pathlib import Path
 from wanbed.results.records.span_log import SpanLogContents
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.emulation.rank_processes import RANK, run_ranks
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.dilation import undilated_ns
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant

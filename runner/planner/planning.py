@@ -16,7 +16,7 @@ from wanbed.runner.planner.exhaustive import TooManyCandidatesError
 from wanbed.runner.planner.pricing import PricedIterations, Pricer, Spread, simulated_pricing
 from wanbed.runner.planner.search import Found, promising_walks, search_better, search_exhaustively, search_greedily
 from wanbed.runner.planner.search_space import SearchSpace, alike_before, free_gpus, most_pipelines
-from wanbed.runner.resolve.boundary_costs import cell_of, transfer_in_forwards
+from wanbed.runner.resolve.cell_costs import cell_of, transfer_in_forwards
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.placement import place_stages
 from wanbed.runner.resolve.stage_costs import StageCosts

@@ -10,14 +10,12 @@ from wanbed.runner.planner.candidate import Candidate
 from wanbed.runner.planner.planning import PlanningTask, planned_placement
 from wanbed.runner.planner.pricing import PricedIterations
 from wanbed.runner.planner.search_space import most_pipelines
-from wanbed.runner.resolve.checks.engine_limits import check_packets_arrive
+from wanbed.runner.resolve.engine_limits import check_packets_arrive
 from wanbed.runner.resolve.pipeline_resolution import Layout, resolve_pipeline
 from wanbed.runner.resolve.pipeline_variant import PlannedPlacement
-from wanbed.runner.resolve.replica_resolution import least_costs, usual_costs
-from wanbed.runner.resolve.schedule_choice import schedule_class
+from wanbed.runner.resolve.replica_times import least_costs, usual_costs
 from wanbed.runner.resolve.stage_costs import stage_costs
-from wanbed.runner.resolve.training_cut import memory_bound, training_cut
-from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.runner.resolve.written_variant import WrittenVariant, memory_bound, schedule_class, training_cut
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from wanbed.runner.resolve.demand import NetworkDemand, NodePairDemand
+from wanbed.runner.resolve.connections import NetworkDemand, NodePairDemand
 from wanbed.testbed.network.topology import Topology
 
 Trunks = Mapping[tuple[str, str], int]

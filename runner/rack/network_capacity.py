@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from wanbed.runner.rack.machine_traffic import Carriers
-from wanbed.runner.resolve.demand import NetworkDemand, NodePairDemand
+from wanbed.runner.resolve.connections import NetworkDemand, NodePairDemand
 from wanbed.testbed.measurement.capacity import (
     ACKNOWLEDGED_SHARE,
     CONNECTIONS,

@@ -8,7 +8,7 @@ from typing import Protocol
 from wanbed.runner.emulation.gpu_provisioning import device_memory, resolved_device
 from wanbed.runner.rack.host_placement import Node, gateway_machines, gpus_wanted, place_hosts
 from wanbed.runner.rack.rack_gpus import assigned_gpus, gpu_sharing
-from wanbed.runner.resolve.checks.device_memory import DeviceMemory, check_device_memory
+from wanbed.runner.resolve.device_memory import DeviceMemory, check_device_memory
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
 from wanbed.testbed.gpus.gpus import Gpu

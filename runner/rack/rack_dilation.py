@@ -15,7 +15,7 @@ from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.rack.machine_traffic import Carriers
 from wanbed.runner.rack.network_capacity import measure_capacities_bps
 from wanbed.runner.rack.point_placement import PointPlacement
-from wanbed.runner.resolve.demand import NetworkDemand
+from wanbed.runner.resolve.connections import NetworkDemand
 from wanbed.runner.resolve.dilation import choose_dilation, settled_dilation
 from wanbed.runner.runs.run_folder import Log
 from wanbed.testbed.network.topology import Topology

@@ -24,7 +24,7 @@ from wanbed.runner.rack.same_sources import rack_at
 from wanbed.runner.rack.shipped.program_files import packed_programs, programs_of
 from wanbed.runner.rack.shipped.program_needs import ProgramNeeds, program_needs
 from wanbed.runner.rack.shipped.user_modules import user_modules
-from wanbed.runner.resolve.checks.all_reduce_check import check_collective_gpus
+from wanbed.runner.resolve.all_reduce_check import check_collective_gpus
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.runs.continuable import check_same_substrate
 from wanbed.runner.runs.resuming import kept_trials, resumed

@@ -10,7 +10,6 @@ from typing import Any
 
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.results.records.trial_id import TrialId
-from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
 from wanbed.runner.companions.background.resolution.flows import resolve_background
 from wanbed.runner.companions.faults.resolution.fault_resolution import FaultPlan, resolve_faults
 from wanbed.runner.companions.link_changes.resolution import check_changing_links_train
@@ -20,12 +19,12 @@ from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep import MAX_TRIALS
 from wanbed.runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs
-from wanbed.runner.resolve.checks.engine_limits import check_engine, check_packets_arrive
-from wanbed.runner.resolve.demand import NetworkDemand, network_demand
+from wanbed.runner.resolve.connections import NetworkDemand, network_demand
+from wanbed.runner.resolve.engine_limits import check_engine, check_packets_arrive
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_resolution import Choose
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.resolved_variant import BackgroundFlow, ResolvedVariant
 from wanbed.runner.resolve.stage_costs import profile_conditions
 from wanbed.runner.resolve.variant_resolution import resolve_variants
 from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant

@@ -1,34 +1,111 @@
-"""Resolve a variant that follows a schedule: fill in its defaults, plan it, and check that it fits."""
+"""Resolve a variant that follows a schedule: fill in its defaults, plan it, and check that it fits.
+
+Refuse virtual stages with what has none, or does not know them.
+
+Find out whether the optimizer steps of a variant wait for all stages, and refuse it where they cannot.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from wanbed.ground.own_code import OWN_FAULTS, EndlessCallError, described
 from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.quantities import AUTO
-from wanbed.runner.resolve.boundary_costs import pipelines_to_share
-from wanbed.runner.resolve.cell_costs import cell_costs
-from wanbed.runner.resolve.checks.all_reduce_check import check_all_reduce, check_segments
-from wanbed.runner.resolve.checks.optimizer_waits import waits_for_all
-from wanbed.runner.resolve.checks.schedule_check import check_schedule, planned
-from wanbed.runner.resolve.checks.trial_extent import check_extent
+from wanbed.runner.resolve.all_reduce_check import check_all_reduce, check_segments
+from wanbed.runner.resolve.cell_costs import cell_costs, pipelines_to_share
 from wanbed.runner.resolve.pipeline_variant import AmongJobs, PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_stages
-from wanbed.runner.resolve.replica_resolution import check_measured, replica_times, usual_costs
-from wanbed.runner.resolve.schedule_choice import choose_schedule
-from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs
-from wanbed.runner.resolve.training_cut import TrainingCut, memory_bound, training_cut
-from wanbed.runner.resolve.virtual_check import check_alike, virtual_stages
-from wanbed.runner.resolve.virtual_costs import virtual_stage_costs
-from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.runner.resolve.replica_times import ReplicaTimes, check_measured, replica_times, usual_costs
+from wanbed.runner.resolve.schedule_check import check_schedule, planned
+from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs, virtual_stage_costs
+from wanbed.runner.resolve.trial_extent import check_extent
+from wanbed.runner.resolve.written_variant import (
+    TrainingCut,
+    WrittenVariant,
+    choose_schedule,
+    memory_bound,
+    training_cut,
+)
 from wanbed.runner.trainings.local_updates.resolution.diloco_resolution import trained_alone
 from wanbed.runner.trainings.local_updates.resolution.swapped_costs import Swapping, swapped_costs
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant, check_baseline
+from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 from wanbed.workloads.schedules.planning.cell_plan import CellPlan, options_for
 from wanbed.workloads.schedules.planning.planned_schedule import PlannedSchedule
 from wanbed.workloads.schedules.schedule import Schedule, create_schedule
 from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
 from wanbed.workloads.swapping.grouping import Grouping
+from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
+
+
+def virtual_stages(
+    written: WrittenVariant, schedule: type[Schedule] | None, stages: int, chunks: int
+) -> VirtualStages | None:
+    """Return the virtual stages of a variant, None if its stages are not divided.
+
+    ``schedule`` is None for a baseline of torch. Raise InputError for a schedule without virtual stages, and for what
+    is not combined with them.
+    """
+    if chunks == 1:
+        return None
+    variant, here = written.variant, written.field
+    if schedule is None or schedule.virtual_layout is None:
+        raise InputError(
+            f"{here}.training.virtual_stages: {chunks}, and {variant.schedule} has none: give 1, or schedule "
+            "interleaved-1f1b or zb-v"
+        )
+    if variant.transport.sharing != "none":
+        raise InputError(
+            f"{here}.transport.sharing: {variant.transport.sharing}: what virtual stages send goes over the "
+            "connections of its own two hosts: leave sharing out"
+        )
+    if variant.placement == AUTO:
+        raise InputError(
+            f"{here}.placement: auto: the planner does not know virtual stages: name the datacenter of each stage, or "
+            "leave placement out"
+        )
+    if written.spec.prefill is not None and (variant.prefill != "none" or variant.pool):
+        raise InputError(
+            f"{here}.prefill: the bubbles between virtual stages are not planned: give prefill: none and no pool"
+        )
+    return VirtualStages(stages, chunks, schedule.virtual_layout)
+
+
+def check_alike(written: WrittenVariant, replicas: ReplicaTimes | None) -> None:
+    """Raise InputError for compute times that differ between GPUs or iterations: those of parts are not known."""
+    if replicas is not None:
+        raise InputError(
+            f"{written.field}.training.virtual_stages: the parts of a stage whose compute times differ between GPUs or "
+            "vary (compute.slower, jitter, resample, a measured run) are not known: leave those out, or give 1"
+        )
+
+
+def waits_for_all(written: WrittenVariant) -> bool:
+    """Return whether optimizer steps wait for the gradients of all stages. Raise InputError where they cannot."""
+    own = written.variant.training.optimizer_waits
+    if (own or written.spec.training.optimizer_waits) == "own":
+        return False
+    reason = _reason(written)
+    if reason is not None:
+        field = "training.optimizer_waits" if own is None else f"{written.field}.training.optimizer_waits"
+        remedy = f"give {written.field}.training.optimizer_waits: own" if own is None else "give own"
+        raise InputError(f"{field}: all stages, but {reason}: {remedy}")
+    return True
+
+
+def _reason(written: WrittenVariant) -> str | None:
+    """Return why the optimizer steps of a variant do not wait for all stages, None if they can."""
+    variant = written.variant
+    if variant.program is not None:
+        return f"{variant.name} runs a program, which steps its optimizer itself"
+    if variant.schedule == TRACE_SCHEDULE:
+        return f"{variant.name} replays a trace, which has its own order of optimizer steps"
+    if variant.schedule in {DILOCO, ATOM}:
+        return f"the replicas of {variant.schedule} train alone, and exchange no gradient norm"
+    if variant.schedule in BASELINE_SCHEDULES:
+        return f"{variant.schedule} is torch's own, which steps its optimizer itself"
+    return None
 
 
 @dataclass(frozen=True)

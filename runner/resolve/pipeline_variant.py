@@ -9,10 +9,9 @@ from typing import Any, Self
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.placement import Pair, StagePlace, ring_order
 from wanbed.runner.resolve.replica_times import ReplicaTimes
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant, Transfer
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import Ring, StageRings, ring_pairs
-from wanbed.runner.resolve.transfer import Transfer
 from wanbed.workloads.compute.replay import ReplayCosts
 from wanbed.workloads.schedules.pipeline_shape import PipelineShape
 from wanbed.workloads.schedules.planning.cell_plan import CellPlan, options_for

@@ -1,24 +1,96 @@
-"""Resolve a variant of the experiment file into one that can run: fill in defaults and check that it fits."""
+"""Resolve a variant of the experiment file into one that can run: fill in defaults and check that it fits.
 
-from collections.abc import Callable, Mapping
+Give each job hosts of its own.
+
+Work out which variants of several jobs run at once, and what each of them is called beside the others.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
+from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.strict_model import InputError
+from wanbed.results.text.number_text import list_text
 from wanbed.runner.companions.prefill.resolution.prefill_resolution import with_service
 from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.resolve.checks.optimizer_waits import waits_for_all
-from wanbed.runner.resolve.job_hosts import job_topologies
-from wanbed.runner.resolve.pipeline_resolution import Choose, resolve_pipeline
-from wanbed.runner.resolve.pipeline_variant import PipelineVariant
-from wanbed.runner.resolve.replica_resolution import check_matches
+from wanbed.runner.experiment.job_spec import JobSpec
+from wanbed.runner.experiment.quantities import MAX_NAME_LENGTH
+from wanbed.runner.resolve.pipeline_resolution import Choose, resolve_pipeline, waits_for_all
+from wanbed.runner.resolve.pipeline_variant import AmongJobs, PipelineVariant
+from wanbed.runner.resolve.replica_times import check_matches
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.runner.resolve.variants_at_once import variants_at_once
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.trainings.program.resolution.program_resolution import resolve_program
 from wanbed.runner.trainings.trace.resolution.trace_resolution import resolve_trace
 from wanbed.testbed.network.topology import Topology
+
+
+def job_topologies(jobs: Sequence[JobSpec], topology: Topology) -> tuple[Topology, ...]:
+    """Return for each job the network with the job's hosts alone, in every datacenter the first that are free.
+
+    Hosts that do not train belong to no job. Raise InputError for an unknown datacenter and for too many hosts.
+    """
+    taken = {datacenter.name: 0 for datacenter in topology.datacenters}
+    found = []
+    for position, job in enumerate(jobs):
+        for name in job.hosts:
+            if name not in taken:
+                remedy = did_you_mean(name, list(taken), f"there are {', '.join(taken)}")
+                raise InputError(f"jobs.{position}.hosts: no datacenter {name!r}, {remedy}")
+        datacenters = []
+        for datacenter in topology.datacenters:
+            first, count = taken[datacenter.name], job.hosts.get(datacenter.name, 0)
+            training = [host for host in datacenter.hosts if host.trains]
+            if first + count > len(training):
+                raise InputError(
+                    f"jobs.{position}.hosts.{datacenter.name}: {count} hosts, where {len(training) - first} of "
+                    f"{len(training)} are left: add hosts to the datacenter, or give fewer"
+                )
+            taken[datacenter.name] = first + count
+            datacenters.append(replace(datacenter, hosts=tuple(training[first : first + count])))
+        found.append(replace(topology, datacenters=tuple(datacenters)))
+    return tuple(found)
+
+
+MAX_COMBINATIONS = 100
+
+
+def name_beside(own: str, others: Sequence[str]) -> str:
+    """Return the name of a variant while those of other jobs run."""
+    return f"{own} beside {list_text(list(others))}"
+
+
+def variants_at_once(jobs: Sequence[JobSpec], alone: Sequence[PipelineVariant]) -> tuple[PipelineVariant, ...]:
+    """Return each variant once more for every combination of one variant of each job, beside the others.
+
+    Those of one combination follow each other, in order of the jobs. Raise InputError for too many combinations, and
+    for names that are too long or clash.
+    """
+    by_name: Mapping[str, PipelineVariant] = {variant.name: variant for variant in alone}
+    combinations = list(product(*(job.variants for job in jobs)))
+    if len(combinations) > MAX_COMBINATIONS:
+        raise InputError(
+            f"jobs: {len(combinations)} combinations of a variant of each job, more than {MAX_COMBINATIONS}: give jobs "
+            "fewer variants"
+        )
+    found: list[PipelineVariant] = []
+    for names in combinations:
+        members = [by_name[name] for name in names]
+        for position, variant in enumerate(members):
+            others = tuple(members[:position] + members[position + 1 :])
+            name = name_beside(variant.name, [other.name for other in others])
+            if len(name) > MAX_NAME_LENGTH:
+                raise InputError(f"jobs: {name!r} is longer than the {MAX_NAME_LENGTH} characters of a name: shorten")
+            if name in by_name:
+                raise InputError(f"jobs: a variant is named {name!r}, as that one is beside others: rename it")
+            place = AmongJobs(variant.jobs.job, others, position, variant.name)
+            named = variant.spec.model_copy(update={"name": name})
+            found.append(replace(variant, spec=named, jobs=place))
+    return tuple(found)
+
 
 OTHER_RESOLUTIONS: Mapping[str, Callable[[WrittenVariant], ResolvedVariant]] = {TRACE_SCHEDULE: resolve_trace}
 """The function that resolves a variant whose ``schedule`` is of no pipelines. It raises InputError if it cannot run."""

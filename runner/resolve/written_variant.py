@@ -1,15 +1,28 @@
-"""Describe a variant as the experiment file has it at one sweep point, before it is resolved."""
+"""Describe a variant as the experiment file has it at one sweep point, before it is resolved.
+
+Find the schedule that a variant names.
+
+Cut the training of a variant: its stages, pipelines, and microbatches.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from wanbed.ground.strict_model import InputError, prefixed
+from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.job_spec import JobSpec
+from wanbed.runner.experiment.other_schedules import OTHER_SCHEDULES
+from wanbed.runner.experiment.training_spec import MAX_STAGES
 from wanbed.runner.experiment.variant_spec import VariantSpec
 from wanbed.runner.resolve.measured_times import MeasuredTimes, measured_times
 from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP
+from wanbed.workloads.schedules.registry import schedule_class_path
+from wanbed.workloads.schedules.schedule import Schedule, load_schedule
+from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
 
 @dataclass(frozen=True)
@@ -51,3 +64,88 @@ class WrittenVariant:
     def field(self) -> str:
         """The path of the variant in the experiment file, for error messages."""
         return f"variants.{self.position}"
+
+
+@dataclass(frozen=True)
+class ScheduleChoice:
+    """The schedule that a variant names. ``kind`` is its class, None for a name that torch runs itself."""
+
+    name: str
+    kind: type[Schedule] | None
+
+    @property
+    def path(self) -> str:
+        """The path of the class, or the name that torch has."""
+        return self.name if self.kind is None else f"{self.kind.__module__}:{self.kind.__qualname__}"
+
+    @property
+    def whole_replicas(self) -> bool:
+        """Whether each pipeline is the whole model on neighbouring GPUs, rather than cut over datacenters."""
+        return self.name == TORCH_DDP if self.kind is None else self.kind.whole_replicas
+
+    @property
+    def keeps_last(self) -> bool:
+        """Whether the last stage keeps its activations, where others recompute theirs."""
+        return self.kind is not None and not self.kind.last_stage_recomputes
+
+
+def choose_schedule(written: WrittenVariant) -> ScheduleChoice:
+    """Return the schedule that a variant names. Raise InputError if none loads."""
+    name = written.variant.schedule
+    return ScheduleChoice(name, None if name in BASELINE_SCHEDULES else schedule_class(written))
+
+
+def schedule_class(written: WrittenVariant) -> type[Schedule]:
+    """Return the class of a variant's schedule. Raise InputError if none loads."""
+    if written.variant.schedule in {ATOM, DILOCO}:
+        raise InputError(
+            f"{written.field}.schedule: {written.variant.schedule} has no plan: leave the variant out, or plan the "
+            "schedule of a replica"
+        )
+    if written.variant.schedule == TRACE_SCHEDULE:
+        raise InputError(f"{written.field}.schedule: a trace has its own layout: there is nothing to plan")
+    with prefixed(f"{written.field}."):
+        path = schedule_class_path(written.variant.schedule, also=OTHER_SCHEDULES)
+    try:
+        return load_schedule(path)
+    except ValueError as refusal:
+        raise InputError(f"{written.field}.schedule: {refusal}") from None
+
+
+@dataclass(frozen=True)
+class TrainingCut:
+    """The training dimensions of a variant: its own values, otherwise those of the experiment."""
+
+    stages: int
+    pipelines: int
+    microbatches: int
+    memory_bound: int | None
+    virtual_stages: int
+
+
+def training_cut(written: WrittenVariant, *, whole_replicas: bool) -> TrainingCut:
+    """Return the training dimensions of a variant. The default of ``stages`` is as many as the GPUs allow."""
+    own, common = written.variant.training, written.spec.training
+    pipelines = own.pipelines or common.pipelines
+    gpus = [sum(host.gpus for host in datacenter.hosts) for datacenter in written.topology.datacenters]
+    room = sum(gpus) // pipelines if whole_replicas else sum(count // pipelines for count in gpus)
+    stages = own.stages or common.stages or max(room, 1)
+    if stages > MAX_STAGES:
+        raise InputError(
+            f"training.stages: the hosts have {stages} GPUs, more than the {MAX_STAGES} stages there can be: "
+            "give how many to use"
+        )
+    return TrainingCut(
+        stages,
+        pipelines,
+        own.microbatches or common.microbatches,
+        common.memory_bound if own.memory_bound is None else own.memory_bound,
+        own.virtual_stages or common.virtual_stages,
+    )
+
+
+def memory_bound(cut: TrainingCut, schedule: type[Schedule] | None) -> int | None:
+    """Return how many microbatches a stage may hold at once: as written, otherwise as the schedule has it."""
+    if cut.memory_bound is not None or schedule is None:
+        return cut.memory_bound
+    return schedule.default_memory_bound(cut.stages)

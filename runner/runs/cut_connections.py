@@ -5,7 +5,7 @@ from typing import Any
 
 from wanbed.results.text.number_text import count_text, percent_text
 from wanbed.runner.experiment.quantities import MAX_CONNECTIONS
-from wanbed.runner.resolve.connection_count import CutPair, cut_pairs
+from wanbed.runner.resolve.connections import CutPair, cut_pairs
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant

@@ -3,7 +3,7 @@
 This is the only place that defines them.
 
 A simulation accepts them and reports them by name beside its figures. A comparison of simulated with emulated times
-rejects them. ``wanbed.runner.resolve.checks.engine_limits`` rejects what an engine cannot run.
+rejects them. ``wanbed.runner.resolve.engine_limits`` rejects what an engine cannot run.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

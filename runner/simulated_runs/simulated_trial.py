@@ -13,7 +13,7 @@ from wanbed.runner.companions.faults.simulation.fault_facts import simulated_fau
 from wanbed.runner.companions.link_changes.simulation import simulated_link_changes
 from wanbed.runner.companions.prefill.record import simulated_prefill
 from wanbed.runner.companions.telemetry.simulation import simulated_telemetry
-from wanbed.runner.known_misses.classification import known_miss_facts
+from wanbed.runner.known_misses import known_miss_facts
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

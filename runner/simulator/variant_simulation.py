@@ -15,7 +15,7 @@ from wanbed.runner.companions.background.simulation import SimulatedBackground
 from wanbed.runner.companions.faults.simulation.failures import SimulatedFailures
 from wanbed.runner.companions.prefill.resolution.prefill_forecast import planned_bubbles
 from wanbed.runner.companions.prefill.simulation import PrefillSimulation
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import wanbed
-from wanbed.runner.known_misses.classification import misses_of
+from wanbed.runner.known_misses import misses_of
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.validation.agreement import VIRTUAL_POINT_LIMIT
 from wanbed.runner.validation.known_misses.measuring import compared_rows, rows_text

@@ -12,12 +12,12 @@ from typing import Self
 from wanbed.results.records.background_columns import BackgroundSample
 from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.trial_tables import BACKGROUND_TABLE
-from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
 from wanbed.runner.emulation.companion import Companion
 from wanbed.runner.emulation.companion_processes import PATIENCE_S, await_at_gate, check_running, end
 from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.resolve.dilation import dilated_ns, undilated_ns
+from wanbed.runner.resolve.resolved_variant import BackgroundFlow
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.hosts.process_group import ProcessGroup
 from wanbed.testbed.hosts.start_gate import Gate

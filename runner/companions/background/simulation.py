@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from wanbed.results.records.span_columns import Column
-from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.resolve.resolved_variant import BackgroundFlow
 from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import EventQueue

@@ -6,7 +6,7 @@ loose: a stuck run reaches any bound soon, because nothing slows down its clock.
 
 from math import sqrt
 
-from wanbed.runner.resolve.connection_count import window_bps
+from wanbed.runner.resolve.connections import window_bps
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from wanbed.results.records.schema import SCHEMA_VERSION
 from wanbed.results.records.schema_upgrade import SCHEMA_VERSION_KEY
-from wanbed.runner.known_misses.classification import misses_by_variant
+from wanbed.runner.known_misses import misses_by_variant
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.runner.runs.not_modelled import as_written, planned_for_begin, planned_without, simulated_without
 from wanbed.runner.runs.recorded.machine_facts import machine_facts

@@ -6,9 +6,8 @@ from typing import Any
 
 from wanbed.results.records.documents import TIMES_DRAWN
 from wanbed.runner.bound.lower_bound import lower_bounds
-from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.resolved_variant import BackgroundFlow, ResolvedVariant
 from wanbed.runner.runs.cut_connections import cut_facts
 from wanbed.runner.runs.recorded.plan_record import plan_facts
 from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, TypeVar
 
-from wanbed.runner.resolve.held_bytes import held_bytes
+from wanbed.runner.resolve.connections import held_bytes
 from wanbed.runner.resolve.packet_draws import has_narrow_way, is_impaired
 from wanbed.runner.resolve.placement import StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

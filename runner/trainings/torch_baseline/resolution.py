@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
-from wanbed.runner.resolve.training_cut import TrainingCut
-from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.runner.resolve.written_variant import TrainingCut, WrittenVariant
 from wanbed.workloads.baselines.baseline_config import check_baseline_shape
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from wanbed.results.reading.known_misses import ITERATIONS, KnownMiss
-from wanbed.runner.known_misses.classification import misses_of
+from wanbed.runner.known_misses import misses_of
 from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.validation.agreement import read_agreement

@@ -2,11 +2,11 @@
 
 from wanbed.ground.files.marked_text import with_marked_text
 from wanbed.results.text.number_text import count_text
-from wanbed.runner.known_misses.miss_classes import MISS_CLASSES
+from wanbed.runner.known_misses import MISS_CLASSES
 from wanbed.runner.validation.page_text import table
 
 BEGIN = (
-    "<!-- kinds of runner/known_misses/miss_classes.py: "
+    "<!-- kinds of runner/known_misses.py: "
     "python -m wanbed.runner.validation.known_misses docs/known-misses.md --write -->\n"
 )
 END = "<!-- end of kinds -->\n"

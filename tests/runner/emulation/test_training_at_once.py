@@ -11,7 +11,7 @@ from wanbed.runner.emulation import training_at_once
 from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.training_at_once import NumberedPlan, train_at_once, while_all_ran_ns
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.running_testbed import RunningTestbed
 

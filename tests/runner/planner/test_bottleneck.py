@@ -9,7 +9,7 @@ from wanbed.runner.planner.bottleneck import IterationLimits, bottleneck_of
 from wanbed.runner.planner.candidate import Candidate
 from wanbed.runner.planner.critical_path import Part
 from wanbed.runner.planner.planning import search_space
-from wanbed.runner.resolve.connection_count import window_bps
+from wanbed.runner.resolve.connections import window_bps
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import effects_of

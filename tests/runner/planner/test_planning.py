@@ -13,7 +13,7 @@ from wanbed.runner.planner.exhaustive import every_candidate
 from wanbed.runner.planner.planning import plan, planned_placement, search_space
 from wanbed.runner.planner.pricing import Pricer
 from wanbed.runner.planner.search import NothingPricedError
-from wanbed.runner.resolve.boundary_costs import pipelines_to_share
+from wanbed.runner.resolve.cell_costs import pipelines_to_share
 from wanbed.runner.resolve.placement import place_stages
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 

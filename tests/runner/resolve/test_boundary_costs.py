@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from wanbed.runner.experiment.transport_spec import TransportSpec
-from wanbed.runner.resolve.boundary_costs import (
+from wanbed.runner.resolve.cell_costs import (
+    MOST_WINDOWS,
     between_iterations_ns,
     boundary_costs,
     cell_of,
@@ -15,7 +16,6 @@ from wanbed.runner.resolve.boundary_costs import (
 )
 from wanbed.runner.resolve.placement import Placement, place_stages
 from wanbed.runner.resolve.stage_costs import StageCosts
-from wanbed.runner.tcp.boundary import MOST_WINDOWS
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec

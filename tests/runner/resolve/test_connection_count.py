@@ -4,7 +4,7 @@ import pytest
 
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.connection_count import CutPair, count_connections, cut_pairs, tcp_settings, window_bps
+from wanbed.runner.resolve.connections import CutPair, count_connections, cut_pairs, tcp_settings, window_bps
 from wanbed.runner.resolve.experiment import SweepPoint
 
 WINDOW_BYTES = 700 * 1024

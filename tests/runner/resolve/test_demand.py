@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.runner.resolve.demand import connections_to_fill, network_demand
+from wanbed.runner.resolve.connections import connections_to_fill, network_demand
 from wanbed.runner.resolve.placement import place_stages
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wanbed.runner.experiment.transport_spec import TransportSpec
-from wanbed.runner.resolve.held_bytes import held_bytes
+from wanbed.runner.resolve.connections import held_bytes
 from wanbed.runner.resolve.packet_draws import draws_packets, is_impaired
 from wanbed.runner.resolve.placement import Pair, place_stages
 from wanbed.testbed.network.tcp_settings import TcpSettings

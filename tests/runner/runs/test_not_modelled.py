@@ -14,7 +14,7 @@ from wanbed.runner.emulation.network_choice import emulated_points
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.checks.engine_limits import check_packets_arrive
+from wanbed.runner.resolve.engine_limits import check_packets_arrive
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.runs.not_modelled import (
     as_written,

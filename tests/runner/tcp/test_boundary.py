@@ -2,7 +2,7 @@
 
 import pytest
 
-from wanbed.runner.tcp.boundary import BoundaryTcp
+from wanbed.runner.resolve.cell_costs import BoundaryTcp
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import INITIAL_SEGMENTS, SEGMENT_BYTES

@@ -3,7 +3,7 @@
 from typing import Any
 
 from wanbed.ground.strict_model import parse_model
-from wanbed.runner.resolve.demand import NetworkDemand, network_demand
+from wanbed.runner.resolve.connections import NetworkDemand, network_demand
 from wanbed.runner.resolve.placement import place_stages
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec

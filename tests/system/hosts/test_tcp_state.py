@@ -18,7 +18,7 @@ from wanbed.runner.companions.telemetry.on_hosts.tcp_sampler import TcpSampler
 from wanbed.runner.emulation.running_trial import TrialSpec
 from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.testbed.kernel.namespace import anonymous_namespace, inside, open_netlink
 from wanbed.testbed.kernel.tcp_state import TcpStateReader, tcp_states
 from wanbed.testbed.testbed import MAX_TRIM_NS, bring_up

@@ -18,7 +18,7 @@ from wanbed.results.records.trial_tables import PREFILL_TABLE
 from wanbed.runner.emulation.running_trial import TrialSpec
 from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.testbed.rack.orders import RunOrder
 from wanbed.testbed.rack.rack_testbed import RackPlacement, rack_testbed
 

@@ -26,7 +26,7 @@ from wanbed.results.records.trial_tables import LOSSES_TABLE
 from wanbed.runner.emulation.running_trial import TrialSpec
 from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.claims.registry import claims
 from wanbed.testbed.substrate.probe import probe_guest

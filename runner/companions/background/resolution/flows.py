@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
 from wanbed.runner.companions.background.spec import BackgroundSpec
 from wanbed.runner.experiment.sweep_points import SweepPointSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
-from wanbed.runner.resolve.connection_count import tcp_settings
+from wanbed.runner.resolve.connections import tcp_settings
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import StagePlace
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.resolved_variant import BackgroundFlow, ResolvedVariant
 from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
 from wanbed.testbed.network.topology import flow_host
 from wanbed.workloads.background.offered_rate import OfferedRate, OnOffTimes

@@ -13,7 +13,7 @@ from wanbed.runner.companions.faults.on_hosts.injection import FaultInjector, in
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks, rejoining
 from wanbed.runner.emulation.rank_processes import RANK, RankEnd, RankFaults, RanksFailedError, run_ranks
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import in_pipelines
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

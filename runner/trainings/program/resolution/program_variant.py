@@ -6,9 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from wanbed.runner.resolve.placement import Pair
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant, Transfer
 from wanbed.runner.resolve.stage_rings import StageRings
-from wanbed.runner.resolve.transfer import Transfer
 from wanbed.runner.trainings.program.resolution.resolved_program import ResolvedProgram
 
 

@@ -5,9 +5,9 @@ from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.experiment.training_spec import TrainingSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
-from wanbed.runner.resolve.checks.all_reduce_check import check_all_reduce
-from wanbed.runner.resolve.checks.trial_extent import check_trace_extent
+from wanbed.runner.resolve.all_reduce_check import check_all_reduce
 from wanbed.runner.resolve.placement import ConfiguredPlacement, Placement, place_ranks, place_stages
+from wanbed.runner.resolve.trial_extent import check_trace_extent
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.runner.trainings.trace.resolution.replayed import replayed_trace
 from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant

@@ -7,10 +7,9 @@ from typing import Any
 
 from wanbed.results.text.span_text import kind_text
 from wanbed.runner.resolve.placement import Pair, ring_order
-from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant, Transfer
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import ring_pairs
-from wanbed.runner.resolve.transfer import Transfer
 from wanbed.workloads.trace.replayed_trace import ReplayedTrace, WorkKind
 
 

@@ -13,7 +13,7 @@ from tests.support.runner.two_jobs import two_jobs
 from wanbed.runner.companions.background import simulation as background
 from wanbed.runner.companions.background.simulation import SimulatedBackground
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.simulator.channels.network import Network
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.event_queue import EventQueue

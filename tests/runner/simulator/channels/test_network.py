@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.runner.simulator.channels.changing_topologies import Changes, with_courses
 from tests.runner.simulator.variants import sweep_point
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.simulator.channels.network import Ends, Network
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.tcp.effects import IDEAL, TcpEffects

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.runner.simulator.variants import sweep_point
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.simulator import variant_simulation
 from wanbed.runner.simulator.channels.network import Network
 from wanbed.runner.simulator.rings.rings_apart import rings_apart

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.runner.known_misses.miss_classes import MISS_CLASSES, MissClass
+from wanbed.runner.known_misses import MISS_CLASSES, MissClass
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.validation.agreement import VIRTUAL_POINT_LIMIT
 from wanbed.runner.validation.known_misses.measured_cells import DRAWN, Cell, measured_cells

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.runner.known_misses.miss_classes import MISS_CLASSES
+from wanbed.runner.known_misses import MISS_CLASSES
 from wanbed.runner.validation.known_misses.__main__ import main
 from wanbed.runner.validation.known_misses.page import BEGIN, END, kinds, with_kinds
 

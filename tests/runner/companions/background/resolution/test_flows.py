@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.companions.background.resolution.flow import BackgroundFlow
 from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.resolved_variant import BackgroundFlow
 
 FLOW = {"name": "x", "from": "east", "to": "west"}
 TOPOLOGY: dict[str, Any] = {

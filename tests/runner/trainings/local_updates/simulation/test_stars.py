@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.runner.simulator.variants import sweep_point
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.simulator.channels.network import Network
 from wanbed.runner.simulator.simulation import KIND_CODES, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant

@@ -10,13 +10,14 @@ from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.cell_costs import cell_costs
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
-from wanbed.runner.resolve.replica_resolution import least_costs
+from wanbed.runner.resolve.replica_times import least_costs
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import stage_costs
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.workloads.compute.varied_durations import Distribution, Jitter
 
 MS = 1_000_000
+
 TOPOLOGY: dict[str, Any] = {
     "datacenters": [{"name": "east", "hosts": 2}, {"name": "west", "hosts": 2}],
     "wan": {"latency": "20ms", "rate": "1Gbit"},
@@ -160,6 +161,7 @@ def test_only_sweep_points_that_draw_are_repeated() -> None:
 
 
 TORCH: dict[str, Any] = {"kind": "torch", "device": "cpu"}
+
 DIFFERENCES: list[dict[str, Any]] = [{"slower": [{"stage": 0, "factor": 2}]}, {"jitter": {"spread": "5%"}}]
 
 

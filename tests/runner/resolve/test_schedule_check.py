@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.workloads.schedules.planning.test_plan_run import crossed_turns
-from wanbed.runner.resolve.checks import schedule_check
-from wanbed.runner.resolve.checks.schedule_check import awaited, check_schedule, planned
+from wanbed.runner.resolve import schedule_check
+from wanbed.runner.resolve.schedule_check import awaited, check_schedule, planned
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.atlas import Atlas
 from wanbed.workloads.schedules.gpipe import GPipe
@@ -17,6 +17,7 @@ from wanbed.workloads.schedules.planning.cell_plan import BoundaryCosts, CellCos
 from wanbed.workloads.schedules.schedule import Schedule
 
 SHAPE = PipelineShape(2, 4)
+
 FORWARD = ActionKind.FORWARD
 
 

@@ -20,10 +20,15 @@ DOCUMENT: dict[str, Any] = {
     "training": {"microbatches": 2},
     "variants": [{"name": "gpipe", "schedule": "gpipe"}],
 }
+
 PLAIN = DOCUMENT["variants"][0]
+
 PROGRAM: dict[str, Any] = {"variants": [PLAIN, {"name": "own", "program": {"command": ["true"]}}]}
+
 IDEAL: dict[str, Any] = {"variants": [PLAIN, {**PLAIN, "name": "b", "transport": {"model": "ideal"}}]}
+
 TORCH: dict[str, Any] = {"compute": {"kind": "torch", "checkpointing": False}, "model": "gpt-tiny"}
+
 TORCHS_OWN: dict[str, Any] = {**TORCH, "variants": [PLAIN, {"name": "peer", "schedule": "torch-gpipe"}]}
 
 

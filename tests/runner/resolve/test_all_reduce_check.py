@@ -7,7 +7,7 @@ import pytest
 
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.checks.all_reduce_check import check_collective_gpus
+from wanbed.runner.resolve.all_reduce_check import check_collective_gpus
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
 from wanbed.testbed.kernel.missing import MissingError
@@ -28,9 +28,13 @@ def variants(all_reduce: str, *, hosts: int, gpus: int) -> tuple[ResolvedVariant
 
 
 APART = GpuAssignment({"east-0": ("A",), "east-1": ("B",)})
+
 SHARED = GpuAssignment({"east-0": ("A",), "east-1": ("A",)})
+
 PARTS = GpuAssignment({"east-0": ("M1",), "east-1": ("M2",)}, {"M1": "A", "M2": "A"})
+
 ONE_HOST = GpuAssignment({"east-0": ("A", "A")})
+
 TWO_OF_A_HOST = GpuAssignment({"east-0": ("A", "B")})
 
 

@@ -12,8 +12,8 @@ from wanbed.ground.strict_model import InputError
 from wanbed.results.chakra.node import NodeType
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.checks.trial_extent import MAX_TRIAL_NS
 from wanbed.runner.resolve.experiment import Experiment
+from wanbed.runner.resolve.trial_extent import MAX_TRIAL_NS
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import effects_of
 
@@ -25,6 +25,7 @@ SMALL: dict[str, Any] = {
     "compute": {"forward": "20ms", "activation": "1MiB", "gradient": "1MiB"},
     "training": {"stages": 2, "pipelines": 2, "microbatches": 2},
 }
+
 LONG = {"iterations": 10_000, "microbatches": 64}
 
 
@@ -178,9 +179,10 @@ def test_all_sweep_points_and_variants_together_are_bounded(monkeypatch: pytest.
 
 
 durations = st.sampled_from(["0ns", "1ns", "20ms", "1s", "3600s", "86400s"])
-sizes = st.sampled_from(["1B", "1MiB", "1GiB", "100GiB", "4096GiB"])
-rates = st.sampled_from(["1bit", "1kbit", "1Mbit", "10Gbit", "1000Tbit", "unlimited"])
 
+sizes = st.sampled_from(["1B", "1MiB", "1GiB", "100GiB", "4096GiB"])
+
+rates = st.sampled_from(["1bit", "1kbit", "1Mbit", "10Gbit", "1000Tbit", "unlimited"])
 
 changes_of_everything = st.fixed_dictionaries(
     {
@@ -215,7 +217,7 @@ changes_of_everything = st.fixed_dictionaries(
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_accepted_trials_stay_within_the_limits(changes: dict[str, Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wanbed.runner.resolve.checks.trial_extent.MAX_WINDOWS", 10_000)
+        patch.setattr("wanbed.runner.resolve.trial_extent.MAX_WINDOWS", 10_000)
         try:
             experiment = parsed(**changes)
         except InputError as refused:
@@ -230,7 +232,8 @@ def test_accepted_trials_stay_within_the_limits(changes: dict[str, Any]) -> None
         assert (traffic.wire_bytes[1:] >= traffic.wire_bytes[:-1]).all()
 
 
-EXTENT = "wanbed.runner.resolve.checks.trial_extent."
+EXTENT = "wanbed.runner.resolve.trial_extent."
+
 BY_HAND: dict[str, Any] = {
     "topology.wan": {"latency": "0ns", "rate": "100Mbit"},
     "topology.intra": {"latency": "0ns", "rate": "1Gbit"},

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
-from wanbed.runner.resolve.connection_count import count_connections
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.packet_draws import is_impaired
 from wanbed.runner.resolve.placement import Pair, Placement, StagePlace
 from wanbed.runner.resolve.stage_costs import StageCosts
@@ -28,20 +28,27 @@ from wanbed.workloads.transport.ring.buckets import bucket_count
 
 MAX_TRIAL_NS = 100 * 365 * 86_400 * 10**9
 """A hundred years, a third of the range of 64 bits."""
+
 MAX_TRIAL_BYTES = 2**61
 """2 EiB over the network, a quarter of the range of 64 bits."""
+
 MAX_SPANS = 10**8
 """A simulation of this many spans takes half an hour and 30 GiB."""
+
 MAX_WINDOWS = 10**7
 """The most windows that fill one after the other between two ranks. Each costs a simulation step and 24 bytes."""
+
 MAX_SEGMENTS = 3 * 10**7
 """The most segments over links with loss or jitter that are simulated: each takes some 30 us."""
+
 MAX_REQUESTS = 10**7
 """The most requests that arrive during a trial. Each one is kept."""
 
 _YEAR_NS = 365 * 86_400 * 10**9
+
 _LEAST_SPANS_PER_MICROBATCH = 2
 """One span for the forward and one for the backward."""
+
 _SLOW_START_ROUNDS = 256
 """An upper bound of the round trips that a window takes to open, from any initial size and with restarts."""
 

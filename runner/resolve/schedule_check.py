@@ -20,8 +20,10 @@ from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, create_
 
 CALL_LIMIT_S = 5.0
 """The time limit of one call of a schedule. Shipped ones take microseconds, and a rank calls during an iteration."""
+
 PLAN_LIMIT_S = 120.0
 """The time limit of planning."""
+
 _CHECK_S = 3.0
 """The time limit of the check of a large pipeline. The rest of the check is left to the engine."""
 

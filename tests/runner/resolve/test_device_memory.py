@@ -7,7 +7,7 @@ import pytest
 
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.resolve.checks.device_memory import (
+from wanbed.runner.resolve.device_memory import (
     CONTEXT_BYTES,
     GIB,
     DeviceMemory,

@@ -1,1 +1,0 @@
-"""Check that a resolved experiment can run."""

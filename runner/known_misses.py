@@ -1,10 +1,6 @@
-"""Describe what a variant sends over the WAN where simulations may be off: connections, windows, trunks, rings.
-
-Define the kinds of trials whose simulations are known to be off: what each is, why it is off, and by how much.
+"""Kinds of trials whose simulations are known to be off from virtual time: what each is, why, and by how much.
 
 Ranges are of measured trials, those of ``wanbed.runner.validation.known_misses``, which a test holds against them.
-
-Say which known misses apply to what is simulated.
 """
 
 from collections import Counter

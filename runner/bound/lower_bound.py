@@ -8,8 +8,6 @@ begins before all have ended: the period then has the fill and drain too, with o
 
 What makes real iterations longer is left out: headers, slow start, the part of a window that a kernel gives, scatter
 and gather, blocking sends, turns, the way of a gradient norm.
-
-Find the shortest and the longest duration of each kind of action at each GPU of a variant.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

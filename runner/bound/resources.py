@@ -1,4 +1,4 @@
-"""The limited resources of the network between two places, and the least time that bytes take over them.
+"""The limited resources of the network between two places, and the least time that bytes and rings take over them.
 
 These are the resources of the simulator: across the WAN the cap of the node pair and the trunk of the two datacenters,
 the port of the host where the bytes arrive, which WAN and LAN share, and the windows of the TCP connections.
@@ -6,12 +6,10 @@ Connections have at most ``connections x window`` in flight, and let as much out
 take them at least ``(n / (connections x window) - 1)`` round trips. The window is the configured one, of which kernels
 give a part. A link that changes counts with the least latency and the highest rates that it ever has.
 
-Bound from below how long the all-reduce of a stage's gradients takes.
-
-With P replicas each of P segments goes once around the ring while it is summed, and once more while the sum is handed
-on. So every hop carries ``2 (P - 1)`` segments, and every segment makes ``2 (P - 1)`` hops one after the other. In
-buckets that overlap with the last backward, the first bucket is summed no earlier than its part of that backward has
-ended, and the last one no earlier than all of it.
+In the all-reduce of P replicas each of P segments goes once around the ring while it is summed, and once more while the
+sum is handed on. So every hop carries ``2 (P - 1)`` segments, and every segment makes ``2 (P - 1)`` hops one after the
+other. In buckets that overlap with the last backward, the first bucket is summed no earlier than its part of that
+backward has ended, and the last one no earlier than all of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

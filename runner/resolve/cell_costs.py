@@ -1,13 +1,8 @@
-"""Collect the costs of one DP-cell, from which a planned schedule makes its plan.
-
-Model TCP for a schedule that is planned ahead: successive transfers over a stage boundary, window by window.
-
-The windows are those of the simulator, so that a plan and its simulation agree on the time of a transfer.
-
-Estimate the boundary costs for a planned schedule: the occupancy and latency of a transfer at each stage boundary.
+"""Estimate the costs of a DP-cell, from which a planned schedule makes its plan: transfers, all-reduces, stages.
 
 Everything is computed from the configured topology and transport, not from measurements, so that the same file always
-gives the same plan.
+gives the same plan. TCP windows are those of the simulator, so that a plan and its simulation agree on the time of a
+transfer.
 """
 
 from collections import Counter

@@ -1,9 +1,4 @@
-"""Compute a variant's highest demand on the network, and how many connections fill a node pair.
-
-Compute how many bytes a rank's connection holds: written but not sent, and arrived but not read.
-
-Count the TCP connections between two hosts: the configured number, or as many as fill the node pair's cap.
-"""
+"""Compute what a variant needs of the network: its highest demand, its TCP connections, and the bytes that they hold."""
 
 from collections import defaultdict
 from collections.abc import Iterable

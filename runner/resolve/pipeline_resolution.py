@@ -1,9 +1,4 @@
-"""Resolve a variant that follows a schedule: fill in its defaults, plan it, and check that it fits.
-
-Refuse virtual stages with what has none, or does not know them.
-
-Find out whether the optimizer steps of a variant wait for all stages, and refuse it where they cannot.
-"""
+"""Resolve a variant that follows a schedule: fill in its defaults, plan it, and check that it fits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

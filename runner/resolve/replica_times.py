@@ -1,6 +1,6 @@
-"""Describe the compute times of GPUs that differ from those of other replicas of their stage, or vary.
+"""Resolve the compute times of GPUs that differ from other replicas of their stage, or vary.
 
-Resolve the compute times of each GPU of a variant: those of a measured run, slower GPUs, and jitter.
+They come from a measured run, from slower GPUs, and from jitter.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,4 @@
-"""Describe a variant of a sweep point with every default filled in: where it runs, and over which transport.
-
-Describe what ranks of a variant send each other.
-
-A flow in the background as it runs: its hosts, its TCP, and what it offers over time.
-"""
+"""Describe a variant with every default filled in: where it runs, over which transport, and beside which traffic."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,6 +1,6 @@
 """Compute the stage costs of a pipeline: how long one microbatch occupies each stage, and how much it sends.
 
-Compute the costs of virtual stages: those that a profile gives, or equal shares of what the file gives a stage.
+The costs of virtual stages are those of a profile, or equal parts of the stage's costs in the file.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,4 @@
-"""Resolve a variant of the experiment file into one that can run: fill in defaults and check that it fits.
-
-Give each job hosts of its own.
-
-Work out which variants of several jobs run at once, and what each of them is called beside the others.
-"""
+"""Resolve the variants of a sweep point, each alone and beside those of other jobs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,9 +1,4 @@
-"""Describe a variant as the experiment file has it at one sweep point, before it is resolved.
-
-Find the schedule that a variant names.
-
-Cut the training of a variant: its stages, pipelines, and microbatches.
-"""
+"""Describe a variant as the experiment file has it at one sweep point, before it is resolved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Model TCP for a whole transfer: channels, and stage boundaries that are planned ahead."""
+"""Model TCP for a whole transfer: a channel, and the effects that a simulation includes."""
 
 from wanbed.ground.compiled_core.core_finder import use_compiled_core
 

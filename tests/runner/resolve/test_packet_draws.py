@@ -1,9 +1,12 @@
-"""Which links are so uneven that acknowledgements need much of the narrower way."""
+"""Links whose packets are drawn, and links so uneven that acknowledgements need much of the narrower way."""
+
+from typing import Any
 
 import pytest
 
 from wanbed.ground.strict_model import parse_model
-from wanbed.runner.resolve.packet_draws import has_narrow_way
+from wanbed.runner.experiment.transport_spec import TransportSpec
+from wanbed.runner.resolve.packet_draws import draws_packets, has_narrow_way, is_impaired
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 
@@ -34,3 +37,29 @@ def test_a_link_without_a_rate_and_one_that_changes_has_no_narrow_way() -> None:
     changing = uneven("100Mbit", "1Mbit", events=[{"at": "1s", "rate": "2Mbit"}])
     assert not has_narrow_way(changing, "east", "west")
     assert not has_narrow_way(uneven("100Mbit", "1Mbit"), "east", "east")
+
+
+def network(*links: dict[str, Any], **wan: Any) -> Topology:
+    document = {
+        "datacenters": [{"name": name, "hosts": 1} for name in ("east", "west")],
+        "wan": {"latency": "10ms", "rate": "1Gbit", **wan},
+        "links": links,
+    }
+    return resolve_topology(TopologySpec.model_validate(document))
+
+
+def test_links_impair_in_either_direction_unless_they_change() -> None:
+    assert not is_impaired(network(), "east", "west")
+    for impaired in (network(loss="0.1%"), network({"from": "west", "to": "east", "jitter": "1ms"})):
+        assert is_impaired(impaired, "east", "west")
+        assert is_impaired(impaired, "west", "east")
+        assert not is_impaired(impaired, "east", "east")
+    changing = network(loss="0.1%", events=[{"at": "1s", "latency": "20ms"}])
+    assert not is_impaired(changing, "east", "west")
+
+
+@pytest.mark.parametrize(("model", "drawn"), [("tcp", True), ("ideal", False)])
+def test_packets_are_drawn_where_tcp_crosses_an_impaired_link(model: str, drawn: bool) -> None:
+    transport = TransportSpec.model_validate({"model": model})
+    assert draws_packets(network(loss="0.1%"), transport) is drawn
+    assert not draws_packets(network(), transport)

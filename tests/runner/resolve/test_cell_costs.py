@@ -1,4 +1,4 @@
-"""Boundary costs, estimated from the configured network."""
+"""Costs of a DP-cell, estimated from the configured network; transfers over the connections of a boundary."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,6 +8,7 @@ import pytest
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.resolve.cell_costs import (
     MOST_WINDOWS,
+    BoundaryTcp,
     between_iterations_ns,
     boundary_costs,
     cell_of,
@@ -16,12 +17,17 @@ from wanbed.runner.resolve.cell_costs import (
 )
 from wanbed.runner.resolve.placement import Placement, place_stages
 from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.testbed.network.flow_model.line import Line
+from wanbed.testbed.network.flow_model.striping import Striping
+from wanbed.testbed.network.flow_model.window import INITIAL_SEGMENTS, SEGMENT_BYTES
 from wanbed.testbed.network.goodput import tcp_goodput_bps
+from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.network.topology import Topology, resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.workloads.message import MessageKind
 
 AUTO = TransportSpec(connections="auto")
+
 MEGABYTE = 10**6
 
 
@@ -144,6 +150,7 @@ def test_links_alike_in_both_directions_have_one_cost() -> None:
 
 
 IDEAL = TransportSpec(model="ideal")
+
 MS = 10**6
 
 
@@ -233,3 +240,34 @@ def test_one_pipeline_over_a_link_of_two_rates_gives_gradients_costs_of_their_ow
     placement = place_stages(topology, 2, 2, [["east", "west"], ["east", "east"]])
     (costs,) = boundary_costs(topology, placement, IDEAL, work(2), 1)
     assert (costs.occupancy_ns, costs.of(MessageKind.GRADIENT).occupancy_ns) == (100 * MS, 400 * MS)
+
+
+FIRST_BYTES = INITIAL_SEGMENTS * SEGMENT_BYTES
+
+UNLIMITED = Line(None, 20 * MS, headers=True)
+
+
+def tcp(size_bytes: int, *, line: Line = UNLIMITED, connections: int = 1, restarts: bool = True) -> BoundaryTcp:
+    settings = TcpSettings(2**22, congestion="reno", slow_start_after_idle=restarts)
+    return BoundaryTcp(line, size_bytes, settings, Striping(connections, 16, -(-size_bytes // 16)))
+
+
+@pytest.mark.parametrize(("size_bytes", "rounds"), [(FIRST_BYTES, 0), (FIRST_BYTES + 1, 1), (7 * FIRST_BYTES, 2)])
+def test_a_new_connection_doubles_what_it_sends_each_round_trip(size_bytes: int, rounds: int) -> None:
+    assert tcp(size_bytes).cold_ns == (40 * rounds + 20) * MS
+
+
+def test_windows_stay_open_and_close_after_a_pause_unless_configured() -> None:
+    for restarts, after_a_pause_ms in ((True, 60), (False, 20)):
+        links = tcp(3 * FIRST_BYTES, restarts=restarts).opened()
+        left_ns, _ = links.send(0)
+        soon_ns, later_ns = left_ns + 100 * MS, left_ns + 2_000 * MS
+        assert links.send(soon_ns)[1] - soon_ns == 20 * MS
+        assert links.send(later_ns)[1] - later_ns == after_a_pause_ms * MS
+
+
+def test_transfers_leave_one_after_the_other() -> None:
+    links = tcp(1448 * 1000, line=Line(121_120_000, 0, headers=True)).opened()
+    assert links.send(0) == (100 * MS, 100 * MS)
+    assert links.send(0) == (200 * MS, 200 * MS)
+    assert links.send(250 * MS)[0] == 350 * MS

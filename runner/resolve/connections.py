@@ -1,4 +1,4 @@
-"""Compute what a variant needs of the network: its highest demand, its TCP connections, and the bytes that they hold."""
+"""Compute the needs of a variant on the network: its highest demand, its TCP connections, and the bytes they hold."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Bytes that a connection holds: not sent yet, or not read yet."""
+"""Demand of node pairs, connections that fill them, and bytes that connections hold."""
 
 from dataclasses import replace
 from math import ceil, floor

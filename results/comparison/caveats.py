@@ -11,12 +11,11 @@ from wanbed.results.comparison.pairing import Pair, Side
 from wanbed.results.comparison.run_description import first_point
 from wanbed.results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
 from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
-from wanbed.results.reading.modelled_tcp import tcp_is_modelled
 from wanbed.results.reading.not_modelled import not_modelled_text, of_variant, simulated_without
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.saturation import MachineLoad
-from wanbed.results.reading.summaries.trial_faults import TrialFaults
-from wanbed.results.text.number_text import count_text, list_text, percent_text, shortened
+from wanbed.results.reading.trial_faults import TrialFaults
+from wanbed.results.reading.validity import MachineLoad, tcp_is_modelled
+from wanbed.results.text import count_text, list_text, percent_text, shortened
 
 MAX_LISTED = 3
 """The most fields of one section that are listed; the rest are only counted."""

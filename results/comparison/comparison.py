@@ -27,8 +27,8 @@ from wanbed.results.comparison.loss_judgement import judge_loss
 from wanbed.results.comparison.loss_pairs import loss_pairs
 from wanbed.results.comparison.metric import ITERATION_TIME, Metric
 from wanbed.results.comparison.pairing import Pair, Pairing, Side, pair_runs
+from wanbed.results.reading.headline import worth_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.token_worth import worth_text
 
 MARGIN = 0.02
 

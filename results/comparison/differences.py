@@ -13,14 +13,12 @@ from typing import Any
 from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.results.comparison.manifest_fields import course_text, flattened
 from wanbed.results.comparison.pairing import Pair
-from wanbed.results.reading.changing_links import COURSE
-from wanbed.results.reading.link_documents import directed_links
-from wanbed.results.reading.modelled_tcp import tcp_is_modelled
+from wanbed.results.reading.changing_links import COURSE, directed_links
 from wanbed.results.reading.not_modelled import of_links, simulated_without
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.summary import calibrated_points
-from wanbed.results.reading.summaries.ways_around import WaysAround
-from wanbed.results.text.number_text import count_text, milliseconds_text, percent_text, rate_text
+from wanbed.results.reading.summary import calibrated_points
+from wanbed.results.reading.validity import WaysAround, tcp_is_modelled
+from wanbed.results.text import count_text, milliseconds_text, percent_text, rate_text
 
 CALIBRATION = "calibration"
 COMPLETE = "complete"

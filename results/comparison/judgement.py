@@ -17,7 +17,7 @@ from wanbed.results.metrics.bootstrap import (
     ratio_interval,
     resampled_medians,
 )
-from wanbed.results.text.number_text import count_text, list_text, percent_text
+from wanbed.results.text import count_text, list_text, percent_text
 
 PairVerdict = Literal["same", "regressed", "improved", "unclear", "no_data"]
 

@@ -4,7 +4,7 @@ from wanbed.results.comparison.judgement import Judgement, PairVerdict, judge
 from wanbed.results.comparison.loss_pairs import LossPair
 from wanbed.results.comparison.metric import Metric
 from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
-from wanbed.results.text.number_text import count_text, list_text
+from wanbed.results.text import count_text, list_text
 
 
 def judge_loss(found: LossPair, metric: Metric, margin: float, seed: int = 0) -> Judgement:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from wanbed.ground.strict_model import InputError
 from wanbed.results.comparison.metric import Metric
 from wanbed.results.comparison.pairing import Pair, Side
-from wanbed.results.reading.losses.loss_trials import ClockError, LossTrial, loss_trials
+from wanbed.results.reading.losses import ClockError, LossTrial, loss_trials
 from wanbed.results.reading.run import Run
 from wanbed.results.records.loss_columns import HELD_OUT, TRAINING
-from wanbed.results.text.number_text import list_text
+from wanbed.results.text import list_text
 
 _SPLIT_NAMES = {HELD_OUT: "held-out loss", TRAINING: "training loss, of which single iterations differ by chance"}
 

@@ -7,7 +7,7 @@ from wanbed.results.comparison.differences import Difference
 from wanbed.results.comparison.judgement import Judgement, PairVerdict
 from wanbed.results.comparison.metric import ITERATION_TIME, Metric
 from wanbed.results.comparison.pairing import Pair
-from wanbed.results.text.number_text import count_text, percent_text
+from wanbed.results.text import count_text, percent_text
 
 MAX_TEXT = 80
 """The most characters of a value that are shown; a compute profile with many stages has pages of them."""

@@ -7,7 +7,7 @@ from typing import Literal
 from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_duration, parse_duration_ns
-from wanbed.results.text.number_text import seconds_text
+from wanbed.results.text import seconds_text
 
 MetricKind = Literal["iteration-time", "loss-at", "time-to"]
 METRICS = ("loss-at", "time-to")

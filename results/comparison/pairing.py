@@ -8,12 +8,11 @@ from wanbed.ground.strict_model import InputError
 from wanbed.results.comparison.repeatability import repeatable_within
 from wanbed.results.metrics.bootstrap import median_of_medians
 from wanbed.results.metrics.iterations import over_bound
+from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import swept_values
-from wanbed.results.reading.summaries.headline import point_text
-from wanbed.results.reading.summaries.saturation import Saturation
-from wanbed.results.text.bound_text import bound_text
-from wanbed.results.text.number_text import list_text
+from wanbed.results.reading.validity import Saturation
+from wanbed.results.text import bound_text, list_text
 
 
 class PairingError(InputError):

@@ -6,9 +6,8 @@ from typing import Any
 from wanbed.results.comparison.manifest_differences import incomparable
 from wanbed.results.comparison.manifest_fields import command_text, is_command
 from wanbed.results.reading.changing_links import changing_links_text
-from wanbed.results.reading.divided_trunks import divided_trunks_text
+from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
-from wanbed.results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from wanbed.results.reading.not_modelled import (
     NotModelled,
     gathered,
@@ -19,12 +18,10 @@ from wanbed.results.reading.not_modelled import (
 )
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import swept_values
-from wanbed.results.reading.summaries.headline import point_text
-from wanbed.results.reading.summaries.saturation import MachineLoad
-from wanbed.results.reading.summaries.summary import calibrated_points
-from wanbed.results.reading.summaries.ways_around import WaysAround
+from wanbed.results.reading.summary import calibrated_points
+from wanbed.results.reading.validity import MODELLED_TCP, MachineLoad, WaysAround, divided_trunks_text, tcp_is_modelled
 from wanbed.results.records.trial_id import planned_trials
-from wanbed.results.text.number_text import count_text, list_text, size_text
+from wanbed.results.text import count_text, list_text, size_text
 
 MAX_VALUES_LISTED = 12
 """The most values of a swept path, and the most sweep points in a warning, that are listed."""

@@ -8,7 +8,7 @@ from wanbed.results.perfetto.trace_events import chosen, integers, joined, json_
 from wanbed.results.perfetto.trial_tables import Spans, Texts
 from wanbed.results.records.span_columns import Column
 from wanbed.results.records.span_log import COLLECTIVE_KINDS, COMPUTE_KINDS, ITERATION
-from wanbed.results.text.span_text import kind_text
+from wanbed.results.text import kind_text
 
 UNKNOWN = -1
 

@@ -18,7 +18,7 @@ from wanbed.results.perfetto.flows import Flows, carried_text
 from wanbed.results.perfetto.trial_tables import NO_VIRTUAL_STAGE, Spans, Texts
 from wanbed.results.records.span_columns import Column
 from wanbed.results.records.span_log import COMPUTE_KINDS, NO_MICROBATCH, NO_REQUEST
-from wanbed.results.text.span_text import kind_text
+from wanbed.results.text import kind_text
 
 _TRANSFERS = ("send", "receive")
 

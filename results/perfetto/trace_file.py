@@ -47,7 +47,7 @@ from wanbed.results.records.trial_tables import (
     SPANS_FILE,
     TCP_SAMPLES_FILE,
 )
-from wanbed.results.text.span_text import kind_text
+from wanbed.results.text import kind_text
 
 GAP_SHARE = 0.05
 """The gap between a trial and the next one, as a share of the trial's length."""

@@ -1,11 +1,28 @@
-"""Read from a run's manifest which links changed while training ran, and by what."""
+"""Read the links of a sweep point from a run's manifest, and which of them changed while training ran."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wanbed.results.reading.link_documents import directed_links
-from wanbed.results.text.number_text import count_text, list_text
+from wanbed.results.text import count_text, list_text
+
+Ends = tuple[str, str]
+"""The sending and the receiving datacenter."""
+
+_ENDS = ("between", "from", "to")
+
+
+def directed_links(entry: Mapping[str, Any]) -> Iterator[tuple[Ends, dict[str, Any]]]:
+    """Yield each direction of the links of a sweep point, with its figures, by their names in the manifest."""
+    for link in entry.get("wan") or ():
+        figures = {name: value for name, value in link.items() if name not in _ENDS}
+        if link.get("between") is None:
+            yield (str(link["from"]), str(link["to"])), figures
+        else:
+            one, other = map(str, link["between"])
+            yield (one, other), figures
+            yield (other, one), figures
+
 
 MAX_NAMED = 4
 """The most directions of links that a text names."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from wanbed.results.text.number_text import count_text, list_text
+from wanbed.results.text import count_text, list_text
 
 MAX_NAMED = 4
 """The most misses that a text names."""

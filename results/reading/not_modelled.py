@@ -10,8 +10,7 @@ from typing import Any
 
 from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.results.records.documents import SIMULATE
-from wanbed.results.text.impairment_text import impairment_text
-from wanbed.results.text.number_text import list_text
+from wanbed.results.text import impairment_text, list_text
 
 MAX_NAMED = 3
 """The most links or variants of one setting that a text names."""

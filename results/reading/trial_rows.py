@@ -1,9 +1,13 @@
-"""Divide a data frame that has the columns sweep point, variant and repeat by its trials, without copying its rows."""
+"""Find what a run's frames have of one trial: its rows, the iterations that count, and the window that they measure."""
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from wanbed.results import metrics
+from wanbed.results.metrics import Window
+from wanbed.results.metrics.fairness import while_all_ran
+from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.records.trial_id import TrialId
 
 
@@ -37,3 +41,47 @@ def chosen_rows(frame: pd.DataFrame, flags: npt.NDArray[np.bool_]) -> pd.DataFra
 
 def _codes(texts: "pd.Series[str]") -> npt.NDArray[np.int64]:
     return np.asarray(texts.cat.codes if isinstance(texts.dtype, pd.CategoricalDtype) else pd.factorize(texts)[0])
+
+
+def counted_windows(trial: StoredTrial, lone: pd.DataFrame) -> pd.DataFrame:
+    """Return the successive windows of a trial's iterations, beside other jobs of those that count.
+
+    ``lone`` are the trial's ``metrics.iteration_windows``. Of replicas that synchronise seldom, those that are measured
+    are whole periods.
+    """
+    windows, until_ns = metrics.successive_windows(lone), trial.while_all_ran_ns
+    if trial.sync_every is not None:
+        return metrics.whole_periods(windows, trial.first_measured_iteration, trial.sync_every)
+    return windows if until_ns is None else while_all_ran(windows, until_ns)
+
+
+def clocks_of(trial: StoredTrial, spans: pd.DataFrame) -> metrics.OwnClocks | None:
+    """Return what replicas with step clocks of their own trained; None of others, and where that is not known."""
+    return metrics.own_clocks(spans, trial.first_measured_iteration) if trial.has_own_clocks else None
+
+
+def counted_window(trial: StoredTrial, windows: pd.DataFrame, spans: pd.DataFrame) -> metrics.Window | None:
+    """Return the window in which a trial's GPU time is measured, None if there is none.
+
+    ``windows`` are the trial's ``counted_windows``, ``spans`` its spans. Where something failed, every GPU counts to
+    its end, also one that is gone. Of replicas with step clocks of their own it is the window in which all trained.
+    """
+    if (clocks := clocks_of(trial, spans)) is not None:
+        return clocks.window
+    window = metrics.measured_window(windows, trial.first_measured_iteration, trial.profiled_iterations)
+    return window if window is None or trial.faults is None else window._replace(iterations=None)
+
+
+def rows_of_trial(frame: pd.DataFrame, trial: StoredTrial) -> pd.DataFrame:
+    """Return the trial's rows of a frame that has the columns sweep point, variant and repeat."""
+    # Compare text last, in the few rows that are left: for a million rows it takes most of the time.
+    of_numbers = (frame["sweep_point"].to_numpy() == trial.point) & (frame["repeat"].to_numpy() == trial.repeat)
+    candidates = chosen_rows(frame, of_numbers)
+    return chosen_rows(candidates, (candidates["variant"] == trial.variant).to_numpy(bool))
+
+
+def measured_window(trial: StoredTrial, spans: pd.DataFrame) -> Window | None:
+    """Return the window in which a trial's GPU time is measured, None if there is none. ``spans`` are the trial's."""
+    if spans.empty:
+        return None
+    return counted_window(trial, counted_windows(trial, metrics.iteration_windows(spans)), spans)

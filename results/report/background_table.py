@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 
 from wanbed.results.metrics.iterations import Window
+from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import swept_values
-from wanbed.results.reading.summaries.headline import point_text
-from wanbed.results.reading.trial_frames import measured_window, rows_of_trial
+from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
 from wanbed.results.records.background_columns import BACKGROUND
 from wanbed.results.report.charts.drawing.link_rates import configured_rates
 from wanbed.results.report.table import Column, Table
-from wanbed.results.text.number_text import count_text, percent_text, rate_text
+from wanbed.results.text import count_text, percent_text, rate_text
 
 _KINDS = {"bulk": "as much as it gets", "rate": "a rate", "on-off": "bursts", "trace": "a trace"}
 _READING = (

@@ -7,12 +7,11 @@ from typing import Any
 import pandas as pd
 
 from wanbed.ground.impairments import IMPAIRMENTS
+from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import swept_values
-from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
-from wanbed.results.text.impairment_text import impairment_text
-from wanbed.results.text.number_text import count_text, list_text, milliseconds_text, percent_text, rate_text
+from wanbed.results.text import count_text, impairment_text, list_text, milliseconds_text, percent_text, rate_text
 
 MAX_ROWS = 60
 _Row = Mapping[Any, Any]

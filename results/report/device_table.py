@@ -8,12 +8,12 @@ import pandas as pd
 
 from wanbed.results import metrics
 from wanbed.results.metrics import DeviceContention, Window
+from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
-from wanbed.results.reading.summaries.headline import point_text
-from wanbed.results.reading.trial_frames import measured_window, rows_of_trial
+from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
 from wanbed.results.report.table import Column, Table
-from wanbed.results.text.number_text import (
+from wanbed.results.text import (
     UNKNOWN,
     clock_text,
     held_down_text,

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial
-from wanbed.results.reading.summaries.headline import point_text
-from wanbed.results.reading.summaries.trial_faults import TrialFaults
+from wanbed.results.reading.trial_faults import TrialFaults
 from wanbed.results.report.table import Column, Table
-from wanbed.results.text.number_text import count_text, percent_text, seconds_text
+from wanbed.results.text import count_text, percent_text, seconds_text
 
 _READING = (
     "Time to detect lasts from the failure until every rank that it left knew of it, time to recover until training "

@@ -11,7 +11,7 @@ from wanbed.results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER, Win
 from wanbed.results.metrics.intervals import Numbers
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
-from wanbed.results.reading.trial_frames import measured_window, rows_of_trial
+from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
 from wanbed.results.records.span_log import PREFILL
 
 TRAINING = "training"

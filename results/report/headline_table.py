@@ -6,12 +6,10 @@ from operator import itemgetter
 from typing import Any
 
 from wanbed.results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS
+from wanbed.results.reading.headline import HeadlineRow, by_point, variant_fields, worth_note
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.headline import HeadlineRow, by_point
-from wanbed.results.reading.summaries.token_worth import worth_note
-from wanbed.results.reading.summaries.variant_differences import variant_fields
 from wanbed.results.report.table import Column, Table, TableCell, series_columns
-from wanbed.results.text.number_text import (
+from wanbed.results.text import (
     percent_text,
     rate_text,
     ratio_text,

@@ -6,11 +6,11 @@ from statistics import median
 from typing import Any
 
 from wanbed.results.metrics.fairness import jain_index, slow_down
+from wanbed.results.reading.headline import HeadlineRow, headline, point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import swept_values
-from wanbed.results.reading.summaries.headline import HeadlineRow, headline, point_text
 from wanbed.results.report.table import Column, Table
-from wanbed.results.text.number_text import list_text, ratio_text, seconds_text
+from wanbed.results.text import list_text, ratio_text, seconds_text
 
 _READING = (
     "Each variant ran alone first, on the hosts of its job. Slow-down is its iteration time beside the others "

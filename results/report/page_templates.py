@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from wanbed.results.text import number_text
+from wanbed.results.text import percent_text, ratio_text, seconds_text, shortened, size_text
 
 
 def page_environment(*folders: Path) -> Environment:
@@ -21,11 +21,11 @@ def page_environment(*folders: Path) -> Environment:
         lstrip_blocks=True,
     )
     texts: tuple[Callable[..., str], ...] = (
-        number_text.seconds_text,
-        number_text.size_text,
-        number_text.percent_text,
-        number_text.ratio_text,
-        number_text.shortened,
+        seconds_text,
+        size_text,
+        percent_text,
+        ratio_text,
+        shortened,
     )
     environment.filters |= {text.__name__: text for text in texts}
     return environment

@@ -11,9 +11,9 @@ from wanbed.results.metrics.contention import contended_ns
 from wanbed.results.metrics.gpu_time import Gpus
 from wanbed.results.metrics.intervals import GroupedIntervals, Numbers
 from wanbed.results.metrics.numbering import is_among, text_codes
-from wanbed.results.reading.summaries.saturation import MachineLoad
+from wanbed.results.reading.validity import MachineLoad
 from wanbed.results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, JOINT_KINDS
-from wanbed.results.text.number_text import percent_text, ratio_text, seconds_text
+from wanbed.results.text import percent_text, ratio_text, seconds_text
 
 PAUSE_NS = 200_000_000
 """The shortest pause after which a connection slow-starts again: Linux's minimum retransmission timeout."""

@@ -9,14 +9,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wanbed.results.metrics.numbering import is_among
+from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
-from wanbed.results.reading.summaries.headline import point_text
-from wanbed.results.reading.trial_frames import rows_of_trial
-from wanbed.results.reading.trial_rows import chosen_rows
+from wanbed.results.reading.trial_rows import chosen_rows, rows_of_trial
 from wanbed.results.report.plan_causes import PLANNED_KINDS, plan_causes
 from wanbed.results.report.table import Column, Table
-from wanbed.results.text.number_text import count_text, percent_text, seconds_text
+from wanbed.results.text import count_text, percent_text, seconds_text
 
 TOLERANCE = 0.05
 """The share of the planned time by which an outcome may differ without an explanation."""

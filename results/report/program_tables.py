@@ -20,22 +20,22 @@ from wanbed.results.metrics import (
     Window,
     group_size,
 )
+from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
-from wanbed.results.reading.summaries.headline import point_text
-from wanbed.results.reading.trial_frames import rows_of_trial
+from wanbed.results.reading.trial_rows import rows_of_trial
 from wanbed.results.report.charts.drawing.representative import typical_trial
 from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
-from wanbed.results.text.number_text import (
+from wanbed.results.text import (
     UNKNOWN,
     count_text,
+    kind_text,
     list_text,
     percent_text,
     seconds_text,
     size_text,
     three_digits,
 )
-from wanbed.results.text.span_text import kind_text
 
 MAX_RANKS = 24
 MAX_COLLECTIVES = 8

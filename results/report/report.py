@@ -10,8 +10,7 @@ from wanbed.ground.files.atomic_write import write_whole
 from wanbed.results.comparison.manifest_differences import ManifestDifference, ReportedDifferences, reported_differences
 from wanbed.results.comparison.manifest_fields import trace_text
 from wanbed.results.comparison.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run
-from wanbed.results.reading.run import Run
-from wanbed.results.reading.run_labels import run_name
+from wanbed.results.reading.run import Run, run_name
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.charts.figure_options import FigureOptions
@@ -29,9 +28,7 @@ from wanbed.results.report.reported_runs import ReportedRuns, labelled
 from wanbed.results.report.run_tables import run_tables
 from wanbed.results.report.section import Section
 from wanbed.results.report.table import Table
-from wanbed.results.text import number_text
-from wanbed.results.text.number_text import count_text, percent_text
-from wanbed.results.text.text_direction import isolated
+from wanbed.results.text import count_text, isolated, percent_text, visible
 
 MAX_OPEN_POINTS = 40
 """The most sweep points of a table that is shown open. A longer one is folded, so that the charts are visible."""
@@ -105,7 +102,7 @@ def write_report(runs: Sequence[Path | Run], destination: Path, clocks: Sequence
             most_open_points=MAX_OPEN_POINTS,
         )
     )
-    write_whole(destination, isolated(number_text.visible(page)))
+    write_whole(destination, isolated(visible(page)))
 
 
 def write_report_figures(

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.headline import HeadlineRow
 from wanbed.results.report.charts.changing_links import changing_links_chart
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.connections import connections_chart

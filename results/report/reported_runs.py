@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from wanbed.results.reading.run import Run, load_run
-from wanbed.results.reading.run_labels import run_labels
-from wanbed.results.reading.summaries.headline import HeadlineRow, headline
+from wanbed.results.reading.headline import HeadlineRow, headline
+from wanbed.results.reading.run import Run, load_run, run_labels
 from wanbed.results.report.losses.loss_series import LossSeries, loss_series
 from wanbed.results.report.prefill.prefill_impact import Impact, impacts
 from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_rows

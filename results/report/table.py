@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from wanbed.results.text.markdown_text import markdown_text, table_line
-from wanbed.results.text.number_text import UNKNOWN
+from wanbed.results.text import UNKNOWN, markdown_text, table_line
 
 Row = TypeVar("Row")
 

@@ -14,8 +14,8 @@ from wanbed.results.reading.changing_links import (
     changing_links_at,
     changing_links_text,
 )
+from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.headline import HeadlineRow
 from wanbed.results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
 from wanbed.results.report.headline_table import differing_table, headline_figures, headline_table
 from wanbed.results.report.losses.loss_section import final_figures, loss_records, loss_table
@@ -23,9 +23,9 @@ from wanbed.results.report.prefill.prefill_impact import impact_records, impact_
 from wanbed.results.report.prefill.prefill_service import prefill_figures, prefill_records, prefill_tables
 from wanbed.results.report.reported_runs import ReportedRuns, labelled
 from wanbed.results.report.run_tables import run_tables
-from wanbed.results.text.json_text import json_text
-from wanbed.results.text.markdown_text import markdown_text
-from wanbed.results.text.number_text import (
+from wanbed.results.text import (
+    json_text,
+    markdown_text,
     visible,
 )
 

@@ -58,7 +58,7 @@ def calibrate(
         written = with_clock(overrides, clock)
         document = ExperimentDocument.read(file, written)
         enter_user_namespace_for(document, substrate)
-        from wanbed.results.reading.modelled_tcp import MODELLED_TCP
+        from wanbed.results.reading.validity import MODELLED_TCP
         from wanbed.runner.emulation.network_choice import emulated_points, network_up
         from wanbed.runner.emulation.run_dilation import check_link_rates, decide_dilation
         from wanbed.runner.emulation.virtual.virtual_clock import (

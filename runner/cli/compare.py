@@ -86,7 +86,7 @@ def compare(
         from wanbed.results.comparison.markdown import markdown
         from wanbed.results.comparison.metric import ITERATION_TIME, parse_metric
         from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
-        from wanbed.results.text.json_text import json_text
+        from wanbed.results.text import json_text
         from wanbed.runner.cli.comparison_tables import WIDTH, show
         from wanbed.runner.cli.terminal import terminal
 

@@ -18,7 +18,7 @@ from wanbed.results.comparison.markdown import (
     verdict_line,
 )
 from wanbed.results.report.table import Column, Table
-from wanbed.results.text.number_text import percent_text
+from wanbed.results.text import percent_text
 from wanbed.runner.cli.terminal import print_table
 
 WIDTH = 140

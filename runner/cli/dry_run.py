@@ -16,7 +16,7 @@ from rich.console import Console
 from wanbed.ground.impairments import IMPAIRMENTS, Impairment
 from wanbed.ground.units import format_duration, format_fraction, format_rate
 from wanbed.results.report.table import Column, Table
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text import count_text
 from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.testbed.network.topology_spec import TopologySpec

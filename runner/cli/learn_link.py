@@ -14,7 +14,7 @@ from wanbed.ground.files.atomic_write import written_together
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.ground.units import parse_duration_ns
 from wanbed.results.report.table import Column, Table
-from wanbed.results.text.number_text import percent_text, seconds_text
+from wanbed.results.text import percent_text, seconds_text
 from wanbed.runner.cli.arguments import AsJson, path_of
 from wanbed.runner.cli.exit_status import log as log_line
 from wanbed.runner.cli.exit_status import one_line_errors

@@ -13,20 +13,16 @@ from rich.text import Text
 
 from wanbed.results.comparison.run_description import not_modelled_in
 from wanbed.results.reading.changing_links import changing_links, changing_links_text
-from wanbed.results.reading.divided_trunks import divided_trunks_text
 from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
-from wanbed.results.reading.modelled_tcp import MODELLED_TCP, tcp_is_modelled
 from wanbed.results.reading.not_modelled import NotModelled, not_modelled_text, of_links
 from wanbed.results.reading.run import Run, load_run
-from wanbed.results.reading.summaries.saturation import MachineLoad
-from wanbed.results.reading.summaries.summary import summary_rows
-from wanbed.results.reading.summaries.summary_table import write_summary
-from wanbed.results.reading.summaries.trial_faults import TrialFaults
-from wanbed.results.reading.summaries.ways_around import WaysAround
+from wanbed.results.reading.summary import summary_rows, write_summary
+from wanbed.results.reading.trial_faults import TrialFaults
+from wanbed.results.reading.validity import MODELLED_TCP, MachineLoad, WaysAround, divided_trunks_text, tcp_is_modelled
 from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_figures, prefill_rows
 from wanbed.results.report.report import write_report
 from wanbed.results.report.table import Column, Table, TableCell
-from wanbed.results.text.number_text import UNKNOWN, count_text, list_text, percent_text, seconds_text
+from wanbed.results.text import UNKNOWN, count_text, list_text, percent_text, seconds_text
 from wanbed.runner.cli.exit_status import log
 from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.runs.faults import TrialError
@@ -46,7 +42,7 @@ def show_outcome(path: Path, as_json: bool) -> bool:
     They cannot if links or machine were not as they should be; the last line then says so. A simulation has neither.
     """
     run = load_run(path, coded=True)
-    write_summary(run)
+    write_summary(run.summary, run.path)
     rows = summary_rows(run.summary)
     report = path / "report.html"
     write_report([run], report)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from wanbed.results.reading.not_modelled import NotModelled, not_modelled_text
 from wanbed.results.report.table import Column, Table
-from wanbed.results.text.number_text import (
+from wanbed.results.text import (
     count_text,
     list_text,
     percent_text,

@@ -12,7 +12,7 @@ import typer
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.ground.strict_model import InputError
 from wanbed.results.report.table import Column, Table, TableCell
-from wanbed.results.text.number_text import (
+from wanbed.results.text import (
     clock_text,
     list_text,
     percent_text,

@@ -13,7 +13,7 @@ import typer
 from wanbed.ground.shown_text import one_line, shortened
 from wanbed.ground.strict_model import InputError
 from wanbed.results.report.table import Column, Table, TableCell
-from wanbed.results.text.number_text import count_text, interval_text, size_text
+from wanbed.results.text import count_text, interval_text, size_text
 from wanbed.runner.cli.arguments import AsJson, path_of
 from wanbed.runner.cli.exit_status import log, one_line_errors
 from wanbed.runner.cli.terminal import print_table, terminal

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from wanbed.ground.strict_model import InputError, prefixed
-from wanbed.results.reading.modelled_tcp import MODELLED_TCP
+from wanbed.results.reading.validity import MODELLED_TCP
 from wanbed.runner.emulation.virtual.virtual_clock import wants_guest
 from wanbed.runner.emulation.virtual.virtual_run import virtual_run
 from wanbed.runner.runs.continuable import check_same_substrate

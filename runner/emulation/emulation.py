@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from wanbed.results.reading.summaries.saturation import MachineLoad
-from wanbed.results.reading.summaries.ways_around import WaysAround
+from wanbed.results.reading.validity import MachineLoad, WaysAround
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.companions.background.on_hosts import use_tcp_of_flows

@@ -13,7 +13,7 @@ from wanbed.results.comparison.comparison import Check, PairKey, check
 from wanbed.results.comparison.judgement import noise_floor
 from wanbed.results.comparison.pairing import Pair
 from wanbed.results.reading.run import Run
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text import count_text
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.runs.progress import Progress

@@ -3,7 +3,7 @@
 from typing import TextIO
 
 from wanbed.results.records.run_store import RunStore
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text import count_text
 from wanbed.runner.emulation.emulation import emulate
 from wanbed.runner.emulation.networks.kept_testbed import NetworkOf
 from wanbed.runner.resolve.experiment import Experiment

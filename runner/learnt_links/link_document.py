@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.ground.files.atomic_write import write_whole
-from wanbed.results.text.number_text import count_text, percent_text, rate_text, seconds_text, size_text
+from wanbed.results.text import count_text, percent_text, rate_text, seconds_text, size_text
 from wanbed.runner.learnt_links.held_out import TRACE, LearntLink
 from wanbed.runner.learnt_links.link_charts import LOG
 from wanbed.runner.learnt_links.replay.outcome import QUANTILES, ReplayOutcome

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.results.report.page_templates import page_environment
-from wanbed.results.text import number_text
-from wanbed.results.text.text_direction import isolated
+from wanbed.results.text import isolated, visible
 from wanbed.runner.learnt_links.held_out import LearntLink
 from wanbed.runner.learnt_links.link_charts import STYLES, link_charts
 from wanbed.runner.learnt_links.link_document import facts, rows
@@ -29,4 +28,4 @@ def write_link_page(learnt: LearntLink, source: str, remarks: list[str], destina
             charts=link_charts(learnt),
         )
     )
-    write_whole(destination, isolated(number_text.visible(page)))
+    write_whole(destination, isolated(visible(page)))

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from wanbed.ground.strict_model import InputError, prefixed
-from wanbed.results.text.number_text import list_text
+from wanbed.results.text import list_text
 from wanbed.runner.experiment.sweep_points import SweepPointSpec
 from wanbed.runner.planner.candidate import Candidate
 from wanbed.runner.planner.planning import PlanningTask, planned_placement

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wanbed.results.text.number_text import clock_text, count_text
+from wanbed.results.text import clock_text, count_text
 from wanbed.workloads.inference.inference_model import InferenceModel
 from wanbed.workloads.prefill.profile_files import MeasuredPrefill
 from wanbed.workloads.profiles.compute_profile import MeasuredProfile

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from wanbed.ground.nearest_name import nearest_name
 from wanbed.ground.shown_text import one_line, shortened
 from wanbed.ground.strict_model import InputError
-from wanbed.results.text.number_text import count_text, list_text
+from wanbed.results.text import count_text, list_text
 from wanbed.testbed.network.topology import Datacenter, Host, Topology
 
 DATACENTER_LABEL = "wanbed.datacenter"

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from wanbed.results.text.number_text import count_text, rate_text
+from wanbed.results.text import count_text, rate_text
 from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.rack.machine_traffic import Carriers
 from wanbed.runner.rack.network_capacity import measure_capacities_bps

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wanbed.ground.strict_model import InputError, prefixed
-from wanbed.results.text.number_text import count_text, list_text
+from wanbed.results.text import count_text, list_text
 from wanbed.runner.emulation.networks.kept_testbed import NetworkOf
 from wanbed.runner.emulation.trials import run_trials
 from wanbed.runner.rack.agents import agents_on, holder_text

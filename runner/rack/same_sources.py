@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from wanbed.module_process import FOLDER, PACKAGE
-from wanbed.results.text.number_text import list_text
+from wanbed.results.text import list_text
 from wanbed.runner.rack import on_machine
 from wanbed.runner.rack.agents import on_node
 from wanbed.runner.rack.cluster import Cluster, connected

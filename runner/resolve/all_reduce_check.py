@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from wanbed.ground.strict_model import InputError
-from wanbed.results.text.number_text import list_text
+from wanbed.results.text import list_text
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.placement import Placement
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

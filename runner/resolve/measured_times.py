@@ -12,7 +12,7 @@ from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.span_log import COMPUTE_KINDS
 from wanbed.results.records.trial_id import TrialId
-from wanbed.results.text.number_text import list_text
+from wanbed.results.text import list_text
 
 if TYPE_CHECKING:
     import numpy as np

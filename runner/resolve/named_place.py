@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.strict_model import InputError
-from wanbed.results.text.number_text import list_text
+from wanbed.results.text import list_text
 from wanbed.testbed.network.topology import Topology
 
 _MOST_NAMED = 20

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.strict_model import InputError
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text import count_text
 from wanbed.testbed.network.topology import Datacenter, Host, Topology
 from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.strict_model import InputError
-from wanbed.results.text.number_text import list_text
+from wanbed.results.text import list_text
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.slower_spec import SlowerSpec
 from wanbed.runner.resolve.dilation import dilated_ns

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.strict_model import InputError
-from wanbed.results.text.number_text import list_text
+from wanbed.results.text import list_text
 from wanbed.runner.companions.prefill.resolution.prefill_resolution import with_service
 from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec

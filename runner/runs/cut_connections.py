@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wanbed.results.text.number_text import count_text, percent_text
+from wanbed.results.text import count_text, percent_text
 from wanbed.runner.experiment.quantities import MAX_CONNECTIONS
 from wanbed.runner.resolve.connections import CutPair, cut_pairs
 from wanbed.runner.resolve.experiment import SweepPoint

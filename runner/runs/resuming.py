@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wanbed.results.records.run_store import RunStore
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text import count_text
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.runs.continuable import check_continuable
 from wanbed.runner.runs.run_folder import Log, latest_run

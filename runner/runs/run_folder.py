@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.ground.strict_model import InputError
-from wanbed.results.reading.manifest_check import check_manifest
+from wanbed.results.reading.run_documents import check_manifest
 from wanbed.results.records.run_store import MANIFEST, RunError, RunStore
 from wanbed.results.records.schema import SCHEMA_VERSION
 from wanbed.results.records.schema_upgrade import SCHEMA_VERSION_KEY, upgraded_document

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from wanbed.ground.compiled_core.core_cache import present_core
 from wanbed.results.reading.not_modelled import not_modelled_text
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text import count_text
 from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.runs.cut_connections import cut_lines

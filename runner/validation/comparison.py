@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from wanbed.ground.strict_model import InputError
+from wanbed.results.reading.headline import HeadlineRow, headline, point_text
 from wanbed.results.reading.not_modelled import not_modelled_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.headline import HeadlineRow, headline, point_text
-from wanbed.results.reading.summaries.saturation import MachineLoad
-from wanbed.results.reading.summaries.summary import calibrated_points
+from wanbed.results.reading.summary import calibrated_points
+from wanbed.results.reading.validity import MachineLoad
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.runner.resolve.packet_draws import draws_packets

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text import count_text
 from wanbed.runner.resolve.connections import count_connections, network_demand
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines

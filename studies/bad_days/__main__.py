@@ -15,7 +15,7 @@ from studies.bad_days.picture import draw
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.module_process import module_command
 from wanbed.results import load
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text import count_text
 from wanbed.runner.cli.exit_status import fail, log, one_line_errors
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.runs.faults import NO_DATA

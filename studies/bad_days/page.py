@@ -9,8 +9,7 @@ from studies.bad_days.day import Day
 from studies.bad_days.lost_time import BREAKS_AT, Loss, breaking_step
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.ground.files.marked_text import with_marked_text
-from wanbed.results.text.markdown_text import markdown_text, table_line
-from wanbed.results.text.number_text import list_text, seconds_text
+from wanbed.results.text import list_text, markdown_text, seconds_text, table_line
 
 BEGIN = "<!-- written by make bad-days -->\n"
 END = "<!-- end of what make bad-days has written -->\n"

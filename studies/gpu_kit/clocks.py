@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from wanbed.results.text.number_text import held_down_text
+from wanbed.results.text import held_down_text
 from wanbed.runner.profiling.clock_sampler import ClockSampler
 from wanbed.runner.profiling.device_at_hand import device_at_hand
 from wanbed.runner.profiling.profile_text import clocks_text

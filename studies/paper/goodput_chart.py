@@ -6,12 +6,12 @@ from matplotlib.figure import Figure
 
 from studies.paper.outcome import Outcome
 from studies.paper.part import GOODPUT
-from wanbed.results.reading.summaries.headline import LATENCY_PATH
+from wanbed.results.reading.headline import LATENCY_PATH
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
 from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import GREY, Style, variant_styles
 from wanbed.results.report.charts.drawing.swept_axis import latency_ms
-from wanbed.results.text.number_text import list_text, rate_text
+from wanbed.results.text import list_text, rate_text
 
 RECALLED = "recalled of the paper"
 _RECALLED_STYLE = Style(GREY, "D", "", filled=False)

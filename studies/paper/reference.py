@@ -15,8 +15,8 @@ from studies.paper.part import Part
 from studies.paper.volume import Volume, volume_table
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.results.comparison.run_description import facts, warnings, what_was_run
+from wanbed.results.reading.headline import HeadlineRow, by_point, headline
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.headline import HeadlineRow, by_point, headline
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.charts.paper import draw_figures, save_figures
@@ -24,8 +24,7 @@ from wanbed.results.report.page_templates import page_environment
 from wanbed.results.report.report_charts import report_charts
 from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.report.tables import table_text
-from wanbed.results.text.number_text import visible
-from wanbed.results.text.text_direction import isolated
+from wanbed.results.text import isolated, visible
 from wanbed.runner.validation.agreement import Agreement, Compared, write_agreement
 from wanbed.runner.validation.comparison import VariantComparison
 

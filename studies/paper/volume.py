@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wanbed.results.text.markdown_text import table_line
-from wanbed.results.text.number_text import size_text
+from wanbed.results.text import size_text, table_line
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, in_pipelines
 

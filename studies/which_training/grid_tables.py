@@ -8,8 +8,7 @@ import yaml
 from studies.which_training.candidates import candidates
 from studies.which_training.grid import AS_FAST, Grid, over_wan
 from studies.which_training.setting import Method, Wan
-from wanbed.results.text.markdown_text import markdown_text, table_line
-from wanbed.results.text.number_text import list_text
+from wanbed.results.text import list_text, markdown_text, table_line
 
 
 def map_text(grid: Grid) -> str:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from studies.which_training.grid import Grid
 from studies.which_training.learning import Curve, common_loss, iterations_to_loss, learner_of
 from studies.which_training.setting import Method, Wan
-from wanbed.results.text.markdown_text import table_line
-from wanbed.results.text.number_text import list_text
+from wanbed.results.text import list_text, table_line
 
 SHOWN_MS = 50
 """The latency of the table of times: the others differ by less than its figures show."""

@@ -17,8 +17,8 @@ from wanbed.results.comparison.comparison import compare as compare_runs
 from wanbed.results.comparison.markdown import markdown
 from wanbed.results.comparison.run_description import facts, warnings, what_was_run
 from wanbed.results.perfetto.trace_file import write_trace
-from wanbed.results.reading.manifest_check import check_manifest
 from wanbed.results.reading.run import Run
+from wanbed.results.reading.run_documents import check_manifest
 from wanbed.results.reading.selection import Selection
 from wanbed.results.records.run_store import RunError
 from wanbed.results.report.fault_table import fault_table

@@ -11,7 +11,7 @@ import yaml
 from wanbed.api.plain_values import plain
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.ground.strict_model import prefixed
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text import count_text
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.field_path import parse_path, with_value

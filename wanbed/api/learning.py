@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from wanbed.api.argument_names import options_as_arguments
-from wanbed.results.reading.losses.loss_frame import loss_frame
+from wanbed.results.reading.losses import loss_frame
 from wanbed.results.reading.run import Run, load_run
 
 

@@ -14,7 +14,7 @@ from wanbed.api.schedule_modules import in_this_program
 from wanbed.ground.strict_model import InputError
 from wanbed.results import load
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.summary_table import write_summary
+from wanbed.results.reading.summary import write_summary
 from wanbed.runner.execution import execute
 from wanbed.runner.rack.simulations.pools import check_jobs
 from wanbed.runner.runs.run_request import RackRequest, RunRequest
@@ -81,7 +81,7 @@ def simulated(
 def loaded(path: Path) -> Run:
     """Read a run that has ended, and write its summary for other tools."""
     run = load(path)
-    write_summary(run)
+    write_summary(run.summary, run.path)
     return run
 
 

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.reading.changing_links import changing_links
+from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
-from wanbed.results.reading.summaries.headline import point_text
-from wanbed.results.reading.trial_frames import rows_of_trial
+from wanbed.results.reading.trial_rows import rows_of_trial
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, series_legend
 from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import BLACK, Style, Styles
@@ -28,7 +28,7 @@ from wanbed.results.report.charts.drawing.link_courses import (
 from wanbed.results.report.charts.drawing.link_rates import LinkRates, link_rates
 from wanbed.results.report.charts.drawing.panels import panel_title, panel_width_pt
 from wanbed.results.report.charts.drawing.representative import representative_point, typical_trial
-from wanbed.results.text.number_text import list_text, milliseconds_text
+from wanbed.results.text import list_text, milliseconds_text
 
 MAX_DIRECTIONS = 4
 MAX_VARIANTS = 6

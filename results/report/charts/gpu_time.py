@@ -8,7 +8,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.transforms import blended_transform_factory
 
 from wanbed.results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER
-from wanbed.results.reading.summaries.headline import point_text
+from wanbed.results.reading.headline import point_text
 from wanbed.results.records.span_log import ALL_REDUCE, PREFILL
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
 from wanbed.results.report.charts.drawing.canvas import PicturePlace
@@ -25,7 +25,7 @@ from wanbed.results.report.charts.drawing.colours import (
 from wanbed.results.report.charts.drawing.fitted_text import line_count, wrapped
 from wanbed.results.report.charts.drawing.hatching import hatched, outline
 from wanbed.results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, TRAINING, GpuTimeShares
-from wanbed.results.text.number_text import list_text, percent_text
+from wanbed.results.text import list_text, percent_text
 
 MAX_BARS = 48
 MAX_VARIANTS_READ = 4

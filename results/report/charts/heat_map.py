@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from wanbed.results.reading.summaries.headline import LATENCY_PATH, HeadlineRow
+from wanbed.results.reading.headline import LATENCY_PATH, HeadlineRow
 from wanbed.results.report.charts.chart import Chart, Drawing
 from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.fitted_text import text_width_pt
 from wanbed.results.report.charts.drawing.panels import every_nth, panel_title
 from wanbed.results.report.charts.drawing.swept_axis import SweptAxis, swept_title
-from wanbed.results.text.number_text import list_text, ratio_text, seconds_text, three_digits
+from wanbed.results.text import list_text, ratio_text, seconds_text, three_digits
 
 MAX_PANELS, MAX_COLUMNS = 9, 3
 COLOURS = "cividis"

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from wanbed.results.comparison.pooled_repeats import Interval, moment_intervals
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
+from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
-from wanbed.results.reading.summaries.headline import point_text
-from wanbed.results.reading.trial_frames import rows_of_trial
+from wanbed.results.reading.trial_rows import rows_of_trial
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
 from wanbed.results.report.charts.drawing.canvas import PicturePlace
 from wanbed.results.report.charts.drawing.colours import BLACK, GREY, Style, Styles, lightened
@@ -27,7 +27,7 @@ from wanbed.results.report.charts.drawing.link_rates import (
 )
 from wanbed.results.report.charts.drawing.panels import panel_title, panel_width_pt
 from wanbed.results.report.charts.drawing.representative import measured_trials, representative_point, typical_trial
-from wanbed.results.text.number_text import interval_text, list_text, rate_text
+from wanbed.results.text import interval_text, list_text, rate_text
 
 MAX_LINKS = 6
 MAX_LANES = 10

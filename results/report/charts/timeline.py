@@ -14,11 +14,10 @@ from matplotlib.path import Path as Outline
 from wanbed.results import metrics
 from wanbed.results.metrics import COMPUTE, OPTIMIZER, RankTime, Window
 from wanbed.results.metrics.gpu_time import Gpus
+from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
-from wanbed.results.reading.summaries.headline import point_text
-from wanbed.results.reading.trial_frames import rows_of_trial
-from wanbed.results.reading.trial_rows import chosen_rows
+from wanbed.results.reading.trial_rows import chosen_rows, rows_of_trial
 from wanbed.results.records.span_log import ALL_REDUCE, ITERATION, JOINT_KINDS, PREFILL
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
 from wanbed.results.report.charts.drawing.canvas import PicturePlace
@@ -42,8 +41,7 @@ from wanbed.results.report.charts.timeline_rows import (
     rank_rows,
     row_labels,
 )
-from wanbed.results.text.number_text import list_text, percent_text, seconds_text
-from wanbed.results.text.span_text import kind_text
+from wanbed.results.text import kind_text, list_text, percent_text, seconds_text
 
 MAX_SCALE_RATIO = 5
 MAX_POINTS_UNSAID = 9

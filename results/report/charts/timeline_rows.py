@@ -6,7 +6,7 @@ import pandas as pd
 
 from wanbed.results.metrics.gpu_time import Gpus
 from wanbed.results.report.charts.drawing.fitted_text import text_width_pt, wrapped
-from wanbed.results.text.number_text import visible
+from wanbed.results.text import visible
 
 MAX_GPUS = 24
 LABEL_SHARE = 0.25

@@ -15,7 +15,7 @@ from wanbed.results.report.charts.drawing.colours import Styles, lightened
 from wanbed.results.report.charts.drawing.fitted_text import wrapped
 from wanbed.results.report.charts.drawing.panels import panel_title, panel_width_pt
 from wanbed.results.report.losses.loss_series import AXES, LossSeries, PooledCurve
-from wanbed.results.text.number_text import list_text, seconds_text
+from wanbed.results.text import list_text, seconds_text
 
 MAX_POINTS = 4
 """The most sweep points that are drawn, each as a picture of its own."""

@@ -13,7 +13,7 @@ from wanbed.results.report.losses.loss_chart import SPLIT_NAMES, provenance_text
 from wanbed.results.report.losses.loss_series import LossSeries
 from wanbed.results.report.section import Section
 from wanbed.results.report.table import Column, Table
-from wanbed.results.text.number_text import amount_text, count_text, seconds_text, size_text
+from wanbed.results.text import amount_text, count_text, seconds_text, size_text
 
 
 def loss_section(series: Sequence[LossSeries], charts: Sequence[Chart]) -> Section:

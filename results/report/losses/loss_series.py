@@ -9,9 +9,9 @@ import numpy as np
 from wanbed.results.comparison.pooled_repeats import moment_intervals
 from wanbed.results.metrics.bootstrap import median_interval, median_of_medians
 from wanbed.results.metrics.loss_curve import Iterations, LossCurve, Numbers
-from wanbed.results.reading.losses.loss_trials import LossTrial, loss_trials
+from wanbed.results.reading.headline import point_text
+from wanbed.results.reading.losses import LossTrial, loss_trials
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.records.loss_columns import HELD_OUT, TRAINING
 
 AXES = ("iterations", "tokens", "time_s", "wan_bytes")

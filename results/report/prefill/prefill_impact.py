@@ -8,9 +8,9 @@ from typing import Any
 
 from wanbed.results.comparison.repeatability import IN_VIRTUAL_TIME, repeatable_within
 from wanbed.results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS, median_of_medians, ratio_interval
+from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import swept_values
-from wanbed.results.reading.summaries.headline import point_text
 from wanbed.results.report.prefill.prefill_service import serves
 from wanbed.results.report.table import Column, Table, TableCell, series_columns
 

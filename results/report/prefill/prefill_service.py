@@ -17,15 +17,15 @@ from wanbed.results.metrics import (
     Window,
 )
 from wanbed.results.metrics.intervals import Numbers
+from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
-from wanbed.results.reading.summaries.headline import point_text
-from wanbed.results.reading.trial_frames import measured_window, rows_of_trial
+from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
 from wanbed.results.records.span_log import PREFILL
 from wanbed.results.report.charts.gpu_time import PART_NAMES
 from wanbed.results.report.gpu_time_shares import GpuTimeShares
 from wanbed.results.report.table import Column, Table, TableCell, series_columns
-from wanbed.results.text.number_text import (
+from wanbed.results.text import (
     UNKNOWN,
     amount_text,
     count_text,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from wanbed.results.reading.modelled_tcp import MODELLED
+from wanbed.results.reading.validity import MODELLED
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.runs.recorded.manifest import without_repetition

@@ -6,7 +6,7 @@ transfer smaller than ``TIMES`` the burst finishes more than a tenth of its time
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from wanbed.results.text.number_text import size_text
+from wanbed.results.text import size_text
 from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.testbed.measurement.calibration import LinkMeasurement, MeasuredLink

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_duration
-from wanbed.results.text.number_text import seconds_text
+from wanbed.results.text import seconds_text
 from wanbed.runner.learnt_links.fit.bottleneck_rate import Bottleneck
 from wanbed.runner.learnt_links.logs.packet_log import PacketLog
 from wanbed.testbed.network.links.figures_spec import MAX_DELAY_NS

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_duration
-from wanbed.results.text.number_text import seconds_text
+from wanbed.results.text import seconds_text
 from wanbed.runner.learnt_links.fit.backlog import Backlogs, backlogs
 from wanbed.runner.learnt_links.fit.bottleneck_rate import Bottleneck, base_delay_ns, fit_bottleneck
 from wanbed.runner.learnt_links.fit.buffer import BufferFit, fit_buffer

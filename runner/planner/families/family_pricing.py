@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wanbed.ground.strict_model import InputError
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text import count_text
 from wanbed.runner.experiment.training_spec import VariantTrainingSpec
 from wanbed.runner.planner.families.family_layout import Family, FamilyLayout, family_layouts
 from wanbed.runner.planner.families.merged_stages import merged_stages

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_rate
 from wanbed.ground.wanbed_error import WanbedError
-from wanbed.results.text.number_text import milliseconds_text, rate_text
+from wanbed.results.text import milliseconds_text, rate_text
 from wanbed.runner.rack.diagnosis.plain_paths import PlainPath
 from wanbed.runner.rack.host_placement import Node, unknown_labels
 from wanbed.runner.rack.point_placement import carrying_machines, place_point

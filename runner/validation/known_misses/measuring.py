@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wanbed.ground.strict_model import InputError
+from wanbed.results.reading.headline import headline
 from wanbed.results.reading.known_misses import ALL_ITERATIONS, GOODPUT, ITERATIONS
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.headline import headline
 from wanbed.results.report.background_table import background_rows
 from wanbed.runner.validation.known_misses.measured_cells import COLUMNS
 from wanbed.testbed.network.topology import Topology

@@ -1,7 +1,7 @@
 """Write the kinds of known misses as a table with a reason for each, for the page on them."""
 
 from wanbed.ground.files.marked_text import with_marked_text
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text import count_text
 from wanbed.runner.known_misses import MISS_CLASSES
 from wanbed.runner.validation.page_text import table
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wanbed.results.text.number_text import count_text, list_text
+from wanbed.results.text import count_text, list_text
 from wanbed.runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT
 from wanbed.runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
 from wanbed.runner.validation.random.explanations import Explanations

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from studies.paper.claims.claim import Claim, Source
 from studies.paper.claims.speed_up import ATLAS, FARTHEST, TUNED_ATLAS, SpeedUp, speed_ups
 from studies.paper.outcome import Outcomes
-from wanbed.results.text.number_text import percent_text, rate_text, ratio_text, seconds_text
+from wanbed.results.text import percent_text, rate_text, ratio_text, seconds_text
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
 MBPS = 1e6

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from studies.paper.claims.claim import Claim
 from studies.paper.claims.speed_up import FARTHEST, SpeedUp
-from wanbed.results.text.markdown_text import markdown_text, table_line
-from wanbed.results.text.number_text import UNKNOWN, ratio_text, seconds_text
+from wanbed.results.text import UNKNOWN, markdown_text, ratio_text, seconds_text, table_line
 
 NOT_RUN = "not run"
 EXPLANATION = (

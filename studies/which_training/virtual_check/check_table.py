@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from studies.which_training.virtual_check.checking import Checked
-from wanbed.results.text.markdown_text import table_line
-from wanbed.results.text.number_text import count_text, list_text, seconds_text
+from wanbed.results.text import count_text, list_text, seconds_text, table_line
 
 _AGREES = 0.05
 """The error that the simulator may have where no miss is known."""

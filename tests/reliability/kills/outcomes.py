@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wanbed.results import load
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.summary import summary_rows
+from wanbed.results.reading.summary import summary_rows
 from wanbed.results.records.run_store import MANIFEST
 
 DISK = "disk"

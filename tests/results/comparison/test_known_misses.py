@@ -7,9 +7,9 @@ from tests.support.results.runs import flat, write_run
 from wanbed.results.comparison.caveats import caveats
 from wanbed.results.comparison.pairing import pair_runs
 from wanbed.results.comparison.run_description import warnings
+from wanbed.results.reading.headline import headline
 from wanbed.results.reading.known_misses import KnownMiss
 from wanbed.results.reading.run import Run, load_run
-from wanbed.results.reading.summaries.headline import headline
 from wanbed.results.report.report import write_report
 from wanbed.results.report.tables import table_text
 

@@ -8,8 +8,8 @@ import pytest
 from tests.support.results.runs import EXPERIMENT, flat, made
 from wanbed import results
 from wanbed.results.comparison.run_description import facts, warnings, what_was_run
-from wanbed.results.reading.modelled_tcp import MODELLED_TCP
 from wanbed.results.reading.run import Run
+from wanbed.results.reading.validity import MODELLED_TCP
 from wanbed.results.records.run_store import RunStore
 
 BuildRun = Callable[..., Path]

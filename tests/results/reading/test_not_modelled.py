@@ -4,7 +4,6 @@ import pytest
 
 from tests.support.results.runs import flat, made
 from wanbed.results.comparison.run_description import warnings
-from wanbed.results.reading.manifest_check import check_manifest
 from wanbed.results.reading.not_modelled import (
     MAX_NAMED,
     MAX_SETTINGS,
@@ -16,6 +15,7 @@ from wanbed.results.reading.not_modelled import (
     planned_without,
     simulated_without,
 )
+from wanbed.results.reading.run_documents import check_manifest
 from wanbed.results.records.run_store import RunError
 
 EAST_WEST, EAST_MID = ("east", "west"), ("east", "mid")

@@ -11,7 +11,7 @@ from wanbed import results
 from wanbed.results.perfetto.trace_file import write_trace
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.selection import Selection
-from wanbed.results.reading.trial_frames import measured_window
+from wanbed.results.reading.trial_rows import measured_window
 from wanbed.results.records.run_store import TRIAL_FACTS, read_json
 from wanbed.results.records.schema import GPU_SAMPLES, GpuSample
 from wanbed.results.records.table_files import write_table

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wanbed import results
-from wanbed.results.reading.summaries.headline import headline
+from wanbed.results.reading.headline import headline
 from wanbed.results.report.headline_table import interval_note, saturation_note
 
 BuildRun = Callable[..., Path]

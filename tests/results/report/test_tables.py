@@ -11,7 +11,7 @@ import pytest
 from wanbed import results
 from wanbed.results.reading.run import Run
 from wanbed.results.report.tables import table_text
-from wanbed.results.text.markdown_text import markdown_text
+from wanbed.results.text import markdown_text
 
 BuildRun = Callable[..., Path]
 

@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from tests.support.runner.planner_instances import ATLAS, document, planned_pricing
-from wanbed.results.text.number_text import percent_text, three_digits
+from wanbed.results.text import percent_text, three_digits
 from wanbed.runner.cli.command_line import app
 from wanbed.runner.planner.candidate import Candidate, Price, Pricing
 from wanbed.runner.planner.pricing import simulated_pricing

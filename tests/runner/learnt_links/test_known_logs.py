@@ -29,7 +29,7 @@ from tests.support.runner.known_links import KnownLink, known_log
 from wanbed.ground.strict_model import InputError
 from wanbed.netem_profiles.traces.csv_trace import csv_trace
 from wanbed.netem_profiles.traces.offered_trace import offered_trace
-from wanbed.results.text.number_text import UNKNOWN, rate_text, seconds_text
+from wanbed.results.text import UNKNOWN, rate_text, seconds_text
 from wanbed.runner.learnt_links.condition_trace import write_cross_traffic
 from wanbed.runner.learnt_links.held_out import LEARNT, LearntLink, learn
 from wanbed.runner.learnt_links.link_charts import link_charts

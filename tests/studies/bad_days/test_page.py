@@ -6,8 +6,7 @@ from studies.bad_days.day import days
 from studies.bad_days.lost_time import Loss
 from studies.bad_days.page import BEGIN, END, DayResult, page_text, write_page
 from studies.bad_days.picture import draw
-from wanbed.results.text.markdown_text import table_line
-from wanbed.results.text.number_text import seconds_text
+from wanbed.results.text import seconds_text, table_line
 
 LATENCY = days(1)[0]
 SIMULATED = [

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.until import until_within
 from wanbed import results
-from wanbed.results.reading.modelled_tcp import MODELLED_TCP
+from wanbed.results.reading.validity import MODELLED_TCP
 from wanbed.testbed.claims.processes import marked_processes
 from wanbed.testbed.claims.registry import state_root
 from wanbed.testbed.relay.relay_config import RelayConfig

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.system.training.forked_ranks import trained
-from wanbed.results.reading.losses.loss_trials import loss_trials
+from wanbed.results.reading.losses import loss_trials
 
 ITERATIONS, SEED = 5, 3
 EXPERIMENT: dict[str, Any] = {

@@ -8,7 +8,7 @@ import matplotlib as mpl
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from wanbed.results.text.number_text import shortened, visible
+from wanbed.results.text import shortened, visible
 
 MAX_LINES = 3
 

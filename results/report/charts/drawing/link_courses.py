@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from wanbed.results.reading.link_documents import directed_links
+from wanbed.results.reading.changing_links import directed_links
 
 Numbers = npt.NDArray[np.float64]
 Ends = tuple[str, str]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wanbed.ground.units import parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
-from wanbed.results.reading.summaries.headline import LATENCY_PATH, path_name
+from wanbed.results.reading.headline import LATENCY_PATH, path_name
 
 _NS_PER_MS = 1e6
 _LATENCY_TITLE = "one-way WAN latency"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from wanbed.results.reading.summaries.trial_faults import FAILED, RECOVERED, SURVIVED, UNDISTURBED
+from wanbed.results.reading.trial_faults import FAILED, RECOVERED, SURVIVED, UNDISTURBED
 from wanbed.runner.companions.faults.on_hosts.attempt import Attempt, covered_ns, iteration_windows_ns, kept
 from wanbed.runner.companions.faults.on_hosts.injection import InjectedFault
 from wanbed.runner.companions.faults.resolution.fault_resolution import FaultPlan

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wanbed.results.reading.summaries.trial_faults import FAILED, SURVIVED, UNDISTURBED
+from wanbed.results.reading.trial_faults import FAILED, SURVIVED, UNDISTURBED
 
 
 def fault_lines(faults: Mapping[str, Any] | None) -> Iterator[str]:

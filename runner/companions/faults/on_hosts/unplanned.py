@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from wanbed.results.reading.summaries.trial_faults import FAILED
+from wanbed.results.reading.trial_faults import FAILED
 from wanbed.results.records.run_store import TrialRecord
 from wanbed.runner.emulation.running_trial import TrialSpec
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wanbed.results.reading.summaries.trial_faults import SURVIVED, UNDISTURBED
+from wanbed.results.reading.trial_faults import SURVIVED, UNDISTURBED
 from wanbed.results.records.run_store import TrialPart
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.simulator.simulation import SimulatedFailure, Simulation

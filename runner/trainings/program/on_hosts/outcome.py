@@ -12,7 +12,7 @@ from wanbed.results.records.span_log import (
     message_ranks,
     read_span_log,
 )
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text import count_text
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.trainings.program.resolution.resolved_program import ResolvedProgram
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from wanbed.results.text.number_text import count_text
+from wanbed.results.text import count_text
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.trainings.program.on_hosts.first_cause import first_cause
 from wanbed.runner.trainings.program.on_hosts.iteration_watch import IterationWatch

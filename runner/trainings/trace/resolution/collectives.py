@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from wanbed.ground.shown_text import shown
-from wanbed.results.text.span_text import kind_text
+from wanbed.results.text import kind_text
 from wanbed.runner.trainings.trace.resolution.chakra_folder import RankFile
 from wanbed.runner.trainings.trace.resolution.group_ranks import GroupRanks, RankGroup
 from wanbed.runner.trainings.trace.resolution.trace_nodes import CheckedNode

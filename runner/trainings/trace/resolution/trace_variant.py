@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from wanbed.results.text.span_text import kind_text
+from wanbed.results.text import kind_text
 from wanbed.runner.resolve.placement import Pair, ring_order
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant, Transfer
 from wanbed.runner.resolve.stage_costs import StageCosts

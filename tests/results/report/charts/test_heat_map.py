@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from tests.results.report.charts.test_iteration_time import row
-from wanbed.results.reading.summaries.headline import HeadlineRow
+from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.report.charts.heat_map import MAX_PANELS, heat_map_chart
 
 

@@ -7,8 +7,8 @@ import pytest
 from matplotlib.axes import Axes
 
 from wanbed import results
-from wanbed.results.reading.summaries.headline import HeadlineRow, headline
-from wanbed.results.reading.summaries.saturation import Saturation
+from wanbed.results.reading.headline import HeadlineRow, headline
+from wanbed.results.reading.validity import Saturation
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.charts.drawing.swept_axis import latency_ms
 from wanbed.results.report.charts.iteration_time import (

@@ -11,8 +11,8 @@ from matplotlib.transforms import Bbox
 
 from tests.results.report.charts.test_iteration_time import row
 from wanbed import results
+from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.summaries.headline import HeadlineRow
 from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.drawing.colours import Styles
 from wanbed.results.report.charts.figure_options import SIZES, FigureOptions, Size

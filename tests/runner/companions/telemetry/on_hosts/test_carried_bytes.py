@@ -1,6 +1,6 @@
 """What was sent between datacenters is on the links' counters, or it went around them."""
 
-from wanbed.results.reading.summaries.ways_around import WaysAround
+from wanbed.results.reading.validity import WaysAround
 from wanbed.results.records.schema import LinkSample
 from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from wanbed.runner.companions.telemetry.on_hosts.carried_bytes import carried_facts, sent_bytes

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from wanbed.results.reading.summaries.saturation import MachineLoad, Saturation
+from wanbed.results.reading.validity import MachineLoad, Saturation
 
 
 def facts(**load: float | None) -> dict[str, Any]:

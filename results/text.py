@@ -1,15 +1,22 @@
-"""Format figures and lists for a report: three significant digits, an SI unit, n/a for unknown values.
+"""Write figures, lists, names and tables as text for readers.
 
-The space before a unit is a no-break space.
+Figures have three significant digits and an SI unit after a no-break space; an unknown value is n/a.
 """
 
+import json
 import math
+import re
 from collections.abc import Sequence
+from typing import Any
+
+from wanbed.ground.impairments import Impairment
 
 UNKNOWN = "n/a"
 
 _SPACE = "\u00a0"
+
 _SECONDS = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"))
+
 _RESIDUE_S = 1e-12
 """No clock here counts less than a nanosecond."""
 
@@ -137,3 +144,71 @@ UNSEEN = {
 def visible(text: str) -> str:
     """Replace invisible characters, control characters and those that change text direction, by ``[U+XXXX]``."""
     return text.translate(UNSEEN)
+
+
+_KIND_NAMES = {
+    "all_reduce": "all-reduce",
+    "all_gather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "all_to_all": "all-to-all",
+    "collective": "other collective",
+    "norm": "all-reduce of the gradient norm",
+}
+
+
+def kind_text(kind: str) -> str:
+    """Return the name of a kind of span: ``all_reduce`` as ``all-reduce``."""
+    return _KIND_NAMES.get(kind, kind.replace("_", " "))
+
+
+_FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
+
+_RIGHT_TO_LEFT = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
+
+_PHRASE = re.compile(f"{_RIGHT_TO_LEFT}+(?:[ \u00a0'._-]{_RIGHT_TO_LEFT}+)*")
+
+
+def isolated(text: str) -> str:
+    """Return the text with isolates around every right-to-left phrase, so that numbers beside it keep their place.
+
+    Without isolates, digits that follow a Hebrew or Arabic word are drawn before it (Unicode Standard Annex 9, rules W7
+    and N1; isolates are rule X5c). Isolates also work in a picture's text and in a title, where HTML elements do not.
+    """
+    return _PHRASE.sub(lambda phrase: f"{_FIRST_STRONG_ISOLATE}{phrase[0]}{_POP_ISOLATE}", text)
+
+
+def bound_text(ratio: float | None, part: str | None) -> str:
+    """Return ``1.31x bound (gpu of stage 2)``; n/a without a bound."""
+    return UNKNOWN if ratio is None or part is None else f"{ratio_text(ratio)} bound ({part})"
+
+
+def impairment_text(impairment: Impairment, value: float | None) -> str:
+    """Format a value, given in the unit of the impairment's column, as ``5.00 ms`` or ``1.00 %``."""
+    return milliseconds_text(value) if impairment.is_duration else percent_text(value)
+
+
+def json_text(document: Any) -> str:
+    """Return the document as JSON, in which invisible characters and those that change text around them are escaped.
+
+    A reader of the JSON gets the same document. Raise ValueError for a number that is not finite.
+    """
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    return text.translate(_JSON_ESCAPES)
+
+
+_JSON_ESCAPES = {code: f"\\u{code:04x}" for code in UNSEEN}
+
+_MARKDOWN_ESCAPES = {
+    **{character: f"\\{character}" for character in "\\`*_{}[]~$#"},
+    **{character: f"&#{ord(character)};" for character in "<>&|@"},
+}
+
+
+def markdown_text(text: str) -> str:
+    """Escape a text so that a table cell shows it literally, on one line."""
+    return "".join(_MARKDOWN_ESCAPES.get(character, character) for character in " ".join(visible(text).split()))
+
+
+def table_line(cells: Sequence[str]) -> str:
+    """Return a table row; the cells must be Markdown already."""
+    return f"| {' | '.join(cells)} |"

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from tests.results.losses_on_paper import BYTES_PER_ITERATION, TOKENS_PER_ITERATION, linear, losing_run
-from wanbed.results.reading.losses.loss_frame import loss_frame
-from wanbed.results.reading.losses.loss_trials import ClockError, loss_trials
+from wanbed.results.reading.losses import ClockError, loss_frame, loss_trials
 from wanbed.results.reading.run import load_run
 
 LEARNS = {"dp": linear(5.0, 0.1)}
+
 TIMES = {"dp": None}
+
 FAR = ({"topology.wan.latency": "10ms"}, {"topology.wan.latency": "40ms"})
 
 

@@ -1,10 +1,13 @@
-"""Judge whether the machine's cores were fast enough for a trial. If not, its figures measure the machine."""
+"""Judge whether figures are of the emulated network: neither of a machine that was too slow, nor of bytes around it.
+
+A run marks besides what its network is not: a trunk that several machines divided, or TCP that is a model's.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wanbed.results.text.number_text import percent_text
+from wanbed.results.text import list_text, percent_text
 
 WORRYING_SHARE = 0.1
 """Above this share of a trial's time with all cores busy, a trial is saturated. Starting the ranks alone takes some."""
@@ -95,3 +98,67 @@ class Saturation:
             return ""
         where = "" if self.saturated == self.repeats else f" in {self.saturated} of {self.repeats} repeats"
         return self.worst.mark + where
+
+
+RDMA_TOLERANCE_BYTES = 2**20
+"""Devices may send this much in a trial for other reasons, like the management of their network."""
+
+
+@dataclass(frozen=True)
+class WaysAround:
+    """Hold what a trial recorded: links that carried less than was sent over them, and what RDMA devices have sent.
+
+    ``short`` has source, destination, bytes sent and bytes carried.
+    """
+
+    short: tuple[tuple[str, str, int, int], ...] = ()
+    rdma_bytes: int = 0
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "WaysAround":
+        """Read what trial.json records."""
+        carried, rdma = facts.get("carried") or {}, facts.get("rdma_sent_bytes") or {}
+        return cls(tuple((*ends, sent, got) for *ends, sent, got in carried.get("short") or ()), sum(rdma.values()))
+
+    @property
+    def used(self) -> bool:
+        """Return whether bytes went around the network."""
+        return bool(self.short) or self.rdma_bytes > RDMA_TOLERANCE_BYTES
+
+    @property
+    def sentence(self) -> str:
+        """Return what went around, as a sentence without its full stop; "" if nothing did."""
+        parts = [
+            f"{source} to {destination} carried {carried / 1e6:.1f} MB of {sent / 1e6:.1f} MB that were sent"
+            for source, destination, sent, carried in self.short[:1]
+        ]
+        if self.rdma_bytes > RDMA_TOLERANCE_BYTES:
+            parts.append(f"RDMA devices sent {self.rdma_bytes / 1e6:.1f} MB")
+        return f"bytes went around the emulated network: {', and '.join(parts)}" if parts else ""
+
+
+def divided_trunks_text(manifest: Mapping[str, Any]) -> str | None:
+    """Return the sentence that marks a run over machines with divided trunks, None for any other run."""
+    of_points: Mapping[str, Mapping[str, int]] = manifest.get("trunk_split") or {}
+    machines = {trunk: count for trunks in of_points.values() for trunk, count in trunks.items()}
+    if not machines:
+        return None
+    trunks = list_text([f"{trunk} (by {count})" for trunk, count in machines.items()])
+    return (
+        f"Trunks were divided equally among the machines that send into them: {trunks}. No machine gets what others "
+        "leave, so that transfers that are not simultaneous are slower than on a trunk that is shared."
+    )
+
+
+MODELLED = "modelled"
+"""The value of the manifest's ``substrate.tcp`` for a run over the relay. It is absent where a kernel's TCP ran."""
+
+MODELLED_TCP = (
+    "TCP is modelled: a relay imposed latency, rates, windows and slow start, not a kernel. Compare these figures only "
+    "with those of other runs over the relay."
+)
+
+
+def tcp_is_modelled(manifest: Mapping[str, Any]) -> bool:
+    """Return whether an emulated run's TCP is a model's and not a kernel's."""
+    return (manifest.get("substrate") or {}).get("tcp") == MODELLED

@@ -1,19 +1,35 @@
+"""Tokens of replicas that synchronise seldom are said not to be worth the same where they stand beside others."""
+
+import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.results.runs import WAN, flat, made
+import wanbed
+from tests.support.results.runs import WAN, flat, made, write_run
 from wanbed import results
+from wanbed.results.comparison.comparison import check, compare
+from wanbed.results.comparison.markdown import markdown
 from wanbed.results.metrics.bootstrap import median_interval
-from wanbed.results.reading.summaries.headline import (
+from wanbed.results.reading.headline import (
     Disturbed,
     LowerBound,
     by_point,
+    differences,
     headline,
     point_text,
+    variant_fields,
+    worth_note,
+    worth_text,
 )
+from wanbed.results.reading.run import Run, load_run
+from wanbed.results.report.charts.drawing.colours import Styles
+from wanbed.results.report.charts.iteration_time import iteration_time_chart
+from wanbed.results.report.report import write_report
+from wanbed.results.report.tables import table_text
 
 BuildRun = Callable[..., Path]
 
@@ -147,3 +163,115 @@ def test_rows_of_several_runs_stand_side_by_side_by_swept_values(build_run: Buil
         (f"WAN latency {latency}", [(v, r) for v in ("one connection", "many connections") for r in ("old", "new")])
         for latency in ("10ms", "40ms")
     ]
+
+
+GPIPE = {"name": "gpipe", "schedule": "gpipe", "transport": {"connections": 1, "sharing": "none"}, "placement": None}
+
+ATLAS = {
+    "name": "atlas",
+    "schedule": "atlas",
+    "transport": {"connections": "auto", "sharing": "temporal"},
+    "placement": ["east", "west"],
+}
+
+
+def manifest(*variants: object) -> dict[str, object]:
+    return {"experiment": {"variants": list(variants)}}
+
+
+def test_every_field_that_the_first_variant_has_otherwise_is_named() -> None:
+    assert differences(manifest(GPIPE, ATLAS), "gpipe", "atlas") == (
+        "schedule atlas against gpipe",
+        "connections auto against 1",
+        "sharing temporal against none",
+        "placement [east, west] against default",
+    )
+    assert differences(manifest(GPIPE, ATLAS), "gpipe", "gpipe") == ()
+
+
+def test_a_manifest_without_the_experiment_or_one_of_the_two_names_nothing_or_what_it_has() -> None:
+    assert differences({"variants": [GPIPE, ATLAS]}, "gpipe", "atlas")[0] == "schedule atlas against gpipe"
+    assert differences(manifest(GPIPE), "gpipe", "atlas") == ()
+    assert differences({}, "gpipe", "atlas") == ()
+
+
+def test_of_many_differences_the_first_are_named_and_the_others_counted() -> None:
+    one, other = ({"name": name, **{f"field {n}": name for n in range(8)}} for name in ("a", "b"))
+    assert differences(manifest(one, other), "a", "b")[-2:] == ("field 4 b against a", "3 more")
+
+
+def test_a_long_value_is_cut() -> None:
+    one, other = ({"name": name, "text": name * 50} for name in "ab")
+    assert differences(manifest(one, other), "a", "b") == (f"text {'b' * 40}... against {'a' * 40}...",)
+
+
+def test_fields_that_all_variants_have_alike_are_no_columns() -> None:
+    fields = variant_fields(manifest(GPIPE, {**ATLAS, "placement": None}), ("gpipe", "atlas", "no such variant"))
+    assert fields.columns == ("schedule", "connections", "sharing")
+    assert fields.rows == {"gpipe": ("gpipe", "1", "none"), "atlas": ("atlas", "auto", "temporal")}
+
+
+def test_what_a_variants_training_leaves_out_is_the_experiments() -> None:
+    one = {"name": "a", "training": {"stages": None, "pipelines": None}}
+    other = {"name": "b", "training": {"stages": 1, "pipelines": 2}}
+    document = {"training": {"stages": 4, "pipelines": 2}, "variants": [one, other]}
+    assert differences({"experiment": document}, "a", "b") == ("stages 1 against 4",)
+
+
+NOTE = worth_text(["seldom"])
+
+EXPERIMENT = """
+topology:
+  datacenters: [{name: east, hosts: 1}, {name: west, hosts: 1}]
+  wan: {latency: 20ms, rate: 100Mbit}
+compute: {forward: 20ms, backward: 40ms, activation: 1MiB, gradient: 1MiB}
+training: {microbatches: 4, stages: 1, pipelines: 2}
+variants:
+  - {name: synchronous, schedule: dp}
+  - {name: seldom, schedule: diloco, options: {sync_every: 2}}
+"""
+
+TIMES = {("10ms", "synchronous"): flat(2.0), ("10ms", "seldom"): flat(1.0)}
+
+
+def a_run(path: Path, seldom: tuple[str, ...] = ("seldom",)) -> Run:
+    run = write_run(path, TIMES)
+    for trial in run.glob("trials/*/*/*/trial.json"):
+        facts = json.loads(trial.read_text())
+        if facts["variant"] in seldom:
+            trial.write_text(json.dumps({**facts, "synchronization": {"sync_every": 1, "fragments": 1, "delay": 0}}))
+    return load_run(run)
+
+
+def test_the_sentence_is_that_of_the_documentation() -> None:
+    page = " ".join(Path("docs/local-updates.md").read_text(encoding="utf-8").split())
+    assert worth_text(["DiLoCo"]) in page
+
+
+def test_it_stands_once_in_the_report_s_table_and_once_in_the_chart_s_caption(tmp_path: Path) -> None:
+    (tmp_path / "two.yaml").write_text(EXPERIMENT)
+    run, page = wanbed.simulate(tmp_path / "two.yaml", runs=tmp_path), tmp_path / "report.html"
+    write_report([run], page)
+    shown = re.sub("<svg.*?</svg>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert shown.count(f">{NOTE}") + shown.count(f" {NOTE}") == 2
+    assert table_text([run], "md").count(NOTE) == 1
+
+
+def test_it_stands_in_the_chart_s_caption(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "run")
+    chart = iteration_time_chart(headline(run), Styles.of({"": run.variants}), "salt")
+    assert chart is not None
+    assert chart.reading.count(NOTE) == 1
+
+
+def test_it_stands_once_in_a_comparison_of_the_two(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "run")
+    found = compare(check(run, run, names=[("synchronous", "seldom")]))
+    assert found.document()["notes"] == [NOTE]
+    assert markdown(found).count("is not worth one of data parallelism") == 1
+
+
+def test_variants_that_are_alike_have_no_such_sentence(tmp_path: Path) -> None:
+    synchronous, local = a_run(tmp_path / "a", ()), a_run(tmp_path / "b", ("synchronous", "seldom"))
+    assert worth_note(headline(synchronous)) == worth_note(headline(local)) == ""
+    assert compare(check(local, local, names=[("synchronous", "seldom")])).notes == ()

@@ -1,21 +1,25 @@
 """Summarize a run, one row a trial: the figures that reports, comparisons and scripts start from."""
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pandas as pd
+import pyarrow as pa
 
+from wanbed.ground.files.atomic_write import written_whole
 from wanbed.results import metrics
 from wanbed.results.reading.known_misses import known_misses_of
 from wanbed.results.reading.not_modelled import of_links, of_variant, simulated_without
-from wanbed.results.reading.stored_trial import StoredTrial
-from wanbed.results.reading.summaries.counted_windows import clocks_of, counted_window, counted_windows
-from wanbed.results.reading.summaries.saturation import MachineLoad
-from wanbed.results.reading.summaries.swept_columns import swept_columns
-from wanbed.results.reading.summaries.trial_faults import TrialFaults
-from wanbed.results.reading.summaries.ways_around import WaysAround
-from wanbed.results.reading.trial_rows import rows_by_trial
+from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.trial_faults import TrialFaults
+from wanbed.results.reading.trial_rows import clocks_of, counted_window, counted_windows, rows_by_trial
+from wanbed.results.reading.validity import MachineLoad, WaysAround
 from wanbed.results.records.documents import SIMULATE
+from wanbed.results.records.run_store import SUMMARY_FILE
+from wanbed.results.records.schema import SUMMARY, swept_column, with_columns
+from wanbed.results.records.table_files import write_tables
 
 FIELDS = (
     "sweep_point",
@@ -195,3 +199,58 @@ def summary_rows(summary: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _plain(value: Any) -> Any:
     return None if not isinstance(value, (dict, list)) and pd.isna(value) else value
+
+
+def write_summary(summary: pd.DataFrame, run: Path) -> Path:
+    """Write a run's summary to its folder, for tools that do not use this package. Return the file's path.
+
+    ``results.load`` does not read this file: it computes the summary from the traces.
+    """
+    paths = [str(path) for path in summary if path not in FIELDS]
+    schema = with_columns(SUMMARY, [swept_column(path, _arrow_type(summary[path])) for path in paths], after=1)
+    path = run / SUMMARY_FILE
+    with written_whole(path) as partial:
+        write_tables(partial, schema, [pa.Table.from_pandas(summary, schema, preserve_index=False)])
+    return path
+
+
+def _arrow_type(values: "pd.Series[Any]") -> pa.DataType:
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return pa.dictionary(pa.int32(), pa.string(), ordered=True)
+    return pa.float64() if pd.api.types.is_float_dtype(values) else pa.int64()
+
+
+def swept_columns(manifest: Mapping[str, Any], points: Sequence[int]) -> pd.DataFrame:
+    """Return a column for each swept path of a run, with a row for each of ``points``.
+
+    A path of which all values are numbers has a column of numbers. Any other has an ordered categorical of the values
+    as text, in the order of the sweep, because as plain text 10ms would come before 5ms.
+    """
+    swept: dict[str, list[str]] = {}
+    for entry in manifest.get("sweep_points", ()):
+        for path, text in entry["sweep_point"].items():
+            swept.setdefault(path, []).append(text)
+    rows = [swept_values(manifest, point) for point in points]
+    return pd.DataFrame(
+        {path: _column([row.get(path) for row in rows], list(dict.fromkeys(swept[path]))) for path in swept},
+        index=range(len(rows)),
+    )
+
+
+def _column(texts: Sequence[str | None], in_order: Sequence[str]) -> "pd.Series[Any]":
+    numbers = {text: _number(text) for text in in_order}
+    if None not in numbers.values():
+        return pd.Series([None if text is None else numbers[text] for text in texts])
+    return pd.Series(texts, dtype=pd.CategoricalDtype(pd.Index(in_order), ordered=True))
+
+
+def _number(text: str) -> float | int | None:
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except ValueError:
+        return None
+    return value if type(value) in {int, float} else None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)

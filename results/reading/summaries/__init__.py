@@ -1,1 +1,0 @@
-"""Summarize a run: one row a trial, or one a variant and sweep point."""

@@ -1,1 +1,0 @@
-"""Write numbers and tables as text."""

@@ -11,7 +11,7 @@ from wanbed.results.records.run_store import RunStore
 from wanbed.runner.cli.exit_status import log, one_line_errors
 from wanbed.runner.emulation.virtual.virtual_run import InnerRun
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.runs.recorded.machine_facts import kernel_facts
+from wanbed.runner.runs.environment import kernel_facts
 
 
 def main(inner: InnerRun) -> None:

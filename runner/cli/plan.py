@@ -15,7 +15,7 @@ from wanbed.runner.runs.faults import NO_DATA
 
 if TYPE_CHECKING:
     from wanbed.runner.cli.plan_output import Planned, Unplanned
-    from wanbed.runner.experiment.sweep_points import SweepPointSpec
+    from wanbed.runner.experiment.sweep import SweepPointSpec
     from wanbed.runner.planner.effort import Limits
     from wanbed.runner.planner.families.families_asked import FamiliesAsked
     from wanbed.runner.planner.planning import SearchName
@@ -78,7 +78,7 @@ def plan_(
     """
     with one_line_errors():
         from wanbed.runner.experiment.experiment_document import ExperimentDocument
-        from wanbed.runner.experiment.sweep_points import sweep_point_specs
+        from wanbed.runner.experiment.sweep import sweep_point_specs
 
         specs = list(sweep_point_specs(ExperimentDocument.read(file, overrides or [])))
         # The planner and the simulator take a second to load, which a refused file spares.
@@ -149,7 +149,7 @@ def _plan_point(
     from wanbed.runner.planner.planning_task import planning_task, position_to_plan
     from wanbed.runner.planner.search import NothingPricedError
     from wanbed.runner.resolve.written_variant import WrittenVariant
-    from wanbed.runner.runs.cut_connections import cut_line, cuts_of
+    from wanbed.runner.runs.caveats import cut_line, cuts_of
     from wanbed.runner.runs.not_modelled import links_that_change, plan_without
 
     position = position_to_plan(point, variant)

@@ -24,7 +24,7 @@ from wanbed.results.text import (
 )
 from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.planner.bottleneck import IterationLimits, LinkUse, PathShare
 from wanbed.runner.planner.candidate import Candidate, Priced, Runs
 from wanbed.runner.planner.effort import Effort

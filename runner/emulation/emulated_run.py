@@ -6,11 +6,16 @@ from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.results.reading.validity import MODELLED_TCP
 from wanbed.runner.emulation.virtual.virtual_clock import wants_guest
 from wanbed.runner.emulation.virtual.virtual_run import virtual_run
-from wanbed.runner.runs.continuable import check_same_substrate
-from wanbed.runner.runs.resuming import kept_trials, resumed
-from wanbed.runner.runs.run_folder import begin_run, check_runs_folder, exclusively
+from wanbed.runner.runs.caveats import log_caveats
+from wanbed.runner.runs.run_folder import (
+    begin_run,
+    check_runs_folder,
+    check_same_substrate,
+    exclusively,
+    kept_trials,
+    resumed,
+)
 from wanbed.runner.runs.run_request import RunRequest
-from wanbed.runner.runs.told_beforehand import tell_beforehand
 from wanbed.testbed.claims.leftovers import leftovers_text
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.substrate.offer import RELAY
@@ -22,7 +27,7 @@ def emulated_run(request: RunRequest) -> Path:
     Raise InsideError if the run in virtual time fails.
     """
     experiment = request.experiment
-    tell_beforehand(experiment.points(), keep_gradients=request.keep_gradients, log=request.log)
+    log_caveats(experiment.points(), keep_gradients=request.keep_gradients, log=request.log)
     if wants_guest(experiment.spec, request.substrate):
         if request.keep_going:
             raise InputError("--keep-going: a failure in virtual time repeats itself: leave it out, or clock: virtual")

@@ -9,7 +9,7 @@ from typing import Any
 from wanbed.results.records.run_store import TrialPart, TrialRecord
 from wanbed.results.records.span_log import SpanLogContents
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
-from wanbed.runner.runs.recorded.trial_facts import TrialCourse, trial_facts
+from wanbed.runner.runs.trial_facts import TrialCourse, trial_facts
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment
 from wanbed.testbed.gpus.mps import find_mps
 

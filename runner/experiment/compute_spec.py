@@ -1,31 +1,122 @@
-"""Define the section ``compute`` of the experiment file."""
+"""Define the section ``compute`` of the experiment file, with ``compute.jitter`` and ``compute.slower``."""
 
 from collections.abc import Mapping
 from operator import not_
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator, field_validator, model_validator
 
+from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import StrictModel
+from wanbed.ground.units import Fraction, format_fraction
 from wanbed.results.records.span_log import MAX_ITERATIONS
-from wanbed.runner.experiment.jitter_spec import JitterSpec
 from wanbed.runner.experiment.quantities import (
+    MAX_PIPELINES,
     BoundarySizesBytes,
     NameOrPath,
+    PrintableName,
     StageDurationsNs,
     StageTruths,
     Truth,
     whole_number,
 )
-from wanbed.runner.experiment.slower_spec import SlowerSpec
+from wanbed.runner.experiment.training_spec import MAX_STAGES
 from wanbed.workloads.compute.backends.backend import ComputeBackend, create_backend, load_backend
 from wanbed.workloads.compute.backends.registry import backend_class_path
+from wanbed.workloads.compute.varied_durations import MAX_SPREADS, Distribution, Jitter
 
 DEFAULT_KIND = "replay"
 TRACE_SCHEDULE = "trace"
 """The schedule of variants that replay ``compute.trace``: the order that the trace has."""
 WRITTEN_COSTS = ("forward", "backward", "backward_weight", "recompute", "optimizer", "activation", "gradient")
 """The fields that state costs of the stages. Where one is written, they are those of no particular model."""
+MIN_FACTOR, MAX_FACTOR = 0.001, 1000.0
+_CHOICES = ("datacenter", "host", "pipeline", "stage")
+
+
+class JitterSpec(StrictModel):
+    """Compute times that vary: each action's time is multiplied by a factor of its own, drawn with mean 1.
+
+    A draw depends only on ``seed``, the repeat, pipeline, stage and iteration, the kind of action and its microbatch.
+    So simulation and replay draw the same times, and all variants of a sweep point do.
+    """
+
+    distribution: Distribution = Field(
+        default=Distribution.NORMAL,
+        description="Distribution of the factor. `normal` is cut off at zero; `lognormal` and `gamma` have a longer "
+        "tail of slow actions; `uniform` has none.",
+        examples=["gamma"],
+    )
+    spread: Fraction = Field(
+        description="Standard deviation of the factor: 5% varies a time of 20ms by 1ms. At most 30% for `normal`, 57% "
+        "for `uniform`, otherwise 100%. 0% is no jitter.",
+        examples=["5%"],
+    )
+
+    @model_validator(mode="after")
+    def _spread_fits(self) -> "JitterSpec":
+        most = MAX_SPREADS[self.distribution]
+        if self.spread > most:
+            raise ValueError(
+                f"spread: {format_fraction(self.spread)} of a {self.distribution} distribution makes times of zero or "
+                f"less: give at most {format_fraction(most)}, or distribution: gamma or lognormal"
+            )
+        return self
+
+    @property
+    def jitter(self) -> Jitter | None:
+        """The jitter that is drawn, None if the spread is zero."""
+        return Jitter(self.distribution, self.spread) if self.spread else None
+
+
+def _factor(written: object) -> float:
+    if isinstance(written, int | float) and not isinstance(written, bool) and MIN_FACTOR <= written <= MAX_FACTOR:
+        return float(written)
+    raise ValueError(
+        f"{shown(written)} is no factor: give a number from {MIN_FACTOR:g} to {MAX_FACTOR:g}, like 1.6 for times that "
+        "are 1.6 times as long"
+    )
+
+
+Factor = Annotated[
+    float, PlainValidator(_factor, json_schema_input_type=Annotated[float, Field(ge=MIN_FACTOR, le=MAX_FACTOR)])
+]
+
+
+class SlowerSpec(StrictModel):
+    """GPUs whose compute times are longer or shorter than those of their stage: stragglers, or another type of GPU.
+
+    An entry is about the GPUs that match everything it names, at least one of datacenter, host, pipeline and stage.
+    Factors of several entries about one GPU multiply.
+    """
+
+    datacenter: PrintableName | None = Field(
+        default=None, description="The GPUs in this datacenter. Default: any.", examples=["west"]
+    )
+    host: PrintableName | None = Field(
+        default=None, description="The GPUs of this host. Default: any.", examples=["east-1"]
+    )
+    pipeline: Annotated[int, whole_number(0, MAX_PIPELINES - 1)] | None = Field(
+        default=None, description="The GPUs of this pipeline, from 0. Default: any.", examples=[2]
+    )
+    stage: Annotated[int, whole_number(0, MAX_STAGES - 1)] | None = Field(
+        default=None, description="The GPUs of this stage, from 0. Default: any.", examples=[1]
+    )
+    factor: Factor = Field(
+        description="Factor on all their compute times, above 0: 2 is half as fast, 0.5 twice as fast.", examples=[1.6]
+    )
+
+    @model_validator(mode="after")
+    def _names_gpus(self) -> "SlowerSpec":
+        if all(getattr(self, name) is None for name in _CHOICES):
+            raise ValueError("name the GPUs that it is about: give datacenter, host, pipeline or stage")
+        return self
+
+    @property
+    def choice(self) -> str:
+        """The parts of the training that the entry is about, for messages: ``host east-1, stage 1``."""
+        named = ((name, getattr(self, name)) for name in _CHOICES)
+        return ", ".join(f"{name} {value}" for name, value in named if value is not None)
 
 
 def _known_backend(written: object) -> str:

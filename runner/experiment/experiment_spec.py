@@ -18,8 +18,7 @@ from wanbed.runner.companions.background.spec import BackgroundSpec, check_backg
 from wanbed.runner.companions.faults.spec import MAX_CHECKPOINT_EVERY, MAX_FAULTS, FaultSpec, Recovery
 from wanbed.runner.companions.prefill.spec import PrefillSpec
 from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE, WRITTEN_COSTS, ComputeSpec
-from wanbed.runner.experiment.job_check import check_jobs
-from wanbed.runner.experiment.job_spec import JobSpec
+from wanbed.runner.experiment.job_spec import JobSpec, check_jobs
 from wanbed.runner.experiment.model_spec import DEFAULT_MODEL, WrittenModel
 from wanbed.runner.experiment.quantities import AUTO, Dilation, PrintableName, whole_number
 from wanbed.runner.experiment.training_spec import TrainingSpec

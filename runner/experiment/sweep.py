@@ -1,15 +1,32 @@
-"""Expand a sweep into its sweep points: every combination of the listed values."""
+"""Expand a sweep into its sweep points, one for every combination of the listed values, each with its network.
+
+Stages are not placed yet.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import permutations, product
 from math import prod
+from pathlib import Path
 from typing import Any
 
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.shown_text import shortened, shown
 from wanbed.ground.strict_model import InputError, prefixed
-from wanbed.runner.experiment.field_path import Steps, located, parse_path
+from wanbed.netem_profiles.preset import load_preset
+from wanbed.netem_profiles.traces.load_trace import load_offered_trace, load_trace, named_traces, trace_text
+from wanbed.runner.experiment.experiment_document import ExperimentDocument
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.field_path import Steps, located, parse_path, with_value
+from wanbed.testbed.network.links.link_conditions import LinkConditions
+from wanbed.testbed.network.links.over_time.condition_trace import ConditionTrace
+from wanbed.testbed.network.topology import Topology, resolve_topology, with_flow_hosts
+from wanbed.testbed.network.topology_spec import TopologySpec
 
 MAX_SWEEP_POINTS = 1000
+
 MAX_TRIALS = 100_000
 """The most trials in one run. Each trial is a folder."""
 
@@ -68,3 +85,128 @@ def combinations(sweep: Mapping[str, Sequence[Any]]) -> tuple[dict[str, Any], ..
     """
     paths = sorted(sweep)
     return tuple(dict(zip(paths, values, strict=True)) for values in product(*(sweep[path] for path in paths)))
+
+
+_NAMED = 5
+"""The most missing links that are named."""
+
+
+@dataclass(frozen=True)
+class SweepPointSpec:
+    """One combination of swept values and its network.
+
+    ``values`` holds the swept values as text by path. ``source`` starts error messages. ``traces`` has the text of each
+    trace that a link or a flow in the background names, by its path as written; ``offered`` has the rates of flows.
+    """
+
+    index: int
+    values: Mapping[str, str]
+    spec: ExperimentSpec
+    topology: Topology
+    source: str
+    traces: Mapping[str, str] = field(default_factory=dict)
+    offered: Mapping[str, ConditionTrace] = field(default_factory=dict)
+
+
+def sweep_point_specs(document: ExperimentDocument) -> Iterator[SweepPointSpec]:
+    """Yield the sweep points of an experiment in order of their index.
+
+    Raise InputError, one line with source, field and remedy, for an invalid sweep, and for the first sweep point with
+    invalid fields or an invalid network, or with the values of an earlier one.
+    """
+    spec, source, directory = document.spec, document.source, document.directory
+    with prefixed(f"{source}: "):
+        paths = swept_paths(spec.sweep, document.fields)
+    # Whether the file has a model is decided once, so that a sweep over costs does not take it away at its points.
+    fields = {**spec.model_dump(mode="json", include={"model"}), **document.fields}
+    seen: dict[str, Mapping[str, str]] = {}
+    for index, values in enumerate(combinations(spec.sweep)):
+        texts = {path: value_text(value) for path, value in values.items()}
+        here = (
+            f"{source}: sweep: at {', '.join(f'{path}={shortened(text)}' for path, text in texts.items())}"
+            if texts
+            else source
+        )
+        swept: Mapping[str, Any] = fields
+        for path, value in values.items():
+            with prefixed(f"{source}: sweep: {path}: "):
+                swept = with_value(swept, paths[path], value)
+        own = spec
+        if texts:
+            own = ExperimentDocument.of(swept, here, directory).spec
+        content = json.dumps(own.document(), sort_keys=True).encode()
+        earlier = seen.setdefault(sha256(content).hexdigest(), texts)
+        if earlier is not texts:
+            raise InputError(f"{source}: sweep: {_same_values(earlier, texts)}")
+        with prefixed(f"{here}: "):
+            topology, traces = _resolve_wan(own, directory)
+            topology = _with_background(own, topology)
+            offered = {}
+            for flow in own.background:
+                if flow.trace is not None:
+                    traces[flow.trace], offered[flow.trace] = load_offered_trace(flow.trace, own.traces, directory)
+        yield SweepPointSpec(index, texts, own, topology, here, traces, offered)
+
+
+def _same_values(earlier: Mapping[str, str], texts: Mapping[str, str]) -> str:
+    """Return the error for two sweep points whose values are written differently and mean the same."""
+    path = next(path for path, text in texts.items() if text != earlier[path])
+    return f"{path}: {shown(earlier[path])} and {shown(texts[path])} are the same value, leave one of them out"
+
+
+def _resolve_wan(experiment: ExperimentSpec, directory: Path) -> tuple[Topology, dict[str, str]]:
+    """Return the network, and the text of each trace that its links name."""
+    spec = experiment.topology
+    names = [datacenter.name for datacenter in spec.datacenters]
+    linked = {ends for link in spec.links for ends in ((link.ends, link.ends[::-1]) if link.between else (link.ends,))}
+    missing = [ends for ends in permutations(names, 2) if ends not in linked]
+    for name in ("wan", "profile", "scale"):
+        if len(names) == 1 and getattr(spec, name) is not None:
+            raise InputError(f"topology.{name}: one datacenter has no WAN: leave {name} out or add a datacenter")
+    if spec.wan is None and spec.profile is None and missing:
+        raise InputError(
+            f"topology.links: {_no_link(missing)}: give wan for all others, like {{latency: 40ms, rate: 10Gbit}}"
+            if linked
+            else "topology.wan: no network between the datacenters is given: give wan, like "
+            "{latency: 40ms, rate: 10Gbit}, or a profile"
+        )
+    texts: dict[str, str] = {}
+    traces: dict[str, ConditionTrace] = {}
+    for each in named_traces(spec):
+        texts[each.file] = trace_text(each, experiment.traces, directory)
+        traces[each.key] = load_trace(each, texts[each.file], experiment.traces, directory)
+    preset = _profile(spec, names, directory)
+    return resolve_topology(spec, preset, traces, experiment.seed), texts
+
+
+def _no_link(missing: Sequence[tuple[str, str]]) -> str:
+    """Return in words between which datacenters a link is missing, in one direction or in both."""
+    said = [
+        f"between {one} and {other}" if (other, one) in missing else f"from {one} to {other}"
+        for one, other in missing
+        if one < other or (other, one) not in missing
+    ]
+    more = f" and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
+    return f"there is no link {', '.join(said[:_NAMED])}{more}"
+
+
+def _with_background(experiment: ExperimentSpec, topology: Topology) -> Topology:
+    """Return the network with the hosts of flows in the background. Raise InputError for an unknown datacenter."""
+    known = [datacenter.name for datacenter in topology.datacenters]
+    for position, flow in enumerate(experiment.background):
+        for name, end in (("from", flow.source), ("to", flow.destination)):
+            if end not in known:
+                remedy = did_you_mean(end, known, f"there are {', '.join(known)}")
+                raise InputError(f"background.{position}.{name}: no datacenter {shown(end)}, {remedy}")
+    return with_flow_hosts(topology, [(flow.source, flow.destination) for flow in experiment.background])
+
+
+def _profile(
+    spec: TopologySpec, names: Iterable[str], directory: Path
+) -> Mapping[frozenset[str], LinkConditions] | None:
+    if spec.profile is None:
+        return None
+    try:
+        return load_preset(spec.profile, tuple(names), relative_to=directory)
+    except InputError as refusal:
+        raise InputError(f"topology.profile: {str(refusal).removeprefix('profile: ')}") from None

@@ -1,4 +1,4 @@
-"""Define one entry of the section ``variants`` of the experiment file."""
+"""Define one entry of the section ``variants`` of the experiment file, and name schedules that are no classes."""
 
 from collections.abc import Mapping
 from operator import not_
@@ -8,15 +8,21 @@ from pydantic import Field, JsonValue, model_validator
 
 from wanbed.ground.strict_model import StrictModel
 from wanbed.runner.companions.prefill.spec import Policy
+from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.quantities import PrintableName, StageDatacenters, whole_number
 from wanbed.runner.experiment.training_spec import VariantTrainingSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.trainings.program.spec.program_spec import ProgramSpec
-from wanbed.workloads.synchronization.synchronization import DILOCO
+from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
+from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 
 MAX_POOL_GPUS = 65_536
 PROGRAM = "program"
 """The schedule of a variant whose program is the user's own."""
+OTHER_SCHEDULES = (*BASELINE_SCHEDULES, DILOCO, ATOM)
+"""Names that an editor and a refusal offer beside those of classes."""
+WITHOUT_PIPELINES = frozenset({TRACE_SCHEDULE})
+"""Names of trainings that are no pipelines: no other job runs beside them."""
 
 
 class VariantSpec(StrictModel):

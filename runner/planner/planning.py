@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from typing import Literal
 
 from wanbed.ground.strict_model import LocatedError
-from wanbed.runner.experiment.slower_spec import SlowerSpec
+from wanbed.runner.experiment.compute_spec import SlowerSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.planner.algorithm1 import greedy_candidates
 from wanbed.runner.planner.bound import IterationBound, tokens_per_s

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.results.text import list_text
-from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.planner.candidate import Candidate
 from wanbed.runner.planner.planning import PlanningTask, planned_placement
 from wanbed.runner.planner.pricing import PricedIterations

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from wanbed.runner.experiment.slower_spec import SlowerSpec
+from wanbed.runner.experiment.compute_spec import SlowerSpec
 from wanbed.runner.planner.candidate import Candidate, Runs
 from wanbed.testbed.network.topology import Host, Topology
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.runs.recorded.machine_facts import cpu_model
+from wanbed.runner.runs.environment import cpu_model
 from wanbed.testbed.gpus.gpu_assignment import VISIBLE_DEVICES
 from wanbed.testbed.gpus.gpus import Gpu, machine_gpus, visible_gpus
 from wanbed.testbed.gpus.nvml import Nvml, NvmlError, open_nvml

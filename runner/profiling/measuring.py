@@ -10,7 +10,7 @@ import torch
 from wanbed.runner.profiling.clock_sampler import ClockSampler
 from wanbed.runner.profiling.device_at_hand import DeviceAtHand
 from wanbed.runner.profiling.task import PromptsTask, StagesTask, stage_name
-from wanbed.runner.runs.recorded.software_versions import library_versions
+from wanbed.runner.runs.environment import library_versions
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.workloads.compute.device.determinism import choose_kernels
 from wanbed.workloads.compute.device.torch_device import TorchDevice, create_device

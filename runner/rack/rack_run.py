@@ -26,11 +26,17 @@ from wanbed.runner.rack.shipped.program_needs import ProgramNeeds, program_needs
 from wanbed.runner.rack.shipped.user_modules import user_modules
 from wanbed.runner.resolve.all_reduce_check import check_collective_gpus
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.runs.continuable import check_same_substrate
-from wanbed.runner.runs.resuming import kept_trials, resumed
-from wanbed.runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
+from wanbed.runner.runs.caveats import log_caveats
+from wanbed.runner.runs.run_folder import (
+    Log,
+    begin_run,
+    check_runs_folder,
+    check_same_substrate,
+    exclusively,
+    kept_trials,
+    resumed,
+)
 from wanbed.runner.runs.run_request import RackRequest, RunRequest
-from wanbed.runner.runs.told_beforehand import tell_beforehand
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.rack.driver.inventory import check_lacks_nothing, read_facts
 from wanbed.testbed.rack.machine_plan import HEADER_BYTES, unknown_overlay
@@ -51,7 +57,7 @@ def rack_run(request: RunRequest, over: RackRequest) -> Path:
         raise InputError(f"--overlay: {unknown_overlay(over.overlay)}")
     experiment, source, runs, log = request.experiment, request.source, request.runs, request.log
     points = experiment.points()
-    tell_beforehand(points, keep_gradients=request.keep_gradients, log=log)
+    log_caveats(points, keep_gradients=request.keep_gradients, log=log)
     store = resumed(experiment, runs, log) if request.resume else None
     if store is not None:
         if store.manifest["complete"]:

@@ -17,8 +17,7 @@ from wanbed.runner.companions.losses.resolution.evaluation_check import check_le
 from wanbed.runner.companions.losses.resolution.learnt_text import resolve_text
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.experiment.sweep import MAX_TRIALS
-from wanbed.runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs
+from wanbed.runner.experiment.sweep import MAX_TRIALS, SweepPointSpec, sweep_point_specs
 from wanbed.runner.resolve.connections import NetworkDemand, network_demand
 from wanbed.runner.resolve.engine_limits import check_engine, check_packets_arrive
 from wanbed.runner.resolve.packet_draws import draws_packets

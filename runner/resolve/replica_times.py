@@ -11,8 +11,8 @@ from typing import Any
 from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.strict_model import InputError
 from wanbed.results.text import list_text
+from wanbed.runner.experiment.compute_spec import SlowerSpec
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.experiment.slower_spec import SlowerSpec
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.measured_times import FIELD, MeasuredSource, MeasuredTimes, median_ns
 from wanbed.runner.resolve.placement import Placement, StagePlace

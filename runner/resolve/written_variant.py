@@ -9,9 +9,8 @@ from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.job_spec import JobSpec
-from wanbed.runner.experiment.other_schedules import OTHER_SCHEDULES
 from wanbed.runner.experiment.training_spec import MAX_STAGES
-from wanbed.runner.experiment.variant_spec import VariantSpec
+from wanbed.runner.experiment.variant_spec import OTHER_SCHEDULES, VariantSpec
 from wanbed.runner.resolve.measured_times import MeasuredTimes, measured_times
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES, TORCH_DDP

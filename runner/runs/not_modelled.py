@@ -14,7 +14,7 @@ from wanbed.ground.units import format_fraction
 from wanbed.results.reading.not_modelled import NotModelled, gathered
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.quantities import AUTO
-from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.experiment.variant_spec import VariantSpec
 from wanbed.runner.resolve.packet_draws import is_impaired

@@ -1,4 +1,4 @@
-"""Choose the folder that a run writes to: a new one, or that of an unfinished run."""
+"""Begin the folder of a run, or find the one that ``--resume`` continues and check it; lock it while it is written."""
 
 import fcntl
 import os
@@ -9,11 +9,12 @@ from typing import Any
 
 from wanbed.ground.strict_model import InputError
 from wanbed.results.reading.run_documents import check_manifest
-from wanbed.results.records.run_store import MANIFEST, RunError, RunStore
+from wanbed.results.records.run_store import MANIFEST, TRIAL_FACTS, RunError, RunStore
 from wanbed.results.records.schema import SCHEMA_VERSION
 from wanbed.results.records.schema_upgrade import SCHEMA_VERSION_KEY, upgraded_document
+from wanbed.results.text import count_text
 from wanbed.runner.resolve.experiment import Experiment
-from wanbed.runner.runs.recorded.manifest import gather_manifest
+from wanbed.runner.runs.manifest import gather_manifest
 
 Log = Callable[[str], None]
 """A function that shows a line which is no result."""
@@ -43,6 +44,27 @@ def check_runs_folder(root: Path) -> None:
         raise InputError(f"--runs: {existing} may not be written to, give another place for runs")
 
 
+def resumed(experiment: Experiment, runs: Path, log: Log) -> RunStore | None:
+    """Return the run that goes on, or that has all its trials already; None if a new one has to start.
+
+    A complete run that has lost a trial since goes on, and is marked incomplete.
+    Log a line if nothing goes on. Raise InputError if the folder of the run that goes on is damaged.
+    """
+    store = latest_run(experiment, runs)
+    if store is None:
+        log(f"--resume: {runs} holds no run of this file as it is now: a new one starts")
+    elif not store.manifest["complete"]:
+        check_continuable(experiment, store)
+    elif missing := store.missing_trials():
+        check_continuable(experiment, store)
+        gone = count_text(len(missing), "trial")
+        log(f"--resume: {store.path} was complete, and has lost {gone} since, which will run again")
+        store.update_manifest({"complete": False})
+    else:
+        log(f"--resume: {store.path} is complete already, nothing is run again; without --resume a new one starts")
+    return store
+
+
 def latest_run(experiment: Experiment, root: Path) -> RunStore | None:
     """Return the latest unfinished run of this exact configuration below ``root``, or the latest one if all finished.
 
@@ -65,6 +87,47 @@ def latest_run(experiment: Experiment, root: Path) -> RunStore | None:
         key=lambda store: (not store.manifest["complete"], store.manifest["created"], store.path.name),
         default=None,
     )
+
+
+def check_continuable(experiment: Experiment, store: RunStore) -> None:
+    """Raise InputError if the run's folder has what would lead outside it, or what only looks like a finished trial."""
+    for parent, folders, files in os.walk(store.path):
+        for path in (Path(parent, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                raise InputError(f"--resume: {path}: a link inside a run's folder: put what it leads to in its place")
+    for trial in experiment.trials():
+        path = store.trial_path(*trial)
+        for folder in (path.parents[2], path.parents[1], path.parent, path):
+            if folder.exists() and not folder.is_dir():
+                raise InputError(f"--resume: {folder}: a file where a folder of trials belongs: remove it")
+        if path.exists() and not store.has_trial(*trial):
+            raise InputError(
+                f"--resume: {path}: not a whole trial, it lacks {TRIAL_FACTS} or its spans: remove this folder, and "
+                "the trial runs again"
+            )
+
+
+def check_same_substrate(store: RunStore, substrate: str) -> None:
+    """Raise InputError if the run's network was carried by another substrate before: its trials would not compare."""
+    before = (store.manifest.get("substrate") or {}).get("name", substrate)
+    if before != substrate:
+        raise InputError(
+            f"--resume: {store.path}: its network was carried by the substrate {before}, and now would be by "
+            f"{substrate}: give --substrate {before}, or leave --resume out"
+        )
+
+
+@contextmanager
+def kept_trials(experiment: Experiment, store: RunStore) -> Iterator[None]:
+    """Add a note to whatever ends the block early: how many trials the run keeps, and how to go on."""
+    try:
+        yield
+    except BaseException as fault:
+        trials = experiment.trials()
+        finished = sum(store.has_trial(*trial) for trial in trials)
+        kept = f"{store.path} keeps {finished} of {count_text(len(trials), 'trial')}"
+        fault.add_note(f"{kept}: the same command with --resume goes on")
+        raise
 
 
 @contextmanager

@@ -1,36 +1,43 @@
-"""Simulate an experiment into a run's folder: begin the run or continue it, and report its progress."""
+"""Simulate an experiment into a run's folder: begin the run or continue it, simulate its trials several at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import Protocol, TextIO
 
 from wanbed.ground.compiled_core.core_cache import present_core
 from wanbed.results.reading.not_modelled import not_modelled_text
+from wanbed.results.records.run_store import RunStore
 from wanbed.results.text import count_text
 from wanbed.runner.experiment.quantities import AUTO
 from wanbed.runner.resolve.experiment import Experiment
-from wanbed.runner.runs.cut_connections import cut_lines
+from wanbed.runner.runs.caveats import caveat_lines
 from wanbed.runner.runs.not_modelled import left_to_times, planned_for_begin, simulated_without
 from wanbed.runner.runs.progress import Progress
-from wanbed.runner.runs.recorded.placement_searches import cut_off_lines
-from wanbed.runner.runs.recorded.profile_record import deterministic_profile_lines
-from wanbed.runner.runs.resuming import kept_trials, resumed
-from wanbed.runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively
+from wanbed.runner.runs.run_folder import Log, begin_run, check_runs_folder, exclusively, kept_trials, resumed
+from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial
+from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.simulator.variant_simulation import simulate_variant
 
-if TYPE_CHECKING:
-    from wanbed.runner.simulated_runs.simulated_sweep import Pool
+
+class Pool(Protocol):
+    """A pool of workers that simulates several trials at a time."""
+
+    def simulate_all(self, trials: Sequence[SimulatedTrial], run: Path, progress: Progress, simulate: Simulate) -> None:
+        """Simulate the trials into the run's folder.
+
+        Raises what ``simulate_sweep`` does. Trials that had finished by then are in the folder, and of the others
+        nothing is left, running or half written.
+        """
 
 
 def simulated_run(
-    experiment: Experiment, runs: Path, *, resume: bool, pool: "Pool", log: Log, stream: TextIO | None = None
+    experiment: Experiment, runs: Path, *, resume: bool, pool: Pool, log: Log, stream: TextIO | None = None
 ) -> Path:
     """Simulate the missing trials of an experiment's run, and return its folder.
 
     ``pool`` is where trials are simulated. ``log`` gets lines on what happens, and ``stream`` (default: standard error)
     the progress.
     """
-    from wanbed.runner.simulated_runs.simulated_sweep import simulate_sweep  # noqa: PLC0415 - spared by --dry-run and a refused file
-
     store = resumed(experiment, runs, log) if resume else None
     if store is not None and store.manifest["complete"]:
         return store.path
@@ -38,8 +45,7 @@ def simulated_run(
         check_runs_folder(runs)
         store = begin_run(experiment, runs, {"dilation": 1.0, "simulator": str(present_core())})
     points = experiment.points()
-    notes = (*deterministic_profile_lines(points), *cut_lines(points), *cut_off_lines(points))
-    for line in (*_left_out(experiment), *notes):
+    for line in (*_left_out(experiment), *caveat_lines(points)):
         log(line)
     trials = experiment.trials()
     finished = sum(store.has_trial(*trial) for trial in trials)
@@ -52,6 +58,28 @@ def simulated_run(
         simulate_sweep(experiment, store, pool=pool, progress=progress)
         store.finish()
     return store.path
+
+
+def simulate_sweep(
+    experiment: Experiment,
+    store: RunStore,
+    *,
+    pool: Pool,
+    progress: Progress,
+    simulate: Simulate = simulate_variant,
+) -> None:
+    """Simulate every trial that the store lacks in the pool.
+
+    Raises SimulationError, one line with sweep point and variant, for a schedule that fails or deadlocks, TrialError
+    for a process that is killed, and OSError where the store cannot be written.
+    """
+    pending = [
+        SimulatedTrial.of(trial, point)
+        for point in experiment.points()
+        for trial in point.trials()
+        if not store.has_trial(*trial)
+    ]
+    pool.simulate_all(pending, store.path, progress, simulate)
 
 
 def _left_out(experiment: Experiment) -> Iterator[str]:

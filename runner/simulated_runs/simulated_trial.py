@@ -18,7 +18,7 @@ from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.faults import TrialError
-from wanbed.runner.runs.recorded.trial_facts import TrialCourse, trial_facts
+from wanbed.runner.runs.trial_facts import TrialCourse, trial_facts
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.simulation import Simulate, Simulation
 from wanbed.runner.tcp.effects import effects_of

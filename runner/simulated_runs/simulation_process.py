@@ -1,4 +1,4 @@
-"""Simulate trials in a process of its own, one after the other, as ``simulated_sweep`` hands them over.
+"""Simulate trials in a process of its own, one after the other, as ``process_pool`` hands them over.
 
 Its arguments are the number of the process that started it and the descriptor of its end of a connection to it. First
 come the folders that modules are imported from, then the run's folder and the simulator, then trials, then None.

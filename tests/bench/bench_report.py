@@ -23,7 +23,7 @@ from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.runner.simulated_runs.process_pool import ProcessPool
-from wanbed.runner.simulated_runs.simulated_sweep import simulate_sweep
+from wanbed.runner.simulated_runs.simulated_run import simulate_sweep
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 
 SPANS = 1_000_000

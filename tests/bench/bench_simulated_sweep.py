@@ -23,7 +23,7 @@ from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.runner.simulated_runs.process_pool import ProcessPool
-from wanbed.runner.simulated_runs.simulated_sweep import simulate_sweep
+from wanbed.runner.simulated_runs.simulated_run import simulate_sweep
 
 POINTS = 1000
 DOCUMENT: dict[str, Any] = {

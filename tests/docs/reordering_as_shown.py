@@ -18,8 +18,8 @@ from wanbed.runner.cli.calibrate import _document, calibration_table
 from wanbed.runner.emulation.networks.measured_links import _row
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.runs.manifest import gather_manifest
 from wanbed.runner.runs.not_modelled import as_written, links_without
-from wanbed.runner.runs.recorded.manifest import gather_manifest
 from wanbed.testbed.hosts.ping import PingResult
 from wanbed.testbed.kernel.qdiscs.netem import netem_options, read_back
 from wanbed.testbed.measurement.calibration import LinkMeasurement

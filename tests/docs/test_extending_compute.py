@@ -16,8 +16,8 @@ from wanbed.ground.strict_model import InputError
 from wanbed.results.records.span_log import read_span_log
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.runs.environment import foreign_compute
 from wanbed.runner.runs.not_modelled import left_to_times
-from wanbed.runner.runs.recorded.software_versions import foreign_compute
 from wanbed.runner.simulator.simulation import KIND_CODES
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.testbed.network.topology import Host

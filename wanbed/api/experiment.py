@@ -15,7 +15,7 @@ from wanbed.results.text import count_text
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.field_path import parse_path, with_value
-from wanbed.runner.experiment.sweep_points import SweepPointSpec, sweep_point_specs
+from wanbed.runner.experiment.sweep import SweepPointSpec, sweep_point_specs
 from wanbed.runner.planner.experiment_file import resolve_document
 from wanbed.runner.resolve.experiment import Experiment as ResolvedExperiment
 

@@ -11,7 +11,7 @@ from wanbed.api.experiment import CheckedExperiment, Experiment, checked_experim
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.results.reading.not_modelled import not_modelled_text
 from wanbed.results.text import list_text
-from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.planner.effort import Limits, seconds_limit
 from wanbed.runner.planner.families.families_asked import FamiliesAsked, family_notes
 from wanbed.runner.planner.families.family_pricing import FamilyPrice

@@ -7,7 +7,7 @@ from typing import Any
 from wanbed.results.reading.validity import MODELLED
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.runs.recorded.manifest import without_repetition
+from wanbed.runner.runs.manifest import without_repetition
 from wanbed.testbed.network.tcp_settings import TcpSettings
 from wanbed.testbed.rights.hosts_allowed import in_user_namespace
 from wanbed.testbed.running_testbed import RunningTestbed

@@ -8,8 +8,7 @@ from wanbed.ground.strict_model import InputError
 from wanbed.runner.emulation.virtual.virtual_clock import enter_virtual_time, status_of_inner
 from wanbed.runner.emulation.virtual.virtual_patience import quiet_patience_s
 from wanbed.runner.emulation.virtual.virtual_progress import VirtualProgress
-from wanbed.runner.runs.resuming import kept_trials, resumed
-from wanbed.runner.runs.run_folder import begin_run, check_runs_folder, exclusively
+from wanbed.runner.runs.run_folder import begin_run, check_runs_folder, exclusively, kept_trials, resumed
 from wanbed.runner.runs.run_request import RunRequest
 from wanbed.testbed.virtual_time.guest_boot import check_visible
 from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel

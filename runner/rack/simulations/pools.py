@@ -9,7 +9,7 @@ from wanbed.ground.strict_model import InputError
 if TYPE_CHECKING:
     from wanbed.runner.planner.pricing import Spread
     from wanbed.runner.runs.run_folder import Log
-    from wanbed.runner.simulated_runs.simulated_sweep import Pool
+    from wanbed.runner.simulated_runs.simulated_run import Pool
 
 
 def check_jobs(jobs: int | None, rack: str | None) -> None:

@@ -26,7 +26,7 @@ _WAITING = 2
 
 
 class RackPool:
-    """The CPUs of a rack, see ``wanbed.runner.simulated_runs.simulated_sweep.Pool``."""
+    """The CPUs of a rack, see ``wanbed.runner.simulated_runs.simulated_run.Pool``."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks

@@ -11,8 +11,8 @@ from wanbed.ground.files.atomic_write import write_whole
 from wanbed.ground.shown_text import one_line
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.planner.experiment_file import load_experiment
+from wanbed.runner.runs.environment import kernel_facts
 from wanbed.runner.runs.faults import status_of
-from wanbed.runner.runs.recorded.machine_facts import kernel_facts
 
 MODULE = "wanbed.runner.validation.random.random_batch"
 FAILURE = "failure.txt"

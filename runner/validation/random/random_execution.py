@@ -17,9 +17,8 @@ from wanbed.results import load
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.emulation.virtual.virtual_clock import enter_virtual_time
 from wanbed.runner.emulation.virtual.virtual_patience import quiet_patience_s
-from wanbed.runner.runs.continuable import check_continuable
 from wanbed.runner.runs.progress import Progress
-from wanbed.runner.runs.run_folder import begin_run, latest_run
+from wanbed.runner.runs.run_folder import begin_run, check_continuable, latest_run
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.validation.comparison import compare

@@ -11,7 +11,7 @@ from tests.support.simulator.simulation_on_paper import simulate_on_paper
 from wanbed.results.records.schema import SCHEMA_VERSION, TCP_SAMPLES
 from wanbed.results.records.schema_page import BEGIN, END, main, unit_of, with_tables
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.runs.recorded.manifest import gather_manifest
+from wanbed.runner.runs.manifest import gather_manifest
 from wanbed.runner.simulated_runs.simulated_trial import SimulatedTrial, simulated_record
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "results.md"

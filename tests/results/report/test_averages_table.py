@@ -11,7 +11,7 @@ from wanbed.results.reading.run import load_run
 from wanbed.results.records.run_store import TRIAL_FACTS, read_json
 from wanbed.results.report.averages_table import averages_table
 from wanbed.results.report.report import write_report
-from wanbed.runner.runs.recorded.trial_facts import averages_facts
+from wanbed.runner.runs.trial_facts import averages_facts
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 

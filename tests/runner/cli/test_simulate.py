@@ -22,7 +22,7 @@ from tests.support.simulator.simulation_on_paper import DEADLOCKING, simulate_on
 from wanbed import results
 from wanbed.runner.cli.command_line import app
 from wanbed.runner.runs.faults import NO_DATA
-from wanbed.runner.simulated_runs import simulated_sweep
+from wanbed.runner.simulated_runs import simulated_run
 
 pytestmark = pytest.mark.usefixtures("unpainted")
 
@@ -43,8 +43,8 @@ TORCH = {"compute": {"kind": "torch", "checkpointing": False}, "model": "gpt-tin
 @pytest.fixture(autouse=True)
 def _on_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    sweep = partial(simulated_sweep.simulate_sweep, simulate=simulate_on_paper)
-    monkeypatch.setattr(simulated_sweep, "simulate_sweep", sweep)
+    sweep = partial(simulated_run.simulate_sweep, simulate=simulate_on_paper)
+    monkeypatch.setattr(simulated_run, "simulate_sweep", sweep)
 
 
 def wanbed(*arguments: str) -> Any:
@@ -55,8 +55,8 @@ def wanbed(*arguments: str) -> Any:
 def simulating(monkeypatch: pytest.MonkeyPatch, simulate: Any) -> Iterator[None]:
     """Simulate each trial by that function within the block."""
     with monkeypatch.context() as patch:
-        sweep = partial(simulated_sweep.simulate_sweep, simulate=simulate)
-        patch.setattr(simulated_sweep, "simulate_sweep", sweep)
+        sweep = partial(simulated_run.simulate_sweep, simulate=simulate)
+        patch.setattr(simulated_run, "simulate_sweep", sweep)
         yield
 
 
@@ -156,7 +156,7 @@ def test_a_run_that_another_process_writes_is_left_to_it_in_one_line(monkeypatch
         )
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(simulated_sweep, "simulate_sweep", within)
+    monkeypatch.setattr(simulated_run, "simulate_sweep", within)
     assert wanbed("simulate", written(), "--jobs", "1").exit_code == 130
 
 
@@ -323,7 +323,7 @@ def test_a_machine_without_mininet_can_simulate() -> None:
         "import wanbed.runner.cli.outcome, wanbed.runner.cli.run, wanbed.runner.cli.user_namespace\n"
         "import wanbed.runner.planner.planning_task\n"
         "import wanbed.runner.simulated_runs.process_pool, wanbed.runner.simulated_runs.simulated_run\n"
-        "import wanbed.runner.simulated_runs.simulated_sweep, wanbed.results.report.report\n"
+        "import wanbed.runner.simulated_runs.simulated_run, wanbed.results.report.report\n"
         "print('wanbed.testbed.testbed' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ)

@@ -10,7 +10,7 @@ from wanbed.results.comparison.comparison import check
 from wanbed.results.reading.run import Run
 from wanbed.runner.emulation.noise_floor import check_noise, noise_experiment, noise_floors
 from wanbed.runner.planner.experiment_file import load_experiment
-from wanbed.runner.runs.recorded.manifest import gather_manifest
+from wanbed.runner.runs.manifest import gather_manifest
 
 EXPERIMENT = """
 topology:

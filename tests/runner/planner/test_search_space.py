@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.support.runner.planner_instances import document, random_task, task_of
 from wanbed.ground.strict_model import parse_model
-from wanbed.runner.experiment.slower_spec import SlowerSpec
+from wanbed.runner.experiment.compute_spec import SlowerSpec
 from wanbed.runner.planner.exhaustive import every_candidate
 from wanbed.runner.planner.planning import search_space
 from wanbed.runner.planner.search_space import alike_before, free_gpus, most_pipelines

@@ -16,6 +16,7 @@ from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.engine_limits import check_packets_arrive
 from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.runs.manifest import gather_manifest
 from wanbed.runner.runs.not_modelled import (
     as_written,
     links_planned_without,
@@ -24,7 +25,6 @@ from wanbed.runner.runs.not_modelled import (
     planned_without,
     simulated_without,
 )
-from wanbed.runner.runs.recorded.manifest import gather_manifest
 from wanbed.testbed.network.topology import resolve_topology
 from wanbed.testbed.network.topology_spec import TopologySpec
 

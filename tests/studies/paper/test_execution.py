@@ -16,7 +16,7 @@ from wanbed.module_process import module_command
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.resolve.experiment import Experiment
-from wanbed.runner.runs.recorded.manifest import gather_manifest
+from wanbed.runner.runs.manifest import gather_manifest
 from wanbed.runner.runs.run_folder import latest_run
 
 until = partial(until_within, 60)

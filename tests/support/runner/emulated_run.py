@@ -13,7 +13,7 @@ from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.runner.runs.recorded.manifest import gather_manifest
+from wanbed.runner.runs.manifest import gather_manifest
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER, Simulation
 from wanbed.runner.tcp.effects import TcpEffects
 from wanbed.testbed.network.topology import Topology

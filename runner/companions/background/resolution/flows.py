@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.companions.background.spec import BackgroundSpec
-from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.resolve.connections import tcp_settings
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant

@@ -10,7 +10,7 @@ from wanbed.runner.companions.background.spec import BackgroundSpec
 from wanbed.runner.companions.faults.resolution.planned_fault import PlannedFault
 from wanbed.runner.companions.faults.spec import FaultSpec, Recovery
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.experiment.sweep_points import SweepPointSpec
+from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.resolve.named_place import check_datacenter, check_host
 from wanbed.runner.resolve.pipeline_resolution import Choose
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
-from wanbed.runner.experiment.sweep_points import sweep_point_specs
+from wanbed.runner.experiment.sweep import sweep_point_specs
 from wanbed.runner.planner.families.family_layout import Family
 from wanbed.runner.planner.families.family_pricing import planned_family, priced_family
 from wanbed.runner.planner.planning import plan

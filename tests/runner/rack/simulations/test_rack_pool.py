@@ -14,7 +14,7 @@ from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.runner.simulated_runs.process_pool import ProcessPool
-from wanbed.runner.simulated_runs.simulated_sweep import Pool, simulate_sweep
+from wanbed.runner.simulated_runs.simulated_run import Pool, simulate_sweep
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.simulation import Simulation
 

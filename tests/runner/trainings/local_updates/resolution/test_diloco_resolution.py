@@ -12,7 +12,7 @@ from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
-from wanbed.runner.runs.recorded.manifest import gather_manifest
+from wanbed.runner.runs.manifest import gather_manifest
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.workloads.rank_config import read_rank_config
 from wanbed.workloads.schedules.registry import schedule_class_path

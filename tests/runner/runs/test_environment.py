@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 from importlib import metadata
@@ -6,13 +7,64 @@ from pathlib import Path
 import pytest
 
 from tests.support.third_party import install
-from wanbed.runner.runs.recorded import software_versions
-from wanbed.runner.runs.recorded.software_versions import (
+from wanbed.runner.runs import environment
+from wanbed.runner.runs.environment import (
+    cpu_model,
     foreign_compute,
     foreign_schedules,
     git_state,
+    host_facts,
     library_versions,
+    machine_facts,
+    program_version,
 )
+
+
+def test_the_host_is_described() -> None:
+    host = host_facts()
+    assert host["kernel"] == os.uname().release
+    assert host["cores"] == len(os.sched_getaffinity(0))
+    assert host["memory_bytes"] > 2**27
+    assert host["cpu"]
+
+
+def test_the_processor_is_named_where_the_kernel_names_it() -> None:
+    assert cpu_model("processor\t: 0\nmodel name\t: Fast CPU @ 3 GHz\nflags\t: a\n") == "Fast CPU @ 3 GHz"
+    assert cpu_model("processor\t: 0\nCPU part\t: 0xd0c\n") is None
+
+
+def test_the_facts_are_plain_json_with_the_load_and_the_sysctls_of_this_moment() -> None:
+    facts = machine_facts()
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert len(facts["load_average"]) == 3
+    assert "net.core.rmem_max" in facts["machine_sysctls"]
+    assert facts["programs"].keys() == {"iperf3", "ping"}
+
+
+def test_unreadable_facts_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_GOVERNOR", tmp_path / "scaling_governor")
+    monkeypatch.setattr(environment, "_CLOCK_SOURCE", tmp_path / "current_clocksource")
+    monkeypatch.setattr(environment, "_SYSCTLS", ("net.core.of_another_kernel",))
+    monkeypatch.setenv("PATH", "")
+    facts = machine_facts()
+    assert facts["host"]["frequency_governor"] is None
+    assert facts["clock_source"] is None
+    assert facts["machine_sysctls"] == {"net.core.of_another_kernel": None}
+    assert facts["programs"] == {"iperf3": None, "ping": None}
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [("echo 'iperf 3.12 (cJSON)'; echo more", "iperf 3.12 (cJSON)"), ("true", None), ("echo 3.12; exit 1", None)],
+)
+def test_a_program_version_is_its_first_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, text: str | None
+) -> None:
+    program = tmp_path / "iperf3"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert program_version("iperf3", "--version") == text
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -72,7 +124,7 @@ def test_a_git_that_hangs_is_given_up(checkout: Path, tmp_path: Path, monkeypatc
     slow.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    monkeypatch.setattr(software_versions, "GIT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(environment, "GIT_TIMEOUT_S", 0.1)
     assert git_state(checkout) is None
 
 

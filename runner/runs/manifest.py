@@ -1,6 +1,7 @@
 """Gather the manifest of a run: the facts that trace a report back to its code, machine and configuration."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,18 @@ from wanbed.results.records.schema import SCHEMA_VERSION
 from wanbed.results.records.schema_upgrade import SCHEMA_VERSION_KEY
 from wanbed.runner.known_misses import misses_by_variant
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
-from wanbed.runner.runs.not_modelled import as_written, planned_for_begin, planned_without, simulated_without
-from wanbed.runner.runs.recorded.machine_facts import machine_facts
-from wanbed.runner.runs.recorded.placement_searches import search_facts
-from wanbed.runner.runs.recorded.profile_record import profile_facts
-from wanbed.runner.runs.recorded.software_versions import (
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.runs.environment import (
     foreign_compute,
     foreign_schedules,
     git_state,
     library_versions,
+    machine_facts,
 )
-from wanbed.runner.runs.recorded.trial_facts import background_facts
+from wanbed.runner.runs.not_modelled import as_written, planned_for_begin, planned_without, simulated_without
+from wanbed.runner.runs.trial_facts import background_facts
 
-_CHECKOUT = Path(__file__).parents[4]
+_CHECKOUT = Path(__file__).parents[3]
 
 
 def gather_manifest(
@@ -60,8 +60,8 @@ def gather_manifest(
                 "warmup_iterations": point.spec.training.warmup,
                 "tokens_per_iteration": point.tokens_per_iteration,
                 **_without(point),
-                **profile_facts(point),
-                **search_facts(point),
+                **_profile_facts(point),
+                **_search_facts(point),
                 **background_facts(point.background),
                 **point.resolved(),
             }
@@ -100,6 +100,29 @@ def _without(point: SweepPoint) -> dict[str, Any]:
         "not_modelled": as_written(simulated_without(point.spec, point.topology) if simulated else ()),
         "planned_without": as_written(planned(point.spec, point.topology)),
     }
+
+
+def _profile_facts(point: SweepPoint) -> dict[str, Any]:
+    """Return a sweep point's fact on its measured compute profile; none without one.
+
+    ``profile_conditions`` has the device's driver, the versions, and whether torch used only kernels that give the same
+    bits in every run (``deterministic``, null if the file does not say).
+    """
+    conditions = point.profile_conditions
+    if conditions is None:
+        return {}
+    kept = conditions.model_dump(mode="json", include={"measured_at", "driver", "versions", "deterministic"})
+    return {"profile_conditions": kept}
+
+
+def _search_facts(point: SweepPoint) -> dict[str, Any]:
+    """Return the searches of a sweep point as an entry of the manifest; {} if no placement is ``auto``."""
+    searches = {
+        variant.name: {**asdict(variant.planned), "datacenters": list(variant.planned.datacenters)}
+        for variant in point.variants
+        if isinstance(variant, PipelineVariant) and variant.planned is not None
+    }
+    return {"placement_searches": searches} if searches else {}
 
 
 def without_repetition(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

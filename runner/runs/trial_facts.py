@@ -1,17 +1,20 @@
 """Facts of a trial that every engine records alike, as they stand in ``trial.json``."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from wanbed.results.records.documents import TIMES_DRAWN
 from wanbed.runner.bound.lower_bound import lower_bounds
+from wanbed.runner.resolve.cell_costs import cell_costs
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import BackgroundFlow, ResolvedVariant
-from wanbed.runner.runs.cut_connections import cut_facts
-from wanbed.runner.runs.recorded.plan_record import plan_facts
+from wanbed.runner.runs.caveats import cuts_of
 from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
 from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.schedules.action import Action
+from wanbed.workloads.schedules.planning.cell_plan import CellCosts
+from wanbed.workloads.schedules.planning.plan_run import PlanRun, priced
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,12 @@ def background_facts(flows: Sequence[BackgroundFlow]) -> dict[str, Any]:
     return {"background": [flow.document() for flow in flows]} if flows else {}
 
 
+def cut_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
+    """Return the limited node pairs as an entry of a trial's facts; {} if there are none."""
+    cuts = [[*cut.hosts, cut.wanted, round(cut.carried, 4)] for cut in cuts_of(topology, variant)]
+    return {"connections_cut": cuts} if cuts else {}
+
+
 def _pipeline_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, Any]:
     """Return how pipelines share links and sum gradients, and their plan.
 
@@ -89,8 +98,52 @@ def _pipeline_facts(topology: Topology, variant: ResolvedVariant) -> dict[str, A
         "pipelines_per_cell": variant.pipelines_per_cell,
         **({"synchronization": seldom} if seldom else {}),
         "all_reduce_wan_ratio": [variant.wan_ratio(stage) for stage in range(variant.placement.stages)],
-        **plan_facts(topology, variant),
+        **_plan_facts(topology, variant),
     }
+
+
+def _plan_facts(topology: Topology, variant: PipelineVariant) -> dict[str, Any]:
+    """Return a trial's facts about the plan of a variant.
+
+    ``planned_makespan_s`` is null, and the only fact, if the schedule is not planned. ``by_rates_s`` is the
+    makespan of the same plan if every transfer took its size / rate. ``computing_s`` is the compute time of each
+    stage's GPU in an iteration. ``transfer_s`` is the mean transfer time over each boundary, from the first byte sent
+    to the last byte received.
+    """
+    plan = variant.plan
+    if plan is None:
+        return {"planned_makespan_s": None}
+    facts: dict[str, Any] = {"planned_makespan_s": plan.makespan_ns / 1e9}
+    costs = cell_costs(topology, variant)
+    run = PlanRun(plan, costs)
+    try:
+        run.iterate()
+        run.iterate()
+        by_rates_ns = priced(plan, _without_memory(costs)).makespan_ns
+    except ValueError:
+        # Training deadlocks with such a plan of a foreign schedule, and its error message has more detail.
+        return facts
+    boundaries = range(len(costs.boundaries))
+    return facts | {
+        "plan": {
+            "by_rates_s": by_rates_ns / 1e9,
+            "computing_s": [_computing_ns(costs, stage, order) / 1e9 for stage, order in enumerate(plan.orders[0])],
+            "transfer_s": [_mean(run.transfers_ns(boundary)) / 1e9 for boundary in boundaries],
+        }
+    }
+
+
+def _computing_ns(costs: CellCosts, stage: int, order: Sequence[Action]) -> int:
+    durations = costs.durations_ns
+    return sum(durations[action.kind][stage] for action in order)
+
+
+def _without_memory(costs: CellCosts) -> CellCosts:
+    return replace(costs, boundaries=tuple(replace(boundary, links=None) for boundary in costs.boundaries))
+
+
+def _mean(values: Sequence[int]) -> float:
+    return sum(values) / len(values) if values else 0.0
 
 
 def _bounds(topology: Topology, variant: ResolvedVariant, course: TrialCourse) -> dict[str, Any]:

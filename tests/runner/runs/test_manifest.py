@@ -5,7 +5,7 @@ from typing import Any
 
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import Experiment
-from wanbed.runner.runs.recorded.manifest import gather_manifest, without_repetition
+from wanbed.runner.runs.manifest import gather_manifest, without_repetition
 
 
 def experiment(**changes: Any) -> Experiment:

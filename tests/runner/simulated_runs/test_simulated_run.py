@@ -23,7 +23,7 @@ from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.runner.simulated_runs.process_pool import ProcessPool
-from wanbed.runner.simulated_runs.simulated_sweep import simulate_sweep
+from wanbed.runner.simulated_runs.simulated_run import simulate_sweep
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.simulation import Simulation
 
@@ -158,7 +158,7 @@ def sweeping(store: RunStore) -> "subprocess.Popen[str]":
     """A process that sweeps without end on two others, the three of them in a group of their own."""
     program = (
         "import signal\nfrom pathlib import Path\nfrom wanbed.results.records.run_store import RunStore\n"
-        "from tests.runner.simulated_runs import test_simulated_sweep as t\n"
+        "from tests.runner.simulated_runs import test_simulated_run as t\n"
         "if __name__ == '__main__':\n"
         # Tests that run in a shell's background have it ignored, and so would this.
         "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
-from wanbed.results.comparison.differences import NOT_SET, Difference, differing
-from wanbed.results.comparison.manifest_fields import flattened
+from wanbed.results.comparison.differences import NOT_SET, Difference, differing, flattened
 from wanbed.results.comparison.pairing import Pair, Side
 from wanbed.results.comparison.run_description import first_point
 from wanbed.results.metrics.bootstrap import ENOUGH_REPEATS, FEWEST_REPEATS

@@ -2,14 +2,19 @@
 
 ``check`` pairs them and finds the differences that forbid a comparison. ``compare`` judges every pair if there are
 none.
+
+Read what a user names for a comparison: the two runs, and the margin.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.strict_model import InputError
+from wanbed.ground.units import parse_fraction
 from wanbed.results.comparison.caveats import caveats
 from wanbed.results.comparison.differences import (
     CALIBRATION,
@@ -22,13 +27,11 @@ from wanbed.results.comparison.differences import (
     run_fields,
     under_test,
 )
-from wanbed.results.comparison.judgement import Judgement, judge
-from wanbed.results.comparison.loss_judgement import judge_loss
-from wanbed.results.comparison.loss_pairs import loss_pairs
-from wanbed.results.comparison.metric import ITERATION_TIME, Metric
+from wanbed.results.comparison.judgement import ITERATION_TIME, Judgement, Metric, judge
+from wanbed.results.comparison.loss_judgement import judge_loss, loss_pairs
 from wanbed.results.comparison.pairing import Pair, Pairing, Side, pair_runs
 from wanbed.results.reading.headline import worth_text
-from wanbed.results.reading.run import Run
+from wanbed.results.reading.run import Run, load_run
 
 MARGIN = 0.02
 
@@ -245,3 +248,39 @@ def _worth_notes(pairs: Sequence[Pair]) -> tuple[str, ...]:
     sides = [(one, other) for pair in pairs for one, other in ((pair.a, pair.b), (pair.b, pair.a))]
     seldom = [one.variant for one, other in sides if one.synchronizes_seldom and not other.synchronizes_seldom]
     return (worth_text(seldom),) if seldom else ()
+
+
+def load_both(a: Run | Path, b: Run | Path) -> tuple[Run, Run]:
+    """Return two runs, of which those given as folders are read, and a folder that is given twice only once."""
+    first = a if isinstance(a, Run) else load_run(a, coded=True)
+    if isinstance(b, Run):
+        return first, b
+    return first, first if b.resolve() == first.path.resolve() else load_run(b, coded=True)
+
+
+def load_clocks(clocks: Sequence[Run | Path], count: int) -> list[Run | None]:
+    """Return a clock for each of ``count`` runs: one that is given once is for all, none leaves them their own.
+
+    Raise InputError if there are neither 0 nor 1 nor ``count``.
+    """
+    if not clocks:
+        return [None] * count
+    loaded = [clock if isinstance(clock, Run) else load_run(clock, coded=True) for clock in clocks]
+    if len(loaded) not in {1, count}:
+        raise InputError(
+            f"--clock: {len(loaded)} are given, and {count} runs to time: give one for all, or one for each"
+        )
+    return [loaded[0]] * count if len(loaded) == 1 else [*loaded]
+
+
+def parse_margin(text: str) -> float:
+    """Return the fraction that a margin like ``2%`` stands for. Raise InputError for any other text."""
+    number = text.strip()
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", number):
+        raise InputError(f"--margin {number}: a percentage has its sign, write {number}%")
+    if "e" in number.lower() and number.endswith("%"):
+        raise InputError(f"--margin {number}: an exponent is not read, write a plain percentage like 0.5%")
+    try:
+        return parse_fraction(text)
+    except ValueError as refusal:
+        raise InputError(f"--margin: {refusal}") from None

@@ -3,16 +3,21 @@
 Networks are compared as resolved, whether they were written out or taken from a network preset. Computation is compared
 by the stage costs, since two compute profiles of the same name may have different figures. A swept path has the same
 value at both sweep points of a pair; the file's own value for that path is ignored.
+
+Split a manifest into single fields, each with its path.
+
+Find the fields in which the manifests of several runs differ.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 from wanbed.ground.impairments import IMPAIRMENTS
-from wanbed.results.comparison.manifest_fields import course_text, flattened
-from wanbed.results.comparison.pairing import Pair
+from wanbed.results.comparison.pairing import Pair, pair_runs
 from wanbed.results.reading.changing_links import COURSE, directed_links
 from wanbed.results.reading.not_modelled import of_links, simulated_without
 from wanbed.results.reading.run import Run
@@ -20,16 +25,92 @@ from wanbed.results.reading.summary import calibrated_points
 from wanbed.results.reading.validity import WaysAround, tcp_is_modelled
 from wanbed.results.text import count_text, milliseconds_text, percent_text, rate_text
 
+_COMMANDS = ("command", "setup")
+
+_COURSE, _TRACES = "course", "traces"
+
+
+def flattened(document: Any, *, named: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield every single value of a JSON document with its dotted path, as used in overrides of an experiment file.
+
+    Entries of a list are numbered from 0. With ``named``, entries that have a name use it instead, and a list of plain
+    values is one value. A command of a user's program is one value, as ``command_text`` writes it; so are the course of
+    a link that changes and the text of a trace, which may be long, as ``course_text`` and ``trace_text`` write them.
+    """
+    return _below(document, "", named)
+
+
+def command_text(words: list[str]) -> str:
+    """Return the words of a command as one would type them."""
+    return shlex.join(words)
+
+
+def course_text(course: Mapping[str, Any]) -> str:
+    """Return the course of a link in one line: its source, how much it changes, and the begin of its digest."""
+    drawn = ", synthetic" if course.get("synthetic") else ""
+    period_ns = course.get("period_ns")
+    loop = f", begins anew every {period_ns / 1e9:g} s" if period_ns else ""
+    return (
+        f"{course.get('source')} ({course.get('changes')} changes{drawn}{loop}, SHA-256 {course.get('sha256')!s:.12})"
+    )
+
+
+def trace_text(text: str) -> str:
+    """Return a trace in one line: how long it is, and the begin of its digest."""
+    return f"{len(text.splitlines())} lines, SHA-256 {sha256(text.encode()).hexdigest():.12}"
+
+
+def is_command(name: str, value: Any) -> bool:
+    """Return whether a field of this name and value is a command of a user's program."""
+    words = isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
+    return name in _COMMANDS and words and bool(value)
+
+
+def _below(document: Any, path: str, named: bool) -> Iterator[tuple[str, Any]]:
+    if isinstance(document, Mapping) and document:
+        children = [(str(name), value) for name, value in document.items()]
+    elif isinstance(document, (list, tuple)) and document and not (named and _plain(document)):
+        children = [(_entry(position, value, named), value) for position, value in enumerate(document)]
+    else:
+        yield path, document
+        return
+    for step, value in children:
+        if step == _COURSE and isinstance(value, Mapping):
+            yield f"{path}.{step}" if path else step, course_text(value)
+            continue
+        if path.rpartition(".")[2] == _TRACES and isinstance(value, str):
+            yield f"{path}.{step}", trace_text(value)
+            continue
+        if is_command(step, value):
+            yield f"{path}.{step}" if path else step, command_text(value)
+            continue
+        yield from _below(value, f"{path}.{step}" if path else step, named)
+
+
+def _plain(values: Any) -> bool:
+    return not any(isinstance(value, (Mapping, list, tuple)) for value in values)
+
+
+def _entry(position: int, value: Any, named: bool) -> str:
+    return str(value.get("name", position)) if named and isinstance(value, Mapping) else str(position)
+
+
 CALIBRATION = "calibration"
+
 COMPLETE = "complete"
+
 NOT_SET = "not set"
 """The text of a difference for an absent value."""
 
 _NOT_COMPARED = {"name", "repeats", "sweep", "variants", "dilation", "engine", "clock", "seed"}
 """Fields of the experiment that do not matter, are paired, or are compared as resolved in the manifest."""
+
 _OF_THE_MANIFEST = ("engine", "clock", "dilation", "seed")
+
 _RESOLVED_WAN = ("topology.wan", "topology.links", "topology.profile", "topology.scale", "traces")
+
 _FRACTIONS = {each.field for each in IMPAIRMENTS if not each.is_duration}
+
 _UNITS = {"_ns": lambda value: milliseconds_text(value / 1e6), "_bps": rate_text}
 
 
@@ -236,3 +317,84 @@ def _variant_fields(run: Run, variant: str, section: str = "") -> dict[str, Any]
     described: Mapping[str, Any] = next((each for each in listed if each.get("name") == variant), {})
     fields = dict(flattened({name: value for name, value in described.items() if name != "name"}))
     return {field: value for field, value in fields.items() if not section or is_below(field, section)}
+
+
+ABSENT = "(absent)"
+
+_DERIVED = (
+    "run_id",
+    "created",
+    "ended",
+    "config_hash",
+    "complete",
+    "load_average",
+    "sweep_points",
+    "qdiscs",
+    "wan_delay_trim_ns",
+    "calibration",
+    "capacity_bps",
+)
+"""Sections that differ between any two runs, or follow from other sections."""
+
+
+@dataclass(frozen=True)
+class ManifestDifference:
+    """One field in which the runs differ. ``values`` has one JSON text per run, ``ABSENT`` if a run lacks the field.
+
+    ``derived`` marks a field that differs between any two runs or follows from others.
+    """
+
+    path: str
+    values: tuple[str, ...]
+    derived: bool
+
+
+def manifest_differences(manifests: Sequence[Mapping[str, Any]]) -> list[ManifestDifference]:
+    """Return the fields in which the manifests are not all equal, in the manifests' order."""
+    fields = [
+        {path: json.dumps(value, ensure_ascii=False, default=str) for path, value in flattened(manifest, named=True)}
+        for manifest in manifests
+    ]
+    paths = dict.fromkeys(path for each in fields for path in each)
+    return [
+        ManifestDifference(path, values, path.partition(".")[0] in _DERIVED)
+        for path in paths
+        if len(set(values := tuple(each.get(path, ABSENT) for each in fields))) > 1
+    ]
+
+
+@dataclass(frozen=True)
+class ReportedDifferences:
+    """The differences as a report groups them.
+
+    ``of_emulation`` are the fields that no simulation has and that are equal in all emulations. ``derived`` are the
+    derived ones, ``deciding`` all others.
+    """
+
+    deciding: tuple[ManifestDifference, ...]
+    of_emulation: tuple[ManifestDifference, ...]
+    derived: tuple[ManifestDifference, ...]
+
+
+def reported_differences(runs: Sequence[Run]) -> ReportedDifferences:
+    """Return the ``manifest_differences`` of these runs in groups."""
+    found = manifest_differences([run.manifest for run in runs])
+    derived = tuple(each for each in found if each.derived)
+    rest = [each for each in found if not each.derived]
+    simulated = [run.simulated for run in runs]
+    of_emulation = tuple(each for each in rest if _of_emulation(each, simulated))
+    return ReportedDifferences(tuple(each for each in rest if each not in of_emulation), of_emulation, derived)
+
+
+def _of_emulation(difference: ManifestDifference, simulated: Sequence[bool]) -> bool:
+    emulated = {value for value, by_simulator in zip(difference.values, simulated, strict=True) if not by_simulator}
+    absent = [value == ABSENT for value in difference.values]
+    return absent == list(simulated) and len(emulated) == 1
+
+
+def incomparable(runs: Sequence[Run]) -> list[str]:
+    """Return the top-level fields whose differences from the first run forbid a comparison; empty if none."""
+    first = runs[0]
+    others = [run for run in runs[1:] if run.path.resolve() != first.path.resolve()]
+    found = [each for other in others for each in differences(first, other, pair_runs(first, other).pairs)]
+    return list(dict.fromkeys(each.field.partition(".")[0] for each in found))

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from wanbed.results.comparison.comparison import Comparison, Verdict
 from wanbed.results.comparison.differences import Difference
-from wanbed.results.comparison.judgement import Judgement, PairVerdict
-from wanbed.results.comparison.metric import ITERATION_TIME, Metric
+from wanbed.results.comparison.judgement import ITERATION_TIME, Judgement, Metric, PairVerdict
 from wanbed.results.comparison.pairing import Pair
 from wanbed.results.text import count_text, percent_text
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wanbed.results.comparison.manifest_differences import incomparable
-from wanbed.results.comparison.manifest_fields import command_text, is_command
+from wanbed.results.comparison.differences import command_text, incomparable, is_command
 from wanbed.results.reading.changing_links import changing_links_text
 from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.known_misses import known_misses_of, known_misses_text

@@ -5,8 +5,7 @@ Times are those of the emulated network, without dilation. Reports, comparisons 
 here.
 """
 
-from wanbed.results.metrics.collective_times import CollectiveTime, collective_times
-from wanbed.results.metrics.collectives import UNMATCHED, group_size, last_to_begin
+from wanbed.results.metrics.collectives import UNMATCHED, CollectiveTime, collective_times, group_size, last_to_begin
 from wanbed.results.metrics.contention import (
     DeviceContention,
     contended_ns,
@@ -27,17 +26,20 @@ from wanbed.results.metrics.gpu_time import (
 from wanbed.results.metrics.idle_causes import IDLE_CAUSES, idle_causes
 from wanbed.results.metrics.iterations import (
     NS_PER_S,
+    OwnClocks,
     Window,
+    awaited,
     iteration_times_s,
     iteration_windows,
     mean_time_s,
     measured_window,
     median_time_s,
     over_bound,
+    own_clocks,
     successive_windows,
     tokens_per_s,
+    whole_periods,
 )
-from wanbed.results.metrics.own_clocks import OwnClocks, own_clocks
 from wanbed.results.metrics.prefill import (
     POOL_UTILIZATION,
     REJECTION_REASONS,
@@ -60,10 +62,6 @@ from wanbed.results.metrics.program_time import (
     program_busy,
     program_parts,
     rank_times,
-)
-from wanbed.results.metrics.synchronized_iterations import (
-    awaited,
-    whole_periods,
 )
 from wanbed.results.metrics.wan import wan_bytes, wan_bytes_within, wan_goodput_bps
 

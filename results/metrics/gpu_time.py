@@ -7,9 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from wanbed.results.metrics.intervals import GroupedIntervals, Numbers
+from wanbed.results.metrics.intervals import GroupedIntervals, Numbers, is_among, numbered, text_codes
 from wanbed.results.metrics.iterations import Window
-from wanbed.results.metrics.numbering import is_among, numbered, text_codes
 from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL
 
 

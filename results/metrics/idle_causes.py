@@ -29,9 +29,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from wanbed.results.metrics.gpu_time import Gpus, GpuWindows, spans_of_training_gpus
-from wanbed.results.metrics.intervals import CoveredTime, GroupedIntervals, Numbers
+from wanbed.results.metrics.intervals import MOST_KEYS, CoveredTime, GroupedIntervals, Numbers, is_among
 from wanbed.results.metrics.iterations import Window
-from wanbed.results.metrics.numbering import MOST_KEYS, is_among
 from wanbed.results.records.schema import VIRTUAL_STAGE
 from wanbed.results.records.span_log import ACTIVATION, ALL_REDUCE, COMPUTE_KINDS, GRADIENT, JOINT_KINDS, PREFILL
 

@@ -2,6 +2,16 @@
 
 An iteration's time is its period: training begins the next iteration before the last GPU has ended this one, so that
 what a lone iteration lasts, its makespan, says less of a training's pace the more iterations overlap.
+
+Compute the iterations of replicas that train alone and synchronise seldom.
+
+Few of them wait for a synchronisation. So figures are means over whole periods of ``sync_every`` iterations, in each of
+which everything is synchronised once.
+
+Compute the pace of replicas that wait for none of the others, each of which has its own count of iterations.
+
+A star with a quorum goes on without late replicas. An iteration of all of them together then ends with the slowest
+replica, which says nothing of how much the others have trained meanwhile.
 """
 
 from typing import NamedTuple
@@ -9,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from wanbed.results.metrics.numbering import is_among, numbered
-from wanbed.results.records.span_log import ITERATION, PREFILL
+from wanbed.results.metrics.intervals import is_among, numbered
+from wanbed.results.records.span_log import ALL_REDUCE, COMPUTE_KINDS, ITERATION, PREFILL
 
 NS_PER_S = 1_000_000_000
 
@@ -121,3 +131,67 @@ def over_bound(time_s: float | None, bound_s: float | None) -> float | None:
 def tokens_per_s(tokens_per_iteration: float | None, time_s: float | None) -> float | None:
     """Return the tokens of one iteration divided by the iteration time; None if either is unknown."""
     return tokens_per_iteration / time_s if tokens_per_iteration and time_s else None
+
+
+def whole_periods(windows: pd.DataFrame, first: int, sync_every: int) -> pd.DataFrame:
+    """Return the windows without the last ones, so that those from ``first`` are whole periods of ``sync_every``."""
+    measured = int((windows.index >= first).sum())
+    return windows[: len(windows) - measured % sync_every]
+
+
+def awaited(spans: pd.DataFrame) -> pd.DataFrame:
+    """Return the spans with all-reduces begun no earlier than when their rank has computed all but its optimizer steps.
+
+    Before that the rank does not wait for them: they overlap with computation, or with bubbles that have other causes.
+    """
+    kinds = spans["kind"]
+    summing = is_among(kinds, (ALL_REDUCE,))
+    computing = is_among(kinds, tuple(kind for kind in COMPUTE_KINDS if kind != "optimizer"))
+    done_ns = spans[computing].groupby(["rank", "iteration"])["end_ns"].max()
+    own = pd.MultiIndex.from_frame(spans.loc[summing, ["rank", "iteration"]])
+    begin_ns = spans["start_ns"].to_numpy(np.int64).copy()
+    later_ns = done_ns.reindex(own, fill_value=0).to_numpy(np.int64)
+    begin_ns[summing] = np.minimum(np.maximum(begin_ns[summing], later_ns), spans["end_ns"].to_numpy(np.int64)[summing])
+    return spans.assign(start_ns=begin_ns)
+
+
+class OwnClocks(NamedTuple):
+    """The training of ``replicas`` in a window: ``finished`` counts the iterations that any of them ended in it.
+
+    ``slowest_s`` is the mean time of an iteration of the slowest replica, over its own measured iterations.
+    """
+
+    window: Window
+    replicas: int
+    finished: int
+    slowest_s: float
+
+    @property
+    def iteration_time_s(self) -> float:
+        """The window times the replicas, divided by the iterations that they finished."""
+        return self.window.length_ns / NS_PER_S * self.replicas / self.finished
+
+
+def own_clocks(spans: pd.DataFrame, first: int) -> OwnClocks | None:
+    """Return what the replicas trained from when all had ended their iterations before ``first`` until one was through.
+
+    One that was lost, and did not come back, ends nothing: it counts as a replica all the same. None if no replica
+    finished an iteration in that window, or none was through.
+    """
+    own = spans[~is_among(spans["kind"], (PREFILL,))]
+    if own.empty:
+        return None
+    # An iteration ends with what belongs to it, or with one before it if that is later.
+    ends_ns = own.groupby(["pipeline", "iteration"])["end_ns"].max().groupby(level="pipeline").cummax()
+    of_replicas = {pipeline: each.droplevel("pipeline") for pipeline, each in ends_ns.groupby(level="pipeline")}
+    last = max((int(each.index.max()) for each in of_replicas.values()), default=-1)
+    through = [each for each in of_replicas.values() if last in each.index and first - 1 in each.index]
+    if not through or last < first:
+        return None
+    begin_ns = max(int(each[first - 1]) for each in through)
+    window = Window(begin_ns, min(int(each[last]) for each in through))
+    finished = int(((ends_ns > window.start_ns) & (ends_ns <= window.end_ns)).sum())
+    if not finished or window.length_ns <= 0:
+        return None
+    slowest_ns = max((int(each[last]) - int(each[first - 1])) / int((each.index >= first).sum()) for each in through)
+    return OwnClocks(window, len(of_replicas), finished, slowest_ns / NS_PER_S)

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from wanbed.results.metrics.intervals import is_among, text_codes
 from wanbed.results.metrics.iterations import NS_PER_S, Window
-from wanbed.results.metrics.numbering import is_among, text_codes
 from wanbed.results.records.span_log import COLLECTIVE_KINDS
 
 

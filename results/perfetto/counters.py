@@ -1,6 +1,8 @@
 """Convert the samples of links, connections and GPUs into steps: each value is valid until the next one.
 
 Values are integers, in thousandths of the quantity's unit.
+
+Compute how long each span of a trace was contended, if several ranks computed on one device.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wanbed.results.perfetto.trial_tables import LinkCounters, TcpColumns, Texts
+from wanbed.results.perfetto.trial_tables import LinkCounters, Spans, TcpColumns, Texts
 from wanbed.results.records.span_columns import Column
+from wanbed.results.records.span_log import COMPUTE_KINDS, PREFILL
 
 MAX_NODE_PAIRS = 64
 """The most directed node pairs that a trial shows; of more, the busiest ones."""
@@ -27,11 +30,14 @@ class Quantity(NamedTuple):
 
 
 THROUGHPUT = Quantity("throughput", "Mbit/s")
-BACKLOG = Quantity("backlog", "bytes")
-WINDOW = Quantity("TCP windows", "bytes")
-RTT = Quantity("TCP median RTT", "ms")
-RETRANSMISSIONS = Quantity("TCP retransmissions", "segments")
 
+BACKLOG = Quantity("backlog", "bytes")
+
+WINDOW = Quantity("TCP windows", "bytes")
+
+RTT = Quantity("TCP median RTT", "ms")
+
+RETRANSMISSIONS = Quantity("TCP retransmissions", "segments")
 
 _OF_GPUS = {
     "utilization": (Quantity("NVML utilization", "%"), 100),
@@ -108,7 +114,7 @@ def tcp_steps(states: TcpColumns, begin_ns: int, end_ns: int) -> Iterator[Steps]
 
 
 def background_steps(samples: Sequence[Mapping[str, Any]], begin_ns: int, end_ns: int) -> Iterator[Steps]:
-    """Yield the goodput of each background flow, from rows of ``wanbed.results.records.background_columns``.
+    """Yield the goodput of each background flow, from rows of ``wanbed.results.records.schema``.
 
     It is what all connections of a flow have received between two samples, divided by the time between them.
     """
@@ -173,3 +179,29 @@ def _pairs(source: Texts, destination: Texts) -> list[tuple[str, str, npt.NDArra
     names = [(source.values[one], destination.values[other]) for one, other in ends]
     rows = np.split(order, first[1:]) if len(numbers) else []
     return sorted(((*name, own) for name, own in zip(names, rows, strict=True)), key=lambda pair: pair[:2])
+
+
+_COMPUTED = (*COMPUTE_KINDS, PREFILL)
+
+
+def contention_of(spans: Spans, facts: Mapping[str, Any]) -> Column:
+    """Return ``wanbed.results.metrics.contended_ns`` of every span, by the trial's facts; 0 if it computes nothing."""
+    contended = np.zeros(len(spans), np.int64)
+    if not (facts.get("devices") or facts.get("gpu_assignment")):
+        return contended
+    # Metrics import pandas, which takes longer than writing the trace of a run that does not need them.
+    from wanbed.results.metrics import contended_ns, devices_of_seats  # noqa: PLC0415
+
+    devices = devices_of_seats(facts)
+    names = {device: number for number, device in enumerate(sorted(set(devices.values())))}
+    gpus = int(spans.gpu.max(initial=0)) + 1
+    seat = spans.host.codes * gpus + spans.gpu
+    of_seat = np.full(len(spans.host.values) * gpus, -1, np.int64)
+    for position, host in enumerate(spans.host.values):
+        for gpu in range(gpus):
+            if (device := devices.get((host, gpu))) is not None:
+                of_seat[position * gpus + gpu] = names[device]
+    device_of_span = of_seat[seat]
+    own = (spans.kind.mapped(lambda kind: int(kind in _COMPUTED)) == 1) & (device_of_span >= 0)
+    contended[own] = contended_ns(device_of_span[own], seat[own], spans.start_ns[own], spans.end_ns[own])
+    return contended

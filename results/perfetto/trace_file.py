@@ -12,21 +12,28 @@ import numpy as np
 import pyarrow as pa
 
 from wanbed.ground.files.atomic_write import written_whole
-from wanbed.results.perfetto.contention import contention_of
-from wanbed.results.perfetto.counters import background_steps, gpu_steps, link_steps, tcp_steps
-from wanbed.results.perfetto.flows import Flows, carried_text, match_transfers
-from wanbed.results.perfetto.link_changes import change_events, change_steps
-from wanbed.results.perfetto.program_events import (
+from wanbed.results.perfetto.counters import background_steps, contention_of, gpu_steps, link_steps, tcp_steps
+from wanbed.results.perfetto.trace_events import (
+    Flows,
+    carried_text,
+    change_events,
+    change_steps,
+    counter_events,
+    flow_events,
     flows_from_last,
     inner_slices,
+    iteration_events,
+    json_text,
     last_to_begin_of,
+    match_transfers,
     program_slices,
+    request_events,
+    requests_of,
+    slice_events,
+    trial_event,
     waiting_rows,
 )
-from wanbed.results.perfetto.request_events import request_events, requests_of
-from wanbed.results.perfetto.trace_events import counter_events, flow_events, json_text, slice_events
 from wanbed.results.perfetto.tracks import Tracks
-from wanbed.results.perfetto.trial_events import iteration_events, trial_event
 from wanbed.results.perfetto.trial_tables import LinkCounters, Spans, TcpColumns, Texts, read_columns
 from wanbed.results.reading.selection import (
     NoSuchTrialError,

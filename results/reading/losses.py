@@ -24,7 +24,7 @@ from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
 from wanbed.results.reading.trial_rows import counted_windows, rows_by_trial, rows_of_trial
-from wanbed.results.records.loss_columns import HELD_OUT, SPLITS, TRAINING
+from wanbed.results.records.schema import HELD_OUT, SPLITS, TRAINING
 from wanbed.results.records.trial_id import TrialId
 
 ClockKind = Literal["measured", "virtual", "simulated"]

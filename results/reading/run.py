@@ -13,10 +13,8 @@ import pyarrow as pa
 from wanbed.results.reading.run_documents import read_manifest, read_trials
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.reading.summary import summarize
-from wanbed.results.records.background_columns import BACKGROUND_SAMPLES
 from wanbed.results.records.documents import SIMULATE, TIMES_DRAWN
-from wanbed.results.records.loss_columns import LOSSES
-from wanbed.results.records.schema import CALIBRATION, LINK_CHANGES, SPANS
+from wanbed.results.records.schema import BACKGROUND_SAMPLES, CALIBRATION, LINK_CHANGES, LOSSES, SPANS
 from wanbed.results.records.table_files import coded_schema
 from wanbed.results.records.trial_files import read_calibration, read_trial_table
 from wanbed.results.records.trial_tables import (

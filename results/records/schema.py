@@ -3,6 +3,10 @@
 Each file is Parquet and carries the schema's version and every column's meaning in its metadata. Times are integer
 nanoseconds since the trial's start and, like rates, are those of the emulated network: dilation is undone before they
 are written.
+
+Define the table of what flows in the background carried.
+
+Define the table of a trial's losses.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,8 +21,8 @@ SCHEMA_VERSION = 7
 """The version that is written. ``schema_upgrade`` has what earlier ones lack or call otherwise."""
 
 VERSION_KEY = b"wanbed.schema_version"
-_MEANING_KEY = b"meaning"
 
+_MEANING_KEY = b"meaning"
 
 Column = tuple[str, pa.DataType, str]
 """Name, type and meaning of a column."""
@@ -63,6 +67,7 @@ _SPAN_COLUMNS = (
     ),
     ("request", pa.int32(), "the inference request that a prefill is for, -1 for training"),
 )
+
 VIRTUAL_STAGE = "virtual_stage"
 
 SPANS = trial_schema(*_SPAN_COLUMNS)
@@ -265,7 +270,6 @@ SUMMARY = _schema(
     ("time_to_recover_s", pa.float64(), "from a failure until training began again, the longest; null if it did not"),
 )
 
-
 PREFILL_REQUESTS = trial_schema(
     ("request", pa.int32(), "number of the request, in order of arrival, from 0"),
     ("datacenter", pa.string(), "the datacenter it was given to"),
@@ -421,3 +425,52 @@ def with_columns(schema: pa.Schema, columns: Iterable[Column], *, after: int) ->
     """Return the schema with further columns after its first ``after`` ones."""
     listed = list(schema)
     return pa.schema([*listed[:after], *_schema(*columns), *listed[after:]]).with_metadata(schema.metadata)
+
+
+BACKGROUND = "background"
+"""The scope of a node pair of the background among the counters of links."""
+
+BACKGROUND_SAMPLES = trial_schema(
+    ("time_ns", pa.int64(), "when it was counted, since the trial's start"),
+    ("flow", pa.string(), "name of the flow, as the user wrote it"),
+    ("connection", pa.int32(), "which of its connections, from 0; 0 is all of them in a simulation, and of UDP"),
+    ("source", pa.string(), "host that sends"),
+    ("destination", pa.string(), "host that receives"),
+    ("received_bytes", pa.int64(), "payload received, cumulative since the trial's start"),
+)
+
+
+class BackgroundSample(NamedTuple):
+    """The bytes that a connection has carried by a moment; the columns of ``BACKGROUND_SAMPLES`` after the trial's."""
+
+    time_ns: int
+    flow: str
+    connection: int
+    source: str
+    destination: str
+    received_bytes: int
+
+
+TRAINING, HELD_OUT = SPLITS = ("training", "held_out")
+"""The sequences that a loss is measured on: ``training`` ones, which are learnt from, or ``held_out`` ones."""
+
+LOSSES = trial_schema(
+    ("iteration", pa.int32(), "training iteration, from 0, warm-up ones included"),
+    (
+        "split",
+        pa.string(),
+        "training: of the sequences of that iteration, before its update; held_out: of sequences that are never "
+        "learnt from, after it",
+    ),
+    ("pipeline", pa.int32(), "the data-parallel replica that it is the loss of"),
+    ("loss", pa.float64(), "mean cross entropy of the next tokens, in nats; NaN if the training diverged"),
+)
+
+
+class ReplicaLossRow(NamedTuple):
+    """The loss of one replica in one iteration; the columns of ``LOSSES`` after the trial's."""
+
+    iteration: int
+    split: str
+    pipeline: int
+    loss: float

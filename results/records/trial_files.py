@@ -8,9 +8,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wanbed.ground.files.regular_file import regular_file
-from wanbed.results.records.loss_columns import SPLITS
 from wanbed.results.records.run_store import RunError, point_path
-from wanbed.results.records.schema import CALIBRATION, IMPAIRMENT_COLUMNS, CalibrationRow
+from wanbed.results.records.schema import CALIBRATION, IMPAIRMENT_COLUMNS, SPLITS, CalibrationRow
 from wanbed.results.records.schema_upgrade import FIRST_VERSION
 from wanbed.results.records.span_log import MAX_ITERATIONS, SPAN_KINDS
 from wanbed.results.records.table_files import read_tables, version_of

@@ -9,20 +9,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from wanbed.results.records.background_columns import BACKGROUND_SAMPLES, BackgroundSample
-from wanbed.results.records.loss_columns import LOSSES, ReplicaLossRow
 from wanbed.results.records.schema import (
+    BACKGROUND_SAMPLES,
     GPU_SAMPLES,
     LINK_CHANGES,
     LINK_SAMPLES,
+    LOSSES,
     PREFILL_REQUESTS,
     SPANS,
     SPANS_OF_VIRTUAL_STAGES,
     TCP_SAMPLES,
+    BackgroundSample,
     GpuSample,
     LinkChange,
     LinkSample,
     PrefillRequest,
+    ReplicaLossRow,
     TcpSample,
 )
 from wanbed.results.records.span_log import Span

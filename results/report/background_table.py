@@ -13,8 +13,8 @@ from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import swept_values
 from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
-from wanbed.results.records.background_columns import BACKGROUND
-from wanbed.results.report.charts.drawing.link_rates import configured_rates
+from wanbed.results.records.schema import BACKGROUND
+from wanbed.results.report.charts.link_rates import configured_rates
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import count_text, percent_text, rate_text
 

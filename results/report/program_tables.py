@@ -24,7 +24,7 @@ from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
 from wanbed.results.reading.trial_rows import rows_of_trial
-from wanbed.results.report.charts.drawing.representative import typical_trial
+from wanbed.results.report.charts.swept_points import typical_trial
 from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
 from wanbed.results.text import (
     UNKNOWN,

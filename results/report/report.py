@@ -7,24 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from wanbed.ground.files.atomic_write import write_whole
-from wanbed.results.comparison.manifest_differences import ManifestDifference, ReportedDifferences, reported_differences
-from wanbed.results.comparison.manifest_fields import trace_text
+from wanbed.results.comparison.differences import (
+    ManifestDifference,
+    ReportedDifferences,
+    reported_differences,
+    trace_text,
+)
 from wanbed.results.comparison.run_description import facts, links_reading, overlay_warnings, warnings, what_was_run
 from wanbed.results.reading.run import Run, run_name
 from wanbed.results.report.charts.chart import Chart
-from wanbed.results.report.charts.drawing.colours import Styles
-from wanbed.results.report.charts.figure_options import FigureOptions
-from wanbed.results.report.charts.paper import draw_figures, save_figures
-from wanbed.results.report.chosen_trials import chosen_trials
+from wanbed.results.report.charts.colours import Styles
+from wanbed.results.report.charts.paper import FigureOptions, draw_figures, save_figures
 from wanbed.results.report.fault_table import fault_warnings
 from wanbed.results.report.headline_table import differing_table, headline_table
-from wanbed.results.report.losses.loss_section import loss_section
+from wanbed.results.report.losses import loss_section
 from wanbed.results.report.page_templates import page_environment
 from wanbed.results.report.plan_outcome import plan_outcomes, plan_warnings
-from wanbed.results.report.prefill.prefill_impact import impact_table
-from wanbed.results.report.prefill.prefill_service import prefill_tables
+from wanbed.results.report.prefill import impact_table, prefill_tables
 from wanbed.results.report.report_charts import report_charts
-from wanbed.results.report.reported_runs import ReportedRuns, labelled
+from wanbed.results.report.reported_runs import ReportedRuns, chosen_trials, labelled
 from wanbed.results.report.run_tables import run_tables
 from wanbed.results.report.section import Section
 from wanbed.results.report.table import Table

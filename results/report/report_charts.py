@@ -7,16 +7,15 @@ from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.reading.run import Run
 from wanbed.results.report.charts.changing_links import changing_links_chart
 from wanbed.results.report.charts.chart import Chart
+from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.connections import connections_chart
-from wanbed.results.report.charts.drawing.colours import Styles
-from wanbed.results.report.charts.gpu_time import drawn_points, gpu_time_chart
+from wanbed.results.report.charts.gpu_time import GpuTimeShares, drawn_points, gpu_time_chart, gpu_time_shares
 from wanbed.results.report.charts.heat_map import heat_map_chart
 from wanbed.results.report.charts.iteration_time import iteration_time_chart
 from wanbed.results.report.charts.link_throughput import link_throughput_chart
 from wanbed.results.report.charts.timeline import MAX_SPANS, timeline_chart
 from wanbed.results.report.charts.ttft import ttft_chart
-from wanbed.results.report.gpu_time_shares import GpuTimeShares, gpu_time_shares
-from wanbed.results.report.losses.loss_chart import loss_chart
+from wanbed.results.report.losses import loss_chart
 from wanbed.results.report.reported_runs import ReportedRuns
 
 

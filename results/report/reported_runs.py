@@ -1,15 +1,18 @@
-"""Read the runs of a report into the rows that its tables and charts are made of."""
+"""Read the runs of a report into the rows that its tables and charts are made of.
+
+Choose the sweep points and variants of runs that figures show.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from wanbed.results.reading.headline import HeadlineRow, headline
 from wanbed.results.reading.run import Run, load_run, run_labels
-from wanbed.results.report.losses.loss_series import LossSeries, loss_series
-from wanbed.results.report.prefill.prefill_impact import Impact, impacts
-from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_rows
+from wanbed.results.reading.selection import NoSuchTrialError, Selection, swept_points
+from wanbed.results.report.losses import LossSeries, loss_series
+from wanbed.results.report.prefill import Impact, PrefillRow, impacts, prefill_rows
 
 Row = TypeVar("Row")
 
@@ -45,3 +48,36 @@ def labelled(runs: Sequence[Path | Run]) -> dict[str, Run]:
     """
     loaded = [run if isinstance(run, Run) else load_run(run, coded=True) for run in runs]
     return dict(zip(run_labels(loaded), loaded, strict=True))
+
+
+def chosen_trials(runs: Mapping[str, Run], points: Sequence[str], variants: Sequence[str]) -> dict[str, Run]:
+    """Return the runs that have such trials, each with these alone; everything if nothing is chosen.
+
+    Raise NoSuchTrialError if a point or a variant is in no run.
+    """
+    if not points and not variants:
+        return dict(runs)
+    chosen: dict[str, set[int]] = {}
+    for variant in dict.fromkeys(variants) or [None]:
+        fault: NoSuchTrialError | None = None
+        found = False
+        for label, run in runs.items():
+            position = {trial.id: number for number, trial in enumerate(run.trials)}
+            try:
+                trials = Selection(points, variant).of(run.trials, swept_points(run.manifest))
+            except NoSuchTrialError as absent:
+                fault = fault or absent
+                continue
+            found = True
+            chosen.setdefault(label, set()).update(position[trial.id] for trial in trials)
+        if fault is not None and not found:
+            raise fault
+    return {label: _with_trials(runs[label], sorted(chosen[label])) for label in runs if label in chosen}
+
+
+def _with_trials(run: Run, positions: Sequence[int]) -> Run:
+    return replace(
+        run,
+        trials=tuple(run.trials[position] for position in positions),
+        summary=run.summary.iloc[list(positions)].reset_index(drop=True),
+    )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wanbed.results.comparison.manifest_differences import manifest_differences
+from wanbed.results.comparison.differences import manifest_differences
 from wanbed.results.metrics import IDLE_CAUSES
 from wanbed.results.reading.changing_links import (
     ChangingLink,
@@ -16,11 +16,10 @@ from wanbed.results.reading.changing_links import (
 )
 from wanbed.results.reading.headline import HeadlineRow
 from wanbed.results.reading.run import Run
-from wanbed.results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
+from wanbed.results.report.charts.gpu_time import PARTS, PROGRAM_IDLE_CAUSES, GpuTimeShares, gpu_time_shares
 from wanbed.results.report.headline_table import differing_table, headline_figures, headline_table
-from wanbed.results.report.losses.loss_section import final_figures, loss_records, loss_table
-from wanbed.results.report.prefill.prefill_impact import impact_records, impact_table
-from wanbed.results.report.prefill.prefill_service import prefill_figures, prefill_records, prefill_tables
+from wanbed.results.report.losses import final_figures, loss_records, loss_table
+from wanbed.results.report.prefill import impact_records, impact_table, prefill_figures, prefill_records, prefill_tables
 from wanbed.results.report.reported_runs import ReportedRuns, labelled
 from wanbed.results.report.run_tables import run_tables
 from wanbed.results.text import (

@@ -81,10 +81,10 @@ def compare(
     1 regressed, 3 not comparable (the fields that differ are listed), 4 no data.
     """
     with one_line_errors():
-        from wanbed.results.comparison.compared_runs import load_clocks, parse_margin
         from wanbed.results.comparison.comparison import compare as compare_runs
+        from wanbed.results.comparison.comparison import load_clocks, parse_margin
+        from wanbed.results.comparison.judgement import ITERATION_TIME, parse_metric
         from wanbed.results.comparison.markdown import markdown
-        from wanbed.results.comparison.metric import ITERATION_TIME, parse_metric
         from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
         from wanbed.results.text import json_text
         from wanbed.runner.cli.comparison_tables import WIDTH, show
@@ -127,8 +127,7 @@ def compare(
 
 
 def _checked(a: Path, b: Path, pairs: list[str], allow: list[str]) -> "Check":
-    from wanbed.results.comparison.compared_runs import load_both
-    from wanbed.results.comparison.comparison import check
+    from wanbed.results.comparison.comparison import check, load_both
 
     baseline, judged = load_both(a, b)
     names = [_names(text, baseline, judged) for text in pairs]

@@ -19,7 +19,7 @@ from wanbed.results.reading.run import Run, load_run
 from wanbed.results.reading.summary import summary_rows, write_summary
 from wanbed.results.reading.trial_faults import TrialFaults
 from wanbed.results.reading.validity import MODELLED_TCP, MachineLoad, WaysAround, divided_trunks_text, tcp_is_modelled
-from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_figures, prefill_rows
+from wanbed.results.report.prefill import PrefillRow, prefill_figures, prefill_rows
 from wanbed.results.report.report import write_report
 from wanbed.results.report.table import Column, Table, TableCell
 from wanbed.results.text import UNKNOWN, count_text, list_text, percent_text, seconds_text

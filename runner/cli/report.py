@@ -131,11 +131,10 @@ def report(
     Options about figures may be given several times, and change nothing in the report itself.
     """
     # The drawing libraries take a second to load, so other commands do not import them.
-    from wanbed.results.comparison.compared_runs import load_clocks
+    from wanbed.results.comparison.comparison import load_clocks
     from wanbed.results.reading.run import load_run
     from wanbed.results.reading.selection import no_trials_text
-    from wanbed.results.report.charts.figure_options import FigureOptions
-    from wanbed.results.report.charts.paper import save_figures
+    from wanbed.results.report.charts.paper import FigureOptions, save_figures
     from wanbed.results.report.report import draw_report_figures, write_report
     from wanbed.results.report.tables import table_text
 

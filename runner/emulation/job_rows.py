@@ -4,9 +4,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from wanbed.results.records.background_columns import BACKGROUND
 from wanbed.results.records.run_store import Rows
-from wanbed.results.records.schema import LinkSample, TcpSample
+from wanbed.results.records.schema import BACKGROUND, LinkSample, TcpSample
 from wanbed.results.records.trial_columns import TrialCounters
 from wanbed.results.records.trial_tables import LINK_TABLE, TCP_TABLE, TrialTable
 from wanbed.testbed.network.topology import Topology

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
+from wanbed.results.report.charts.canvas import PicturePlace
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
-from wanbed.results.report.charts.drawing.canvas import PicturePlace
-from wanbed.results.report.charts.drawing.colours import BLACK, BLUE, BLUISH_GREEN, GREY, ORANGE, VERMILLION, Style
+from wanbed.results.report.charts.colours import BLACK, BLUE, BLUISH_GREEN, GREY, ORANGE, VERMILLION, Style
 from wanbed.results.text import count_text, list_text, percent_text, rate_text, seconds_text
 from wanbed.runner.learnt_links.held_out import CELL, CONSTANT, LEARNT, TRACE, LearntLink
 from wanbed.runner.learnt_links.replay.outcome import QUANTILES, ReplayOutcome

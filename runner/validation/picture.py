@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from wanbed.ground.files.atomic_write import naming
-from wanbed.results.report.charts.drawing.colours import variant_styles
+from wanbed.results.report.charts.colours import variant_styles
 from wanbed.runner.validation.comparison import VariantComparison
 from wanbed.runner.validation.validation import POINT_LIMIT
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from studies.bad_days.lost_time import BREAKS_AT, Loss
 from studies.bad_days.page import DayResult
-from wanbed.results.report.charts.drawing.colours import Style, variant_styles
+from wanbed.results.report.charts.colours import Style, variant_styles
 
 
 def draw(results: Sequence[DayResult], path: Path) -> None:

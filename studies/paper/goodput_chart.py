@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from studies.paper.outcome import Outcome
 from studies.paper.part import GOODPUT
 from wanbed.results.reading.headline import LATENCY_PATH
+from wanbed.results.report.charts.canvas import PicturePlace
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
-from wanbed.results.report.charts.drawing.canvas import PicturePlace
-from wanbed.results.report.charts.drawing.colours import GREY, Style, variant_styles
-from wanbed.results.report.charts.drawing.swept_axis import latency_ms
+from wanbed.results.report.charts.colours import GREY, Style, variant_styles
+from wanbed.results.report.charts.swept_points import latency_ms
 from wanbed.results.text import list_text, rate_text
 
 RECALLED = "recalled of the paper"

@@ -7,7 +7,7 @@ from studies.paper.goodput import steady_goodput_bps
 from wanbed.results.reading.headline import LATENCY_PATH, headline
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
-from wanbed.results.report.prefill.prefill_service import prefill_rows
+from wanbed.results.report.prefill import prefill_rows
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from wanbed.results.comparison.run_description import facts, warnings, what_was_
 from wanbed.results.reading.headline import HeadlineRow, by_point, headline
 from wanbed.results.reading.run import Run
 from wanbed.results.report.charts.chart import Chart
-from wanbed.results.report.charts.drawing.colours import Styles
+from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.paper import draw_figures, save_figures
 from wanbed.results.report.page_templates import page_environment
 from wanbed.results.report.report_charts import report_charts

@@ -13,7 +13,7 @@ import pytest
 from tests.docs.pages import DOCS, blocks
 from tests.results import conftest
 from wanbed.results.report import report
-from wanbed.results.report.charts.figure_options import FigureOptions
+from wanbed.results.report.charts.paper import FigureOptions
 from wanbed.results.report.report import write_report, write_report_figures
 
 SECTION = "A chart"

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wanbed.results.records.loss_columns import HELD_OUT, TRAINING, ReplicaLossRow
 from wanbed.results.records.run_store import RunStore, TrialRecord
-from wanbed.results.records.schema import CalibrationRow, LinkSample
+from wanbed.results.records.schema import HELD_OUT, TRAINING, CalibrationRow, LinkSample, ReplicaLossRow
 from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from wanbed.results.records.trial_id import TrialId
 from wanbed.results.records.trial_tables import LINK_TABLE, LOSSES_TABLE

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from wanbed import results
-from wanbed.results.report.charts.drawing.link_rates import link_rates
-from wanbed.results.report.gpu_time_shares import PARTS, gpu_time_shares
+from wanbed.results.report.charts.gpu_time import PARTS, gpu_time_shares
+from wanbed.results.report.charts.link_rates import link_rates
 from wanbed.results.report.tables import table_text
 
 BuildRun = Callable[..., Path]

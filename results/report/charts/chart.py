@@ -7,8 +7,8 @@ from functools import cached_property
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from wanbed.results.report.charts.drawing.canvas import NARROW_PX, WIDE_PX, PicturePlace, svg
-from wanbed.results.report.charts.drawing.colours import Style, Styles
+from wanbed.results.report.charts.canvas import NARROW_PX, WIDE_PX, PicturePlace, svg
+from wanbed.results.report.charts.colours import Style, Styles
 
 Painter = Callable[[Figure, PicturePlace], float]
 """``paint(figure, layout)`` draws into a figure of a given width and returns the height it needs, in layout pixels."""

@@ -12,10 +12,10 @@ from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import swept_values
 from wanbed.results.reading.trial_rows import rows_of_trial
+from wanbed.results.report.charts.canvas import PicturePlace
 from wanbed.results.report.charts.chart import Chart, Drawing, series_legend
-from wanbed.results.report.charts.drawing.canvas import PicturePlace
-from wanbed.results.report.charts.drawing.colours import Styles
-from wanbed.results.report.charts.drawing.representative import representative_point, typical_trial
+from wanbed.results.report.charts.colours import Styles
+from wanbed.results.report.charts.swept_points import representative_point, typical_trial
 from wanbed.results.text import interval_text, list_text, milliseconds_text
 
 BINS = 80

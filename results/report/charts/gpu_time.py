@@ -1,18 +1,34 @@
-"""Draw the GPU time as one bar per variant and sweep point, divided into training, prefill and idle time."""
+"""Draw the GPU time as one bar per variant and sweep point, divided into training, prefill and idle time.
+
+Divide the measured time of all training GPUs into training, prefill in bubbles, and idle time by cause.
+
+Draw hatches as plain lines, which print sharply: a browser prints a pattern of SVG as a bitmap.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
+from matplotlib.path import Path as Outline
 from matplotlib.transforms import blended_transform_factory
 
-from wanbed.results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER
+from wanbed.results import metrics
+from wanbed.results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER, Window
+from wanbed.results.metrics.intervals import Numbers
 from wanbed.results.reading.headline import point_text
+from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
 from wanbed.results.records.span_log import ALL_REDUCE, PREFILL
+from wanbed.results.report.charts.canvas import PicturePlace, line_count, wrapped
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
-from wanbed.results.report.charts.drawing.canvas import PicturePlace
-from wanbed.results.report.charts.drawing.colours import (
+from wanbed.results.report.charts.colours import (
     BLUE,
     GREY,
     LIGHT_ORANGE,
@@ -22,16 +38,141 @@ from wanbed.results.report.charts.drawing.colours import (
     PREFILL_COLOUR,
     Style,
 )
-from wanbed.results.report.charts.drawing.fitted_text import line_count, wrapped
-from wanbed.results.report.charts.drawing.hatching import hatched, outline
-from wanbed.results.report.gpu_time_shares import PARTS, PROGRAM_IDLE_CAUSES, TRAINING, GpuTimeShares
 from wanbed.results.text import list_text, percent_text
 
+TRAINING = "training"
+
+PARTS = (TRAINING, PREFILL, *IDLE_CAUSES)
+"""The parts of the GPU time of a schedule."""
+
+PROGRAM_IDLE_CAUSES = (COLLECTIVE, TRANSFER, OTHER)
+
+PARTS_OF_PROGRAM = (TRAINING, *PROGRAM_IDLE_CAUSES)
+"""The parts of the GPU time of a user's program, of which neither stages nor microbatches are known."""
+
+
+@dataclass(frozen=True)
+class GpuTimeShares:
+    """The GPU time of one variant in one sweep point, summed over its training GPUs and repeats.
+
+    ``parts_ns`` has the nanoseconds of each of ``PARTS``, or of ``PARTS_OF_PROGRAM``. They add up to ``total_ns``: the
+    number of GPUs times the measured window, summed over repeats. Of a program's GPUs those count that were profiled,
+    each from the begin of its first profiled iteration to the end of its last.
+    """
+
+    run: str
+    point: int
+    values: Mapping[str, str]
+    variant: str
+    parts_ns: Mapping[str, int]
+    total_ns: int
+
+    @property
+    def bubbles_ns(self) -> int:
+        """The time in which GPUs did not train, whether prefill filled it or not."""
+        return self.total_ns - self.parts_ns[TRAINING]
+
+    def share(self, part: str) -> float:
+        """Return a part's share of ``total_ns``, a fraction; 0 for a part that these GPUs cannot have."""
+        return self.parts_ns.get(part, 0) / self.total_ns
+
+
+def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = None) -> list[GpuTimeShares]:
+    """Return the shares of each sweep point and variant with a measured window, in the order of the run's trials.
+
+    If ``points`` is given, only of these sweep points.
+    """
+    parts_ns: dict[tuple[int, str], dict[str, int]] = {}
+    for trial in run.trials:
+        if points is not None and trial.point not in points:
+            continue
+        spans = rows_of_trial(run.spans, trial)
+        window = measured_window(trial, spans)
+        if window is None or not window.length_ns:
+            continue
+        profiled = metrics.profiled_iterations(spans, trial.profiled_iterations)
+        found = _of_schedule(spans, window, trial) if trial.program is None else _of_program(spans, profiled)
+        sums = parts_ns.setdefault((trial.point, trial.variant), dict.fromkeys(found, 0))
+        for part, part_ns in found.items():
+            sums[part] += part_ns
+    return [
+        GpuTimeShares(label, point, swept_values(run.manifest, point), variant, sums, sum(sums.values()))
+        for (point, variant), sums in parts_ns.items()
+        if any(sums.values())
+    ]
+
+
+def _of_schedule(spans: pd.DataFrame, window: Window, trial: StoredTrial) -> dict[str, int]:
+    waited = spans if trial.sync_every is None else metrics.awaited(spans)
+    causes = metrics.idle_causes(waited, window, sends_block=trial.sends_block)
+    alone, both = metrics.gpu_utilizations(spans, window)
+    possible_ns = len(causes) * window.length_ns
+    trained_ns, filled_ns = (round(each * possible_ns) for each in (alone or 0.0, (both or 0.0) - (alone or 0.0)))
+    # GPUs may be watched for longer than the periods: the causes share what is idle of these as they share that.
+    watched_ns = [*accumulate(map(int, causes.sum()), initial=0)]
+    idle_ns = possible_ns - trained_ns - filled_ns
+    edges_ns = [round(idle_ns * each / max(1, watched_ns[-1])) for each in watched_ns]
+    return {
+        TRAINING: trained_ns,
+        PREFILL: filled_ns,
+        **{str(cause): end - begin for cause, (begin, end) in zip(causes.columns, pairwise(edges_ns), strict=True)},
+    }
+
+
+def _of_program(spans: pd.DataFrame, profiled: Numbers) -> dict[str, int]:
+    parts = metrics.program_parts(spans, profiled)
+    return {
+        TRAINING: int(metrics.program_busy(parts)["busy_ns"].sum()),
+        **{cause: int(parts[cause].sum()) for cause in PROGRAM_IDLE_CAUSES},
+    }
+
+
+PITCH_PX = 6.0
+
+_DOT_PX = 1.2
+
+Segments = npt.NDArray[np.float64]
+"""Segments, shape (n, 2, 2): start and end, each x and y in pixels from a rectangle's upper left corner, y down."""
+
+
+def hatched(pattern: str, width_px: float, height_px: float) -> Segments:
+    r"""Return the lines of one of matplotlib's patterns ``/ \\ x . | -``, clipped to a rectangle."""
+    reach = np.arange(PITCH_PX / 2, width_px + height_px, PITCH_PX)
+    across, down = reach[reach < width_px], reach[reach < height_px]
+    if pattern == "|":
+        return _segments(across, 0 * across, across, 0 * across + height_px)
+    if pattern == "-":
+        return _segments(0 * down, down, 0 * down + width_px, down)
+    if pattern == ".":
+        x, y = (grid.ravel() for grid in np.meshgrid(across, down))
+        return _segments(x, y, np.minimum(x + _DOT_PX, width_px), y)
+    # A rising line has x + y = reach; a falling one is its mirror image.
+    low, high = np.maximum(0, reach - width_px), np.minimum(height_px, reach)
+    rising = _segments(reach - low, low, reach - high, high)
+    falling = rising * [1, -1] + [0, height_px]
+    if pattern == "/":
+        return rising
+    return falling if pattern == "\\" else np.concatenate([rising, falling])
+
+
+def _segments(*ends: npt.NDArray[np.float64]) -> Segments:
+    return np.stack(ends, axis=1).reshape(-1, 2, 2)
+
+
+def outline(segments: Segments) -> Outline:
+    """Return segments as one path."""
+    codes = np.tile(np.array([Outline.MOVETO, Outline.LINETO], dtype=np.uint8), len(segments))
+    return Outline(segments.reshape(-1, 2), codes)
+
+
 MAX_BARS = 48
+
 MAX_VARIANTS_READ = 4
 """The reading describes up to this many variants; of more, only the two that trained most and least."""
+
 LABEL_SHARE, NARROW_LABEL_SHARE = 0.3, 0.42
 """The share of a picture's width that the bars' labels may take, wide or narrow; longer ones are broken into lines."""
+
 _STYLES = {
     "training": Style(BLUE),
     "prefill": Style(PREFILL_COLOUR, hatch="|", hatch_colour=GREY),
@@ -46,6 +187,7 @@ _STYLES = {
     TRANSFER: Style("#DDE8C4", hatch="/", hatch_colour=GREY),
     OTHER: Style("#C4C4C4", hatch="\\"),
 }
+
 PART_NAMES = {
     "training": "training",
     "prefill": "prefill in the bubbles",
@@ -59,8 +201,11 @@ PART_NAMES = {
     TRANSFER: "idle: in sends and receives",
     OTHER: "idle: other (Python, launching, data)",
 }
+
 _DRAWN = (*PARTS, *PROGRAM_IDLE_CAUSES)
+
 _BAR, _GROUP_GAP, _LABEL_GAP = 22, 26, 4
+
 _PERCENT_PX, _NARROW_PERCENT_PX = 7.0, 2.3
 """The approximate width of one per cent in pixels, which determines the slant of hatches."""
 

@@ -14,11 +14,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from wanbed.results.reading.headline import LATENCY_PATH, HeadlineRow
+from wanbed.results.report.charts.canvas import PicturePlace, every_nth, panel_title, text_width_pt
 from wanbed.results.report.charts.chart import Chart, Drawing
-from wanbed.results.report.charts.drawing.canvas import PicturePlace
-from wanbed.results.report.charts.drawing.fitted_text import text_width_pt
-from wanbed.results.report.charts.drawing.panels import every_nth, panel_title
-from wanbed.results.report.charts.drawing.swept_axis import SweptAxis, swept_title
+from wanbed.results.report.charts.swept_points import SweptAxis, swept_title
 from wanbed.results.text import list_text, ratio_text, seconds_text, three_digits
 
 MAX_PANELS, MAX_COLUMNS = 9, 3

@@ -7,13 +7,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wanbed.results.reading.headline import LATENCY_PATH, HeadlineRow, point_text, worth_note
+from wanbed.results.report.charts.canvas import (
+    PicturePlace,
+    every_nth,
+    interval_bar,
+    panel_title,
+    panel_width_pt,
+    spaced,
+    wrapped,
+)
 from wanbed.results.report.charts.chart import Chart, Drawing, points_legend, series_legend
-from wanbed.results.report.charts.drawing.canvas import PicturePlace
-from wanbed.results.report.charts.drawing.colours import Style, Styles
-from wanbed.results.report.charts.drawing.fitted_text import wrapped
-from wanbed.results.report.charts.drawing.interval_bar import interval_bar
-from wanbed.results.report.charts.drawing.panels import every_nth, panel_title, panel_width_pt, spaced
-from wanbed.results.report.charts.drawing.swept_axis import SweptAxis
+from wanbed.results.report.charts.colours import Style, Styles
+from wanbed.results.report.charts.swept_points import SweptAxis
 from wanbed.results.text import list_text, ratio_text, seconds_text
 
 MAX_PANELS = 9

@@ -7,17 +7,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from wanbed.results.comparison.pooled_repeats import Interval, moment_intervals
 from wanbed.results.metrics import NS_PER_S
-from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
+from wanbed.results.metrics.bootstrap import FEWEST_REPEATS, Interval, moment_intervals
 from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, swept_values
 from wanbed.results.reading.trial_rows import rows_of_trial
+from wanbed.results.report.charts.canvas import PicturePlace, panel_title, panel_width_pt
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
-from wanbed.results.report.charts.drawing.canvas import PicturePlace
-from wanbed.results.report.charts.drawing.colours import BLACK, GREY, Style, Styles, lightened
-from wanbed.results.report.charts.drawing.link_rates import (
+from wanbed.results.report.charts.colours import BLACK, GREY, Style, Styles, lightened
+from wanbed.results.report.charts.link_rates import (
     ConfiguredRates,
     LinkRates,
     background_rates,
@@ -25,8 +24,7 @@ from wanbed.results.report.charts.drawing.link_rates import (
     link_rates,
     rates_within,
 )
-from wanbed.results.report.charts.drawing.panels import panel_title, panel_width_pt
-from wanbed.results.report.charts.drawing.representative import measured_trials, representative_point, typical_trial
+from wanbed.results.report.charts.swept_points import measured_trials, representative_point, typical_trial
 from wanbed.results.text import interval_text, list_text, rate_text
 
 MAX_LINKS = 6

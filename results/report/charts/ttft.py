@@ -10,17 +10,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from wanbed.results import metrics
-from wanbed.results.comparison.pooled_repeats import Interval, percentile_intervals
 from wanbed.results.metrics import NS_PER_S
-from wanbed.results.metrics.bootstrap import FEWEST_REPEATS
+from wanbed.results.metrics.bootstrap import FEWEST_REPEATS, Interval, percentile_intervals
 from wanbed.results.metrics.intervals import Numbers
 from wanbed.results.reading.headline import RATE_PATH, point_text
+from wanbed.results.report.charts.canvas import PicturePlace, interval_bar, panel_title, panel_width_pt
 from wanbed.results.report.charts.chart import Chart, Drawing, series_legend
-from wanbed.results.report.charts.drawing.canvas import PicturePlace
-from wanbed.results.report.charts.drawing.colours import BLACK, GREY, Style, Styles, lightened
-from wanbed.results.report.charts.drawing.interval_bar import interval_bar
-from wanbed.results.report.charts.drawing.panels import panel_title, panel_width_pt
-from wanbed.results.report.prefill.prefill_service import PrefillRow
+from wanbed.results.report.charts.colours import BLACK, GREY, Style, Styles, lightened
+from wanbed.results.report.prefill import PrefillRow
 from wanbed.results.text import list_text, seconds_text
 
 MAX_PANELS = 9

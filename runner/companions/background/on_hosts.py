@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from wanbed.results.records.background_columns import BackgroundSample
 from wanbed.results.records.run_store import TrialPart
+from wanbed.results.records.schema import BackgroundSample
 from wanbed.results.records.trial_tables import BACKGROUND_TABLE
 from wanbed.runner.emulation.companion import Companion
 from wanbed.runner.emulation.companion_processes import PATIENCE_S, await_at_gate, check_running, end

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from wanbed.results.records.background_columns import BackgroundSample
 from wanbed.results.records.run_store import TrialPart
+from wanbed.results.records.schema import BackgroundSample
 from wanbed.results.records.trial_tables import BACKGROUND_TABLE
 from wanbed.runner.companions.telemetry.simulation import sample_times_ns
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

@@ -5,8 +5,8 @@ from collections import defaultdict
 import numpy as np
 import numpy.typing as npt
 
-from wanbed.results.records.background_columns import BACKGROUND
 from wanbed.results.records.run_store import TrialPart
+from wanbed.results.records.schema import BACKGROUND
 from wanbed.results.records.trial_columns import TrialCounters
 from wanbed.results.records.trial_tables import LINK_TABLE
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

@@ -7,8 +7,15 @@ import pytest
 
 from tests.support.results.runs import Times, flat, made
 from wanbed.ground.strict_model import InputError
-from wanbed.results.comparison.compared_runs import load_both, load_clocks, parse_margin
-from wanbed.results.comparison.comparison import Comparison, UnknownFieldError, check, compare
+from wanbed.results.comparison.comparison import (
+    Comparison,
+    UnknownFieldError,
+    check,
+    compare,
+    load_both,
+    load_clocks,
+    parse_margin,
+)
 from wanbed.results.comparison.markdown import pair_row
 from wanbed.results.reading.run import Run, load_run
 

@@ -1,4 +1,7 @@
+import json
+from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -6,17 +9,89 @@ import pandas as pd
 import pytest
 
 from tests.support.results.runs import EXPERIMENT, WAN, flat, made
+from wanbed import results
 from wanbed.results.comparison.differences import (
+    ABSENT,
     Difference,
+    ManifestDifference,
     _over_links,
+    command_text,
+    course_text,
     differences,
     differing,
+    flattened,
+    incomparable,
     is_below,
+    is_command,
+    manifest_differences,
+    trace_text,
     under_test,
     value_text,
 )
 from wanbed.results.comparison.pairing import pair_runs
 from wanbed.results.reading.run import Run
+
+DOCUMENT = {
+    "a": {"b": 1},
+    "variants": [{"name": "gpipe", "schedule": "x"}],
+    "links": [[1, {"c": None}], []],
+    "e": [2, 3],
+}
+
+
+def test_paths_are_those_of_overrides() -> None:
+    assert dict(flattened(DOCUMENT)) == {
+        "a.b": 1,
+        "variants.0.name": "gpipe",
+        "variants.0.schedule": "x",
+        "links.0.0": 1,
+        "links.0.1.c": None,
+        "links.1": [],
+        "e.0": 2,
+        "e.1": 3,
+    }
+
+
+def test_entries_of_a_list_can_go_by_their_names() -> None:
+    assert dict(flattened(DOCUMENT, named=True)) == {
+        "a.b": 1,
+        "variants.gpipe.name": "gpipe",
+        "variants.gpipe.schedule": "x",
+        "links.0.0": 1,
+        "links.0.1.c": None,
+        "links.1": [],
+        "e": [2, 3],
+    }
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_command_is_one_value_as_one_would_type_it(named: bool) -> None:
+    program = {"program": {"command": ["python", "train.py", "--note", "two words"], "iterations": 20}}
+    assert dict(flattened(program, named=named)) == {
+        "program.command": "python train.py --note 'two words'",
+        "program.iterations": 20,
+    }
+
+
+def test_a_course_and_a_trace_are_one_line_each() -> None:
+    course = {"source": "drift.csv", "changes": 7, "sha256": "0123456789abcdef", "period_ns": 2_500_000_000}
+    assert course_text(course) == "drift.csv (7 changes, begins anew every 2.5 s, SHA-256 0123456789ab)"
+    assert course_text({**course, "synthetic": True, "period_ns": None}) == (
+        "drift.csv (7 changes, synthetic, SHA-256 0123456789ab)"
+    )
+    text = "t_s,rate\n0,1Gbit\n"
+    assert trace_text(text) == f"2 lines, SHA-256 {sha256(text.encode()).hexdigest()[:12]}"
+    found = dict(flattened({"wan": [{"course": course}], "traces": {"a.csv": text}, "course": {}}))
+    assert found == {"wan.0.course": course_text(course), "traces.a.csv": trace_text(text), "course": course_text({})}
+
+
+def test_a_command_is_a_list_of_words_that_is_not_empty_under_its_name() -> None:
+    assert is_command("command", ["a"])
+    assert is_command("setup", ("a", "b"))
+    assert not any((is_command("command", []), is_command("command", ["a", 1]), is_command("words", ["a"])))
+    assert not is_command("command", "a")
+    assert command_text(["a b", "c"]) == "'a b' c"
+
 
 TIMES = {(latency, "atlas"): flat(1.0, repeats=1) for latency in ("10ms", "40ms")}
 
@@ -258,3 +333,36 @@ def test_a_value_is_text_as_it_is_or_json_and_nothing_is_not_set() -> None:
         "true",
     ]
     assert differing({"a": 0, "b": "", "c": [], "d": 1}, {"a": None, "d": 2, "e": {}}) == [Difference("d", "1", "2")]
+
+
+BuildRun = Callable[..., Path]
+
+
+def test_only_fields_that_differ_are_reported_and_what_follows_from_others_is_marked() -> None:
+    first = {"seed": 0, "clock": "real", "created": "today", "qdiscs": {"0": 1}}
+    second = {"seed": 1, "clock": "real", "created": "tomorrow", "dilation": 2.0, "qdiscs": {"0": 2}}
+    assert manifest_differences([first, second]) == [
+        ManifestDifference("seed", ("0", "1"), derived=False),
+        ManifestDifference("created", ('"today"', '"tomorrow"'), derived=True),
+        ManifestDifference("qdiscs.0", ("1", "2"), derived=True),
+        ManifestDifference("dilation", (ABSENT, "2.0"), derived=False),
+    ]
+
+
+def test_the_same_manifests_differ_in_nothing() -> None:
+    assert manifest_differences([{"seed": 0}, {"seed": 0}, {"seed": 0}]) == []
+
+
+def test_another_topology_is_not_comparable(build_run: BuildRun) -> None:
+    path, other = build_run(name="one"), build_run(name="two")
+    manifest = json.loads((other / "manifest.json").read_text())
+
+    def differing(**wan: int) -> list[str]:
+        for point in manifest["sweep_points"]:
+            for link in point["wan"]:
+                link.update(wan)
+        (other / "manifest.json").write_text(json.dumps(manifest))
+        return incomparable([results.load(path), results.load(other)])
+
+    assert differing() == []
+    assert differing(node_pair_rate_bps=10**9) == ["topology"]

@@ -8,19 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wanbed.results.comparison.judgement import (
+    ITERATION_TIME,
     PairVerdict,
     change_text,
     few_repeats_text,
     judge,
     noise_floor,
+    parse_metric,
     repeats_to_settle,
 )
-from wanbed.results.comparison.metric import parse_metric
 from wanbed.results.comparison.pairing import Pair, Side
 
 Times = Sequence[Sequence[float]]
 
 measured = st.lists(st.lists(st.floats(0.01, 100), min_size=2, max_size=3), min_size=3, max_size=5)
+
 MIRROR: dict[PairVerdict, PairVerdict] = {"regressed": "improved", "improved": "regressed"}
 
 
@@ -310,3 +312,8 @@ def test_losses_are_judged_by_seeds_and_told_in_their_own_words() -> None:
     )
     assert judge(pair(flat(2.0), flat(1.0)), 0.02, metric=metric).reading.startswith("50.0 % lower (95 % interval: ")
     assert judge(pair(flat(2.0), flat(2.0)), 0.02, metric=metric).reading.startswith("equal (95 % interval: ")
+
+
+def test_a_loss_is_written_with_four_digits_and_a_time_in_seconds() -> None:
+    assert parse_metric(["loss-at", "60s"]).text(2.5) == "2.5000"
+    assert parse_metric(["time-to", "2.5"]).text(2.5) == ITERATION_TIME.text(2.5) == "2.50\N{NO-BREAK SPACE}s"

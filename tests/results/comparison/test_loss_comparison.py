@@ -7,8 +7,8 @@ import pytest
 from tests.results.losses_on_paper import linear, losing_run
 from wanbed.ground.strict_model import InputError
 from wanbed.results.comparison.comparison import Comparison, check, compare
+from wanbed.results.comparison.judgement import parse_metric
 from wanbed.results.comparison.markdown import markdown
-from wanbed.results.comparison.metric import parse_metric
 from wanbed.results.reading.run import Run, load_run
 
 SLOW, FAST = {"slow": linear(5.0, 0.1)}, {"fast": linear(5.0, 0.2)}

@@ -3,9 +3,8 @@
 import pytest
 
 from wanbed.ground.strict_model import InputError
-from wanbed.results.comparison.loss_judgement import judge_loss
-from wanbed.results.comparison.loss_pairs import LossPair
-from wanbed.results.comparison.metric import ITERATION_TIME, parse_metric
+from wanbed.results.comparison.judgement import ITERATION_TIME, parse_metric
+from wanbed.results.comparison.loss_judgement import LossPair, judge_loss
 from wanbed.results.comparison.pairing import Pair, Side
 
 SEEDS = 4

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.results.metrics.collective_times import collective_times
+from wanbed.results.metrics.collectives import collective_times
 from wanbed.results.metrics.program_time import (
     PROGRAM_PARTS,
     profiled_iterations,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.results.perfetto.spans_on_paper import texts
+from tests.results.perfetto.spans_on_paper import send, spans, texts
 from wanbed.results.perfetto import counters
 from wanbed.results.perfetto.counters import (
     BACKLOG,
@@ -16,6 +16,7 @@ from wanbed.results.perfetto.counters import (
     WINDOW,
     Steps,
     background_steps,
+    contention_of,
     gpu_steps,
     link_steps,
     tcp_steps,
@@ -24,6 +25,7 @@ from wanbed.results.perfetto.trial_tables import LinkCounters, TcpColumns
 from wanbed.results.records.schema import GpuSample
 
 MS = 1_000_000
+
 HOSTS_OF_FLOW = {"source": "east-background-0", "destination": "west-background-0"}
 
 
@@ -148,3 +150,24 @@ def test_the_goodput_of_a_flow_in_the_background_is_what_all_its_connections_got
     assert (backup.quantity.name, backup.quantity.unit) == ("goodput of backup", "Mbit/s")
     assert steps_of(backup) == [(0, 10_000), (10 * MS, 20_000), (20 * MS, 0)]
     assert steps_of(idle) == [(0, 0)]
+
+
+FACTS = {"devices": [{"host": host, "gpu": 0, "device": "GPU-1"} for host in ("e0", "w0")]}
+
+
+def test_computation_that_shares_a_device_is_contended_and_nothing_else_is() -> None:
+    of = spans(
+        {"host": "e0", "start_ns": 0, "end_ns": 100},
+        {"host": "w0", "kind": "backward", "start_ns": 60, "end_ns": 200},
+        {"host": "w0", "kind": "prefill", "start_ns": 300, "end_ns": 400},
+        {"host": "e0", "kind": "optimizer", "start_ns": 310, "end_ns": 320},
+        {"host": "elsewhere", "start_ns": 0, "end_ns": 400},
+        send(0, 0, 400, host="e0"),
+    )
+    assert contention_of(of, FACTS).tolist() == [40, 40, 10, 10, 0, 0]
+
+
+def test_a_trial_without_devices_has_no_contention() -> None:
+    of = spans({"host": "e0"}, {"host": "w0"})
+    assert contention_of(of, {}).tolist() == [0, 0]
+    assert contention_of(spans(), FACTS).tolist() == []

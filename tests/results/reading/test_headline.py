@@ -26,7 +26,7 @@ from wanbed.results.reading.headline import (
     worth_text,
 )
 from wanbed.results.reading.run import Run, load_run
-from wanbed.results.report.charts.drawing.colours import Styles
+from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.iteration_time import iteration_time_chart
 from wanbed.results.report.report import write_report
 from wanbed.results.report.tables import table_text

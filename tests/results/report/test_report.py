@@ -11,7 +11,7 @@ import pytest
 
 from wanbed import results
 from wanbed.results.records.run_store import RunError
-from wanbed.results.report.charts.drawing.colours import variant_styles
+from wanbed.results.report.charts.colours import variant_styles
 from wanbed.results.report.report import write_report
 
 BuildRun = Callable[..., Path]

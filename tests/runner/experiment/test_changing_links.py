@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from wanbed.ground.strict_model import InputError
-from wanbed.results.comparison.manifest_fields import flattened
+from wanbed.results.comparison.differences import flattened
 from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
 from wanbed.runner.resolve.experiment import Experiment
 

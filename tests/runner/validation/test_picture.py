@@ -5,7 +5,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from wanbed.results.report.charts.drawing.colours import variant_styles
+from wanbed.results.report.charts.colours import variant_styles
 from wanbed.runner.validation.comparison import VariantComparison
 from wanbed.runner.validation.picture import draw_picture
 

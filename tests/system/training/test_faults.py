@@ -20,8 +20,8 @@ from tests.support.until import until_within
 from tests.system.training.forked_ranks import ENVIRONMENT, fork_ranks
 from tests.system.virtual_time.inside_virtual_time import kernel_or_skip
 from wanbed.results.reading.run import Run
-from wanbed.results.records.loss_columns import ReplicaLossRow
 from wanbed.results.records.run_store import TRIAL_FACTS, TrialRecord, read_json
+from wanbed.results.records.schema import ReplicaLossRow
 from wanbed.results.records.trial_tables import LOSSES_TABLE
 from wanbed.runner.emulation.running_trial import TrialSpec
 from wanbed.runner.emulation.trial import run_trial

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from wanbed.results.records.loss_columns import HELD_OUT, TRAINING, ReplicaLossRow
 from wanbed.results.records.run_store import TrialPart
+from wanbed.results.records.schema import HELD_OUT, TRAINING, ReplicaLossRow
 from wanbed.results.records.span_log import SpanLogContents
 from wanbed.results.records.trial_tables import LOSSES_TABLE
 from wanbed.runner.companions.losses.on_hosts.held_out_evaluation import held_out_losses

@@ -10,9 +10,8 @@ import pytest
 
 from wanbed import results
 from wanbed.results.reading.run import Run
-from wanbed.results.report.charts.changing_links import changing_links_chart
-from wanbed.results.report.charts.drawing.colours import Styles
-from wanbed.results.report.charts.drawing.link_courses import configured_courses
+from wanbed.results.report.charts.changing_links import changing_links_chart, configured_courses
+from wanbed.results.report.charts.colours import Styles
 
 BuildRun = Callable[..., Path]
 S = 10**9

@@ -7,8 +7,8 @@ import pytest
 
 from wanbed import results
 from wanbed.results.reading.run import Run
+from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.connections import connections_chart
-from wanbed.results.report.charts.drawing.colours import Styles
 
 BuildRun = Callable[..., Path]
 

@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from wanbed import results
 from wanbed.results.reading.headline import HeadlineRow, headline
 from wanbed.results.reading.validity import Saturation
-from wanbed.results.report.charts.drawing.colours import Styles
-from wanbed.results.report.charts.drawing.swept_axis import latency_ms
+from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.iteration_time import (
     MAX_PANELS,
     MAX_SWEEP_POINTS,
     iteration_time_chart,
 )
+from wanbed.results.report.charts.swept_points import latency_ms
 
 BuildRun = Callable[..., Path]
 STYLES = Styles.of({"": ["gpipe", "atlas"]})

@@ -7,9 +7,9 @@ import pytest
 from matplotlib.axes import Axes
 
 from wanbed import results
-from wanbed.results.report.charts.drawing.colours import Styles
+from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.ttft import ttft_chart
-from wanbed.results.report.prefill.prefill_service import PrefillRow, prefill_rows
+from wanbed.results.report.prefill import PrefillRow, prefill_rows
 
 BuildRun = Callable[..., Path]
 

@@ -10,12 +10,10 @@ from matplotlib.figure import Figure
 from tests.results.losses_on_paper import linear, losing_run
 from tests.support.results.table_texts import texts_of
 from wanbed.results.reading.run import Run, load_run
-from wanbed.results.records.loss_columns import HELD_OUT, TRAINING
-from wanbed.results.report.charts.drawing.canvas import PicturePlace
-from wanbed.results.report.charts.drawing.colours import Styles
-from wanbed.results.report.losses.loss_chart import MAX_POINTS, loss_chart
-from wanbed.results.report.losses.loss_section import loss_table
-from wanbed.results.report.losses.loss_series import loss_series
+from wanbed.results.records.schema import HELD_OUT, TRAINING
+from wanbed.results.report.charts.canvas import PicturePlace
+from wanbed.results.report.charts.colours import Styles
+from wanbed.results.report.losses import MAX_POINTS, loss_chart, loss_series, loss_table
 from wanbed.results.report.report import write_report
 from wanbed.results.report.tables import table_text
 

@@ -12,8 +12,7 @@ import pytest
 
 from tests.support.runner.background import TO_WEST, with_background
 from tests.support.workloads.loopback_ranks import LOOPBACK, free_ports
-from wanbed.results.records.background_columns import BackgroundSample
-from wanbed.results.records.schema import LinkSample
+from wanbed.results.records.schema import BackgroundSample, LinkSample
 from wanbed.results.records.trial_tables import BACKGROUND_TABLE, LINK_TABLE
 from wanbed.runner.companions.background import on_hosts as module
 from wanbed.runner.companions.background.on_hosts import BackgroundTraffic

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.results.records.loss_columns import HELD_OUT, TRAINING, ReplicaLossRow
+from wanbed.results.records.schema import HELD_OUT, TRAINING, ReplicaLossRow
 from wanbed.results.records.span_log import SpanLogContents, SpanLogHeader
 from wanbed.runner.companions.losses.on_hosts.losses import largest_error, learning_facts, loss_rows, mean_losses
 from wanbed.runner.planner.experiment_file import parse_experiment

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from tests.support.runner.chakra_traces import all_reduce, computation, message, write_trace
 from wanbed.ground.strict_model import InputError
-from wanbed.results.chakra.definition import message_class
 from wanbed.results.chakra.node import DURATION_NS, KIND, MICROBATCH, ChakraNode, NodeType
-from wanbed.results.chakra.node_message import node_message
-from wanbed.results.chakra.rank_file import rank_bytes
+from wanbed.results.chakra.rank_file import message_class, node_message, rank_bytes
 from wanbed.results.records.span_log import NO_MICROBATCH
 from wanbed.runner.trainings.trace.resolution import chakra_folder
 from wanbed.runner.trainings.trace.resolution.replayed import replayed_trace

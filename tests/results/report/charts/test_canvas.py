@@ -3,10 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.results.report.charts.drawing.fitted_text import text_width_pt, wrapped
+from wanbed.results.report.charts.canvas import text_width_pt, wrapped
 from wanbed.results.text import shortened
 
 TEXTS = st.text("abiW- ", max_size=80)
+
 WIDTHS = st.floats(15, 300)
 
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from wanbed.ground.strict_model import InputError
+from wanbed.results.chakra.export import TrialIteration, TrialSpan, trial_nodes
 from wanbed.results.chakra.node import ChakraNode, NodeType
-from wanbed.results.chakra.trial_nodes import trial_nodes
-from wanbed.results.chakra.trial_spans import TrialIteration, TrialSpan
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.records.trial_id import TrialId
 
@@ -39,7 +38,9 @@ def after(nodes: dict[str, ChakraNode], name: str) -> set[str]:
 
 
 RECEIVED = span("receive", 0, 10, microbatch=0, tensor="activation", peer="h0", size_bytes=5)
+
 FORWARD = span("forward", 10, 30, microbatch=0)
+
 OTHER_RANK = span("forward", 0, 1, rank=0, microbatch=0)
 
 

@@ -10,24 +10,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 VERMILLION = "#D55E00"
+
 BLUISH_GREEN = "#009E73"
+
 REDDISH_PURPLE = "#CC79A7"
+
 ORANGE = "#E69F00"
+
 BLACK = "#000000"
+
 BLUE = "#0072B2"
+
 SKY_BLUE = "#56B4E9"
+
 YELLOW = "#F0E442"
+
 NAVY = "#00456E"
+
 GREY = "#555555"
 
 LIGHT_ORANGE = "#F7DDA6"
+
 LIGHT_SKY_BLUE = "#C6E4F6"
+
 LIGHT_VERMILLION = "#EFBD99"
+
 LIGHT_PURPLE = "#EED5E2"
 """Tints for areas that also have a pattern. No variant has them, so that a colour has one meaning on a page."""
 
 _VARIANT_COLOURS = (VERMILLION, BLUISH_GREEN, REDDISH_PURPLE, ORANGE, BLACK, BLUE, SKY_BLUE)
+
 _VARIANT_MARKERS = ("o", "s", "^", "D", "v")
+
 _RUN_LINES = ("-", "--", ":", "-.")
 
 COMPUTE_COLOURS = {
@@ -38,8 +52,11 @@ COMPUTE_COLOURS = {
     "backward_weight": NAVY,
     "optimizer": BLACK,
 }
+
 PREFILL_COLOUR = "#86CDB8"
+
 TRANSFER_COLOURS = {"all_reduce": "#B497C4", "norm": "#D8C7E2", "send": "#A6A6A6", "receive": "#D0D0D0"}
+
 COLLECTIVE_COLOURS = {
     "all_gather": "#4A7C3A",
     "reduce_scatter": "#C8D96F",

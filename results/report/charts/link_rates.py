@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from wanbed.results.reading.changing_links import directed_links
-from wanbed.results.records.background_columns import BACKGROUND
+from wanbed.results.records.schema import BACKGROUND
 
 Numbers = npt.NDArray[np.float64]
 

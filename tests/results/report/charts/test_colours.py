@@ -1,7 +1,7 @@
 import re
 from itertools import pairwise
 
-from wanbed.results.report.charts.drawing.colours import COMPUTE_COLOURS, Styles, variant_styles
+from wanbed.results.report.charts.colours import COMPUTE_COLOURS, Styles, variant_styles
 
 
 def luminance(colour: str) -> float:

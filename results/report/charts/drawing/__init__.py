@@ -1,1 +1,0 @@
-"""Code that charts share: canvas, colours, interval bars, and the choice of the drawn repeat."""

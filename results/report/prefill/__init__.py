@@ -1,1 +1,0 @@
-"""Report the prefill that was served during training."""

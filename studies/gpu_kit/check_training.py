@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from studies.gpu_kit.loopback_training import Training, TrainingError, train_over_loopback
+from studies.gpu_kit.loopback_training import LoopbackTraining, TrainingError, train_over_loopback
 
 TOLERANCES = {"fp32": 1e-4, "bf16": 1e-2}
 """The largest relative difference of a loss on the device from that on the CPU."""
@@ -45,7 +45,9 @@ def check(device: str, folder: Path, cases: tuple[tuple[str, str], ...] = CASES)
         yield judged(name, expected, one, again, TOLERANCES[precision])
 
 
-def judged(name: str, expected: Training, one: Training, again: Training, tolerance: float) -> Verdict:
+def judged(
+    name: str, expected: LoopbackTraining, one: LoopbackTraining, again: LoopbackTraining, tolerance: float
+) -> Verdict:
     """Return the verdict of one case. Bits may differ only between devices."""
     error, same = one.loss_error(expected), one.same_bits(again)
     return Verdict(

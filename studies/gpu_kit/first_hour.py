@@ -18,17 +18,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from studies.gpu_kit.steps import STEPS, Step
+from studies.gpu_kit.steps import STEPS, KitStep
 
 GRACE_S = 20.0
 """The time that a step at its limit has to clean up."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepOutcome:
     """The end of a step: its exit status, None if it was ended at its limit, and the last line that it printed."""
 
-    step: Step
+    step: KitStep
     status: int | None
     taken_s: float
     last_line: str
@@ -40,7 +40,7 @@ class Outcome:
         return f"{self.step.name:<14} {ended:<15} {self.taken_s:5.0f} of {self.step.limit_s} s  {self.last_line}"
 
 
-def run_step(step: Step, command: str, out: Path, limit_s: float) -> Outcome:
+def run_step(step: KitStep, command: str, out: Path, limit_s: float) -> StepOutcome:
     """Run the command until it ends or its limit is over. Its output goes to ``out``."""
     log, begun_s = out / f"{step.name}.txt", time.monotonic()
     with log.open("wb") as output:
@@ -57,12 +57,12 @@ def run_step(step: Step, command: str, out: Path, limit_s: float) -> Outcome:
             status = None
             _end(process)
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return Outcome(step, status, time.monotonic() - begun_s, lines[-1] if lines else "")
+    return StepOutcome(step, status, time.monotonic() - begun_s, lines[-1] if lines else "")
 
 
 def run_steps(
-    steps: Sequence[Step], out: Path, *, rehearse: bool = False, within_s: float = math.inf
-) -> Iterator[Outcome]:
+    steps: Sequence[KitStep], out: Path, *, rehearse: bool = False, within_s: float = math.inf
+) -> Iterator[StepOutcome]:
     """Run the steps in order, whatever becomes of each, and end after ``within_s``.
 
     A step that would have less time than its limit gets what is left.
@@ -75,7 +75,7 @@ def run_steps(
         if command is None:
             continue
         if left_s <= 0:
-            yield Outcome(step, None, 0.0, "not begun: the time is over")
+            yield StepOutcome(step, None, 0.0, "not begun: the time is over")
         else:
             yield run_step(step, command, out, min(step.limit_s, left_s))
 

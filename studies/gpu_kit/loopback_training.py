@@ -46,18 +46,18 @@ class OneAddress(AddressBook):
 
 
 @dataclass(frozen=True)
-class Training:
+class LoopbackTraining:
     """The mean loss of every iteration, the last one's gradients by parameter, and the devices of the ranks."""
 
     losses: tuple[float, ...]
     gradients: dict[str, Any]
     devices: tuple[str, ...]
 
-    def loss_error(self, other: "Training") -> float:
+    def loss_error(self, other: "LoopbackTraining") -> float:
         """Return the largest relative difference of two losses of one iteration, nan if one is nan."""
         return largest_error(self.losses, other.losses)
 
-    def same_bits(self, other: "Training") -> bool:
+    def same_bits(self, other: "LoopbackTraining") -> bool:
         """Return whether losses and gradients are equal, bit by bit."""
         return self.losses == other.losses and all(
             np.array_equal(gradient, other.gradients[name]) for name, gradient in self.gradients.items()
@@ -68,7 +68,7 @@ class TrainingError(Exception):
     """Ranks did not train to the end; the message is one line with their last words."""
 
 
-def train_over_loopback(schedule: str, precision: str, device: str, folder: Path) -> Training:
+def train_over_loopback(schedule: str, precision: str, device: str, folder: Path) -> LoopbackTraining:
     """Train gpt-tiny in two stages and two pipelines, each a process on ``device``. Raise TrainingError."""
     folder.mkdir(parents=True)
     point = _point(schedule, precision)
@@ -97,7 +97,7 @@ def train_over_loopback(schedule: str, precision: str, device: str, folder: Path
         ]
     _run(BASELINE_RANK if isinstance(variant, BaselineVariant) else RANK, configs, folder)
     logs = [read_span_log(setting.span_log(rank)) for rank in range(len(configs))]
-    return Training(
+    return LoopbackTraining(
         tuple(mean_losses(loss_rows(logs, ()))), _gradients(setting, logs), tuple(_device(log) for log in logs)
     )
 

@@ -28,7 +28,7 @@ _MODEL_TO_SUM = "'{{layers: 6, hidden: 1024, context: 512, heads: 16, vocabulary
 
 
 @dataclass(frozen=True)
-class Step:
+class KitStep:
     """A shell command with its time limit.
 
     ``{out}`` in it is the folder for results, ``{experiment}`` and ``{planned}`` are the two experiments.
@@ -51,9 +51,9 @@ class Step:
 
 
 STEPS = (
-    Step(1, "facts", 60, _FACTS, "what the machine is", _FACTS),
-    Step(1, "doctor", 60, "wanbed doctor", "which WAN it can make, its GPUs", "wanbed doctor"),
-    Step(
+    KitStep(1, "facts", 60, _FACTS, "what the machine is", _FACTS),
+    KitStep(1, "doctor", 60, "wanbed doctor", "which WAN it can make, its GPUs", "wanbed doctor"),
+    KitStep(
         1,
         "training",
         240,
@@ -61,7 +61,7 @@ STEPS = (
         "the GPU trains as the CPU does, twice the same bits, torch's own schedules too",
         "python -m studies.gpu_kit.check_training cpu",
     ),
-    Step(
+    KitStep(
         1,
         "swapping",
         150,
@@ -69,7 +69,7 @@ STEPS = (
         "swapped layers train as those that stay on the GPU, and what loading them takes",
         "python -m studies.gpu_kit.check_swapping cpu --output {out}/swapping.json",
     ),
-    Step(
+    KitStep(
         1,
         "nccl-shared",
         90,
@@ -77,7 +77,7 @@ STEPS = (
         "whether NCCL sums between two hosts that share a GPU",
         "python -m studies.gpu_kit.check_collective gloo",
     ),
-    Step(
+    KitStep(
         2,
         "hosts",
         60,
@@ -85,8 +85,8 @@ STEPS = (
         "emulated hosts come up and see the GPU",
         "wanbed exec first east-0 --no-wan -- true",
     ),
-    Step(2, "wan", 90, "wanbed calibrate first", "the links are as configured", "wanbed calibrate first"),
-    Step(
+    KitStep(2, "wan", 90, "wanbed calibrate first", "the links are as configured", "wanbed calibrate first"),
+    KitStep(
         2,
         "quick-profile",
         120,
@@ -94,14 +94,14 @@ STEPS = (
         "profiling works, and how long it takes",
         "wanbed profile gpt-tiny --device cpu --repeats 7 --output {out}/gpu.json",
     ),
-    Step(
+    KitStep(
         2,
         "deterministic",
         120,
         "wanbed profile gpt-a --repeats 7 --deterministic --output {out}/deterministic.json",
         "the same with kernels that give the same bits in every run",
     ),
-    Step(
+    KitStep(
         2,
         "events",
         90,
@@ -109,15 +109,17 @@ STEPS = (
         "what timing costs an iteration",
         "python -m studies.gpu_kit.check_events cpu",
     ),
-    Step(3, "profile", 480, "wanbed profile gpt-a gpt-b --output {out}/gpu.json", "gpu.json: gpt-a and gpt-b in bf16"),
-    Step(
+    KitStep(
+        3, "profile", 480, "wanbed profile gpt-a gpt-b --output {out}/gpu.json", "gpu.json: gpt-a and gpt-b in bf16"
+    ),
+    KitStep(
         3,
         "planned-profile",
         100,
         "wanbed profile hidden=1024,context=16384,heads=16,vocabulary=1024 --layers 2 --output {out}/planned.json",
         "planned.json: the layers of the experiment that Atlas is planned for",
     ),
-    Step(
+    KitStep(
         4,
         "wan-torch",
         300,
@@ -125,7 +127,7 @@ STEPS = (
         "torch on the GPU over the WAN",
         f"wanbed run {{experiment}} --runs {{out}}/runs {_TINY_STAGES} {_ON_CPU}",
     ),
-    Step(
+    KitStep(
         4,
         "wan-replay",
         200,
@@ -133,7 +135,7 @@ STEPS = (
         "the same, replayed from the profile",
         f"wanbed run {{experiment}} --runs {{out}}/runs {_TINY_STAGES} {_REPLAY}",
     ),
-    Step(
+    KitStep(
         4,
         "wan-simulated",
         60,
@@ -141,7 +143,7 @@ STEPS = (
         "the same, simulated: the third column",
         f"wanbed simulate {{experiment}} --runs {{out}}/runs {_TINY_STAGES} {_REPLAY}",
     ),
-    Step(
+    KitStep(
         5,
         "planned",
         150,
@@ -150,7 +152,7 @@ STEPS = (
         f"wanbed run {{planned}} --runs {{out}}/runs {_TINY} --set topology.wan.node_pair_rate=50Mbit {_ON_CPU} "
         "--set compute.checkpointing=false",
     ),
-    Step(
+    KitStep(
         5,
         "prefill",
         240,
@@ -159,7 +161,7 @@ STEPS = (
         "prefill of real kernels in bubbles",
         _PREFILL,
     ),
-    Step(
+    KitStep(
         6,
         "wan-nccl",
         120,
@@ -167,7 +169,7 @@ STEPS = (
         "NCCL over the emulated network on one GPU, beside the ring",
         f"{_NCCL.replace('BACKEND', 'gloo')} {_TINY} {_ON_CPU}",
     ),
-    Step(
+    KitStep(
         6,
         "llama-profile",
         200,
@@ -175,7 +177,7 @@ STEPS = (
         "prefill by length of the prompt",
         "wanbed profile llama-tiny --device cpu --repeats 7 --output {out}/llama.json",
     ),
-    Step(
+    KitStep(
         6,
         "relay",
         240,

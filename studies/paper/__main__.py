@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from studies.paper.execution import jobs_left, run_jobs
-from studies.paper.part import Part, parts_named
+from studies.paper.part import PaperPart, parts_named
 from studies.paper.reference import PartResult, write_reference
 from studies.paper.volume import Volume, volume_table
 from wanbed.ground.strict_model import InputError
@@ -85,7 +85,7 @@ def _engine(name: str) -> Engine:
     raise InputError(f"--engine: {name!r} is no engine: give emulate or simulate")
 
 
-def _result(part: Part, engine: Engine, runs: Path) -> PartResult | None:
+def _result(part: PaperPart, engine: Engine, runs: Path) -> PartResult | None:
     """Return the result of a part's finished trials, None if no trial has finished."""
     store = latest_run(part.experiment(engine), runs)
     run: Run | None = None if store is None else load(store.path)

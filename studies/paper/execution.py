@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from studies.paper.part import Part
+from studies.paper.part import PaperPart
 from studies.paper.volume import Volume
 from wanbed.module_process import module_command
 from wanbed.runner.resolve.experiment import Experiment
@@ -28,7 +28,7 @@ Log = Callable[[str], None]
 class Job:
     """A part to run: its experiment, and whether an earlier run of it was begun."""
 
-    part: Part
+    part: PaperPart
     experiment: Experiment
     begun: bool
 
@@ -42,7 +42,7 @@ class Job:
         ]
 
 
-def jobs_left(parts: Sequence[Part], engine: str, runs: Path) -> list[Job]:
+def jobs_left(parts: Sequence[PaperPart], engine: str, runs: Path) -> list[Job]:
     """Return the jobs that are not complete below ``runs``.
 
     Jobs with the most bytes come first, so that the cores finish at about the same time.

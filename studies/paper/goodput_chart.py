@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from studies.paper.outcome import Outcome
+from studies.paper.outcome import PartOutcome
 from studies.paper.part import GOODPUT
 from wanbed.results.reading.headline import LATENCY_PATH
 from wanbed.results.report.charts.canvas import PicturePlace
@@ -17,7 +17,7 @@ RECALLED = "recalled of the paper"
 _RECALLED_STYLE = Style(GREY, "D", "", filled=False)
 
 
-def goodput_chart(outcomes: Sequence[Outcome], recalled_bps: Mapping[str, Mapping[str, float]]) -> Chart | None:
+def goodput_chart(outcomes: Sequence[PartOutcome], recalled_bps: Mapping[str, Mapping[str, float]]) -> Chart | None:
     """Return the chart of every variant's steady goodput by swept latency, None if nothing was measured.
 
     ``recalled_bps`` holds the paper's recalled goodput by variant and latency.

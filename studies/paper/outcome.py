@@ -11,7 +11,7 @@ from wanbed.results.report.prefill import prefill_rows
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PartOutcome:
     """The outcome of one variant in one sweep point of one part.
 
     ``latency`` is the swept one-way WAN latency as written, "" if it was not swept. ``steady_goodput_bps`` comes from
@@ -30,7 +30,7 @@ class Outcome:
     calibrated: bool = True
 
 
-def outcomes_of(part: str, run: Run) -> list[Outcome]:
+def outcomes_of(part: str, run: Run) -> list[PartOutcome]:
     """Return one outcome for each sweep point and variant with a finished trial, in the order of the trials."""
     overruns = {(row.point, row.variant): row.deadline_overruns for row in prefill_rows(run)}
     goodput_bps: dict[tuple[int, str], float | None] = {}
@@ -39,7 +39,7 @@ def outcomes_of(part: str, run: Run) -> list[Outcome]:
         window = measured_window(trial, spans)
         goodput_bps[trial.point, trial.variant] = None if window is None else steady_goodput_bps(spans, window)
     return [
-        Outcome(
+        PartOutcome(
             part,
             row.values.get(LATENCY_PATH, ""),
             row.variant,
@@ -57,12 +57,12 @@ def outcomes_of(part: str, run: Run) -> list[Outcome]:
 class Outcomes:
     """Look up the outcomes of all parts."""
 
-    def __init__(self, outcomes: Iterable[Outcome]) -> None:
-        self._by_key: Mapping[tuple[str, str, str], Outcome] = {
+    def __init__(self, outcomes: Iterable[PartOutcome]) -> None:
+        self._by_key: Mapping[tuple[str, str, str], PartOutcome] = {
             (each.part, each.latency, each.variant): each for each in outcomes
         }
 
-    def find(self, parts: str | Sequence[str], variant: str, latency: str = "") -> Outcome | None:
+    def find(self, parts: str | Sequence[str], variant: str, latency: str = "") -> PartOutcome | None:
         """Return the outcome of a variant in the first of the parts that has it, None if nothing was measured.
 
         A part that does not sweep latency matches any ``latency``: it has the one of its file.

@@ -13,7 +13,7 @@ FOLDER = SHIPPED / "paper"
 
 
 @dataclass(frozen=True)
-class Part:
+class PaperPart:
     """One experiment of the reproduction: its file's name without the suffix, and its title.
 
     ``charts`` names the charts of its report that the page shows. ``figures`` names those that are also written as
@@ -39,21 +39,21 @@ _TIME, _GPUS = "iteration-time", "gpu-time"
 GOODPUT = "goodput"
 """The name of a chart that only the paper's report has."""
 
-PARTS: tuple[Part, ...] = (
-    Part("fig2-dp-latency", "Figure 2: data parallelism over the WAN", (_TIME,), (_TIME,)),
-    Part("fig3-pp-latency", "Figure 3: pipelines over one connection", (_TIME,), (_TIME,)),
-    Part("fig4-timeline", "Figure 4: Varuna's timeline at 40 ms", ("timeline",), ("timeline",)),
-    Part("fig5-tcp-bandwidth", "Figure 5: one TCP connection and many", (GOODPUT,), (GOODPUT,)),
-    Part("headline-gpt-a", "Headline, GPT-A", (_TIME, _GPUS), (_TIME,)),
-    Part("headline-gpt-a-fair", "Headline, GPT-A: tuned baselines at 40 ms", (_GPUS,), ()),
-    Part("headline-gpt-b", "Headline, GPT-B", (_TIME, _GPUS), (_TIME,)),
-    Part("headline-gpt-b-fair", "Headline, GPT-B: tuned baselines at 40 ms", (_GPUS,), ()),
-    Part("headline-deep", "Headline, GPT-A in 12 stages at 40 ms", (_GPUS,), ()),
-    Part("headline-bubbletea", "BubbleTea: prefill in the bubbles at 40 ms", (_GPUS,), (_GPUS,)),
+PARTS: tuple[PaperPart, ...] = (
+    PaperPart("fig2-dp-latency", "Figure 2: data parallelism over the WAN", (_TIME,), (_TIME,)),
+    PaperPart("fig3-pp-latency", "Figure 3: pipelines over one connection", (_TIME,), (_TIME,)),
+    PaperPart("fig4-timeline", "Figure 4: Varuna's timeline at 40 ms", ("timeline",), ("timeline",)),
+    PaperPart("fig5-tcp-bandwidth", "Figure 5: one TCP connection and many", (GOODPUT,), (GOODPUT,)),
+    PaperPart("headline-gpt-a", "Headline, GPT-A", (_TIME, _GPUS), (_TIME,)),
+    PaperPart("headline-gpt-a-fair", "Headline, GPT-A: tuned baselines at 40 ms", (_GPUS,), ()),
+    PaperPart("headline-gpt-b", "Headline, GPT-B", (_TIME, _GPUS), (_TIME,)),
+    PaperPart("headline-gpt-b-fair", "Headline, GPT-B: tuned baselines at 40 ms", (_GPUS,), ()),
+    PaperPart("headline-deep", "Headline, GPT-A in 12 stages at 40 ms", (_GPUS,), ()),
+    PaperPart("headline-bubbletea", "BubbleTea: prefill in the bubbles at 40 ms", (_GPUS,), (_GPUS,)),
 )
 
 
-def parts_named(names: Sequence[str]) -> tuple[Part, ...]:
+def parts_named(names: Sequence[str]) -> tuple[PaperPart, ...]:
     """Return the parts with these names in the order of ``PARTS``; all parts if no name is given.
 
     Raise InputError for an unknown name.

@@ -10,8 +10,8 @@ from studies.paper.claims.claims import RECALLED_CAP_BPS, RECALLED_SINGLE_BPS, c
 from studies.paper.claims.claims_page import claims_page
 from studies.paper.claims.speed_up import speed_ups
 from studies.paper.goodput_chart import goodput_chart
-from studies.paper.outcome import Outcome, Outcomes, outcomes_of
-from studies.paper.part import Part
+from studies.paper.outcome import Outcomes, PartOutcome, outcomes_of
+from studies.paper.part import PaperPart
 from studies.paper.volume import Volume, volume_table
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.results.comparison.run_description import facts, warnings, what_was_run
@@ -42,7 +42,7 @@ _RECALLED_BPS = {
 class PartResult:
     """A part's run, and the comparisons of its iteration times with simulated ones; () for a simulated run."""
 
-    part: Part
+    part: PaperPart
     run: Run
     comparisons: tuple[VariantComparison, ...]
 
@@ -119,7 +119,7 @@ def _agreement(results: Sequence[PartResult]) -> Agreement | None:
     return Agreement(tuple(compared)) if compared else None
 
 
-def _charts(result: PartResult, outcomes: Sequence[Outcome]) -> list[Chart]:
+def _charts(result: PartResult, outcomes: Sequence[PartOutcome]) -> list[Chart]:
     """Return the charts that the page shows for a part. Its name makes their internal references unique."""
     name, run = result.part.name, result.run
     of_report = report_charts(ReportedRuns.of({name: run}), Styles.of({name: run.variants})).all

@@ -36,7 +36,7 @@ ATOM_OPTIONS: dict[str, Any] = {"swap": "12GB/s", "sync_every": SYNC_EVERY, "del
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TriedSetting:
     """A method with one choice of layout and transport at one WAN. ``variant`` is the experiment file's."""
 
     method: Method
@@ -60,9 +60,9 @@ class Candidate:
         }
 
 
-def candidates(method: Method, wan: Wan) -> tuple[Candidate, ...]:
+def candidates(method: Method, wan: Wan) -> tuple[TriedSetting, ...]:
     """Return everything that is tried for a method at a WAN."""
-    return tuple(Candidate(method, label, wan, variant) for label, variant in _VARIANTS[method](wan))
+    return tuple(TriedSetting(method, label, wan, variant) for label, variant in _VARIANTS[method](wan))
 
 
 def transports(wan: Wan) -> tuple[tuple[str, dict[str, Any]], ...]:

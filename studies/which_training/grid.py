@@ -10,7 +10,7 @@ AS_FAST = 1.01
 
 
 @dataclass(frozen=True)
-class Price:
+class SettingPrice:
     """The cost of one candidate: seconds of an iteration and bytes over the WAN in it, means over the measured ones."""
 
     method: Method
@@ -33,12 +33,12 @@ class Price:
 class Grid:
     """The best price of each method at each WAN: that with the shortest iteration of all that was tried."""
 
-    best: Mapping[tuple[Wan, Method], Price]
+    best: Mapping[tuple[Wan, Method], SettingPrice]
 
     @classmethod
-    def of(cls, prices: Iterable[Price]) -> "Grid":
+    def of(cls, prices: Iterable[SettingPrice]) -> "Grid":
         """Keep of each method at each WAN the fastest; of two that are equally fast the one tried first."""
-        best: dict[tuple[Wan, Method], Price] = {}
+        best: dict[tuple[Wan, Method], SettingPrice] = {}
         for price in prices:
             at = (price.wan, price.method)
             if at not in best or price.iteration_s < best[at].iteration_s:
@@ -50,18 +50,18 @@ class Grid:
         """The WANs, by latency and rate."""
         return tuple(sorted({wan for wan, _ in self.best}))
 
-    def price(self, wan: Wan, method: Method) -> Price:
+    def price(self, wan: Wan, method: Method) -> SettingPrice:
         """Return the best price of a method at a WAN. Raise KeyError if it has none."""
         return self.best[wan, method]
 
-    def fastest(self, wan: Wan, among: Callable[[Method], bool] = lambda _: True) -> Price:
+    def fastest(self, wan: Wan, among: Callable[[Method], bool] = lambda _: True) -> SettingPrice:
         """Return the price with the most tokens a second at a WAN, of the methods that ``among`` takes."""
         return min(
             (price for (where, method), price in self.best.items() if where == wan and among(method)),
             key=lambda price: price.iteration_s,
         )
 
-    def as_fast(self, wan: Wan, among: Callable[[Method], bool] = lambda _: True) -> tuple[Price, ...]:
+    def as_fast(self, wan: Wan, among: Callable[[Method], bool] = lambda _: True) -> tuple[SettingPrice, ...]:
         """Return the fastest at a WAN and all that are within 1 % of it, in the order of ``Method``."""
         limit_s = self.fastest(wan, among).iteration_s * AS_FAST
         own = (self.best.get((wan, method)) for method in Method if among(method))

@@ -11,7 +11,7 @@ from math import ceil
 from pathlib import Path
 from statistics import median
 
-from studies.which_training.lone_training import LoneTraining, held_out_losses
+from studies.which_training.lone_training import TinyTraining, held_out_losses
 from studies.which_training.setting import DATACENTERS, GPUS_EACH, SYNC_EVERY, Method
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.workloads.synchronization.synchronization import Synchronization
@@ -72,10 +72,10 @@ class Curve:
         raise ValueError(f"{self.learner}, seed {self.seed}: no loss of {loss} or below")
 
 
-def training_of(learner: str, learning_rate: float, seed: int) -> LoneTraining:
+def training_of(learner: str, learning_rate: float, seed: int) -> TinyTraining:
     """Return the training of a learner at a learning rate with a seed."""
     replicas, synchronization = _LEARNERS[learner]
-    return LoneTraining(replicas, synchronization, seed, ITERATIONS, EVALUATE_EVERY, learning_rate)
+    return TinyTraining(replicas, synchronization, seed, ITERATIONS, EVALUATE_EVERY, learning_rate)
 
 
 def learnt(folder: Path, log: Callable[[str], None], jobs: int | None = None) -> list[Curve]:
@@ -123,15 +123,15 @@ def iterations_to_loss(curves: Sequence[Curve], learner: str, loss: float) -> tu
     return median(taken), min(taken), max(taken)
 
 
-def _keep_losses(training: LoneTraining, folder: Path) -> None:
+def _keep_losses(training: TinyTraining, folder: Path) -> None:
     kept = {"training": asdict(training), "losses": held_out_losses(training)}
     write_whole(_file(training, folder), json.dumps(kept, indent=1) + "\n")
 
 
-def _read(training: LoneTraining, folder: Path) -> list[tuple[int, float]]:
+def _read(training: TinyTraining, folder: Path) -> list[tuple[int, float]]:
     kept = json.loads(_file(training, folder).read_text(encoding="utf-8"))
     return [(int(iterations), float(loss)) for iterations, loss in kept["losses"]]
 
 
-def _file(training: LoneTraining, folder: Path) -> Path:
+def _file(training: TinyTraining, folder: Path) -> Path:
     return folder / f"{sha256(json.dumps(asdict(training), sort_keys=True).encode()).hexdigest()[:16]}.json"

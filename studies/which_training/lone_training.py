@@ -27,7 +27,7 @@ SEQUENCES = 12
 
 
 @dataclass(frozen=True)
-class LoneTraining:
+class TinyTraining:
     """A training of ``replicas``, which share ``SEQUENCES`` of an iteration; None synchronises one replica with nobody.
 
     Raises ValueError if the sequences cannot be shared out evenly, or several replicas are not synchronised.
@@ -45,7 +45,7 @@ class LoneTraining:
             raise ValueError(f"{self}: replicas are to divide {SEQUENCES}, and several are to be synchronised")
 
 
-def held_out_losses(training: LoneTraining) -> list[tuple[int, float]]:
+def held_out_losses(training: TinyTraining) -> list[tuple[int, float]]:
     """Train, and return the held-out loss, the mean over the replicas, after so many iterations each."""
     torch.set_num_threads(1)
     microbatches = SEQUENCES // training.replicas

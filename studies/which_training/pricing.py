@@ -9,8 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from studies.which_training.candidates import Candidate
-from studies.which_training.grid import Price
+from studies.which_training.candidates import TriedSetting
+from studies.which_training.grid import SettingPrice
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.planner.pricing import wan_bytes_per_iteration
@@ -18,7 +18,7 @@ from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import effects_of
 
 
-def priced(tried: Sequence[Candidate], folder: Path, log: Callable[[str], None]) -> list[Price]:
+def priced(tried: Sequence[TriedSetting], folder: Path, log: Callable[[str], None]) -> list[SettingPrice]:
     """Return the price of every candidate, in order. One that is in ``folder`` is not simulated again.
 
     Raises InputError or SimulationError for a candidate that does not run: none is left out.
@@ -56,16 +56,16 @@ def simulated_iteration(document: dict[str, Any]) -> tuple[float, float]:
     return time_s, wan_bytes_per_iteration(simulation, training.warmup)
 
 
-def _keep_price(candidate: Candidate, folder: Path) -> None:
+def _keep_price(candidate: TriedSetting, folder: Path) -> None:
     document = candidate.document
     iteration_s, wan_bytes = simulated_iteration(document)
     kept = {"document": document, "iteration_s": iteration_s, "wan_bytes": wan_bytes}
     write_whole(_file(document, folder), json.dumps(kept, indent=1) + "\n")
 
 
-def _read(candidate: Candidate, folder: Path) -> Price:
+def _read(candidate: TriedSetting, folder: Path) -> SettingPrice:
     kept = json.loads(_file(candidate.document, folder).read_text(encoding="utf-8"))
-    return Price(candidate.method, candidate.label, candidate.wan, kept["iteration_s"], kept["wan_bytes"])
+    return SettingPrice(candidate.method, candidate.label, candidate.wan, kept["iteration_s"], kept["wan_bytes"])
 
 
 def _file(document: dict[str, Any], folder: Path) -> Path:

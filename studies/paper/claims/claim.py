@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Source(StrEnum):
+class ClaimSource(StrEnum):
     """The origin of a claimed figure. Only the paper's abstract, contents and captions were available."""
 
     PAPER = "paper"
@@ -13,7 +13,7 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True)
-class Claim:
+class PaperClaim:
     """One claim, with ``claimed`` and ``reproduced`` as text; ``reproduced`` is None if it was not run.
 
     ``ratio`` is reproduced / claimed, None without figures. ``why`` explains why they differ, or what the figure
@@ -22,7 +22,7 @@ class Claim:
 
     topic: str
     statement: str
-    source: Source
+    source: ClaimSource
     claimed: str
     reproduced: str | None
     ratio: float | None

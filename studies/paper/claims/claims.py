@@ -6,7 +6,7 @@ Expectations of this project come from an early event sketch, which models nothi
 
 from collections.abc import Sequence
 
-from studies.paper.claims.claim import Claim, Source
+from studies.paper.claims.claim import ClaimSource, PaperClaim
 from studies.paper.claims.speed_up import ATLAS, FARTHEST, TUNED_ATLAS, SpeedUp, speed_ups
 from studies.paper.outcome import Outcomes
 from wanbed.results.text import percent_text, rate_text, ratio_text, seconds_text
@@ -29,7 +29,7 @@ HEADLINE, BUBBLETEA = "headline-gpt-a", "headline-bubbletea"
 ALONE, WITH_PREFILL = "training alone", "bubbletea"
 
 
-def claims(outcomes: Outcomes) -> list[Claim]:
+def claims(outcomes: Outcomes) -> list[PaperClaim]:
     """Return every claim: those of the figures in order, the headline, then this project's expectations."""
     return [
         *_single_tcp(outcomes),
@@ -45,17 +45,17 @@ def claims(outcomes: Outcomes) -> list[Claim]:
     ]
 
 
-def _single_tcp(outcomes: Outcomes) -> list[Claim]:
+def _single_tcp(outcomes: Outcomes) -> list[PaperClaim]:
     found = []
     for latency, claimed_bps in RECALLED_SINGLE_BPS.items():
         outcome = outcomes.find("fig5-tcp-bandwidth", "one connection", latency)
         goodput_bps = None if outcome is None else outcome.steady_goodput_bps
         ratio = None if goodput_bps is None else goodput_bps / claimed_bps
         found.append(
-            Claim(
+            PaperClaim(
                 "Figure 5",
                 f"one TCP connection at {latency}",
-                Source.RECALLED,
+                ClaimSource.RECALLED,
                 rate_text(claimed_bps),
                 None if goodput_bps is None else rate_text(goodput_bps),
                 ratio,
@@ -68,16 +68,16 @@ def _single_tcp(outcomes: Outcomes) -> list[Claim]:
     return found
 
 
-def _many_connections(outcomes: Outcomes) -> list[Claim]:
+def _many_connections(outcomes: Outcomes) -> list[PaperClaim]:
     found = []
     for latency in RECALLED_SINGLE_BPS:
         outcome = outcomes.find("fig5-tcp-bandwidth", "many connections", latency)
         goodput_bps = None if outcome is None else outcome.steady_goodput_bps
         found.append(
-            Claim(
+            PaperClaim(
                 "Figure 5",
                 f"many TCP connections at {latency}",
-                Source.RECALLED,
+                ClaimSource.RECALLED,
                 rate_text(RECALLED_CAP_BPS),
                 None if goodput_bps is None else rate_text(goodput_bps),
                 None if goodput_bps is None else goodput_bps / RECALLED_CAP_BPS,
@@ -88,11 +88,11 @@ def _many_connections(outcomes: Outcomes) -> list[Claim]:
     return found
 
 
-def _slows(outcomes: Outcomes, figure: str, part: str, variant: str, what: str) -> Claim:
-    return Claim(
+def _slows(outcomes: Outcomes, figure: str, part: str, variant: str, what: str) -> PaperClaim:
+    return PaperClaim(
         figure,
         f"{what} slows down with latency",
-        Source.PAPER,
+        ClaimSource.PAPER,
         "slower",
         _slowdown(outcomes, part, variant),
         None,
@@ -100,11 +100,11 @@ def _slows(outcomes: Outcomes, figure: str, part: str, variant: str, what: str) 
     )
 
 
-def _does_not_slow(outcomes: Outcomes) -> Claim:
-    return Claim(
+def _does_not_slow(outcomes: Outcomes) -> PaperClaim:
+    return PaperClaim(
         "Figure 2",
         "the same over many connections",
-        Source.OURS,
+        ClaimSource.OURS,
         "hardly slower",
         _slowdown(outcomes, "fig2-dp-latency", "many connections"),
         None,
@@ -112,13 +112,13 @@ def _does_not_slow(outcomes: Outcomes) -> Claim:
     )
 
 
-def _bubbles(outcomes: Outcomes) -> Claim:
+def _bubbles(outcomes: Outcomes) -> PaperClaim:
     outcome = outcomes.find("fig4-timeline", "varuna")
     busy = None if outcome is None else outcome.gpu_utilization
-    return Claim(
+    return PaperClaim(
         "Figure 4",
         "Varuna at 40 ms and L,H = 6K,8K leaves long bubbles",
-        Source.PAPER,
+        ClaimSource.PAPER,
         "long bubbles",
         None if busy is None else f"GPUs idle for {percent_text(1 - busy)} of the time",
         None,
@@ -126,15 +126,15 @@ def _bubbles(outcomes: Outcomes) -> Claim:
     )
 
 
-def _speed_up(found: Sequence[SpeedUp]) -> Claim:
+def _speed_up(found: Sequence[SpeedUp]) -> PaperClaim:
     best = max(found, key=lambda each: each.most, default=None)
     if best is None or not best.most:
-        return Claim("Headline", "up to 17 times faster training", Source.PAPER, "17x", None, None, "")
+        return PaperClaim("Headline", "up to 17 times faster training", ClaimSource.PAPER, "17x", None, None, "")
     tuned = best.tuned_atlas is not None and best.tuned_atlas >= (best.atlas or 0)
-    return Claim(
+    return PaperClaim(
         "Headline",
         "up to 17 times faster training",
-        Source.PAPER,
+        ClaimSource.PAPER,
         ratio_text(CLAIMED_SPEED_UP),
         f"{ratio_text(best.most)}: {best.headline}, {TUNED_ATLAS if tuned else ATLAS} against {best.baseline}",
         best.most / CLAIMED_SPEED_UP,
@@ -143,7 +143,7 @@ def _speed_up(found: Sequence[SpeedUp]) -> Claim:
     )
 
 
-def _utilization(outcomes: Outcomes) -> list[Claim]:
+def _utilization(outcomes: Outcomes) -> list[PaperClaim]:
     alone, filled = (outcomes.find(BUBBLETEA, variant, FARTHEST) for variant in (ALONE, WITH_PREFILL))
     busy = None if filled is None else filled.gpu_utilization_with_prefill
     impact = None
@@ -151,19 +151,19 @@ def _utilization(outcomes: Outcomes) -> list[Claim]:
         impact = filled.iteration_time_s / alone.iteration_time_s
     overruns = None if filled is None else filled.deadline_overruns
     return [
-        Claim(
+        PaperClaim(
             "Headline",
             "up to 94 % GPU utilization with prefill in the bubbles",
-            Source.PAPER,
+            ClaimSource.PAPER,
             percent_text(CLAIMED_UTILIZATION),
             None if busy is None else percent_text(busy),
             None if busy is None else busy / CLAIMED_UTILIZATION,
             "asked for more requests than bubbles hold; what is left empty is the margin before each bubble's end",
         ),
-        Claim(
+        PaperClaim(
             "Headline",
             "training does not notice the prefill",
-            Source.PAPER,
+            ClaimSource.PAPER,
             "no impact",
             None
             if impact is None
@@ -175,11 +175,11 @@ def _utilization(outcomes: Outcomes) -> list[Claim]:
     ]
 
 
-def _semantics() -> Claim:
-    return Claim(
+def _semantics() -> PaperClaim:
+    return PaperClaim(
         "Headline",
         "training semantics unchanged: no compression, no staleness",
-        Source.PAPER,
+        ClaimSource.PAPER,
         "unchanged",
         "losses and gradients of every schedule and transport equal plain torch's within 1e-5",
         None,
@@ -187,17 +187,17 @@ def _semantics() -> Claim:
     )
 
 
-def _sketch(outcomes: Outcomes) -> list[Claim]:
+def _sketch(outcomes: Outcomes) -> list[PaperClaim]:
     found = []
     for variant, sketched_s in SKETCHED_S.items():
         outcome = outcomes.find(HEADLINE, variant, FARTHEST)
         time_s = None if outcome is None else outcome.iteration_time_s
         ratio = None if time_s is None else time_s / sketched_s
         found.append(
-            Claim(
+            PaperClaim(
                 "Expectation",
                 f"GPT-A at {FARTHEST}: {variant}",
-                Source.OURS,
+                ClaimSource.OURS,
                 seconds_text(sketched_s),
                 None if time_s is None else seconds_text(time_s),
                 ratio,

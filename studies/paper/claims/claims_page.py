@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from studies.paper.claims.claim import Claim
+from studies.paper.claims.claim import PaperClaim
 from studies.paper.claims.speed_up import FARTHEST, SpeedUp
 from wanbed.results.text import UNKNOWN, markdown_text, ratio_text, seconds_text, table_line
 
@@ -19,7 +19,7 @@ SPEED_UP_EXPLANATION = (
 )
 
 
-def claims_page(claims: Sequence[Claim], speed_ups: Sequence[SpeedUp], how: str) -> str:
+def claims_page(claims: Sequence[PaperClaim], speed_ups: Sequence[SpeedUp], how: str) -> str:
     """Return the page. ``how`` describes the origin of the figures in a sentence or two."""
     return "\n".join(
         [
@@ -34,7 +34,7 @@ def claims_page(claims: Sequence[Claim], speed_ups: Sequence[SpeedUp], how: str)
     )
 
 
-def claims_table(claims: Sequence[Claim]) -> str:
+def claims_table(claims: Sequence[PaperClaim]) -> str:
     """Return a Markdown table with a row for each claim."""
     columns = ["", "claim", "source", "claimed", "reproduced", "ratio", "why they differ, or what it holds"]
     lines = [table_line(columns), table_line([*["---"] * 5, "---:", "---"])]

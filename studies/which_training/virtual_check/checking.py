@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
-from studies.which_training.candidates import Candidate, candidates
+from studies.which_training.candidates import TriedSetting, candidates
 from studies.which_training.grid import Grid
 from studies.which_training.setting import Method, Wan
-from studies.which_training.virtual_check.shrunk import Check, checks, shrunk_profile
+from studies.which_training.virtual_check.shrunk import VirtualCheck, checks, shrunk_profile
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.module_process import module_command
 from wanbed.results import load
@@ -50,7 +50,7 @@ class Checked:
         return self.simulated_s / self.measured_s - 1
 
 
-def chosen_at(grid: Grid, wans: Iterable[Wan]) -> list[Candidate]:
+def chosen_at(grid: Grid, wans: Iterable[Wan]) -> list[TriedSetting]:
     """Return the setting that was chosen for each method at each of these WANs."""
     return [
         next(each for each in candidates(method, wan) if each.label == grid.price(wan, method).label)
@@ -69,7 +69,7 @@ def checked(grid: Grid, runs: Path, log: Callable[[str], None]) -> list[Checked]
     return [found for check in checks(chosen_at(grid, CHECKED)) for found in _compared(check, runs, log)]
 
 
-def _compared(check: Check, runs: Path, log: Callable[[str], None]) -> list[Checked]:
+def _compared(check: VirtualCheck, runs: Path, log: Callable[[str], None]) -> list[Checked]:
     simulated, measured = (_run(check, engine, runs, log) for engine in (_SIMULATE, _EMULATE))
     marks = _marks(simulated)
     simulated_s, measured_s = (mean_iterations_s(run, check.iterations) for run in (simulated, measured))
@@ -105,7 +105,7 @@ def _marks(run: Run) -> dict[str, tuple[str, ...]]:
     return {trial.variant: tuple(miss.name for miss in known_misses_of(trial.facts)) for trial in run.trials}
 
 
-def _run(check: Check, engine: str, runs: Path, log: Callable[[str], None]) -> Run:
+def _run(check: VirtualCheck, engine: str, runs: Path, log: Callable[[str], None]) -> Run:
     file = runs / f"{check.name}-{engine}.yaml"
     document = {**check.document(f"./{_PROFILE}"), "name": file.stem, "engine": engine}
     write_whole(file, yaml.safe_dump(document, sort_keys=False))

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from studies.which_training.candidates import Candidate
+from studies.which_training.candidates import TriedSetting
 from studies.which_training.setting import MODEL, Wan, topology
 from wanbed.ground.units import parse_rate_bps, parse_size_bytes
 from wanbed.runner.trainings.local_updates.spec.atom_options import parse_swap_rate
@@ -23,12 +23,12 @@ PROFILE = "a100"
 
 
 @dataclass(frozen=True)
-class Check:
+class VirtualCheck:
     """The chosen settings of methods of one kind at one WAN, in one experiment: they train for as many iterations."""
 
     wan: Wan
     synchronous: bool
-    chosen: tuple[Candidate, ...]
+    chosen: tuple[TriedSetting, ...]
 
     @property
     def name(self) -> str:
@@ -54,12 +54,12 @@ class Check:
         }
 
 
-def checks(chosen: Sequence[Candidate]) -> list[Check]:
+def checks(chosen: Sequence[TriedSetting]) -> list[VirtualCheck]:
     """Return the experiments that check these settings."""
-    groups: dict[tuple[Wan, bool], list[Candidate]] = {}
+    groups: dict[tuple[Wan, bool], list[TriedSetting]] = {}
     for each in chosen:
         groups.setdefault((each.wan, each.method.synchronous), []).append(each)
-    return [Check(wan, synchronous, tuple(group)) for (wan, synchronous), group in groups.items()]
+    return [VirtualCheck(wan, synchronous, tuple(group)) for (wan, synchronous), group in groups.items()]
 
 
 def shrunk_profile() -> str:

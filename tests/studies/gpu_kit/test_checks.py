@@ -13,7 +13,7 @@ from studies.gpu_kit.check_collective import run_pair
 from studies.gpu_kit.check_events import measure
 from studies.gpu_kit.check_training import check, judged
 from studies.gpu_kit.clocks import clocks_named
-from studies.gpu_kit.loopback_training import Training, TrainingError, train_over_loopback
+from studies.gpu_kit.loopback_training import LoopbackTraining, TrainingError, train_over_loopback
 from tests.support.workloads.forked_rank import ForkedRank
 from tests.support.workloads.hostile_gpu.gpu import hostile_device
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import on_hostile_gpu
@@ -21,7 +21,7 @@ from tests.support.workloads.loopback_ranks import free_ports
 from wanbed.workloads.compute.device.torch_device import create_device
 from wanbed.workloads.model.gpt_config import GptConfig
 
-TRAINED = Training((2.0, 1.0), {"w": np.ones(3)}, ("cpu (cpu)",) * 2)
+TRAINED = LoopbackTraining((2.0, 1.0), {"w": np.ones(3)}, ("cpu (cpu)",) * 2)
 
 
 def forked(program: str, config: Path) -> ForkedRank:
@@ -64,7 +64,7 @@ def test_a_device_that_is_not_there_is_reported_in_one_line(tmp_path: Path, monk
         (TRAINED, replace(TRAINED, gradients={"w": np.zeros(3)}), False),
     ],
 )
-def test_other_losses_or_bits_fail(one: Training, again: Training, passed: bool) -> None:
+def test_other_losses_or_bits_fail(one: LoopbackTraining, again: LoopbackTraining, passed: bool) -> None:
     assert judged("case", TRAINED, one, again, 1e-3).passed is passed
 
 

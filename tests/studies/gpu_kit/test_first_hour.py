@@ -11,7 +11,7 @@ import pytest
 
 from studies.gpu_kit import first_hour
 from studies.gpu_kit.first_hour import main, run_steps
-from studies.gpu_kit.steps import EXPERIMENT, PLANNED, STEPS, Step
+from studies.gpu_kit.steps import EXPERIMENT, PLANNED, STEPS, KitStep
 from tests.support.until import until_within
 from wanbed.runner.planner.experiment_file import load_experiment
 
@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[3]
 PART_LIMIT_S = 600
 
 
-def step(name: str, command: str, limit_s: int = 60) -> Step:
-    return Step(1, name, limit_s, command, "something")
+def step(name: str, command: str, limit_s: int = 60) -> KitStep:
+    return KitStep(1, name, limit_s, command, "something")
 
 
 def test_a_step_that_fails_or_hangs_does_not_end_the_hour(tmp_path: Path) -> None:
@@ -119,6 +119,6 @@ def test_a_rehearsal_runs_the_chosen_steps_on_the_cpu(tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize("one", STEPS, ids=[each.name for each in STEPS])
-def test_the_page_has_every_step(one: Step) -> None:
+def test_the_page_has_every_step(one: KitStep) -> None:
     page = (ROOT / "docs/gpus.md").read_text(encoding="utf-8")
     assert f"| {one.part} | `{one.name}` | {one.limit_s} s | {one.shows} |" in page

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from studies.paper.execution import Job, jobs_left, run_jobs
-from studies.paper.part import FOLDER, Part
+from studies.paper.part import FOLDER, PaperPart
 from tests.support.until import until_within
 from wanbed.module_process import module_command
 from wanbed.results.records.run_store import RunStore
@@ -21,10 +21,10 @@ from wanbed.runner.runs.run_folder import latest_run
 
 until = partial(until_within, 60)
 
-SMALL, LARGE = (Part(name, name, (), ()) for name in ("fig4-timeline", "fig3-pp-latency"))
+SMALL, LARGE = (PaperPart(name, name, (), ()) for name in ("fig4-timeline", "fig3-pp-latency"))
 
 
-def begin(part: Part, runs: Path, *, complete: bool) -> None:
+def begin(part: PaperPart, runs: Path, *, complete: bool) -> None:
     experiment = part.experiment("simulate")
     store = RunStore.create(runs, experiment.name, gather_manifest(experiment), experiment.config_hash)
     if complete:
@@ -45,7 +45,7 @@ class ShellJob(Job):
 
 
 def shell(experiment: Experiment, script: str, name: str = "part") -> ShellJob:
-    return ShellJob(Part(name, name, (), ()), experiment, begun=False, script=script)
+    return ShellJob(PaperPart(name, name, (), ()), experiment, begun=False, script=script)
 
 
 def test_the_largest_job_runs_first_and_complete_parts_do_not(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from studies.paper.claims.speed_up import ATLAS, HEADLINES, TUNED, TUNED_ATLAS, UNTUNED
-from studies.paper.part import FOLDER, PARTS, Part, parts_named
+from studies.paper.part import FOLDER, PARTS, PaperPart, parts_named
 from wanbed.ground.strict_model import InputError
 
 RATE_BPS = 5 * 10**9
@@ -14,7 +14,7 @@ def test_every_experiment_of_the_paper_is_a_part_and_every_part_has_its_file() -
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_a_part_is_emulated_in_virtual_time_at_the_real_rates_and_has_the_name_of_its_file(part: Part) -> None:
+def test_a_part_is_emulated_in_virtual_time_at_the_real_rates_and_has_the_name_of_its_file(part: PaperPart) -> None:
     experiment = part.experiment("emulate")
     assert (experiment.name, experiment.spec.clock) == (part.name, "virtual")
     for point in experiment.points():
@@ -23,7 +23,7 @@ def test_a_part_is_emulated_in_virtual_time_at_the_real_rates_and_has_the_name_o
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_a_part_can_be_simulated_too(part: Part) -> None:
+def test_a_part_can_be_simulated_too(part: PaperPart) -> None:
     assert part.experiment("simulate").spec.engine == "simulate"
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from studies.paper.part import PARTS, Part
+from studies.paper.part import PARTS, PaperPart
 from studies.paper.reference import PartResult, write_reference
 from studies.paper.volume import Volume
 from tests.support.runner.emulated_run import constant, write_run
@@ -12,7 +12,7 @@ from wanbed.results.reading.run import Run
 from wanbed.runner.validation.agreement import read_agreement
 from wanbed.runner.validation.comparison import compare
 
-PART = Part("fig3-pp-latency", "Figure 3: pipelines", ("iteration-time", "gpu-time"), ("iteration-time",))
+PART = PaperPart("fig3-pp-latency", "Figure 3: pipelines", ("iteration-time", "gpu-time"), ("iteration-time",))
 VOLUME = Volume("fig3-pp-latency", 1, 2, 3)
 TIMES = {(point, variant): [2.0 + point] for point in (0, 1) for variant in ("gpipe", "1f1b")}
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from studies.which_training.candidates import Candidate, candidates, transports
+from studies.which_training.candidates import TriedSetting, candidates, transports
 from studies.which_training.setting import NODE_PAIR_BPS, SEQUENCES, SYNC_EVERY, Method, Wan
 from wanbed.runner.planner.experiment_file import parse_experiment
 
@@ -11,7 +11,7 @@ TRIED = [candidate for method in Method for candidate in candidates(method, WAN)
 
 
 @pytest.mark.parametrize("candidate", TRIED, ids=lambda candidate: f"{candidate.method}, {candidate.label}")
-def test_every_candidate_is_an_experiment_that_trains_on_the_same_sequences(candidate: Candidate) -> None:
+def test_every_candidate_is_an_experiment_that_trains_on_the_same_sequences(candidate: TriedSetting) -> None:
     (point,) = parse_experiment(candidate.document, "candidate", Path()).points()
     (variant,) = point.variants
     assert variant.sequences_per_iteration == SEQUENCES

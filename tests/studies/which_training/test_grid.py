@@ -1,17 +1,17 @@
 import pytest
 
-from studies.which_training.grid import Grid, Price, over_wan
+from studies.which_training.grid import Grid, SettingPrice, over_wan
 from studies.which_training.setting import TOKENS, Method, Wan
 
 NEAR, FAR = Wan(10, 1_000_000_000), Wan(100, 1_000_000_000)
 GRID = Grid.of(
     [
-        Price(Method.VARUNA, "slow", NEAR, 40, 1),
-        Price(Method.VARUNA, "quick", NEAR, 20, 1),
-        Price(Method.VARUNA, "as quick", NEAR, 20, 1),
-        Price(Method.ONE, "alone", NEAR, 15, 0),
-        Price(Method.DILOCO, "seldom", NEAR, 5, 1),
-        Price(Method.VARUNA, "far", FAR, 90, 1),
+        SettingPrice(Method.VARUNA, "slow", NEAR, 40, 1),
+        SettingPrice(Method.VARUNA, "quick", NEAR, 20, 1),
+        SettingPrice(Method.VARUNA, "as quick", NEAR, 20, 1),
+        SettingPrice(Method.ONE, "alone", NEAR, 15, 0),
+        SettingPrice(Method.DILOCO, "seldom", NEAR, 5, 1),
+        SettingPrice(Method.VARUNA, "far", FAR, 90, 1),
     ]
 )
 
@@ -30,7 +30,7 @@ def test_the_fastest_is_that_of_the_methods_asked_for_at_that_wan() -> None:
 
 def test_methods_within_a_hundredth_of_the_fastest_count_as_equally_fast() -> None:
     close = Grid.of(
-        Price(method, "", NEAR, seconds, 1)
+        SettingPrice(method, "", NEAR, seconds, 1)
         for method, seconds in ((Method.VARUNA, 10.0), (Method.ATLAS, 10.09), (Method.ATOM, 10.2))
     )
     assert [price.method for price in close.as_fast(NEAR)] == [Method.ATLAS, Method.VARUNA]
@@ -56,4 +56,4 @@ def test_a_method_that_was_not_priced_is_no_answer() -> None:
 
 def test_an_iteration_without_time_is_refused() -> None:
     with pytest.raises(ValueError, match="takes time"):
-        Price(Method.ATOM, "none", NEAR, 0, 0)
+        SettingPrice(Method.ATOM, "none", NEAR, 0, 0)

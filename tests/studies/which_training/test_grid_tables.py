@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from studies.which_training.candidates import candidates
-from studies.which_training.grid import Grid, Price
+from studies.which_training.grid import Grid, SettingPrice
 from studies.which_training.grid_tables import example_text, map_text, thousands
 from studies.which_training.learning import DATA_PARALLEL, Curve
 from studies.which_training.marked_page import BEGIN, END, write_part
@@ -14,7 +14,7 @@ from wanbed.runner.planner.experiment_file import load_experiment
 
 SECONDS = {method: 10.0 + position for position, method in enumerate(Method)}
 GRID = Grid.of(
-    Price(method, candidates(method, wan)[0].label, wan, SECONDS[method] if wan.latency_ms < 100 else 98.304, 1)
+    SettingPrice(method, candidates(method, wan)[0].label, wan, SECONDS[method] if wan.latency_ms < 100 else 98.304, 1)
     for wan in WANS
     for method in Method
 )

@@ -8,7 +8,7 @@ from studies.which_training.lone_training import (
     MODEL,
     SEQUENCES,
     TEXT,
-    LoneTraining,
+    TinyTraining,
     held_out_losses,
 )
 from tests.support.workloads.one_thread import one_thread
@@ -18,10 +18,10 @@ from wanbed.workloads.synchronization.synchronization import Synchronization
 
 _one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 
-ALONE = LoneTraining(1, None, 3, 4, 2, 0.001)
+ALONE = TinyTraining(1, None, 3, 4, 2, 0.001)
 
 
-def reference_losses(training: LoneTraining) -> list[float]:
+def reference_losses(training: TinyTraining) -> list[float]:
     """The held-out losses of one model under torch's AdamW that learns all sequences of each iteration at once."""
     model = build_stage(MODEL, 0, 1, training.seed, torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=training.learning_rate)
@@ -58,4 +58,4 @@ def test_replicas_share_sequences_evenly_and_are_synchronised(
     replicas: int, synchronization: Synchronization | None
 ) -> None:
     with pytest.raises(ValueError, match="replicas"):
-        LoneTraining(replicas, synchronization, 0, 4, 2, 0.001)
+        TinyTraining(replicas, synchronization, 0, 4, 2, 0.001)

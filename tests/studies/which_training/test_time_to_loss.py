@@ -1,12 +1,12 @@
 import pytest
 
-from studies.which_training.grid import Grid, Price
+from studies.which_training.grid import Grid, SettingPrice
 from studies.which_training.learning import DATA_PARALLEL, Curve
 from studies.which_training.setting import Method, Wan
 from studies.which_training.time_to_loss import LossTimes, learning_text
 
 WAN = Wan(50, 1_000_000_000)
-GRID = Grid.of(Price(method, "", WAN, 10.0 + position, 1) for position, method in enumerate(Method))
+GRID = Grid.of(SettingPrice(method, "", WAN, 10.0 + position, 1) for position, method in enumerate(Method))
 CURVES = [
     Curve(learner, 0.001, seed, ((5, 4.0), (10 + slower + 5 * seed, 3.0)))
     for learner, slower in ((DATA_PARALLEL, 0), (Method.DILOCO, 10), (Method.STREAMING, 20), (Method.ATOM, 30))

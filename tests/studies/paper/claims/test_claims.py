@@ -1,6 +1,6 @@
 import pytest
 
-from studies.paper.claims.claim import Claim, Source
+from studies.paper.claims.claim import ClaimSource, PaperClaim
 from studies.paper.claims.claims import claims
 from studies.paper.outcome import Outcomes
 from tests.studies.paper.outcomes import of, outcome, timed
@@ -8,7 +8,7 @@ from tests.studies.paper.outcomes import of, outcome, timed
 MBPS = 1e6
 
 
-def claim(outcomes: Outcomes, statement: str) -> Claim:
+def claim(outcomes: Outcomes, statement: str) -> PaperClaim:
     """The only claim whose statement begins so."""
     (found,) = (each for each in claims(outcomes) if each.statement.startswith(statement))
     return found
@@ -24,7 +24,7 @@ def test_claims_without_runs_are_not_reproduced() -> None:
 
 def test_figures_from_memory_are_marked_as_recalled() -> None:
     found = claims(of())
-    recalled = {each.claimed for each in found if each.source is Source.RECALLED}
+    recalled = {each.claimed for each in found if each.source is ClaimSource.RECALLED}
     assert recalled == {"1.22\u00a0Gbit/s", "600\u00a0Mbit/s", "396\u00a0Mbit/s", "293\u00a0Mbit/s", "5.00\u00a0Gbit/s"}
 
 

@@ -1,9 +1,9 @@
-from studies.paper.claims.claim import Claim, Source
+from studies.paper.claims.claim import ClaimSource, PaperClaim
 from studies.paper.claims.claims_page import claims_page, claims_table, speed_up_table
 from studies.paper.claims.speed_up import SpeedUp
 
-RUN = Claim("Figure 5", "one | connection", Source.RECALLED, "293 Mbit/s", "300 Mbit/s", 1.024, "the window")
-NOT_RUN = Claim("Headline", "faster", Source.PAPER, "17x", None, None, "")
+RUN = PaperClaim("Figure 5", "one | connection", ClaimSource.RECALLED, "293 Mbit/s", "300 Mbit/s", 1.024, "the window")
+NOT_RUN = PaperClaim("Headline", "faster", ClaimSource.PAPER, "17x", None, None, "")
 SPEED_UP = SpeedUp("GPT-A", "gpipe", 30.0, 12.0, None)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from studies.which_training.candidates import candidates
-from studies.which_training.grid import Grid, Price
+from studies.which_training.grid import Grid, SettingPrice
 from studies.which_training.setting import WANS, Method, Wan
 from studies.which_training.virtual_check.checking import CHECKED, Checked, chosen_at
 
@@ -12,7 +12,7 @@ WAN = Wan(10, 1_000_000_000)
 
 def test_the_fastest_setting_of_every_method_is_checked() -> None:
     prices = [
-        Price(method, candidate.label, WAN, 1.0 + (candidate != candidates(method, WAN)[-1]), 0.0)
+        SettingPrice(method, candidate.label, WAN, 1.0 + (candidate != candidates(method, WAN)[-1]), 0.0)
         for method in Method
         for candidate in candidates(method, WAN)
     ]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from studies.which_training.candidates import Candidate, candidates
+from studies.which_training.candidates import TriedSetting, candidates
 from studies.which_training.setting import Method, Wan
-from studies.which_training.virtual_check.shrunk import Check, checks, shrunk_profile, shrunk_variant
+from studies.which_training.virtual_check.shrunk import VirtualCheck, checks, shrunk_profile, shrunk_variant
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
@@ -21,8 +21,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def shrunk(candidate: Candidate, folder: Path) -> ResolvedVariant:
-    document = Check(WAN, candidate.method.synchronous, (candidate,)).document("./profile.json")
+def shrunk(candidate: TriedSetting, folder: Path) -> ResolvedVariant:
+    document = VirtualCheck(WAN, candidate.method.synchronous, (candidate,)).document("./profile.json")
     return parse_experiment(document, "check", folder).points()[0].variants[0]
 
 

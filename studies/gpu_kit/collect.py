@@ -3,6 +3,8 @@
 The kit has wanbed, the Python packages that it needs but for torch, the steps of the first hour, and a few programs of
 Debian's. A list of what the
 GPU machine has (``python3 -m pip list --format=freeze`` there) keeps it small: large packages on it are left out.
+
+The programs, libraries and kernel modules of Debian packages that a bare machine lacks, and their kit paths.
 """
 
 import argparse
@@ -15,18 +17,49 @@ import tomllib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from studies.gpu_kit.system_files import FILES, MODULES, PACKAGES
 from wanbed.module_process import PACKAGE
 from wanbed.testbed.substrate.guest_kernel import MODULES as GUEST_MODULES
 
+PACKAGES = (
+    "mininet",
+    "net-tools",
+    "iperf3",
+    "libiperf0",
+    "libsctp1",
+    "iputils-ping",
+    "kmod",
+    "user-mode-linux",
+)
+"""The Debian packages that files are taken from. Whole ones would be larger than everything else together."""
+
+MODULES = "usr/lib/uml/modules"
+
+FILES = {
+    "usr/bin/mnexec": "bin/mnexec",
+    "sbin/ifconfig": "bin/ifconfig",
+    "usr/bin/iperf3": "bin/iperf3",
+    "bin/ping": "bin/ping",
+    "bin/kmod": "sbin/insmod",
+    "usr/bin/linux.uml": "bin/linux.uml",
+    "usr/lib/x86_64-linux-gnu/libiperf.so.0": "lib/libiperf.so.0",
+    "usr/lib/x86_64-linux-gnu/libsctp.so.1": "lib/libsctp.so.1",
+}
+"""Path in the unpacked packages, and path in the kit's ``system`` folder. kmod is insmod if it is called so."""
+
 ROOT = Path(__file__).resolve().parents[2]
+
 OWN_FILES = ("install.py", "env.sh")
+
 PIP = (sys.executable, "-m", "pip")
+
 BESIDES = ("nvidia-ml-py", "pip", "setuptools", "wheel")
 """Beside wanbed's requirements: NVML's binding, pip, and setuptools, whose distutils Mininet imports."""
+
 LARGE_BYTES = 4 * 2**20
 """A smaller package is always carried, in the version that is tested."""
+
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info")
+
 _PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64", "manylinux_2_28_x86_64")
 
 

@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 import typer
 
 from studies.paper.execution import jobs_left, run_jobs
-from studies.paper.part import PaperPart, parts_named
+from studies.paper.part import PaperPart, Volume, parts_named, volume_table
 from studies.paper.reference import PartResult, write_reference
-from studies.paper.volume import Volume, volume_table
 from wanbed.ground.strict_model import InputError
 from wanbed.results import load
 from wanbed.results.reading.run import Run

@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from studies.paper.part import PaperPart
-from studies.paper.volume import Volume
+from studies.paper.part import PaperPart, Volume
 from wanbed.module_process import module_command
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.runs.faults import DONE, OUTSIDE_TOLERANCE

@@ -1,37 +1,102 @@
-"""Write the published files: report, claims, tables and figures of every part that has run, small enough for git."""
+"""Write the published files: report, claims, tables and figures of every part that has run, small enough for git.
 
-from collections.abc import Sequence
+Draw goodput against WAN latency, beside the values that are recalled from Figure 5 of the paper.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from studies.paper.claims.claims import RECALLED_CAP_BPS, RECALLED_SINGLE_BPS, claims
-from studies.paper.claims.claims_page import claims_page
-from studies.paper.claims.speed_up import speed_ups
-from studies.paper.goodput_chart import goodput_chart
+from matplotlib.figure import Figure
+
+from studies.paper.claims import RECALLED_CAP_BPS, RECALLED_SINGLE_BPS, claims, claims_page, speed_ups
 from studies.paper.outcome import Outcomes, PartOutcome, outcomes_of
-from studies.paper.part import PaperPart
-from studies.paper.volume import Volume, volume_table
+from studies.paper.part import GOODPUT, PaperPart, Volume, volume_table
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.results.comparison.run_description import facts, warnings, what_was_run
-from wanbed.results.reading.headline import HeadlineRow, by_point, headline
+from wanbed.results.reading.headline import LATENCY_PATH, HeadlineRow, by_point, headline
 from wanbed.results.reading.run import Run
-from wanbed.results.report.charts.chart import Chart
-from wanbed.results.report.charts.colours import Styles
+from wanbed.results.report.charts.canvas import PicturePlace
+from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
+from wanbed.results.report.charts.colours import GREY, Style, Styles, variant_styles
 from wanbed.results.report.charts.paper import draw_figures, save_figures
+from wanbed.results.report.charts.swept_points import latency_ms
 from wanbed.results.report.page_templates import page_environment
 from wanbed.results.report.report_charts import report_charts
 from wanbed.results.report.reported_runs import ReportedRuns
 from wanbed.results.report.tables import table_text
-from wanbed.results.text import isolated, visible
+from wanbed.results.text import isolated, list_text, rate_text, visible
 from wanbed.runner.validation.agreement import Agreement, Compared, write_agreement
 from wanbed.runner.validation.comparison import VariantComparison
 
+RECALLED = "recalled of the paper"
+
+_RECALLED_STYLE = Style(GREY, "D", "", filled=False)
+
+
+def goodput_chart(outcomes: Sequence[PartOutcome], recalled_bps: Mapping[str, Mapping[str, float]]) -> Chart | None:
+    """Return the chart of every variant's steady goodput by swept latency, None if nothing was measured.
+
+    ``recalled_bps`` holds the paper's recalled goodput by variant and latency.
+    """
+    measured: dict[str, dict[float, float]] = {}
+    for each in outcomes:
+        at_ms = latency_ms({LATENCY_PATH: each.latency})
+        if at_ms is not None and each.steady_goodput_bps is not None:
+            measured.setdefault(each.variant, {})[at_ms] = each.steady_goodput_bps
+    if not measured:
+        return None
+    styles = variant_styles(list(measured))
+    known = [
+        (latency_ms({LATENCY_PATH: latency}) or 0.0, rate_bps)
+        for variant, of_variant in recalled_bps.items()
+        if variant in measured
+        for latency, rate_bps in of_variant.items()
+    ]
+
+    def paint(figure: Figure, layout: PicturePlace) -> float:
+        axis = figure.subplots()
+        for variant, by_latency in measured.items():
+            style = styles[variant]
+            axis.plot(
+                list(by_latency), [rate_bps / 1e9 for rate_bps in by_latency.values()], color=style.colour,
+                marker=style.marker, markersize=9 * layout.scale, linewidth=3 * layout.scale, clip_on=False,
+            )  # fmt: skip
+        axis.plot(
+            [at_ms for at_ms, _ in known], [rate_bps / 1e9 for _, rate_bps in known], linestyle="none",
+            color=_RECALLED_STYLE.colour, marker=_RECALLED_STYLE.marker, markersize=7 * layout.scale,
+            markerfacecolor="none", clip_on=False,
+        )  # fmt: skip
+        axis.set_xlim(left=0)
+        axis.set_ylim(bottom=0)
+        axis.grid(axis="y")
+        axis.set_xticks(sorted({at_ms for by_latency in measured.values() for at_ms in by_latency}))
+        axis.set_xlabel("one-way WAN latency (ms)")
+        axis.set_ylabel("goodput (Gbit/s)")
+        return 240 if layout.narrow else 300
+
+    legend = [LegendEntry(variant, styles[variant]) for variant in measured]
+    if known:
+        legend.append(LegendEntry(RECALLED, _RECALLED_STYLE))
+    reading = " ".join(
+        f"{variant[0].upper()}{variant[1:]}: "
+        f"{list_text([f'{rate_text(rate_bps)} at {at_ms:g} ms' for at_ms, rate_bps in by_latency.items()])}."
+        for variant, by_latency in measured.items()
+    )
+    title = "Goodput between two hosts against WAN latency"
+    return Chart(GOODPUT, title, tuple(legend), (Drawing(f"{title}. {reading}", "goodput", paint),), reading)
+
+
 TABLES, FIGURES = "tables", "figures"
+
 REPORT, CLAIMS, VOLUMES = "report.html", "claims.md", "volumes.md"
+
 TABLE_FORMS = ("csv", "md")
+
 _TEMPLATE = "paper_report.html.j2"
+
 _RECALLED_BPS = {
     "one connection": RECALLED_SINGLE_BPS,
     "many connections": dict.fromkeys(RECALLED_SINGLE_BPS, RECALLED_CAP_BPS),

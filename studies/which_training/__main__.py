@@ -5,17 +5,13 @@ from typing import Annotated
 
 import typer
 
-from studies.which_training.candidates import candidates
-from studies.which_training.grid import Grid
+from studies.which_training.grid import Grid, priced
 from studies.which_training.grid_tables import example_text, map_text
-from studies.which_training.learning import learnt
+from studies.which_training.learning import LossTimes, learning_text, learnt
 from studies.which_training.marked_page import write_part
 from studies.which_training.picture import draw
-from studies.which_training.pricing import priced
-from studies.which_training.setting import WANS, Method, Wan
-from studies.which_training.time_to_loss import LossTimes, learning_text
-from studies.which_training.virtual_check.check_table import check_text
-from studies.which_training.virtual_check.checking import checked
+from studies.which_training.setting import WANS, Method, Wan, candidates
+from studies.which_training.virtual_check import check_text, checked
 from wanbed.runner.cli.exit_status import log, one_line_errors
 
 PAGE = Path("docs/which-training.md")

@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 import yaml
 
-from studies.which_training.candidates import candidates
 from studies.which_training.grid import AS_FAST, Grid, over_wan
-from studies.which_training.setting import Method, Wan
+from studies.which_training.setting import Method, Wan, candidates
 from wanbed.results.text import list_text, markdown_text, table_line
 
 

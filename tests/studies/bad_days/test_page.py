@@ -4,8 +4,7 @@ import pytest
 
 from studies.bad_days.day import days
 from studies.bad_days.lost_time import Loss
-from studies.bad_days.page import BEGIN, END, DayResult, page_text, write_page
-from studies.bad_days.picture import draw
+from studies.bad_days.page import BEGIN, END, DayResult, draw, page_text, write_page
 from wanbed.results.text import seconds_text, table_line
 
 LATENCY = days(1)[0]

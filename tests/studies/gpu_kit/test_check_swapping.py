@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studies.gpu_kit.check_swapping import Result, check, judged, main, measure, memory_of
-from studies.gpu_kit.lone_training import LoneTraining
+from studies.gpu_kit.check_swapping import LoneTraining, Result, check, judged, main, measure, memory_of
 from tests.support.workloads.hostile_gpu.gpu import MIB
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from studies.gpu_kit import collect as module
-from studies.gpu_kit.collect import LARGE_BYTES, CollectError, collect, distribution, listed, main
-from studies.gpu_kit.system_files import FILES, MODULES
+from studies.gpu_kit.collect import FILES, LARGE_BYTES, MODULES, CollectError, collect, distribution, listed, main
 
 
 def test_a_list_of_installed_packages_is_read_by_normalized_names() -> None:

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from studies.paper.part import PARTS, PaperPart
-from studies.paper.reference import PartResult, write_reference
-from studies.paper.volume import Volume
+from studies.paper.part import PARTS, PaperPart, Volume
+from studies.paper.reference import RECALLED, PartResult, goodput_chart, write_reference
+from tests.studies.paper.outcomes import outcome
 from tests.support.runner.emulated_run import constant, write_run
 from wanbed.results import load
 from wanbed.results.reading.run import Run
@@ -13,7 +13,9 @@ from wanbed.runner.validation.agreement import read_agreement
 from wanbed.runner.validation.comparison import compare
 
 PART = PaperPart("fig3-pp-latency", "Figure 3: pipelines", ("iteration-time", "gpu-time"), ("iteration-time",))
+
 VOLUME = Volume("fig3-pp-latency", 1, 2, 3)
+
 TIMES = {(point, variant): [2.0 + point] for point in (0, 1) for variant in ("gpipe", "1f1b")}
 
 
@@ -88,3 +90,21 @@ def test_writing_again_gives_the_same_bytes(folder: Path, run: Run) -> None:
 
 def test_the_parts_that_are_published_have_charts() -> None:
     assert all(part.charts for part in PARTS)
+
+
+MEASURED = [
+    outcome("fig5", "one connection", 1.0, latency, steady_goodput_bps=rate_bps)
+    for latency, rate_bps in (("10ms", 1.2e9), ("40ms", 3e8))
+]
+
+
+def test_the_reading_has_every_figure_and_the_legend_marks_recalled_ones() -> None:
+    chart = goodput_chart(MEASURED, {"one connection": {"10ms": 1.22e9}})
+    assert chart is not None
+    assert "One connection: 1.20\u00a0Gbit/s at 10 ms and 300\u00a0Mbit/s at 40 ms." in chart.reading
+    assert [entry.label for entry in chart.legend] == ["one connection", RECALLED]
+    assert "<svg" in chart.drawings[0].wide
+
+
+def test_nothing_is_drawn_where_latency_was_not_swept() -> None:
+    assert goodput_chart([outcome("fig4", "varuna", 1.0, "", steady_goodput_bps=1e9)], {}) is None

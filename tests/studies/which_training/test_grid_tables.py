@@ -3,13 +3,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from studies.which_training.candidates import candidates
 from studies.which_training.grid import Grid, SettingPrice
 from studies.which_training.grid_tables import example_text, map_text, thousands
 from studies.which_training.learning import DATA_PARALLEL, Curve
 from studies.which_training.marked_page import BEGIN, END, write_part
 from studies.which_training.picture import draw
-from studies.which_training.setting import WANS, Method, Wan
+from studies.which_training.setting import WANS, Method, Wan, candidates
 from wanbed.runner.planner.experiment_file import load_experiment
 
 SECONDS = {method: 10.0 + position for position, method in enumerate(Method)}

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from studies.gpu_kit.lone_training import LoneTraining, train_alone, without_swapping
+from studies.gpu_kit.check_swapping import LoneTraining, train_alone, without_swapping
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import EACH_ORDER, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
 from tests.support.workloads.one_thread import one_thread

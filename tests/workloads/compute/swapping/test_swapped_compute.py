@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from studies.gpu_kit.lone_training import train_alone, without_swapping
+from studies.gpu_kit.check_swapping import train_alone, without_swapping
 from tests.support.workloads.one_thread import one_thread
 from tests.workloads.compute.hostile.programs import WORK
 from wanbed.workloads.compute.torch_work import TorchWork

@@ -1,31 +1,136 @@
-"""Compute the reproduction of each claim of the paper from the measured outcomes.
+"""Describe one claim of the paper beside its reproduction.
+
+Compute how much faster Atlas is than each baseline over a single TCP connection.
+
+Compute the reproduction of each claim of the paper from the measured outcomes.
 
 Only the paper's abstract, contents and captions were available. A figure quoted from memory is marked as recalled.
 Expectations of this project come from an early event sketch, which models nothing of TCP but the window.
+
+Write ``claims.md``: every claim with its reproduction, and the speed-up of Atlas over each single-TCP baseline.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
-from studies.paper.claims.claim import ClaimSource, PaperClaim
-from studies.paper.claims.speed_up import ATLAS, FARTHEST, TUNED_ATLAS, SpeedUp, speed_ups
 from studies.paper.outcome import Outcomes
-from wanbed.results.text import percent_text, rate_text, ratio_text, seconds_text
+from wanbed.results.text import UNKNOWN, markdown_text, percent_text, rate_text, ratio_text, seconds_text, table_line
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
+
+class ClaimSource(StrEnum):
+    """The origin of a claimed figure. Only the paper's abstract, contents and captions were available."""
+
+    PAPER = "paper"
+    RECALLED = "recalled"
+    OURS = "ours"
+
+
+@dataclass(frozen=True)
+class PaperClaim:
+    """One claim, with ``claimed`` and ``reproduced`` as text; ``reproduced`` is None if it was not run.
+
+    ``ratio`` is reproduced / claimed, None without figures. ``why`` explains why they differ, or what the figure
+    includes.
+    """
+
+    topic: str
+    statement: str
+    source: ClaimSource
+    claimed: str
+    reproduced: str | None
+    ratio: float | None
+    why: str
+
+
+FARTHEST = "40ms"
+
+ATLAS, TUNED_ATLAS = "atlas", "atlas, no idle restart"
+
+UNTUNED = ("gpipe", "megatron", "varuna")
+"""The baselines of the paper."""
+
+TUNED = ("varuna, large window", "varuna, large window, no idle restart", "varuna, bbr")
+"""The baselines whose single connection is tuned as far as possible."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A training for which Atlas and its baselines were measured. Its variants may be in several parts."""
+
+    title: str
+    parts: tuple[str, ...]
+
+
+HEADLINES = (
+    Headline("GPT-A, 6 stages, 2 pipelines", ("headline-gpt-a", "headline-gpt-a-fair")),
+    Headline("GPT-B, 6 stages, 2 pipelines", ("headline-gpt-b", "headline-gpt-b-fair")),
+    Headline("GPT-A, 12 stages, 1 pipeline", ("headline-deep",)),
+)
+
+
+@dataclass(frozen=True)
+class SpeedUp:
+    """The speed-up of Atlas over one baseline, at 40 ms.
+
+    ``baseline_s`` is an iteration time. ``atlas`` and ``tuned_atlas`` are the baseline's time / Atlas's, None if not
+    run.
+    """
+
+    headline: str
+    baseline: str
+    baseline_s: float
+    atlas: float | None
+    tuned_atlas: float | None
+
+    @property
+    def most(self) -> float:
+        """The larger of the two ratios, 0 if Atlas was not run."""
+        return max(self.atlas or 0.0, self.tuned_atlas or 0.0)
+
+
+def speed_ups(outcomes: Outcomes, headlines: Sequence[Headline] = HEADLINES) -> list[SpeedUp]:
+    """Return a speed-up for each single-TCP baseline that was measured at 40 ms, training by training."""
+    found = []
+    for headline in headlines:
+        times_s = {
+            variant: outcome.iteration_time_s
+            for variant in (*UNTUNED, *TUNED, ATLAS, TUNED_ATLAS)
+            if (outcome := outcomes.find(headline.parts, variant, FARTHEST)) is not None
+        }
+        for baseline in (*UNTUNED, *TUNED):
+            baseline_s = times_s.get(baseline)
+            if baseline_s is not None:
+                ratios = [
+                    baseline_s / atlas_s if (atlas_s := times_s.get(name)) else None for name in (ATLAS, TUNED_ATLAS)
+                ]
+                found.append(SpeedUp(headline.title, baseline, baseline_s, *ratios))
+    return found
+
+
 MBPS = 1e6
+
 RECALLED_SINGLE_BPS = {"10ms": 1220 * MBPS, "20ms": 600 * MBPS, "30ms": 396 * MBPS, "40ms": 293 * MBPS}
+
 RECALLED_CAP_BPS = 5e9
+
 CAP_GOODPUT_BPS = RECALLED_CAP_BPS * PAYLOAD_BYTES / FRAME_BYTES
+
 CLAIMED_SPEED_UP = 17.0
+
 CLAIMED_UTILIZATION = 0.94
+
 SKETCHED_S = {"gpipe": 31.8, "megatron": 18.1, "varuna": 18.1, "varuna, many connections": 2.2, "atlas": 2.1}
 """Iteration times of GPT-A at 40 ms in the event sketch."""
 
 NEAREST = "1ms"
+
 ALIKE = 0.05
 """Figures whose ratio differs from 1 by no more than this are reported as the same."""
 
 HEADLINE, BUBBLETEA = "headline-gpt-a", "headline-bubbletea"
+
 ALONE, WITH_PREFILL = "training alone", "bubbletea"
 
 
@@ -216,3 +321,70 @@ def _slowdown(outcomes: Outcomes, part: str, variant: str) -> str | None:
 
 def _apart(ratio: float | None, cause: str) -> str:
     return "the same within 5 %" if ratio is not None and abs(ratio - 1) <= ALIKE else cause
+
+
+NOT_RUN = "not run"
+
+EXPLANATION = (
+    "Of the paper (Palak et al., arXiv 2411.14458) only its abstract, its contents and the captions of its Figures 1 "
+    "to 5 were at hand. A claim of these is marked *paper*; a figure quoted from memory is marked *recalled*; an "
+    "expectation that this project had before it measured is marked *ours*."
+)
+
+SPEED_UP_EXPLANATION = (
+    "Iteration time of each baseline that talks over one TCP connection a boundary, over that of Atlas, at "
+    f"{FARTHEST} one-way. *atlas* has Linux's default settings, as the untuned baselines do; *no idle restart* keeps "
+    "its windows open when it pauses (net.ipv4.tcp_slow_start_after_idle=0), as two of the tuned baselines do."
+)
+
+
+def claims_page(claims: Sequence[PaperClaim], speed_ups: Sequence[SpeedUp], how: str) -> str:
+    """Return the page. ``how`` describes the origin of the figures in a sentence or two."""
+    return "\n".join(
+        [
+            "# The paper's claims\n",
+            f"{how}\n",
+            f"{EXPLANATION}\n",
+            claims_table(claims),
+            "## Atlas against every baseline over a single connection\n",
+            f"{SPEED_UP_EXPLANATION}\n",
+            speed_up_table(speed_ups),
+        ]
+    )
+
+
+def claims_table(claims: Sequence[PaperClaim]) -> str:
+    """Return a Markdown table with a row for each claim."""
+    columns = ["", "claim", "source", "claimed", "reproduced", "ratio", "why they differ, or what it holds"]
+    lines = [table_line(columns), table_line([*["---"] * 5, "---:", "---"])]
+    lines += [
+        table_line(
+            [
+                *map(markdown_text, (claim.topic, claim.statement, claim.source, claim.claimed)),
+                NOT_RUN if claim.reproduced is None else markdown_text(claim.reproduced),
+                "" if claim.ratio is None else f"{claim.ratio:.2f}",
+                markdown_text(claim.why),
+            ]
+        )
+        for claim in claims
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def speed_up_table(speed_ups: Sequence[SpeedUp]) -> str:
+    """Return a Markdown table with a row for each training and baseline."""
+    lines = [
+        table_line(["training", "baseline", "its iteration", "atlas", "atlas, no idle restart"]),
+        table_line(["---", "---", "---:", "---:", "---:"]),
+    ]
+    lines += [
+        table_line(
+            [
+                *map(markdown_text, (each.headline, each.baseline)),
+                seconds_text(each.baseline_s),
+                *(UNKNOWN if ratio is None else ratio_text(ratio) for ratio in (each.atlas, each.tuned_atlas)),
+            ]
+        )
+        for each in speed_ups
+    ]
+    return "\n".join(lines) + "\n"

@@ -2,11 +2,20 @@ from pathlib import Path
 
 import pytest
 
-from studies.which_training.candidates import TriedSetting, candidates, transports
-from studies.which_training.setting import NODE_PAIR_BPS, SEQUENCES, SYNC_EVERY, Method, Wan
+from studies.which_training.setting import (
+    NODE_PAIR_BPS,
+    SEQUENCES,
+    SYNC_EVERY,
+    Method,
+    TriedSetting,
+    Wan,
+    candidates,
+    transports,
+)
 from wanbed.runner.planner.experiment_file import parse_experiment
 
 WAN = Wan(25, 300_000_000)
+
 TRIED = [candidate for method in Method for candidate in candidates(method, WAN)]
 
 

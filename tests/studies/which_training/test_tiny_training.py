@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from studies.which_training.lone_training import (
+from studies.which_training.tiny_training import (
     KEPT,
     MODEL,
     SEQUENCES,

@@ -21,8 +21,11 @@ from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.synchronization.synchronization import Synchronization
 
 MODEL = GptConfig(layers=2, hidden=64, context=128, heads=4, vocabulary=256)
+
 TEXT = "python-topics"
+
 KEPT = HeldOut(0.1, 16)
+
 SEQUENCES = 12
 
 

@@ -1,9 +1,46 @@
 import pytest
 
-from studies.paper.claims.claim import ClaimSource, PaperClaim
-from studies.paper.claims.claims import claims
+from studies.paper.claims import (
+    ClaimSource,
+    Headline,
+    PaperClaim,
+    SpeedUp,
+    claims,
+    claims_page,
+    claims_table,
+    speed_up_table,
+    speed_ups,
+)
 from studies.paper.outcome import Outcomes
 from tests.studies.paper.outcomes import of, outcome, timed
+
+HEADLINES = (Headline("one", ("a", "b")), Headline("two", ("c",)))
+
+
+def test_every_single_tcp_baseline_is_compared_with_both_atlas_variants() -> None:
+    outcomes = of(
+        *timed("a", {"gpipe": 30.0, "atlas": 3.0, "atlas, no idle restart": 2.0, "varuna, many connections": 4.0}),
+        *timed("b", {"varuna, bbr": 6.0}),
+    )
+    found = speed_ups(outcomes, HEADLINES)
+    assert [(each.headline, each.baseline, each.baseline_s) for each in found] == [
+        ("one", "gpipe", 30.0),
+        ("one", "varuna, bbr", 6.0),
+    ]
+    assert [(each.atlas, each.tuned_atlas, each.most) for each in found] == [
+        (pytest.approx(10.0), pytest.approx(15.0), pytest.approx(15.0)),
+        (pytest.approx(2.0), pytest.approx(3.0), pytest.approx(3.0)),
+    ]
+
+
+def test_other_latencies_do_not_count() -> None:
+    assert speed_ups(of(outcome("a", "gpipe", 9.0, latency="10ms")), HEADLINES) == []
+
+
+def test_without_atlas_there_is_no_ratio() -> None:
+    (found,) = speed_ups(of(*timed("c", {"gpipe": 30.0})), HEADLINES)
+    assert (found.atlas, found.tuned_atlas, found.most) == (None, None, 0.0)
+
 
 MBPS = 1e6
 
@@ -88,3 +125,35 @@ def test_the_sketch_is_compared_with_the_headline() -> None:
     outcomes = of(*timed("headline-gpt-a", {"gpipe": 31.8 * 1.1, "atlas": 2.1 * 1.01}))
     assert claim(outcomes, "GPT-A at 40ms: gpipe").ratio == pytest.approx(1.1)
     assert claim(outcomes, "GPT-A at 40ms: atlas").why == "the same within 5 %"
+
+
+RUN = PaperClaim("Figure 5", "one | connection", ClaimSource.RECALLED, "293 Mbit/s", "300 Mbit/s", 1.024, "the window")
+
+NOT_RUN = PaperClaim("Headline", "faster", ClaimSource.PAPER, "17x", None, None, "")
+
+SPEED_UP = SpeedUp("GPT-A", "gpipe", 30.0, 12.0, None)
+
+
+def points(line: str) -> list[str]:
+    return [point.strip() for point in line.strip("| ").split(" | ")]
+
+
+def test_every_claim_is_a_row() -> None:
+    rows = claims_table([RUN, NOT_RUN]).splitlines()[2:]
+    assert points(rows[0]) == [
+        "Figure 5", "one &#124; connection", "recalled", "293 Mbit/s", "300 Mbit/s", "1.02", "the window",
+    ]  # fmt: skip
+    assert "| not run |" in rows[1]
+
+
+def test_every_baseline_is_a_row_and_what_was_not_run_is_not_invented() -> None:
+    (row,) = speed_up_table([SPEED_UP]).splitlines()[2:]
+    assert points(row) == ["GPT-A", "gpipe", "30.0\u00a0s", "12.0x", "n/a"]
+
+
+def test_the_page_says_what_its_figures_are_of_and_what_the_marks_mean() -> None:
+    page = claims_page([RUN], [SPEED_UP], "Measured in virtual time.")
+    assert page.startswith("# The paper's claims\n\nMeasured in virtual time.\n")
+    for mark in ("*paper*", "*recalled*", "*ours*"):
+        assert mark in page
+    assert "## Atlas against every baseline over a single connection" in page

@@ -1,1 +1,0 @@
-"""Compare the paper's claims with the reproduced results."""

@@ -152,7 +152,7 @@ def test_imports_do_not_come_back_to_where_they_began() -> None:
         ("testbed.kernel.namespace", "testbed.hosts.ping"),
         ("testbed.claims.registry", "testbed.rack.machine"),
         ("runner.emulation.trial", "runner.companions.faults.on_hosts.injection"),
-        ("runner.resolve.experiment", "runner.resolve.demand"),
+        ("runner.resolve.experiment", "runner.resolve.connections"),
     ],
 )
 def test_imports_in_a_circle_are_noticed(one: str, other: str) -> None:

@@ -18,12 +18,11 @@ from wanbed.runner.resolve.placement import Pair, Placement, StagePlace
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.runner.resolve.stage_rings import StageRings, ring_pairs
 from wanbed.runner.resolve.written_variant import WrittenVariant
-from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
 from wanbed.testbed.network.flow_model.line import PAYLOAD_BYTES
 from wanbed.testbed.network.goodput import tcp_goodput_bps
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.schedules.virtual.virtual_stages import VirtualStages
-from wanbed.workloads.trace.replayed_trace import WorkKind
+from wanbed.workloads.trace.replayed_trace import ReplayedTrace, WorkKind
 from wanbed.workloads.transport.ring.buckets import bucket_count
 
 MAX_TRIAL_NS = 100 * 365 * 86_400 * 10**9
@@ -130,15 +129,18 @@ def check_extent(
         _check_requests(spec.prefill.rate * least_ns / 1e9)
 
 
-def check_trace_extent(written: WrittenVariant, variant: TraceVariant) -> None:
-    """Raise InputError for a trial that replays a trace and is beyond the limits of this module."""
-    trace, iterations, places = variant.trace, written.spec.training.iterations, variant.placement.places
-    field = "compute.trace"
+def check_trace_extent(
+    written: WrittenVariant, trace: ReplayedTrace, places: Sequence[StagePlace], rings: Sequence[Sequence[Pair]]
+) -> None:
+    """Raise InputError for a trial that replays a trace and is beyond the limits of this module.
+
+    ``places`` are those of the ranks, ``rings`` the pairs of neighbours in the ring of each group.
+    """
+    iterations, field = written.spec.training.iterations, "compute.trace"
     paths = _Paths(written.spec, written.topology, written.variant.transport)
     nodes = [(rank, node) for rank, own in enumerate(trace.ranks) for node in own]
     _check_span_count(iterations * len(nodes))
-    rings = variant.rings
-    pairs: tuple[Pair, ...]
+    pairs: Sequence[Pair]
     time_ns = sum(node.duration_ns for _, node in nodes)
     sent_bytes = windows = drawn_bytes = 0
     for rank, node in nodes:

@@ -22,7 +22,7 @@ def resolve_trace(written: WrittenVariant) -> TraceVariant:
     placement = _placement(written, len(trace.ranks))
     check_all_reduce(written, placement)
     resolved = TraceVariant(spec=written.variant, placement=placement, trace=trace, seed=written.spec.seed)
-    check_trace_extent(written, resolved)
+    check_trace_extent(written, trace, placement.places, resolved.rings)
     return resolved
 
 

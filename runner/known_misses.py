@@ -18,8 +18,8 @@ from wanbed.runner.resolve.placement import Pair
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_rings import ring_pairs
 from wanbed.runner.simulator.segments.validated_range import beyond, cubic_beyond
-from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
-from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
+from wanbed.runner.trainings.program.resolution import ProgramVariant
+from wanbed.runner.trainings.trace.resolution import TraceVariant
 from wanbed.testbed.network.topology import Topology
 
 

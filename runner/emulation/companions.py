@@ -2,8 +2,8 @@
 
 from wanbed.runner.companions.background.on_hosts import BackgroundTraffic
 from wanbed.runner.companions.link_changes.on_hosts import LinkChanges
-from wanbed.runner.companions.losses.on_hosts.losses import Losses
-from wanbed.runner.companions.prefill.on_hosts.prefill_service import PrefillService
+from wanbed.runner.companions.losses.on_hosts import Losses
+from wanbed.runner.companions.prefill.on_hosts import PrefillService
 from wanbed.runner.companions.telemetry.on_hosts.telemetry import Telemetry
 from wanbed.runner.emulation.companion import Companion
 

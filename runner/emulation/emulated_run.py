@@ -42,7 +42,7 @@ def _run_here(request: RunRequest) -> Path:
     from wanbed.runner.emulation.relay_limits import check_relay  # noqa: PLC0415
     from wanbed.runner.emulation.run_dilation import check_link_rates, decide_dilation  # noqa: PLC0415
     from wanbed.runner.emulation.trials import run_trials  # noqa: PLC0415
-    from wanbed.runner.trainings.program.on_hosts.program_check import check_programs  # noqa: PLC0415
+    from wanbed.runner.trainings.program.on_hosts import check_programs  # noqa: PLC0415
     from wanbed.testbed.testbed import usable_substrate  # noqa: PLC0415
 
     experiment, source, substrate, log = request.experiment, request.source, request.substrate, request.log

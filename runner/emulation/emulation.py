@@ -23,7 +23,7 @@ from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.runner.runs.faults import TrialError
 from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import Log
-from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
+from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.testbed.hosts.ping import MeasurementError
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.testbed.substrate.substrate import SubstrateError

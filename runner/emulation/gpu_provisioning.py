@@ -2,11 +2,11 @@
 
 import os
 
-from wanbed.runner.companions.prefill.resolution.computed_prefill import check_memory_for_weights
+from wanbed.runner.companions.prefill.resolution import check_memory_for_weights
 from wanbed.runner.resolve.all_reduce_check import check_collective_gpus
 from wanbed.runner.resolve.device_memory import DeviceMemory, check_device_memory
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
-from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
+from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.testbed.gpus.gpu_assignment import VISIBLE_DEVICES, GpuAssignment, assign_gpus
 from wanbed.testbed.gpus.gpu_reader import GpuMemory, gpu_memories
 from wanbed.testbed.gpus.gpus import Gpu, device_files, machine_gpus, visible_gpus

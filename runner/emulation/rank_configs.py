@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from wanbed.runner.companions.losses.resolution.learnt_text import held_out, learning_seed
+from wanbed.runner.companions.losses.resolution import held_out, learning_seed
 from wanbed.runner.resolve.all_reduce_check import NCCL_SHARED
 from wanbed.runner.resolve.connections import held_bytes
 from wanbed.runner.resolve.experiment import SweepPoint
@@ -13,7 +13,7 @@ from wanbed.runner.resolve.placement import Pair, StagePlace
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.stage_costs import model_config
 from wanbed.runner.resolve.stage_rings import Ring, most_connections, ring_pairs
-from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
+from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.host_interface import HOST_INTERFACE

@@ -6,7 +6,7 @@ from wanbed.ground.strict_model import InputError
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.not_modelled import MODELLED_CONGESTION_CONTROLS
-from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
+from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.testbed.relay.relayed_topology import check_can_be_relayed
 from wanbed.testbed.substrate.offer import RELAY

@@ -13,13 +13,13 @@ from wanbed.runner.emulation.training_at_once import train_at_once
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
-from wanbed.runner.trainings.program.on_hosts.program_trial import run_program
-from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
+from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
+from wanbed.runner.trainings.program.on_hosts import run_program
+from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.runner.trainings.torch_baseline.on_hosts import configure_baseline
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.runner.trainings.trace.on_hosts import configure_trace
-from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
+from wanbed.runner.trainings.trace.resolution import TraceVariant
 from wanbed.workloads.start_gate import PIPES
 
 BASELINE_RANK, TRACE_RANK = "wanbed.workloads.baselines.torch_rank", "wanbed.workloads.trace_replay.trace_rank"

@@ -12,7 +12,7 @@ from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.quantities import PrintableName, StageDatacenters, whole_number
 from wanbed.runner.experiment.training_spec import VariantTrainingSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
-from wanbed.runner.trainings.program.spec.program_spec import ProgramSpec
+from wanbed.runner.trainings.program.spec import ProgramSpec
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 from wanbed.workloads.synchronization.synchronization import ATOM, DILOCO
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from wanbed.runner.rack.host_placement import Node
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
+from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment, assign_gpus
 from wanbed.testbed.gpus.gpus import Gpu
 from wanbed.testbed.kernel.missing import MissingError

@@ -13,7 +13,7 @@ from wanbed.ground.strict_model import InputError
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.stage_costs import model_config
-from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
+from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.workloads.baselines.baseline_config import TORCH_1F1B, TORCH_DDP, TORCH_GPIPE
 from wanbed.workloads.prefill.prefill_settings import FillPolicy

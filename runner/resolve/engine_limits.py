@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.companions.prefill.resolution.computed_prefill import check_computed_prefill
+from wanbed.runner.companions.prefill.resolution import check_computed_prefill
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
-from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
+from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
-from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
+from wanbed.runner.trainings.trace.resolution import TraceVariant
 from wanbed.testbed.network.topology import Topology, check_can_be_emulated
 from wanbed.testbed.network.topology_spec import TopologySpec
 from wanbed.workloads.trace.replayed_trace import ReplayedTrace

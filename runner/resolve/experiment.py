@@ -10,11 +10,10 @@ from typing import Any
 
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.results.records.trial_id import TrialId
-from wanbed.runner.companions.background.resolution.flows import resolve_background
-from wanbed.runner.companions.faults.resolution.fault_resolution import FaultPlan, resolve_faults
+from wanbed.runner.companions.background.resolution import resolve_background
+from wanbed.runner.companions.faults.resolution import FaultPlan, resolve_faults
 from wanbed.runner.companions.link_changes.resolution import check_changing_links_train
-from wanbed.runner.companions.losses.resolution.evaluation_check import check_learning
-from wanbed.runner.companions.losses.resolution.learnt_text import resolve_text
+from wanbed.runner.companions.losses.resolution import check_learning, resolve_text
 from wanbed.runner.experiment.experiment_document import ExperimentDocument
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep import MAX_TRIALS, SweepPointSpec, sweep_point_specs
@@ -26,7 +25,7 @@ from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import BackgroundFlow, ResolvedVariant
 from wanbed.runner.resolve.stage_costs import profile_conditions
 from wanbed.runner.resolve.variant_resolution import resolve_variants
-from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
+from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.profiles.measured_conditions import MeasuredConditions
 

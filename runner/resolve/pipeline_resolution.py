@@ -22,8 +22,7 @@ from wanbed.runner.resolve.written_variant import (
     memory_bound,
     training_cut,
 )
-from wanbed.runner.trainings.local_updates.resolution.diloco_resolution import trained_alone
-from wanbed.runner.trainings.local_updates.resolution.swapped_costs import Swapping, swapped_costs
+from wanbed.runner.trainings.local_updates.resolution import Swapping, swapped_costs, trained_alone
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant, check_baseline
 from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 from wanbed.workloads.schedules.planning.cell_plan import CellPlan, options_for

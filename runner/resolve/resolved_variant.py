@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from wanbed.runner.companions.background.spec import FlowKind
-from wanbed.runner.companions.faults.resolution.planned_fault import PlannedFault
+from wanbed.runner.companions.faults.spec import PlannedFault
 from wanbed.runner.experiment.transport_spec import TransportSpec
 from wanbed.runner.experiment.variant_spec import VariantSpec
 from wanbed.runner.resolve.connections import tcp_settings

@@ -8,7 +8,7 @@ from pathlib import Path
 from wanbed.ground.nearest_name import did_you_mean
 from wanbed.ground.strict_model import InputError
 from wanbed.results.text import list_text
-from wanbed.runner.companions.prefill.resolution.prefill_resolution import with_service
+from wanbed.runner.companions.prefill.resolution import with_service
 from wanbed.runner.experiment.compute_spec import TRACE_SCHEDULE
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.job_spec import JobSpec
@@ -18,8 +18,8 @@ from wanbed.runner.resolve.pipeline_variant import AmongJobs, PipelineVariant
 from wanbed.runner.resolve.replica_times import check_matches
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.written_variant import WrittenVariant
-from wanbed.runner.trainings.program.resolution.program_resolution import resolve_program
-from wanbed.runner.trainings.trace.resolution.trace_resolution import resolve_trace
+from wanbed.runner.trainings.program.resolution import resolve_program
+from wanbed.runner.trainings.trace.resolution import resolve_trace
 from wanbed.testbed.network.topology import Topology
 
 

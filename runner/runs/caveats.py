@@ -11,7 +11,7 @@ from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.runs.not_modelled import planned_without
-from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
+from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.testbed.network.topology import Topology
 
 

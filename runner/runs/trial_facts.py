@@ -10,7 +10,7 @@ from wanbed.runner.resolve.cell_costs import cell_costs
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import BackgroundFlow, ResolvedVariant
 from wanbed.runner.runs.caveats import cuts_of
-from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
+from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.schedules.action import Action
 from wanbed.workloads.schedules.planning.cell_plan import CellCosts

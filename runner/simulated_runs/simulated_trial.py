@@ -9,7 +9,7 @@ from wanbed.results.records.span_log import SpanLogHeader
 from wanbed.results.records.trial_columns import TrialSpans
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.companions.background.record import simulated_background
-from wanbed.runner.companions.faults.simulation.fault_facts import simulated_faults
+from wanbed.runner.companions.faults.simulation import simulated_faults
 from wanbed.runner.companions.link_changes.simulation import simulated_link_changes
 from wanbed.runner.companions.prefill.record import simulated_prefill
 from wanbed.runner.companions.telemetry.simulation import simulated_telemetry

@@ -30,7 +30,7 @@ from wanbed.runner.simulator.simulated_ranks import NUMBERS, RankState, SpanRows
 from wanbed.runner.simulator.simulated_spans import WorkNumbers
 from wanbed.runner.simulator.simulation import KIND_CODES, NO_PEER
 from wanbed.runner.simulator.surroundings import GpuSharing, Surroundings
-from wanbed.runner.trainings.local_updates.simulation.synchronizations import Synchronizations
+from wanbed.runner.trainings.local_updates.simulation import Synchronizations
 from wanbed.workloads.message import Message, MessageKind
 from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.schedule import Schedule, ScheduleError, load_schedule

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from wanbed.results.records.span_columns import SpanColumns
 from wanbed.runner.companions.background.simulation import SimulatedBackground
-from wanbed.runner.companions.faults.simulation.failures import SimulatedFailures
-from wanbed.runner.companions.prefill.resolution.prefill_forecast import planned_bubbles
+from wanbed.runner.companions.faults.simulation import SimulatedFailures
+from wanbed.runner.companions.prefill.resolution import planned_bubbles
 from wanbed.runner.companions.prefill.simulation import PrefillSimulation
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.packet_draws import draws_packets
@@ -36,10 +36,10 @@ from wanbed.runner.simulator.surroundings import Surroundings, Transfers
 from wanbed.runner.simulator.training import Pulse, SharedTraining, Training, run_trainings
 from wanbed.runner.tcp.channel import Channel
 from wanbed.runner.tcp.effects import TcpEffects, effects_of
-from wanbed.runner.trainings.local_updates.resolution.local_updates_variant import LocalUpdatesVariant
-from wanbed.runner.trainings.local_updates.simulation.stars import Stars, star_ends
-from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
-from wanbed.runner.trainings.trace.simulation.traced import simulate_trace
+from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
+from wanbed.runner.trainings.local_updates.simulation import Stars, star_ends
+from wanbed.runner.trainings.trace.resolution import TraceVariant
+from wanbed.runner.trainings.trace.simulation import simulate_trace
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.message import MessageKind

@@ -18,7 +18,7 @@ from wanbed.runner.resolve.experiment import Experiment, SweepPoint
 from wanbed.runner.resolve.packet_draws import draws_packets
 from wanbed.runner.runs.not_modelled import simulated_without
 from wanbed.runner.simulator.simulation import Simulate
-from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
+from wanbed.runner.trainings.program.resolution import ProgramVariant
 
 OUTSIDE, SATURATED, RECOUNTED = "links outside tolerance", "machine saturated", "another number of connections"
 

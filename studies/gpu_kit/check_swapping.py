@@ -25,7 +25,7 @@ import torch
 
 from studies.gpu_kit.clocks import clocks_named
 from wanbed.results.records.span_log import SwappingRecord
-from wanbed.runner.companions.losses.on_hosts.losses import largest_error
+from wanbed.runner.companions.losses.on_hosts import largest_error
 from wanbed.workloads.compute.swapping.swapped_compute import SwappedCompute
 from wanbed.workloads.compute.torch_compute import TorchCompute
 from wanbed.workloads.compute.torch_work import TorchWork

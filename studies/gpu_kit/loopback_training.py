@@ -13,7 +13,7 @@ import numpy as np
 
 from wanbed.module_process import module_command
 from wanbed.results.records.span_log import SpanLogContents, read_span_log
-from wanbed.runner.companions.losses.on_hosts.losses import largest_error, loss_rows, mean_losses
+from wanbed.runner.companions.losses.on_hosts import largest_error, loss_rows, mean_losses
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.emulation.rank_processes import RANK
 from wanbed.runner.emulation.training import BASELINE_RANK

@@ -30,7 +30,7 @@ from wanbed.runner.cli.exit_status import fail
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.runs.faults import NO_DATA
 from wanbed.runner.runs.run_folder import latest_run
-from wanbed.runner.trainings.local_updates.spec.atom_options import parse_swap_rate
+from wanbed.runner.trainings.local_updates.spec import parse_swap_rate
 from wanbed.workloads.profiles.catalogue import load_profile
 
 EIGHTH = 8

@@ -9,7 +9,7 @@ from wanbed.runner.planner.families.family_layout import Family
 from wanbed.runner.planner.families.family_pricing import FamilyPrice, planned_family, priced_family
 from wanbed.runner.planner.planning import Plan, PlanningTask
 from wanbed.runner.resolve.written_variant import WrittenVariant
-from wanbed.runner.trainings.local_updates.spec.atom_options import parse_swap_rate
+from wanbed.runner.trainings.local_updates.spec import parse_swap_rate
 
 SYNC_EVERY: Final = 100
 """The iterations between synchronisations of replicas, where nothing else was asked for."""

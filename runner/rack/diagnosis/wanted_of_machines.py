@@ -9,7 +9,7 @@ from wanbed.runner.rack.shipped.program_files import packed_programs, programs_o
 from wanbed.runner.rack.shipped.program_needs import ProgramNeeds, program_needs
 from wanbed.runner.rack.shipped.user_modules import UserModules, schedules_of, user_modules
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.trainings.program.resolution.resolved_program import ResolvedProgram
+from wanbed.runner.trainings.program.resolution import ResolvedProgram
 
 Ask = Callable[[str, str, tuple[Any, ...]], str | None]
 """Calls a method of ``wanbed.runner.rack.on_machine.Wanted`` on the named machine: what it lacks, None if nothing."""

@@ -13,9 +13,8 @@ from pathlib import Path
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_size
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.trainings.program.resolution.program_variant import ProgramVariant
-from wanbed.runner.trainings.program.resolution.resolved_program import ResolvedProgram
-from wanbed.runner.trainings.program.spec.placeholders import placeholders_in
+from wanbed.runner.trainings.program.resolution import ProgramVariant, ResolvedProgram
+from wanbed.runner.trainings.program.spec import placeholders_in
 from wanbed.testbed.rack.sent_files import SentFiles
 
 MOST_BYTES = 128 * 2**20

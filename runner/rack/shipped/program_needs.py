@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from wanbed.ground.shown_text import one_line, shown
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.trainings.program.on_hosts.program_check import program_fault, wanted_programs
-from wanbed.runner.trainings.program.resolution.resolved_program import ResolvedProgram
-from wanbed.runner.trainings.program.spec.placeholders import filled, placeholders_in
+from wanbed.runner.trainings.program.on_hosts import program_fault, wanted_programs
+from wanbed.runner.trainings.program.resolution import ResolvedProgram
+from wanbed.runner.trainings.program.spec import filled, placeholders_in
 from wanbed.testbed.hosts.search_path import search_path
 from wanbed.testbed.rack.sent_files import SentFiles
 

@@ -1,6 +1,6 @@
 """Make the configuration of each rank of a variant that is a baseline of torch's."""
 
-from wanbed.runner.companions.losses.resolution.learnt_text import held_out, learning_seed
+from wanbed.runner.companions.losses.resolution import held_out, learning_seed
 from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant

@@ -7,7 +7,7 @@ from wanbed.runner.emulation.rank_configs import SharedConfig, peer_of, rendezvo
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.placement import Pair, StagePlace
-from wanbed.runner.trainings.trace.resolution.trace_variant import TraceVariant
+from wanbed.runner.trainings.trace.resolution import TraceVariant
 from wanbed.workloads.trace.replayed_trace import ReplayedTrace, WorkKind
 from wanbed.workloads.trace_replay.trace_rank_config import TraceRankConfig
 from wanbed.workloads.transport.links_config import ExchangeConfig, LinksConfig, RingConfig

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runner.emulation.rank_plans import ONE, PAIR, PLANNED, SHARED, TOKEN, four_by_two, planned, point
-from wanbed.runner.companions.prefill.resolution.computed_prefill import inference_work
+from wanbed.runner.companions.prefill.resolution import inference_work
 from wanbed.runner.emulation.rank_configs import FIRST_PORT, SharedConfig, configure_ranks
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.network.address_book import LoopbackAddressBook

@@ -6,7 +6,7 @@ from typing import Any
 from wanbed.results.reading.trial_faults import FAILED, RECOVERED, SURVIVED, UNDISTURBED
 from wanbed.runner.companions.faults.on_hosts.attempt import Attempt, covered_ns, iteration_windows_ns, kept
 from wanbed.runner.companions.faults.on_hosts.injection import InjectedFault
-from wanbed.runner.companions.faults.resolution.fault_resolution import FaultPlan
+from wanbed.runner.companions.faults.resolution import FaultPlan
 from wanbed.runner.emulation.rank_configs import SharedConfig
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from wanbed.runner.companions.faults.on_hosts.attempt import Attempt
 from wanbed.runner.companions.faults.on_hosts.fault_facts import fault_facts
 from wanbed.runner.companions.faults.on_hosts.injection import InjectedFault
-from wanbed.runner.companions.faults.resolution.fault_resolution import FaultPlan
+from wanbed.runner.companions.faults.resolution import FaultPlan
 from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.time_line import moved_log
 from wanbed.testbed.rack.driver.time_line import TimeLine

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from wanbed.runner.companions.faults.resolution.planned_fault import PlannedFault
+from wanbed.runner.companions.faults.spec import PlannedFault
 from wanbed.runner.resolve.dilation import dilated_ns
 from wanbed.testbed.hosts.failures import Failures, Killable
 from wanbed.testbed.running_testbed import RunningTestbed

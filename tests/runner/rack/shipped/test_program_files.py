@@ -10,7 +10,7 @@ from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.rack.shipped import program_files
 from wanbed.runner.rack.shipped.program_files import packed_programs, programs_of
-from wanbed.runner.trainings.program.resolution.resolved_program import ResolvedProgram
+from wanbed.runner.trainings.program.resolution import ResolvedProgram
 from wanbed.testbed.rack.sent_files import SentFiles, unpack
 
 

@@ -14,7 +14,7 @@ from wanbed.runner.companions.faults.on_hosts.attempt import (
     kept,
 )
 from wanbed.runner.companions.faults.on_hosts.injection import InjectedFault
-from wanbed.runner.companions.faults.resolution.planned_fault import PlannedFault
+from wanbed.runner.companions.faults.spec import PlannedFault
 from wanbed.runner.emulation.rank_processes import RankEnd
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 

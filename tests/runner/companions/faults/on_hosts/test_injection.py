@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from wanbed.runner.companions.faults.on_hosts.injection import FaultInjector
-from wanbed.runner.companions.faults.resolution.planned_fault import PlannedFault
+from wanbed.runner.companions.faults.spec import PlannedFault
 from wanbed.testbed.hosts.failures import Applied, Killable
 
 S = 10**9

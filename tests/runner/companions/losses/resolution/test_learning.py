@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.companions.losses.resolution.learnt_text import held_out, learning_seed
+from wanbed.runner.companions.losses.resolution import held_out, learning_seed
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.workloads.model.held_out import HeldOut

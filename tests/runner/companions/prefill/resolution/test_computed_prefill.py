@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.companions.prefill.resolution.computed_prefill import check_memory_for_weights
+from wanbed.runner.companions.prefill.resolution import check_memory_for_weights
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.workloads.inference.inference_model import INFERENCE_MODELS

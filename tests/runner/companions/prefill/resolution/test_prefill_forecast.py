@@ -1,5 +1,5 @@
 from tests.support.runner.prefill_documents import point
-from wanbed.runner.companions.prefill.resolution.prefill_forecast import OPTIMIZER, planned_bubbles
+from wanbed.runner.companions.prefill.resolution import OPTIMIZER, planned_bubbles
 
 SHARED = {"connections": "auto", "sharing": "temporal"}
 

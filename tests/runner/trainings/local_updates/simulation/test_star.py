@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.runner.tcp.channel import PrivateChannel
-from wanbed.runner.trainings.local_updates.simulation.star import PartCut, Star
+from wanbed.runner.trainings.local_updates.simulation import PartCut, Star
 from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.striping import Striping
 from wanbed.testbed.network.flow_model.window import TcpWindow

@@ -14,8 +14,8 @@ from wanbed.ground.strict_model import InputError
 from wanbed.results.chakra.node import DURATION_NS, KIND, MICROBATCH, ChakraNode, NodeType
 from wanbed.results.chakra.rank_file import message_class, node_message, rank_bytes
 from wanbed.results.records.span_log import NO_MICROBATCH
-from wanbed.runner.trainings.trace.resolution import chakra_folder
-from wanbed.runner.trainings.trace.resolution.replayed import replayed_trace
+from wanbed.runner.trainings.trace import resolution
+from wanbed.runner.trainings.trace.resolution import replayed_trace
 from wanbed.workloads.trace.replayed_trace import WorkKind
 
 SEND, RECEIVE = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
@@ -357,9 +357,9 @@ def test_a_day_is_the_longest_computation(tmp_path: Path) -> None:
 def test_files_of_a_trace_are_limited_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_trace(tmp_path, both())
     size_bytes = sum(path.stat().st_size for path in folder.iterdir())
-    monkeypatch.setattr(chakra_folder, "MAX_BYTES", size_bytes)
+    monkeypatch.setattr(resolution, "MAX_BYTES", size_bytes)
     assert len(replayed_trace(folder).ranks) == 2
-    monkeypatch.setattr(chakra_folder, "MAX_BYTES", size_bytes - 1)
+    monkeypatch.setattr(resolution, "MAX_BYTES", size_bytes - 1)
     assert "its files have more than 0 GiB: cut the trace" in refusal(folder)
 
 

@@ -1,0 +1,231 @@
+"""Resolve the section ``fail``: check each fault, and place each variant anew on the hosts that faults leave."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
+
+from wanbed.ground.nearest_name import did_you_mean
+from wanbed.ground.strict_model import InputError
+from wanbed.results.text import list_text
+from wanbed.runner.companions.background.spec import BackgroundSpec
+from wanbed.runner.companions.faults.spec import FaultSpec, PlannedFault, Recovery
+from wanbed.runner.experiment.experiment_spec import ExperimentSpec
+from wanbed.runner.experiment.sweep import SweepPointSpec
+from wanbed.runner.resolve.pipeline_resolution import Choose
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.resolve.resolved_variant import ResolvedVariant
+from wanbed.runner.resolve.variant_resolution import resolve_variant
+from wanbed.runner.resolve.written_variant import WrittenVariant
+from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
+from wanbed.runner.trainings.program.resolution import ProgramVariant
+from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
+from wanbed.testbed.network.topology import Topology
+
+_MOST_NAMED = 20
+
+
+def check_host(topology: Topology, name: str, field: str) -> None:
+    """Raise InputError, one line that begins with ``field``, for a host that nobody may name."""
+    # Hosts of flows in the background are nobody's to name.
+    _check(name, [host.name for host in topology.hosts if host.trains or host.serves], field)
+
+
+def check_datacenter(topology: Topology, name: str, field: str) -> None:
+    """Raise InputError, one line that begins with ``field``, for a datacenter that is not there."""
+    _check(name, [each.name for each in topology.datacenters], field)
+
+
+def _check(name: str, names: Sequence[str], field: str) -> None:
+    if name not in names:
+        remedy = did_you_mean(name, names, f"there are {list_text(list(names[:_MOST_NAMED]))}")
+        raise InputError(f"{field}: {name!r} is none, {remedy}")
+
+
+@dataclass(frozen=True)
+class FaultPlan:
+    """The faults in the trials of a sweep point, in order of time, and the reaction of training to them.
+
+    ``left`` describes each variant without the hosts that are lost. It maps the variant's name and the lost hosts to
+    the variant as it goes on, or to the reason why it cannot. It has an entry for each non-empty set of hosts that is
+    lost after one of ``faults``.
+    """
+
+    faults: tuple[PlannedFault, ...] = ()
+    recovery: Recovery = "none"
+    checkpoint_every: int = 1
+    left: Mapping[tuple[str, frozenset[str]], ResolvedVariant | str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether anything fails."""
+        return bool(self.faults)
+
+    def brings_back(self, variant: ResolvedVariant) -> bool:
+        """Return whether any rank of ``variant`` fails and comes back."""
+        places = enumerate(variant.placement.places)
+        returning = [fault for fault in self.faults if fault.back_ns is not None]
+        return any(fault.hits(rank, place.host.name) for rank, place in places for fault in returning)
+
+    def variant_left(self, variant: ResolvedVariant, lost: frozenset[str]) -> ResolvedVariant | str:
+        """Return how ``variant`` goes on without these hosts, or why it cannot."""
+        return self.left[variant.name, lost] if lost else variant
+
+
+def resolve_faults(
+    point: SweepPointSpec, variants: Sequence[ResolvedVariant], directory: Path, choose: Choose
+) -> FaultPlan:
+    """Return what fails at a sweep point. ``directory`` and ``choose`` are as for ``resolve_variants``.
+
+    Raise InputError for what is not in the topology, for an engine that nothing fails in, and for a variant that does
+    not know failures.
+    """
+    spec, topology, values = point.spec, point.topology, point.values
+    if not spec.fail:
+        _check_unused(spec)
+        return FaultPlan()
+    _check_checkpoints(spec)
+    if spec.engine == "simulate":
+        check_simulated(spec.fail, variants)
+    for position, variant in enumerate(variants):
+        _check_variant(f"variants.{position}", variant, restarts=spec.recovery == "restart")
+    for position, entry in enumerate(spec.fail):
+        _check_fault(f"fail.{position}", entry, topology, variants)
+        _check_flows(f"fail.{position}", entry, spec.background)
+    planned = [PlannedFault.of(entry, topology) for entry in spec.fail]
+    for variant in variants:
+        check_returns(planned, variant)
+    faults = tuple(sorted(planned, key=lambda fault: fault.at_ns))
+    plan = FaultPlan(faults, spec.recovery, spec.checkpoint_every)
+    if spec.recovery == "none":
+        return plan
+    backend = spec.compute.backend
+    if backend.trains and not backend.saves_state:
+        raise InputError(f"recovery: {backend.title} saves no checkpoints: give recovery: none")
+    lost: frozenset[str] = frozenset()
+    left: dict[tuple[str, frozenset[str]], ResolvedVariant | str] = {}
+    for fault in faults:
+        lost |= frozenset(fault.hosts)
+        for position, variant in enumerate(variants) if lost else ():
+            written = WrittenVariant(spec, position, topology.without(lost), directory, values)
+            left[variant.name, lost] = _resolved(written, choose)
+    return replace(plan, left=left)
+
+
+def _resolved(written: WrittenVariant, choose: Choose) -> ResolvedVariant | str:
+    if not written.topology.hosts:
+        return "no host is left"
+    try:
+        return resolve_variant(written, choose)
+    except InputError as refusal:
+        return str(refusal)
+
+
+def _check_unused(spec: ExperimentSpec) -> None:
+    for name, value, default in (
+        ("recovery", spec.recovery, "none"),
+        ("checkpoint_every", spec.checkpoint_every, 1),
+    ):
+        if value != default:
+            raise InputError(f"{name}: nothing fails: give fail, like [{{host: east-1, at: 20s}}], or leave {name} out")
+
+
+def _check_checkpoints(spec: ExperimentSpec) -> None:
+    if spec.recovery == "none" and spec.checkpoint_every != 1:
+        raise InputError("checkpoint_every: nothing is restored from checkpoints: give recovery: restart")
+
+
+def _check_variant(where: str, variant: ResolvedVariant, *, restarts: bool) -> None:
+    if isinstance(variant, ProgramVariant):
+        raise InputError(f"{where}.program: fail knows ranks of schedules only: leave fail out, or the variant")
+    if isinstance(variant, BaselineVariant):
+        raise InputError(f"{where}.schedule: torch's {variant.schedule} has no part in fail: leave fail out, or it")
+    if isinstance(variant, LocalUpdatesVariant) and not variant.goes_on_without:
+        raise InputError(
+            f"{where}.schedule: replicas that synchronise seldom go on without one that fails only if each is a single "
+            "stage of a star: give training.stages: 1 and options with topology: star and a quorum, or leave fail out"
+        )
+    if isinstance(variant, LocalUpdatesVariant) and restarts:
+        raise InputError(f"recovery: the replicas of {where} that are left go on: give none, or leave the variant out")
+    if not isinstance(variant, PipelineVariant):
+        raise InputError(f"{where}.schedule: a {variant.spec.schedule} is replayed without failures: leave fail out")
+    if variant.service is not None:
+        raise InputError(f"{where}.prefill: prefill has no part in fail: give prefill: none and no pool")
+    if not variant.transport.sums_over_transport:
+        raise InputError(
+            f"{where}.transport.all_reduce: {variant.transport.all_reduce} does not end at once where a rank fails: "
+            "give ring, or leave fail out"
+        )
+
+
+def _check_flows(where: str, fault: FaultSpec, flows: Sequence[BackgroundSpec]) -> None:
+    for flow in flows:
+        if fault.gateway is not None and fault.gateway in {flow.source, flow.destination}:
+            raise InputError(
+                f"{where}.gateway: the flow {flow.name!r} in the background would end with that of {fault.gateway}: "
+                "let hosts or ranks fail, or leave the flow out"
+            )
+
+
+def _check_fault(where: str, fault: FaultSpec, topology: Topology, variants: Sequence[ResolvedVariant]) -> None:
+    if fault.host is not None:
+        check_host(topology, fault.host, f"{where}.host")
+    if fault.gateway is not None:
+        check_datacenter(topology, fault.gateway, f"{where}.gateway")
+    for variant in variants if fault.rank is not None else ():
+        ranks = len(variant.placement.places)
+        if fault.rank is not None and fault.rank >= ranks:
+            raise InputError(f"{where}.rank: {fault.rank}, and {variant.name!r} has ranks 0 to {ranks - 1}")
+
+
+_REMEDY = "leave fail out, or give engine: emulate (clock: virtual)"
+
+
+def check_simulated(faults: Sequence[FaultSpec], variants: Sequence[ResolvedVariant]) -> None:
+    """Raise InputError unless only ranks fail, and the others of their variant go on without them."""
+    for variant in variants:
+        if not variant.goes_on_without:
+            raise InputError(
+                f"fail: a simulation has no failures but of replicas of a star with a quorum, and {variant.name!r} has "
+                f"none: {_REMEDY}"
+            )
+    for position, fault in enumerate(faults):
+        if fault.rank is None:
+            raise InputError(f"fail.{position}.{fault.kind}: in a simulation only ranks fail: give rank, {_REMEDY}")
+        if any(fault.rank not in variant.goes_on_without for variant in variants):
+            raise InputError(
+                f"fail.{position}.rank: {fault.rank}, and a simulation does not end with the replica that gathers: "
+                f"{_REMEDY}"
+            )
+
+
+def check_returns(faults: Sequence[PlannedFault], variant: ResolvedVariant) -> None:
+    """Raise InputError for a fault of ``fail``, in its order, whose ranks in ``variant`` cannot come back.
+
+    Only a replica of a star with a quorum can, which is not the one that gathers, and only once it has failed.
+    """
+    hit = [_ranks(fault, variant) for fault in faults]
+    for position, (fault, ranks) in enumerate(zip(faults, hit, strict=True)):
+        if fault.back_ns is None or not ranks:
+            continue
+        if not variant.goes_on_without:
+            raise InputError(
+                f"fail.{position}.for: only a replica of a star with a quorum comes back, and {variant.name!r} has "
+                "none: leave for out, or the variant"
+            )
+        if not ranks <= variant.goes_on_without:
+            raise InputError(
+                f"fail.{position}.for: the others do not go on without rank 0, which gathers in {variant.name!r}: "
+                "leave for out, or let another one fail"
+            )
+    for (first, one), (second, other) in combinations(enumerate(faults), 2):
+        returns = one.back_ns is not None or other.back_ns is not None
+        if returns and hit[first] & hit[second] and one.overlaps(other):
+            raise InputError(
+                f"fail.{second}: {one} and {other} fail together in {variant.name!r}, before one of them is back: give "
+                "other times"
+            )
+
+
+def _ranks(fault: PlannedFault, variant: ResolvedVariant) -> frozenset[int]:
+    places = enumerate(variant.placement.places)
+    return frozenset(rank for rank, place in places if fault.hits(rank, place.host.name))

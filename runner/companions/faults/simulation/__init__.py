@@ -1,1 +1,0 @@
-"""Ranks that fail in a simulation."""

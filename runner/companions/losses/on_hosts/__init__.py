@@ -1,1 +1,0 @@
-"""Read what a trial has learnt: its losses, and its evaluation."""

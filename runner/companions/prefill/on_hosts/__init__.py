@@ -1,1 +1,0 @@
-"""Start the processes that serve prefill beside the training."""

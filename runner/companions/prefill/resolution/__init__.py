@@ -1,1 +1,0 @@
-"""Resolve the prefill service of a variant."""

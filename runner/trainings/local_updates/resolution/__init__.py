@@ -1,1 +1,0 @@
-"""Resolve variants whose replicas train alone and synchronise seldom."""

@@ -1,1 +1,0 @@
-"""Simulate sums over a star."""

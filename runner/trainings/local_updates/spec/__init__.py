@@ -1,1 +1,0 @@
-"""The options of variants whose replicas synchronise seldom."""

@@ -1,1 +1,0 @@
-"""Resolve a variant's program: its processes, their ranks and hosts."""

@@ -1,1 +1,0 @@
-"""Traces of other programs as workloads: read, checked, and placed on the hosts' GPUs."""

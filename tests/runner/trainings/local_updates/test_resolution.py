@@ -1,0 +1,158 @@
+"""Variants with ``schedule: diloco``: what they resolve to, and what they refuse."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.bound.lower_bound import lower_bounds
+from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
+from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.resolve.experiment import SweepPoint
+from wanbed.runner.resolve.pipeline_variant import PipelineVariant
+from wanbed.runner.runs.manifest import gather_manifest
+from wanbed.testbed.network.address_book import AddressBook
+from wanbed.workloads.rank_config import read_rank_config
+from wanbed.workloads.schedules.registry import schedule_class_path
+from wanbed.workloads.synchronization.synchronization import Synchronization
+from wanbed.workloads.synchronization.wire_format import WireFormat
+
+THREE: dict[str, Any] = {
+    "topology": {
+        "datacenters": [{"name": name, "hosts": 2} for name in ("east", "central", "west")],
+        "wan": {"latency": "20ms", "rate": "100Mbit"},
+    },
+    "compute": {"forward": "10ms", "activation": "64KiB", "gradient": "1MiB"},
+    "training": {"stages": 2, "pipelines": 3, "microbatches": 4, "iterations": 10, "warmup": 2, "precision": "fp32"},
+}
+
+STREAMING = {"sync_every": 4, "fragments": 2, "delay": 1, "alpha": 0.5, "wire": "int8"}
+
+
+def point(options: dict[str, Any], variant: dict[str, Any] | None = None, **sections: Any) -> SweepPoint:
+    written = {"name": "diloco", "schedule": "diloco", "options": options, **(variant or {})}
+    (only,) = parse_experiment({**THREE, "variants": [written], **sections}, "exp.yaml", Path()).points()
+    return only
+
+
+def refusal(options: dict[str, Any], variant: dict[str, Any] | None = None, **sections: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        point(options, variant, **sections)
+    (mistake,) = caught.value.mistakes
+    assert mistake.isprintable()
+    return mistake
+
+
+def test_each_datacenter_has_a_whole_replica_with_its_inner_schedule() -> None:
+    (variant,) = point({**STREAMING, "inner": "gpipe"}).variants
+    assert variant.schedule == schedule_class_path("gpipe")
+    assert [{place.datacenter for place in row} for row in variant.placement.pipelines] == [
+        {"east"},
+        {"central"},
+        {"west"},
+    ]
+    assert variant.synchronization == Synchronization(4, 2, 1, 0.5, wire=WireFormat.INT8)
+    assert not variant.overlaps_all_reduce
+
+
+def test_the_inner_schedule_is_1f1b_unless_written_and_takes_its_options() -> None:
+    (variant,) = point({"sync_every": 2}).variants
+    assert variant.schedule == schedule_class_path("1f1b")
+    (deep,) = point({"sync_every": 2, "inner": "1f1b", "inner_options": {"warmup_depth": 2}}).variants
+    assert deep.schedule_options(0) == {"warmup_depth": 2}
+
+
+def test_a_stage_s_parameters_are_cut_into_fragments_of_the_wire_format() -> None:
+    (variant,) = point(STREAMING).variants
+    assert variant.parameters == (2**18, 2**18)
+    assert variant.fragments_bytes(1) == (WireFormat.INT8.encoded_bytes(2**17),) * 2
+    (half,) = point({"sync_every": 2}, training={**THREE["training"], "precision": "bf16"}).variants
+    assert half.parameters == (2**19, 2**19)
+
+
+def test_a_rank_gets_what_it_needs_to_synchronise(tmp_path: Path) -> None:
+    own = point(STREAMING)
+    (variant,) = own.variants
+    connections = {(one.host.name, other.host.name): 1 for one, other in variant.pairs}
+    setting = SharedConfig(AddressBook(own.topology, slot=3), connections, 1, "ab" * 16, 0, tmp_path, 1)
+    for config in configure_ranks(own, variant, setting):
+        config.write(tmp_path / "rank.json")
+        assert read_rank_config(tmp_path / "rank.json") == config
+        assert config.compute.synchronization == variant.synchronization
+        assert config.compute.fragments_bytes == variant.fragments_bytes(config.stage)
+        assert config.links.all_reduces == 5
+        assert [ring.ranks for ring in config.links.rings] == [
+            tuple(pipeline * 2 + config.stage for pipeline in range(3))
+        ]
+
+
+def test_no_lower_bound_is_claimed() -> None:
+    own = point(STREAMING)
+    (variant,) = own.variants
+    assert lower_bounds(own.topology, variant) is None
+    inner = {field.name: getattr(variant, field.name) for field in fields(PipelineVariant)}
+    assert lower_bounds(own.topology, PipelineVariant(**inner)) is not None
+
+
+def test_the_manifest_has_it_as_resolved() -> None:
+    experiment = parse_experiment(
+        {**THREE, "variants": [{"name": "diloco", "schedule": "diloco", "options": STREAMING}]}, "exp.yaml", Path()
+    )
+    document = gather_manifest(experiment)["sweep_points"][0]["variants"]["diloco"]["synchronization"]
+    assert document["sync_every"] == 4
+    assert document["wire"] == "int8"
+    assert document["parameters"] == [2**18, 2**18]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "variants.0.options.sync_every: this field is required"),
+        ({"sync_every": 0}, "variants.0.options.sync_every: 0 is below 1"),
+        ({"sync_every": 2, "wire": "int4"}, "variants.0.options.wire: 'int4' is not known"),
+        ({"sync_every": 2, "momentum": 1}, "variants.0.options.momentum: unknown field"),
+        ({"sync_every": 2, "outer": {"lr": 0}}, "variants.0.options.outer.lr: 0 is not above 0"),
+        ({"sync_every": 3, "fragments": 2}, "variants.0.options.fragments: 2 do not divide sync_every"),
+        ({"sync_every": 2, "delay": 2}, "variants.0.options.delay: 2, and a fragment is synchronised every 2"),
+        ({"sync_every": 2, "quorum": 2}, "variants.0.options.quorum: a ring waits for all replicas"),
+        ({"sync_every": 2, "topology": "star", "quorum": 9}, "variants.0.options.quorum: 9, of "),
+        ({"sync_every": 2, "inner": "1f2b"}, "variants.0.options.inner: no schedule '1f2b'"),
+        ({"sync_every": 2, "inner": "torch-ddp"}, "variants.0.options.inner: no schedule 'torch-ddp'"),
+        ({"sync_every": 9}, "variants.0.options.sync_every: 9, and 8 iterations are measured"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_by_field(options: dict[str, Any], message: str) -> None:
+    assert message in refusal(options)
+
+
+@pytest.mark.parametrize(
+    ("variant", "sections", "message"),
+    [
+        ({"placement": "auto"}, {}, "variants.0.placement: the planner places stages"),
+        ({"transport": {"sharing": "temporal"}}, {}, "variants.0.transport.sharing: replicas that train alone"),
+        ({"transport": {"all_reduce": "gloo"}}, {}, "variants.0.transport.all_reduce: no gradients are all-reduced"),
+        ({"transport": {"all_reduce_overlap": True}}, {}, "variants.0.transport.all_reduce_overlap: no gradients"),
+        ({"training": {"pipelines": 1}}, {}, "variants.0.training.pipelines: 1, and a single replica"),
+        ({}, {"fail": [{"rank": 0, "at": "1s"}], "engine": "emulate", "clock": "virtual"}, "variants.0.schedule:"),
+        (
+            {"training": {"stages": 1, "pipelines": 2}},
+            {
+                "jobs": [
+                    {"name": "a", "hosts": {"east": 1, "west": 1}, "variants": ["diloco"]},
+                    {"name": "b", "hosts": {"east": 1, "west": 1}, "variants": ["other"]},
+                ],
+                "variants": [
+                    {"name": "diloco", "schedule": "diloco", "options": {"sync_every": 2}},
+                    {"name": "other", "schedule": "1f1b"},
+                ],
+            },
+            "variants.0.schedule: replicas that synchronise seldom do not run beside another job",
+        ),
+    ],
+)
+def test_what_synchronisations_do_not_go_with_is_refused(
+    variant: dict[str, Any], sections: dict[str, Any], message: str
+) -> None:
+    assert message in refusal({"sync_every": 2}, variant, **sections)

@@ -3,13 +3,12 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from wanbed.results.records.span_log import Span, SpanLogContents
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial, Trained
-from wanbed.runner.emulation.training_at_once import while_all_ran_ns
-from wanbed.runner.resolve.dilation import undilated_log
+from wanbed.runner.resolve.dilation import undilated_log, undilated_ns
 from wanbed.runner.runs.faults import TrialError
 from wanbed.testbed.rack.driver.time_line import TimeLine
 
@@ -27,6 +26,18 @@ def on_time_line(trial: RunningTrial, ended: Ended) -> Trained:
         while_all_ran_ns(found, [len(job) for job in jobs], dilation),
         {**clocks, **ended.facts(line)},
     )
+
+
+def while_all_ran_ns(logs: Sequence[SpanLogContents], of_jobs: Sequence[int], dilation: float) -> int | None:
+    """Return when the first job had done its last iteration, None if there is one; ``of_jobs`` are their logs' numbers.
+
+    Those of each job follow those of the one before. It is in undilated nanoseconds since the trial's start.
+    """
+    if len(of_jobs) == 1:
+        return None
+    left = iter(logs)
+    ends_ns = [max(span.end_ns for log in islice(left, count) for span in log.spans) for count in of_jobs]
+    return undilated_ns(min(ends_ns), dilation)
 
 
 def on_one_time_line(

@@ -1,16 +1,13 @@
 """Train a variant while those of other jobs train beside it, on hosts of their own."""
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 
-from wanbed.results.records.span_log import SpanLogContents
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.emulation.rank_processes import RANK, run_ranks
 from wanbed.runner.resolve.connections import count_connections
-from wanbed.runner.resolve.dilation import undilated_ns
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
@@ -93,15 +90,3 @@ def _setting_beside(point: SweepPoint, variant: PipelineVariant, setting: Shared
     return replace(
         setting, folder=folder, connections=connections, run_token=secrets.token_hex(16), keep_gradients=False
     )
-
-
-def while_all_ran_ns(logs: Sequence[SpanLogContents], of_jobs: Sequence[int], dilation: float) -> int | None:
-    """Return when the first job had done its last iteration, None if there is one; ``of_jobs`` are their logs' numbers.
-
-    Those of each job follow those of the one before. It is in undilated nanoseconds since the trial's start.
-    """
-    if len(of_jobs) == 1:
-        return None
-    left = iter(logs)
-    ends_ns = [max(span.end_ns for log in islice(left, count) for span in log.spans) for count in of_jobs]
-    return undilated_ns(min(ends_ns), dilation)

@@ -61,7 +61,7 @@ def calibrate(
         from wanbed.results.reading.validity import MODELLED_TCP
         from wanbed.runner.emulation.network_choice import emulated_points, network_up
         from wanbed.runner.emulation.run_dilation import check_link_rates, decide_dilation
-        from wanbed.runner.emulation.virtual.virtual_clock import (
+        from wanbed.runner.emulation.virtual_clock import (
             COMMAND,
             enter_virtual_time,
             status_of_inner,

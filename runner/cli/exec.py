@@ -59,7 +59,7 @@ def exec_(
         from wanbed.runner.cli.user_namespace import enter_user_namespace, report_leftovers
         from wanbed.runner.emulation.gpu_provisioning import provision_gpus
         from wanbed.runner.emulation.network_choice import check_namespaces, first_point, network_up, source_of
-        from wanbed.runner.emulation.virtual.virtual_clock import wants_guest
+        from wanbed.runner.emulation.virtual_clock import wants_guest
         from wanbed.runner.experiment.experiment_document import ExperimentDocument
         from wanbed.testbed.hosts.host_programs import system_path
         from wanbed.testbed.hosts.joining import join_testbed
@@ -105,7 +105,7 @@ def _check_no_wan(clock: str, substrate: str) -> None:
 
 
 def _exec_inside(file: Path, host: str, command: list[str], overrides: list[str], also: list[str]) -> int:
-    from wanbed.runner.emulation.virtual.virtual_clock import COMMAND, enter_virtual_time
+    from wanbed.runner.emulation.virtual_clock import COMMAND, enter_virtual_time
     from wanbed.testbed.virtual_time.kernel.kernel_cache import virtual_kernel
 
     kernel = virtual_kernel()

@@ -9,7 +9,7 @@ import typer
 from wanbed.ground.strict_model import InputError
 from wanbed.results.records.run_store import RunStore
 from wanbed.runner.cli.exit_status import log, one_line_errors
-from wanbed.runner.emulation.virtual.virtual_run import InnerRun
+from wanbed.runner.emulation.virtual_run import InnerRun
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.runs.environment import kernel_facts
 
@@ -17,8 +17,8 @@ from wanbed.runner.runs.environment import kernel_facts
 def main(inner: InnerRun) -> None:
     """Run every trial that the run folder lacks, and mark the run as complete."""
     # Mininet comes with these.
+    from wanbed.runner.emulation.emulation import run_trials
     from wanbed.runner.emulation.one_machine import on_this_machine
-    from wanbed.runner.emulation.trials import run_trials
 
     with one_line_errors():
         store = RunStore.open(Path(inner.store))

@@ -72,7 +72,7 @@ def run(
         document = with_engine(document, file, rack, others=others, dry_run=dry_run)
         from wanbed.runner.cli.user_namespace import enter_user_namespace_for
         from wanbed.runner.emulation.network_choice import source_of
-        from wanbed.runner.emulation.virtual.virtual_run import InsideError
+        from wanbed.runner.emulation.virtual_run import InsideError
         from wanbed.runner.execution import execute
         from wanbed.runner.planner.experiment_file import resolve_document
         from wanbed.runner.runs.run_request import RackRequest, RunRequest
@@ -97,7 +97,7 @@ def run(
         if not request.simulates:
             from wanbed.runner.emulation.relay_limits import check_relay
             from wanbed.runner.emulation.run_dilation import check_link_rates
-            from wanbed.runner.emulation.virtual.virtual_clock import wants_guest
+            from wanbed.runner.emulation.virtual_clock import wants_guest
 
             wants_guest(experiment.spec, substrate)
             with prefixed(f"{file}: "):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.results.reading.validity import MODELLED_TCP
-from wanbed.runner.emulation.virtual.virtual_clock import wants_guest
-from wanbed.runner.emulation.virtual.virtual_run import virtual_run
+from wanbed.runner.emulation.virtual_clock import wants_guest
+from wanbed.runner.emulation.virtual_run import virtual_run
 from wanbed.runner.runs.caveats import log_caveats
 from wanbed.runner.runs.run_folder import (
     begin_run,
@@ -37,11 +37,11 @@ def emulated_run(request: RunRequest) -> Path:
 
 def _run_here(request: RunRequest) -> Path:
     # Mininet comes with these, which a machine that only simulates lacks.
+    from wanbed.runner.emulation.emulation import run_trials  # noqa: PLC0415
     from wanbed.runner.emulation.gpu_provisioning import check_gpus  # noqa: PLC0415
     from wanbed.runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
     from wanbed.runner.emulation.relay_limits import check_relay  # noqa: PLC0415
     from wanbed.runner.emulation.run_dilation import check_link_rates, decide_dilation  # noqa: PLC0415
-    from wanbed.runner.emulation.trials import run_trials  # noqa: PLC0415
     from wanbed.runner.trainings.program.on_hosts import check_programs  # noqa: PLC0415
     from wanbed.testbed.testbed import usable_substrate  # noqa: PLC0415
 

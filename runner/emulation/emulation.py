@@ -1,22 +1,29 @@
-"""The engine ``emulate``: run each sweep point of an experiment on the testbed of its network, trial by trial."""
+"""The engine ``emulate``: run each sweep point of an experiment on the testbed of its network, trial by trial.
+
+Keep the network of a sweep point up for those that follow, as long as theirs is the same.
+
+Record trials that have failed although nothing was to fail, where the other trials of the run go on.
+
+Run all trials of an emulated run that its folder lacks, and report their progress.
+"""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, TextIO
 
+from wanbed.results.reading.trial_faults import FAILED
 from wanbed.results.reading.validity import MachineLoad, WaysAround
 from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.trial_id import TrialId
+from wanbed.results.text import count_text
 from wanbed.runner.companions.background.on_hosts import use_tcp_of_flows
-from wanbed.runner.companions.faults.on_hosts.fault_lines import fault_lines
-from wanbed.runner.companions.faults.on_hosts.unplanned import ended_unplanned, failed_record
-from wanbed.runner.emulation.networks.calibration import Calibration
-from wanbed.runner.emulation.networks.kept_testbed import NetworkOf, kept_testbed
-from wanbed.runner.emulation.networks.measured_links import calibrated
-from wanbed.runner.emulation.networks.network_facts import read_network, remember_network
+from wanbed.runner.companions.faults.on_hosts import fault_lines
+from wanbed.runner.emulation.measured_network import Calibration, calibrated, read_network, remember_network
 from wanbed.runner.emulation.running_trial import TrialSpec
-from wanbed.runner.emulation.training_at_once import use_tcp_of_jobs
+from wanbed.runner.emulation.training import use_tcp_of_jobs
 from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.experiment import Experiment, SweepPoint
@@ -27,6 +34,74 @@ from wanbed.runner.trainings.program.resolution import ProgramVariant
 from wanbed.testbed.hosts.ping import MeasurementError
 from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.testbed.substrate.substrate import SubstrateError
+
+
+class PointNetwork(Protocol):
+    """The network of a sweep point, not yet up. Equal ones have the same links, hosts, machines and devices."""
+
+    def up(self, dilation: float) -> AbstractContextManager[RunningTestbed]:
+        """Bring it up, dilated by a factor, for the duration of a ``with`` block."""
+
+
+NetworkOf = Callable[[SweepPoint], PointNetwork]
+"""Returns the network of a sweep point."""
+
+
+class KeptTestbed:
+    """The testbed that is up, if one is. ``up`` takes it down at its end."""
+
+    def __init__(self, up: ExitStack, dilation: float) -> None:
+        self._up = up
+        self._dilation = dilation
+        self._network: PointNetwork | None = None
+        self._testbed: RunningTestbed | None = None
+
+    def of(self, network: PointNetwork) -> RunningTestbed:
+        """Return the testbed of a network: the one that is up if it is the same network, else one in its place."""
+        if self._testbed is None or self._network != network:
+            self.take_down()
+            self._testbed, self._network = self._up.enter_context(network.up(self._dilation)), network
+        return self._testbed
+
+    def take_down(self) -> None:
+        """Take down what is up, so that the next network is brought up anew."""
+        self._testbed = None
+        self._up.close()
+
+
+@contextmanager
+def kept_testbed(dilation: float) -> Iterator[KeptTestbed]:
+    """Yield a testbed of which nothing is up yet, and nothing after the block. Networks are dilated by ``dilation``."""
+    with ExitStack() as up:
+        yield KeptTestbed(up, dilation)
+
+
+def ended_unplanned(facts: Mapping[str, Any]) -> bool:
+    """Return whether a trial's record says that it failed without a planned fault: its network may be broken."""
+    faults = facts.get("faults")
+    return faults is not None and faults["outcome"] == FAILED and not faults["planned"]
+
+
+def failed_record(trial: TrialSpec, reason: str) -> TrialRecord:
+    """Return the record of a trial of which nothing is left but why it failed."""
+    training = trial.point.spec.training
+    return TrialRecord(
+        trial.id,
+        (),
+        facts={
+            "warmup_iterations": training.warmup,
+            "tokens_per_iteration": trial.point.tokens_of(trial.variant),
+            "dilation": trial.dilation,
+            "faults": {
+                "outcome": FAILED,
+                "planned": False,
+                "reason": reason,
+                "recovery": "none",
+                "iterations_planned": training.iterations,
+                "disturbances": [],
+            },
+        },
+    )
 
 
 def emulate(
@@ -159,3 +234,37 @@ def _gradients_folder(store: RunStore, trial: TrialId) -> Path:
     folder = _folder_of(store, trial, "gradients")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def run_trials(
+    experiment: Experiment,
+    store: RunStore,
+    *,
+    network_of: NetworkOf,
+    log: Log,
+    keep_gradients: bool = False,
+    keep_going: bool = False,
+    stream: TextIO | None = None,
+) -> None:
+    """Run the trials at the dilation that the manifest gives, and mark the run complete.
+
+    The progress goes to ``stream`` (default: standard error).
+
+    Raises what ``emulate`` raises; trials that had finished by then are in the store.
+    """
+    trials = experiment.trials()
+    pending = [trial for trial in trials if not store.has_trial(*trial)]
+    finished = len(trials) - len(pending)
+    log(f"{store.path}: {count_text(len(trials), 'trial')}, {finished} of them finished before")
+    with Progress(len(trials), finished, pending=pending, stream=stream) as progress:
+        emulate(
+            experiment,
+            store,
+            dilation=float(store.manifest["dilation"]),
+            network_of=network_of,
+            progress=progress,
+            log=log,
+            keep_gradients=keep_gradients,
+            keep_going=keep_going,
+        )
+        store.finish()

@@ -4,8 +4,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from wanbed.ground.strict_model import prefixed
+from wanbed.runner.emulation.emulation import NetworkOf
 from wanbed.runner.emulation.gpu_provisioning import provision_gpus
-from wanbed.runner.emulation.networks.kept_testbed import NetworkOf
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.runs.run_folder import Log
 from wanbed.testbed.gpus.gpu_assignment import GpuAssignment

@@ -1,7 +1,11 @@
-"""Make the plan of each rank from a sweep point's variant."""
+"""Make the plan of each rank from a sweep point's variant.
+
+Decide for how long a rank waits for a peer that is silent before it takes it for lost.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 from pathlib import Path
 
 from wanbed.runner.companions.losses.resolution import held_out, learning_seed
@@ -17,6 +21,8 @@ from wanbed.runner.trainings.local_updates.resolution import LocalUpdatesVariant
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.network.host_interface import HOST_INTERFACE
+from wanbed.testbed.network.links.longest_outage import longest_outage_ns
+from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.chunk_transport import ChunkMessages
 from wanbed.workloads.collective.collective_config import GLOO, NCCL, CollectiveConfig
 from wanbed.workloads.compute.backends.backend import ComputeConfig
@@ -319,3 +325,17 @@ def peer_of(point: SweepPoint, variant: ResolvedVariant, setting: SharedConfig, 
         unsent_bytes=unsent_bytes,
         unread_bytes=unread_bytes,
     )
+
+
+_TIMES = 2
+"""TCP doubles its timer from one retransmission to the next: the first one after an outage may come an outage later."""
+
+
+def peer_timeout_s(topology: Topology) -> int:
+    """Return the time of silence, in whole seconds of the testbed's clock, after which a peer is lost.
+
+    It outlasts every outage that the topology, as it is emulated, is known to have: twice the longest one, and then as
+    long as where there is none.
+    """
+    longest_ns = max((longest_outage_ns(link) for link in topology.wan), default=0)
+    return PEER_TIMEOUT_S + ceil(_TIMES * longest_ns / 1e9)

@@ -10,8 +10,7 @@ from typing import Any
 from wanbed.results.records.span_log import SpanLogContents
 from wanbed.results.records.trial_id import TrialId
 from wanbed.runner.emulation.gpu_provisioning import resolved_device
-from wanbed.runner.emulation.peer_timeout import peer_timeout_s
-from wanbed.runner.emulation.rank_configs import SharedConfig
+from wanbed.runner.emulation.rank_configs import SharedConfig, peer_timeout_s
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

@@ -1,15 +1,20 @@
-"""Run the processes that train in a trial: beside other jobs, through faults, or undisturbed."""
+"""Run the processes that train in a trial: beside other jobs, through faults, or undisturbed.
 
+Train a variant while those of other jobs train beside it, on hosts of their own.
+"""
+
+import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from wanbed.results.records.span_log import SpanLogContents, read_span_log
-from wanbed.runner.companions.faults.on_hosts.faulted_training import train_through_faults
+from wanbed.runner.companions.faults.on_hosts import train_through_faults
 from wanbed.runner.emulation.rank_configs import SharedConfig, configure_ranks
 from wanbed.runner.emulation.rank_processes import RANK, RankPlan, run_ranks
 from wanbed.runner.emulation.running_trial import Ended, RunningTrial
-from wanbed.runner.emulation.training_at_once import train_at_once
+from wanbed.runner.resolve.connections import count_connections
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
@@ -20,7 +25,86 @@ from wanbed.runner.trainings.torch_baseline.on_hosts import configure_baseline
 from wanbed.runner.trainings.torch_baseline.resolution import BaselineVariant
 from wanbed.runner.trainings.trace.on_hosts import configure_trace
 from wanbed.runner.trainings.trace.resolution import TraceVariant
+from wanbed.testbed.running_testbed import RunningTestbed
+from wanbed.workloads.rank_config import RankConfig
 from wanbed.workloads.start_gate import PIPES
+
+
+@dataclass(frozen=True)
+class NumberedPlan:
+    """A rank's plan under a number that no other rank of any job has."""
+
+    rank: int
+    plan: RankConfig
+
+    @property
+    def host(self) -> str:
+        """The host that the rank runs on."""
+        return self.plan.host
+
+    @property
+    def gpu(self) -> int:
+        """The GPU of that host that the rank computes on, counted from 0."""
+        return self.plan.gpu
+
+    def write(self, path: Path) -> None:
+        """Write the plan as JSON."""
+        self.plan.write(path)
+
+
+def use_tcp_of_jobs(testbed: RunningTestbed, variant: ResolvedVariant) -> None:
+    """Apply on the hosts of each job the TCP settings of its variant, for connections opened from now on.
+
+    Without other jobs they are applied on every host.
+    """
+    if not variant.beside:
+        testbed.use_tcp(variant.tcp)
+        return
+    for each in (variant, *variant.beside):
+        testbed.use_tcp(each.tcp, {place.host.name for place in each.placement.places})
+
+
+def train_at_once(
+    testbed: RunningTestbed,
+    point: SweepPoint,
+    variant: PipelineVariant,
+    setting: SharedConfig,
+    *,
+    begin: Callable[[], None],
+    meanwhile: Callable[[], None],
+) -> list[list[Path]]:
+    """Run the ranks of the variant and of those beside it, which all begin together, until all have ended well.
+
+    ``setting`` is that of the variant, whose ranks log there. Return the span logs of each of the others. Raises what
+    ``run_ranks`` raises.
+    """
+    plans = [_numbered(plan, plan.rank, setting) for plan in configure_ranks(point, variant, setting)]
+    logs: list[list[Path]] = []
+    for each in variant.beside:
+        first = len(plans)
+        own = configure_ranks(point, each, _setting_beside(point, each, setting))
+        plans += [_numbered(plan, first + plan.rank, setting) for plan in own]
+        logs.append([setting.span_log(plan.rank) for plan in plans[first:]])
+    with testbed.gate(setting.start_gate, [plan.host for plan in plans], PIPES, begin=begin) as gate:
+        run_ranks(testbed, RANK, plans, setting.folder, meanwhile, gate=gate)
+    return logs
+
+
+def _numbered(plan: RankConfig, number: int, setting: SharedConfig) -> NumberedPlan:
+    # A machine of a rack sends back what is named as the plan is.
+    own = replace(plan, start_gate=str(setting.start_gate), span_log=str(setting.span_log(number)))
+    return NumberedPlan(number, own)
+
+
+def _setting_beside(point: SweepPoint, variant: PipelineVariant, setting: SharedConfig) -> SharedConfig:
+    """Return the setting of a variant beside another: its own folder, connections, and token."""
+    folder = setting.folder / f"beside-{secrets.token_hex(4)}"
+    folder.mkdir()
+    connections = count_connections(point.topology, variant.pairs, variant.transport)
+    return replace(
+        setting, folder=folder, connections=connections, run_token=secrets.token_hex(16), keep_gradients=False
+    )
+
 
 BASELINE_RANK, TRACE_RANK = "wanbed.workloads.baselines.torch_rank", "wanbed.workloads.trace_replay.trace_rank"
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from wanbed.ground.strict_model import InputError, prefixed
 from wanbed.results.text import count_text, list_text
-from wanbed.runner.emulation.networks.kept_testbed import NetworkOf
-from wanbed.runner.emulation.trials import run_trials
+from wanbed.runner.emulation.emulation import NetworkOf, run_trials
 from wanbed.runner.rack.agents import agents_on, holder_text
 from wanbed.runner.rack.point_placement import (
     PointPlacement,

@@ -15,7 +15,7 @@ from wanbed.results.records.run_store import RunStore
 from wanbed.results.records.schema import CalibrationRow
 from wanbed.results.report.calibration_table import calibration_table as calibration_section
 from wanbed.runner.cli.calibrate import _document, calibration_table
-from wanbed.runner.emulation.networks.measured_links import _row
+from wanbed.runner.emulation.measured_network import _row
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.runs.manifest import gather_manifest

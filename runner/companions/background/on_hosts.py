@@ -1,4 +1,9 @@
-"""Run the flows in the background of a trial: ready before training, sending from its begin, ended with it."""
+"""Run the flows in the background of a trial: ready before training, sending from its begin, ended with it.
+
+Processes of a companion on hosts: ready at a gate before training, running beside it, ended after it.
+
+``field`` is that of the experiment file which asks for them. It begins each message.
+"""
 
 import json
 import time
@@ -13,7 +18,6 @@ from wanbed.results.records.run_store import TrialPart
 from wanbed.results.records.schema import BackgroundSample
 from wanbed.results.records.trial_tables import BACKGROUND_TABLE
 from wanbed.runner.emulation.companion import Companion
-from wanbed.runner.emulation.companion_processes import PATIENCE_S, await_at_gate, check_running, end
 from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.resolve.dilation import dilated_ns, undilated_ns
@@ -27,11 +31,60 @@ from wanbed.testbed.running_testbed import RunningTestbed
 from wanbed.workloads.background.flow_configs import FlowEnd, ReceiverConfig, SenderConfig
 from wanbed.workloads.start_gate import PIPES
 
+PATIENCE_S = 60.0
+
+_GRACE_S = 10.0
+
+
+def await_at_gate(testbed: RunningTestbed, gate: Gate, groups: Sequence[ProcessGroup], field: str) -> None:
+    """Wait until all processes have come to their gate. Raise TrialError if one ends, or it takes too long."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        gate.look()
+        if gate.is_complete:
+            return
+        check_running(testbed, groups, field)
+        if time.monotonic() >= deadline_s:
+            raise TrialError(f"{field}: its processes were not ready within {PATIENCE_S:.0f} s")
+        groups[-1].wait_for_any(1.0, or_readable=gate)
+
+
+def check_running(testbed: RunningTestbed, groups: Sequence[ProcessGroup], field: str) -> None:
+    """Raise TrialError if a process has ended: then not what was asked for ran beside training."""
+    for group in groups:
+        if any(status is not None for status in group.statuses()):
+            raise _first_fault(testbed, group, field)
+
+
+def end(testbed: RunningTestbed, group: ProcessGroup, field: str) -> None:
+    """End all processes of a group. Raise TrialError if one does not end well."""
+    group.terminate()
+    group.wait_for_all(_GRACE_S)
+    if any(status != 0 for status in group.statuses()):
+        raise _first_fault(testbed, group, field)
+
+
+def _first_fault(testbed: RunningTestbed, group: ProcessGroup, field: str) -> TrialError:
+    """Return an error about the first process of a group that has failed, or else the first that has ended.
+
+    Raise MachineLostError if a machine has gone, and the process with it.
+    """
+    testbed.check()
+    statuses = group.statuses()
+    number = next((each for each, status in enumerate(statuses) if status), 0)
+    said = group.stderr_tail(number)
+    how = "did not end" if statuses[number] is None else f"ended with status {statuses[number]}"
+    return TrialError(said or f"{field}: process {number} {how}, and without a word")
+
+
 SENDER, RECEIVER = (f"wanbed.workloads.background.{end}_process" for end in ("sender", "receiver"))
+
 PORT = 9_000
 """Below the kernel's ephemeral ports, and those of ranks and of prefill."""
+
 UDP_OVERHEAD_BYTES = 28
 """The bytes of the headers of IPv4 and UDP in a packet."""
+
 INTERVAL_NS = 100_000_000
 
 FIELD = "background"

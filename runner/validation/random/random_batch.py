@@ -39,8 +39,8 @@ class Batch:
 def run_batch(batch: Batch) -> None:
     """Run each experiment in turn. A failed one leaves its reason in its folder, and the others still run."""
     # Mininet comes with these.
+    from wanbed.runner.emulation.emulation import run_trials  # noqa: PLC0415
     from wanbed.runner.emulation.one_machine import on_this_machine  # noqa: PLC0415
-    from wanbed.runner.emulation.trials import run_trials  # noqa: PLC0415
 
     def quiet(_: str) -> None:
         """Drop a line."""

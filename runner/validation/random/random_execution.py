@@ -15,8 +15,8 @@ from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import InputError
 from wanbed.results import load
 from wanbed.results.records.run_store import RunStore
-from wanbed.runner.emulation.virtual.virtual_clock import enter_virtual_time
-from wanbed.runner.emulation.virtual.virtual_patience import quiet_patience_s
+from wanbed.runner.emulation.virtual_clock import enter_virtual_time
+from wanbed.runner.emulation.virtual_run import quiet_patience_s
 from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import begin_run, check_continuable, latest_run
 from wanbed.runner.simulator.deadlock import SimulationError

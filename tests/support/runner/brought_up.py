@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from wanbed.runner.emulation.networks.kept_testbed import NetworkOf
+from wanbed.runner.emulation.emulation import NetworkOf
 from wanbed.testbed.network.topology import Topology
 from wanbed.testbed.running_testbed import RunningTestbed
 

@@ -14,7 +14,7 @@ from pyroute2 import DiagSocket
 
 from wanbed.results.records.schema import LINK_SAMPLES, TCP_SAMPLES
 from wanbed.results.records.trial_tables import LINK_TABLE, TCP_TABLE
-from wanbed.runner.companions.telemetry.on_hosts.tcp_sampler import TcpSampler
+from wanbed.runner.companions.telemetry.on_hosts.samplers import TcpSampler
 from wanbed.runner.emulation.running_trial import TrialSpec
 from wanbed.runner.emulation.trial import run_trial
 from wanbed.runner.planner.experiment_file import parse_experiment

@@ -19,7 +19,7 @@ from tests.support.runner.brought_up import BringUp, networks
 from tests.support.until import until_within
 from wanbed.module_process import module_command
 from wanbed.results import load
-from wanbed.runner.emulation.trials import run_trials
+from wanbed.runner.emulation.emulation import run_trials
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.testbed.claims.processes import marked_processes

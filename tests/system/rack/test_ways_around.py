@@ -13,7 +13,7 @@ from tests.support.runner.brought_up import BringUp, networks
 from tests.support.until import until_within
 from wanbed.results import load
 from wanbed.results.reading.run import Run
-from wanbed.runner.emulation.trials import run_trials
+from wanbed.runner.emulation.emulation import run_trials
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.runs.run_folder import begin_run
 from wanbed.testbed.network.topology import Topology

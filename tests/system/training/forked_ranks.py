@@ -23,7 +23,7 @@ from tests.support.runner.wanbed_command import BUSY_OR_NOT
 from wanbed import results
 from wanbed.command import main as wanbed
 from wanbed.results.reading.run import Run
-from wanbed.runner.emulation.networks import measured_links
+from wanbed.runner.emulation import measured_network
 from wanbed.testbed.hosts.emulated_hosts import EmulatedHost, EmulatedNetwork
 from wanbed.testbed.measurement.calibration import calibrate
 from wanbed.testbed.virtual_time.processes.fork_server import NAMESPACE_FLAGS
@@ -81,8 +81,8 @@ def main() -> None:
 
     os.environ |= ENVIRONMENT
     fork_ranks()
-    assert measured_links.calibrate is calibrate
-    measured_links.calibrate = lambda *_: []
+    assert measured_network.calibrate is calibrate
+    measured_network.calibrate = lambda *_: []
     leave_pictures_empty()
     wanbed()
 

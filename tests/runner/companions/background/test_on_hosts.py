@@ -16,7 +16,7 @@ from wanbed.results.records.schema import BackgroundSample, LinkSample
 from wanbed.results.records.trial_tables import BACKGROUND_TABLE, LINK_TABLE
 from wanbed.runner.companions.background import on_hosts as module
 from wanbed.runner.companions.background.on_hosts import BackgroundTraffic
-from wanbed.runner.emulation.job_rows import rows_of_job
+from wanbed.runner.companions.telemetry.on_hosts.telemetry import rows_of_job
 from wanbed.runner.emulation.rank_configs import SharedConfig
 from wanbed.runner.emulation.running_trial import RunningTrial, Trained
 from wanbed.runner.planner.experiment_file import parse_experiment

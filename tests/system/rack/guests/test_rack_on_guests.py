@@ -14,9 +14,8 @@ from tests.support.until import until_within
 from wanbed.ground.strict_model import parse_model
 from wanbed.results import load
 from wanbed.results.reading.run import Run
-from wanbed.runner.emulation.networks.kept_testbed import NetworkOf
+from wanbed.runner.emulation.emulation import NetworkOf, run_trials
 from wanbed.runner.emulation.one_machine import on_this_machine
-from wanbed.runner.emulation.trials import run_trials
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.rack.point_placement import PointPlacement
 from wanbed.runner.rack.rack_dilation import decide_rack_dilation

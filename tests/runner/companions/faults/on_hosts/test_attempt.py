@@ -6,16 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanbed.results.records.span_log import JoinedTraining, Span, SpanLogContents, SpanLogHeader
-from wanbed.runner.companions.faults.on_hosts.attempt import (
+from wanbed.runner.companions.faults.on_hosts import (
     Attempt,
     covered_ns,
     each_iteration_once,
     iteration_windows_ns,
     kept,
 )
-from wanbed.runner.companions.faults.on_hosts.injection import InjectedFault
 from wanbed.runner.companions.faults.spec import PlannedFault
-from wanbed.runner.emulation.rank_processes import RankEnd
+from wanbed.runner.emulation.rank_processes import InjectedFault, RankEnd
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 
 VARIANT: ResolvedVariant = None  # type: ignore[assignment] - no test here looks at it

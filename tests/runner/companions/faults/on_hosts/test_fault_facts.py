@@ -7,13 +7,9 @@ from typing import Any
 import pytest
 
 from wanbed.results.records.span_log import LostReplica, Span, SpanLogContents, SpanLogHeader
-from wanbed.runner.companions.faults.on_hosts.attempt import Attempt
-from wanbed.runner.companions.faults.on_hosts.fault_facts import fault_facts
-from wanbed.runner.companions.faults.on_hosts.fault_history import FaultHistory
-from wanbed.runner.companions.faults.on_hosts.fault_lines import fault_lines
-from wanbed.runner.companions.faults.on_hosts.injection import InjectedFault
+from wanbed.runner.companions.faults.on_hosts import Attempt, FaultHistory, fault_facts, fault_lines
 from wanbed.runner.emulation.rank_configs import SharedConfig
-from wanbed.runner.emulation.rank_processes import RankEnd
+from wanbed.runner.emulation.rank_processes import InjectedFault, RankEnd
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.testbed.network.address_book import AddressBook

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from wanbed.results.records.span_log import DeviceRecord, SpanLogContents, SpanLogHeader, SwappedGroup, SwappingRecord
-from wanbed.runner.emulation.trial_record import device_facts, swapping_facts
+from wanbed.runner.emulation.trial import device_facts, swapping_facts
 
 
 def log(rank: int, *losses: tuple[int, float]) -> SpanLogContents:

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.emulation.virtual import virtual_clock
-from wanbed.runner.emulation.virtual.virtual_clock import status_of_inner, wants_guest
+from wanbed.runner.emulation import virtual_clock
+from wanbed.runner.emulation.virtual_clock import status_of_inner, wants_guest
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.testbed.virtual_time.guest import GuestError

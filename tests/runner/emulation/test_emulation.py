@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from wanbed.runner.emulation.networks.kept_testbed import kept_testbed
+from wanbed.runner.emulation.emulation import kept_testbed
 from wanbed.testbed.running_testbed import RunningTestbed
 
 

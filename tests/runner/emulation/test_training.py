@@ -7,15 +7,16 @@ import pytest
 
 from tests.support.runner.two_jobs import two_jobs
 from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from wanbed.runner.emulation import training_at_once
+from wanbed.runner.emulation import training
 from wanbed.runner.emulation.rank_configs import SharedConfig
-from wanbed.runner.emulation.training_at_once import NumberedPlan, train_at_once, while_all_ran_ns
+from wanbed.runner.emulation.training import NumberedPlan, train_at_once, while_all_ran_ns
 from wanbed.runner.planner.experiment_file import parse_experiment
 from wanbed.runner.resolve.connections import count_connections
 from wanbed.testbed.network.address_book import AddressBook
 from wanbed.testbed.running_testbed import RunningTestbed
 
 (POINT,) = parse_experiment(two_jobs(), "file", Path()).points()
+
 BESIDE = next(variant for variant in POINT.variants if variant.name == "theirs beside ours")
 
 
@@ -35,7 +36,7 @@ def test_ranks_of_all_jobs_log_beside_their_plans_where_a_rack_looks_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[NumberedPlan] = []
-    monkeypatch.setattr(training_at_once, "run_ranks", lambda _, __, plans, *___, **____: started.extend(plans))
+    monkeypatch.setattr(training, "run_ranks", lambda _, __, plans, *___, **____: started.extend(plans))
     setting = SharedConfig(
         addresses=AddressBook(POINT.topology, 0),
         connections=count_connections(POINT.topology, BESIDE.pairs, BESIDE.transport),

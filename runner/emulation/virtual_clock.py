@@ -17,6 +17,7 @@ from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel
 from wanbed.testbed.virtual_time.watchdog import PATIENT, Watch
 
 COMMAND = "wanbed"
+
 _BY_SIGNAL = 128
 
 

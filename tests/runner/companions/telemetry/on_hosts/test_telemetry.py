@@ -1,11 +1,20 @@
 """What was sent between datacenters is on the links' counters, or it went around them."""
 
+from pathlib import Path
+
+import pytest
+
+from tests.support.runner.two_jobs import two_jobs
 from wanbed.results.reading.validity import WaysAround
 from wanbed.results.records.schema import LinkSample
 from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
-from wanbed.runner.companions.telemetry.on_hosts.carried_bytes import carried_facts, sent_bytes
+from wanbed.results.records.trial_columns import TrialCounters
+from wanbed.results.records.trial_tables import LINK_TABLE, TCP_TABLE
+from wanbed.runner.companions.telemetry.on_hosts.telemetry import carried_facts, rows_of_job, sent_bytes
+from wanbed.runner.planner.experiment_file import parse_experiment
 
 HOMES = {"east-0": "east", "east-1": "east", "west-0": "west", "west-1": "west"}
+
 MB = 10**6
 
 
@@ -79,3 +88,41 @@ def test_what_rdma_devices_sent_marks_the_trial_beyond_their_own_upkeep() -> Non
     ways = WaysAround.of({"rdma_sent_bytes": {"m mlx5_0/1": 3 * MB, "n mlx5_0/1": 3 * MB}})
     assert ways.used
     assert ways.sentence == "bytes went around the emulated network: RDMA devices sent 6.0 MB"
+
+
+(POINT,) = parse_experiment(two_jobs(), "file", Path()).points()
+
+OURS = {"east-0", "east-1", "west-0", "west-1"}
+
+
+def row(scope: str, source: str, destination: str, wire_bytes: int, packets: int | None = 1) -> LinkSample:
+    return LinkSample(5, scope, source, destination, wire_bytes, packets, 0, 0)
+
+
+def test_a_job_keeps_its_node_pairs_and_links_are_their_sum() -> None:
+    rows = [
+        row("link", "east", "west", 100, 10),
+        row("node_pair", "east-0", "west-0", 30, 3),
+        row("node_pair", "east-1", "west-1", 20, 2),
+        row("node_pair", "east-2", "west-2", 50, 5),
+        row("link", "west", "east", 40, 4),
+    ]
+    kept = rows_of_job({LINK_TABLE: rows}, OURS, POINT.topology)[LINK_TABLE]
+    assert list(kept) == [
+        row("link", "east", "west", 50, 5),
+        row("link", "west", "east", 0, 0),
+        row("node_pair", "east-0", "west-0", 30, 3),
+        row("node_pair", "east-1", "west-1", 20, 2),
+    ]
+
+
+def test_packets_that_were_not_counted_stay_unknown() -> None:
+    rows = [row("link", "east", "west", 9, None), row("node_pair", "east-0", "west-0", 9, None)]
+    link, _ = rows_of_job({LINK_TABLE: rows}, OURS, POINT.topology)[LINK_TABLE]
+    assert link.packets is None
+
+
+def test_columns_of_a_simulation_are_refused() -> None:
+    columns = TrialCounters.__new__(TrialCounters)
+    with pytest.raises(TypeError, match="samplers write rows"):
+        rows_of_job({LINK_TABLE: columns, TCP_TABLE: ()}, OURS, POINT.topology)

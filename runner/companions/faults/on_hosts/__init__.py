@@ -1,1 +1,0 @@
-"""Let hosts, ranks and gateways fail during a trial, and let training go on without them."""

@@ -1,1 +1,0 @@
-"""The networks of sweep points: which stay up from one point to the next, and what was measured of them."""

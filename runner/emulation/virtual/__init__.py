@@ -1,1 +1,0 @@
-"""Run emulations in virtual time."""

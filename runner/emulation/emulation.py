@@ -1,10 +1,6 @@
 """The engine ``emulate``: run each sweep point of an experiment on the testbed of its network, trial by trial.
 
-Keep the network of a sweep point up for those that follow, as long as theirs is the same.
-
-Record trials that have failed although nothing was to fail, where the other trials of the run go on.
-
-Run all trials of an emulated run that its folder lacks, and report their progress.
+A network stays up from one sweep point to the next, as long as that has the same network.
 """
 
 import shutil

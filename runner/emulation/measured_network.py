@@ -1,13 +1,7 @@
-"""Decide whether the calibration of one sweep point still holds at another one.
-
-Read what carries the network of a sweep point, as the kernels report it, and write it to the manifest.
-
-Find transfers so small that the burst of a shared rate limit after a pause determines their duration.
+"""Measure the network of a sweep point, or take over earlier measurements that still hold, and write them to the run.
 
 Trunks and host ports that several senders can fill have a token bucket. After a pause it passes a burst at once. A
 transfer smaller than ``TIMES`` the burst finishes more than a tenth of its time too early.
-
-Measure the links of a sweep point, or take over what was measured of them, and write it to the run.
 """
 
 import time

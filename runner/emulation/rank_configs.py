@@ -1,7 +1,4 @@
-"""Make the plan of each rank from a sweep point's variant.
-
-Decide for how long a rank waits for a peer that is silent before it takes it for lost.
-"""
+"""Make the plan of each rank from a sweep point's variant."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,6 @@
-"""Run the processes of one trial's ranks: start all, wait for them, and leave none behind.
+"""Run the processes of one trial's ranks: start all, let faults hit them, wait for them, and leave none behind.
 
-Let hosts, ranks and gateways fail when they are due: real processes are killed, real interfaces go down.
+Faults are real: processes are killed, and interfaces go down.
 """
 
 import time

@@ -1,7 +1,4 @@
-"""Run the processes that train in a trial: beside other jobs, through faults, or undisturbed.
-
-Train a variant while those of other jobs train beside it, on hosts of their own.
-"""
+"""Run the processes that train in a trial: beside other jobs, through faults, or undisturbed."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Run one trial: a variant and what happens beside it, on a testbed that is up, from their start to their record.
-
-Gather the record of a trial: what its training and each companion have left, and the facts about both.
-"""
+"""Run one trial: a variant and what happens beside it, on a testbed that is up, from their start to their record."""
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

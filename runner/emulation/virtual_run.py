@@ -1,11 +1,8 @@
-"""Compute the longest virtual time until the next trial of a run must end. A run beyond it is stuck.
+"""Emulate an experiment in virtual time: the trials run in a guest, the run's folder and its progress are outside.
 
-The bound assumes that everything in a trial runs one after the other; no trial that makes progress is slower. It may be
-loose: a stuck run reaches any bound soon, because nothing slows down its clock.
-
-Report from outside, as its folder fills, how far a run in virtual time has come, by the clock of whoever waits.
-
-Emulate an experiment in virtual time: the trials run in a guest, the run's folder and its progress are outside.
+A run is stuck if the virtual time until the end of its next trial is beyond a bound, which assumes that everything in a
+trial runs one after the other. No trial that makes progress is slower. The bound may be loose: a stuck run reaches any
+bound soon, because nothing slows down its clock.
 """
 
 import io

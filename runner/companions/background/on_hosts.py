@@ -1,9 +1,4 @@
-"""Run the flows in the background of a trial: ready before training, sending from its begin, ended with it.
-
-Processes of a companion on hosts: ready at a gate before training, running beside it, ended after it.
-
-``field`` is that of the experiment file which asks for them. It begins each message.
-"""
+"""Run the flows in the background of a trial: ready at a gate before training, sending from its begin, then ended."""
 
 import json
 import time

@@ -1,17 +1,11 @@
-"""One attempt at a trial's training: which iterations it did, when it began and ended, and who noticed its end.
+"""Train through the faults of a trial: until the end, or as often as its recovery begins again.
 
-Let ranks on several machines begin with one checkpoint, of which each machine has written the stages of its hosts.
+Each attempt at the training ends by itself, or by a fault. A record is kept of all of them: what failed, who knew when,
+what was lost, and which iterations count.
 
-The hosts of one machine share its disk, which outlives them. On a rack the driver makes up for the disk that machines
-do not share: before training begins again, all of them have the files of the checkpoint that it begins with.
-
-Say in a line each what faults have done to a trial.
-
-Gather what a trial's record keeps of faults: what failed, who knew when, what was lost, and what counts.
-
-Record what happened to a training through faults: its attempts and its failures, for the trial's record.
-
-Train through the faults of a trial: until the end, or as often as its recovery begins again.
+Where training begins again, each machine has written the stages of its own hosts to the checkpoint. The hosts of one
+machine share its disk, which outlives them. On a rack the driver makes up for the disk that machines do not share:
+before training begins again, all of them have the files of the checkpoint that it begins with.
 """
 
 import secrets

@@ -1,17 +1,7 @@
-"""List the samplers of a trial. The first one starts first and ends last.
+"""Sample connections, links, GPUs and machines during a trial; each kind has a sampler in ``SAMPLERS``.
 
-Sample NVML during a trial. A cross-check only: busy times come from spans.
-
-NVML's utilization is the fraction of the last 1/6 to 1 s in which a kernel ran. A waiting kernel counts, so it shows no
-bubbles.
-
-Sample the counters of every WAN link and node pair while a trial runs.
-
-Sample how busy machines' cores are during a trial, to check whether they kept up with the emulation.
-
-Read what RDMA devices have sent before and after a trial: bytes that went around the emulated network.
-
-Sample the state of every TCP connection between hosts while a trial runs.
+NVML is a cross-check only: busy times come from spans. Its utilization is the fraction of the last 1/6 to 1 s in which
+a kernel ran. A waiting kernel counts, so it shows no bubbles.
 """
 
 import time

@@ -1,10 +1,8 @@
 """Sample links, connections, GPUs and the machine beside a training.
 
-Compare what ranks have sent to other datacenters with what the WAN links carried: a shortfall went around them.
-
-What crosses a link has headers too, and what was lost was sent again, so that a link carries more than was sent.
-
-Keep of a trial's samples what concerns one of the jobs that ran at once, and what ran in the background.
+A trial keeps the samples of its own traffic, and of the traffic in the background. The bytes that ranks have sent to
+other datacenters are compared with the bytes that the WAN links carried: a shortfall went around them. A link carries
+more than was sent: headers, and lost bytes that were sent again.
 """
 
 from collections import Counter, defaultdict

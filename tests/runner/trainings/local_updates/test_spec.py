@@ -15,7 +15,7 @@ from wanbed.runner.trainings.local_updates.spec import (
     parse_diloco_options,
 )
 
-PAGE = Path(__file__).resolve().parents[5] / "docs" / "local-updates.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "local-updates.md"
 
 
 def test_defaults_are_those_of_diloco_s_paper() -> None:

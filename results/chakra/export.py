@@ -1,9 +1,5 @@
 """Write one iteration of one trial as a Chakra execution trace: a folder with one file for each rank.
 
-Choose one iteration of one trial, and read its spans.
-
-Make the nodes of a Chakra trace from the spans of one iteration.
-
 A span has times, and a trace dependencies. A rank asks its schedule for work when its GPU has become idle or a message
 has arrived. So every computation depends on the one before it on its GPU, and on what had arrived last if the GPU was
 idle until then. It also depends on the message that it takes. Waiting is in no node: dependencies bring it about again.

@@ -1,11 +1,8 @@
-"""Read and write the file of one rank: its messages, each preceded by its length as a varint.
+"""Read and write the Chakra execution trace of one rank: its messages, each preceded by its length as a varint.
 
-Make the message classes of Chakra execution traces from ``et_def.proto``, as MLCommons publishes it.
-
-The classes are made when this module is imported, from the definition beside it. So no generated code has to fit the
-installed protobuf, and the published definition is the only source. Its licence is in ``LICENSE`` beside it.
-
-The protobuf messages of the nodes of a Chakra execution trace.
+The classes of the messages are made from ``et_def.proto``, as MLCommons publishes it, when this module is imported. So
+no generated code has to fit the installed protobuf, and the published definition beside this module is the only source.
+Its licence is in ``LICENSE`` there.
 """
 
 import re

@@ -1,9 +1,7 @@
 """Compare run B with run A, the reference: first check that they are comparable, then judge every pair.
 
 ``check`` pairs them and finds the differences that forbid a comparison. ``compare`` judges every pair if there are
-none.
-
-Read what a user names for a comparison: the two runs, and the margin.
+none. ``load_both``, ``load_clocks`` and ``parse_margin`` read what a user names for a comparison.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Judge the iteration times of one pair: slower, faster, the same, or undecided.
+"""Judge the figures of one pair by a metric: slower, faster, the same, or undecided.
 
-Define what a comparison judges: iteration time, or what was learnt in a given time.
+The metric is the iteration time, or what was learnt in a given time.
 """
 
 import math

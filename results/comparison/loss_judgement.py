@@ -1,10 +1,9 @@
 """Judge a pair by what was learnt: as iteration times are judged, and where some trial has no figure.
 
-Take the figures of a metric of losses from both runs: one a trial, and the trials of one seed together.
-
 Chance draws the seed: it decides the weights that a training begins with and the order of what it learns. Repeats with
-one seed learn the same, and show only how much the clock differs. So seeds are what intervals are drawn over, and
-repeats of one seed lie within it (``wanbed.results.metrics.bootstrap``, with seeds in place of repeats).
+one seed learn the same, and show only how much the clock differs. So a trial has one figure, the trials of one seed
+stand together, and intervals are drawn over seeds (``wanbed.results.metrics.bootstrap``, with seeds in place of
+repeats).
 """
 
 from collections.abc import Mapping, Sequence

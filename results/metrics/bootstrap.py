@@ -1,4 +1,4 @@
-"""Estimate the uncertainty of a median iteration time, by the hierarchical percentile bootstrap.
+"""Estimate the uncertainty of figures over repeats, by the hierarchical percentile bootstrap.
 
 The measurements of one variant in one sweep point are a sequence of repeats, each a sequence of iteration times in
 seconds. Iterations of the same repeat resemble each other more than iterations of different repeats. Each resample
@@ -16,10 +16,9 @@ Source: B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap, Chapman
 chapter 13; A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application, Cambridge 1997, section 3.8:
 hierarchical data.
 
-Estimate the uncertainty of figures with many measurements in few repeats, by the bootstrap over repeats alone.
-
-Each resample draws repeats with replacement, as many as there are. The measurements of one repeat stay together, since
-they depend on each other: requests of one trial wait for each other, and times of one trial are consecutive.
+Figures with many measurements in few repeats, such as percentiles, are drawn over repeats alone. The measurements of
+one repeat stay together there, since they depend on each other: requests of one trial wait for each other, and times of
+one trial are consecutive.
 """
 
 from collections.abc import Sequence
@@ -113,7 +112,7 @@ def _quantile_interval(values: _Times, confidence: float) -> tuple[float, float]
     return float(low), float(high)
 
 
-POOLED_RESAMPLES = 1_000
+_POOLED_RESAMPLES = 1_000
 
 Interval = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 """The low and the high ends of the intervals, with one entry per figure."""
@@ -154,7 +153,7 @@ def moment_intervals(repeats: npt.NDArray[np.float64]) -> Interval | None:
 
 def _draws(repeats: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return how often each repeat is in each distinct resample, and how often that resample was drawn."""
-    drawn = np.random.default_rng(0).multinomial(repeats, [1 / repeats] * repeats, size=POOLED_RESAMPLES)
+    drawn = np.random.default_rng(0).multinomial(repeats, [1 / repeats] * repeats, size=_POOLED_RESAMPLES)
     different, times = np.unique(drawn, axis=0, return_counts=True)
     return different, times
 

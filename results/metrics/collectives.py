@@ -1,7 +1,4 @@
-"""Find which rank of a user's program kept the others waiting in a collective.
-
-Measure the collectives of a user's program: how long they took, what hid them, and who kept the others waiting.
-"""
+"""Measure the collectives of a user's program: how long they took, what hid them, and who kept the others waiting."""
 
 from collections import Counter
 from collections.abc import Mapping

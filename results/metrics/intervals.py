@@ -1,6 +1,6 @@
 """Compute the union of intervals and the gaps between them, for several groups at once, in O(n log n) with NumPy.
 
-Number the distinct values of a column, numbers or texts; texts may be a categorical.
+Groups are numbers: ``numbered`` and ``text_codes`` number the distinct values of a column.
 """
 
 from collections.abc import Sequence

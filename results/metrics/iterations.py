@@ -3,15 +3,12 @@
 An iteration's time is its period: training begins the next iteration before the last GPU has ended this one, so that
 what a lone iteration lasts, its makespan, says less of a training's pace the more iterations overlap.
 
-Compute the iterations of replicas that train alone and synchronise seldom.
+Of replicas that train alone and synchronise seldom, few iterations wait for a synchronisation. So their figures are
+means over whole periods of ``sync_every`` iterations, in each of which everything is synchronised once.
 
-Few of them wait for a synchronisation. So figures are means over whole periods of ``sync_every`` iterations, in each of
-which everything is synchronised once.
-
-Compute the pace of replicas that wait for none of the others, each of which has its own count of iterations.
-
-A star with a quorum goes on without late replicas. An iteration of all of them together then ends with the slowest
-replica, which says nothing of how much the others have trained meanwhile.
+A star with a quorum goes on without late replicas, and each replica has its own count of iterations. An iteration of
+all of them together then ends with the slowest replica, which says nothing of how much the others have trained
+meanwhile: ``own_clocks`` has the pace of each.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,6 @@
 """Convert the samples of links, connections and GPUs into steps: each value is valid until the next one.
 
 Values are integers, in thousandths of the quantity's unit.
-
-Compute how long each span of a trace was contended, if several ranks computed on one device.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,17 +1,9 @@
-"""Write the text of a trace's events, as whole columns.
+"""Draw what a trial did as events of a trace: text, as whole columns.
 
 Each function returns a column of texts with one event per row: a JSON object, a comma and a line break. Times are
-written from integer nanoseconds as microseconds with three decimals.
-
-Match receives with sends, to draw them as arrows of a trace.
-
-Draw the process at the top of a trace: each trial and its iterations.
-
-Draw the spans of a user's program: who kept whom waiting in a collective has a slice, an argument and an arrow.
-
-Draw every inference request: async slices from its arrival until its KV cache is at the decode host.
-
-Show the changes of links in a trace: counters of what each was configured to, and an instant for each change.
+written from integer nanoseconds as microseconds with three decimals. The events are, in this order, arrows from sends
+to receives, slices, counters, a trial and its iterations, a program's collectives, inference requests, and changes of
+links.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Number, name and order the processes and threads of a trace.
 
-Choose one of several threads for each span, so that no two spans on one thread overlap.
+Spans of one track may overlap. ``assign_lanes`` spreads them over threads on which no two overlap.
 """
 
 from collections.abc import Iterator

@@ -3,10 +3,6 @@
 Each file is Parquet and carries the schema's version and every column's meaning in its metadata. Times are integer
 nanoseconds since the trial's start and, like rates, are those of the emulated network: dilation is undone before they
 are written.
-
-Define the table of what flows in the background carried.
-
-Define the table of a trial's losses.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,9 +1,4 @@
-"""Pool the losses of a variant's repeats: medians over seeds, and how far seeds lie apart.
-
-Draw losses against steps, tokens, wall time and WAN bytes, with a band that shows how far seeds lie apart.
-
-The section on losses: the last loss of each variant and what it took, and the curves.
-"""
+"""The report's section on what was learnt: medians over seeds, and how far seeds lie apart, as curves and a table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""The section on prefill as a service: a row for each variant, its tables, and how to read them.
+"""The report's section on prefill: the service in a row for each variant, and whether it slows training down.
 
-Test whether prefill in bubbles slows training down: compare variants that differ only in prefill, in a table.
+The impact on training is tested on variants that differ only in prefill.
 """
 
 import json

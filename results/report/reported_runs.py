@@ -1,7 +1,4 @@
-"""Read the runs of a report into the rows that its tables and charts are made of.
-
-Choose the sweep points and variants of runs that figures show.
-"""
+"""Read the runs of a report into the rows that its tables and charts are made of, and choose what figures show."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

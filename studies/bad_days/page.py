@@ -1,7 +1,4 @@
-"""Write what bad days cost into ``docs/bad-days.md``: one table a day, and which plan breaks first.
-
-Draw what bad days cost: the share of the bad time that is lost, against severity, a panel a day.
-"""
+"""Write what bad days cost into ``docs/bad-days.md``: one table a day, which plan breaks first, and a picture."""
 
 import textwrap
 from collections.abc import Mapping, Sequence

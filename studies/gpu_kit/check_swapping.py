@@ -2,9 +2,7 @@
 
 A small GPT first: its losses, gradients and weights have to be the same. Then a larger one is measured: how fast layers
 are loaded, how long each group computes and loads, both passes against the formula of docs/atom.md, and the memory.
-``--output FILE`` writes the figures as JSON.
-
-Train one replica in this process, without connections: with its layers swapped through the device, or all there.
+One replica trains in this process, without connections. ``--output FILE`` writes the figures as JSON.
 """
 
 import argparse

@@ -1,10 +1,8 @@
 """Collect the kit: ``python -m studies.gpu_kit.collect FOLDER``, on a Debian machine that reaches the registries.
 
-The kit has wanbed, the Python packages that it needs but for torch, the steps of the first hour, and a few programs of
-Debian's. A list of what the
-GPU machine has (``python3 -m pip list --format=freeze`` there) keeps it small: large packages on it are left out.
-
-The programs, libraries and kernel modules of Debian packages that a bare machine lacks, and their kit paths.
+The kit has wanbed, the Python packages that it needs but for torch, the steps of the first hour, and the programs,
+libraries and kernel modules of Debian that a bare machine lacks. A list of what the GPU machine has
+(``python3 -m pip list --format=freeze`` there) keeps it small: large packages on it are left out.
 """
 
 import argparse

@@ -1,13 +1,7 @@
-"""Describe one claim of the paper beside its reproduction.
-
-Compute how much faster Atlas is than each baseline over a single TCP connection.
-
-Compute the reproduction of each claim of the paper from the measured outcomes.
+"""Compare the paper's claims with the measured outcomes, and write ``claims.md``.
 
 Only the paper's abstract, contents and captions were available. A figure quoted from memory is marked as recalled.
 Expectations of this project come from an early event sketch, which models nothing of TCP but the window.
-
-Write ``claims.md``: every claim with its reproduction, and the speed-up of Atlas over each single-TCP baseline.
 """
 
 from collections.abc import Sequence

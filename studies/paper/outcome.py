@@ -1,7 +1,4 @@
-"""Gather the outcomes of a part, one for each sweep point and variant. Claims and tables are made from them.
-
-Measure the goodput after slow start, from the later transfers of a flow.
-"""
+"""Gather the outcomes of a part, one for each sweep point and variant. Claims and tables are made from them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

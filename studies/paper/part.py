@@ -1,6 +1,6 @@
-"""List the experiments of the reproduction, in the order of the report.
+"""List the experiments of the reproduction, in the order of the report, and count the bytes that each sends.
 
-Count the bytes that a part's trials send over TCP: the cost of a run in virtual time, where compute is free.
+Bytes over TCP are the cost of a run in virtual time, where compute is free.
 """
 
 from collections.abc import Sequence

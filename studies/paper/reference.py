@@ -1,7 +1,4 @@
-"""Write the published files: report, claims, tables and figures of every part that has run, small enough for git.
-
-Draw goodput against WAN latency, beside the values that are recalled from Figure 5 of the paper.
-"""
+"""Write the published files: report, claims, tables and figures of every part that has run, small enough for git."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,6 +1,7 @@
-"""Read a map off the prices: the best setting of each method at each WAN, which is fastest, and the break-even.
+"""Price settings by simulation, and read a map off the prices.
 
-Price candidates by simulation, several at a time, and keep each price in a folder.
+The map has the best setting of each method at each WAN, which method is fastest, and the break-even. Several settings
+are simulated at a time, and each price is kept in a folder.
 """
 
 import json

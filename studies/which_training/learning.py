@@ -1,6 +1,6 @@
 """Measure what iterations of each method are worth: a small GPT learns real text in torch, with several seeds.
 
-Join what was learnt with the map: the time to a loss is iterations to it x the simulated time of an iteration.
+Joined with the map, the time to a loss is the iterations to it x the simulated time of an iteration.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""State what all methods share: datacenters, model, the WANs of the map, and the methods' names.
+"""State what all methods share, and list the settings that are tried at every WAN for each method.
 
-List, for each method, the settings that are tried at every WAN: the fastest is what the method is worth there.
+The fastest of a method's settings is what the method is worth at a WAN.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,6 @@
-"""Shrink settings of the map: a 64th of every size and rate, and the same times, so that little is to be sent.
+"""Check settings of the map in virtual time beside the simulation, and write a table of both.
 
-Run checks with both engines, and compare what an iteration takes in virtual time with what is simulated.
-
-Write what was checked as a table: virtual time beside simulation, with the kinds of misses that are known.
+Settings are shrunk to a 64th of every size and rate, with the same times, so that little is to be sent.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""Provide an experiment that is read from a file or built in Python, with the same fields and the same checks.
-
-Bring what is written in Python to the plain values that an experiment file holds.
-"""
+"""Provide an experiment that is read from a file or built in Python, with the same fields and the same checks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,36 +19,6 @@ from wanbed.runner.experiment.sweep import SweepPointSpec, sweep_point_specs
 from wanbed.runner.planner.experiment_file import resolve_document
 from wanbed.runner.resolve.experiment import Experiment as ResolvedExperiment
 from wanbed.workloads.schedules.schedule import Schedule
-
-_MAX_DEPTH = 50
-
-
-def plain(value: object, path: tuple[str, ...] = ()) -> Any:
-    """Return ``value`` in dictionaries, lists, text and numbers; a schedule class becomes its path as text.
-
-    Numbers and arrays of numpy become Python's. Anything else stays for the checks of the experiment to refuse.
-    ``path`` is where the value stands. Raise InputError for a class that has no path, and for endless nesting.
-    """
-    if len(path) > _MAX_DEPTH:
-        raise InputError(f"{'.'.join(path[:3])}: it is nested too deeply")
-    if isinstance(value, np.generic | np.ndarray):
-        return plain(value.tolist(), path)
-    if isinstance(value, Mapping):
-        return {key: plain(below, (*path, str(key))) for key, below in value.items()}
-    if isinstance(value, str | PathLike):
-        return str(fspath(value))
-    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [plain(below, (*path, str(position))) for position, below in enumerate(value)]
-    if isinstance(value, type) and issubclass(value, Schedule):
-        return _class_path(value, ".".join(path))
-    return value
-
-
-def _class_path(kind: type[Schedule], field: str) -> str:
-    if "." in kind.__qualname__:
-        raise InputError(f"{field}: {kind.__qualname__} cannot be imported: define it at the top of a module")
-    return f"{kind.__module__}:{kind.__qualname__}"
-
 
 _IN_PYTHON = "Experiment"
 """Begins the messages on an experiment that is built in Python, in place of a file's path."""
@@ -167,3 +134,33 @@ class Experiment:
 def checked_experiment(experiment: Experiment | str | PathLike[str]) -> CheckedExperiment:
     """Return what is checked of an experiment, or of the file of that path."""
     return (experiment if isinstance(experiment, Experiment) else Experiment.from_file(experiment))._checked
+
+
+_MAX_DEPTH = 50
+
+
+def plain(value: object, path: tuple[str, ...] = ()) -> Any:
+    """Return ``value`` in dictionaries, lists, text and numbers; a schedule class becomes its path as text.
+
+    Numbers and arrays of numpy become Python's. Anything else stays for the checks of the experiment to refuse.
+    ``path`` is where the value stands. Raise InputError for a class that has no path, and for endless nesting.
+    """
+    if len(path) > _MAX_DEPTH:
+        raise InputError(f"{'.'.join(path[:3])}: it is nested too deeply")
+    if isinstance(value, np.generic | np.ndarray):
+        return plain(value.tolist(), path)
+    if isinstance(value, Mapping):
+        return {key: plain(below, (*path, str(key))) for key, below in value.items()}
+    if isinstance(value, str | PathLike):
+        return str(fspath(value))
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [plain(below, (*path, str(position))) for position, below in enumerate(value)]
+    if isinstance(value, type) and issubclass(value, Schedule):
+        return _class_path(value, ".".join(path))
+    return value
+
+
+def _class_path(kind: type[Schedule], field: str) -> str:
+    if "." in kind.__qualname__:
+        raise InputError(f"{field}: {kind.__qualname__} cannot be imported: define it at the top of a module")
+    return f"{kind.__module__}:{kind.__qualname__}"

@@ -1,10 +1,6 @@
-"""Turn a painter's picture into an SVG element for an HTML page.
+"""Turn a painter's picture into an SVG element for an HTML page, with texts and panels that fit their widths.
 
-Fit text into a width: measure it, break it into lines, and cut its middle only if even these do not hold it.
-
-Draw an interval at a point: a bar with two caps.
-
-Lay out pictures of several panels: their titles, and labels beneath an axis that do not touch each other.
+A text is measured, broken into lines, and cut in its middle only if even these do not hold it.
 """
 
 import io

@@ -1,7 +1,4 @@
-"""Draw links that change: what they were configured to over time, and the rate and round-trip time measured.
-
-Read what a trial's links were configured to over time, from the table of their changes.
-"""
+"""Draw links that change: what they were configured to over time, and the rate and round-trip time measured."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

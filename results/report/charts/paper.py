@@ -1,8 +1,6 @@
 """Write charts as figures for a paper, as wide as a column or a page, with a legend but no title.
 
-Define what figures for a paper look like: sizes, file formats, labels, and axes, checked as the user wrote them.
-
-Set what a user chooses of a picture's axes: logarithmic scales, and limits.
+``FigureOptions`` define what they look like: sizes, file formats, labels, and axes, checked as the user wrote them.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""Place swept values on an axis: as numbers of one unit where they are, else side by side.
+"""Place swept values on an axis, and choose the sweep point and the trials that charts draw which cannot show all.
 
-Choose the sweep point, and the trial in it, that represent a run in charts that cannot show all of them.
+Values stand on the axis as numbers of one unit where they are such numbers, else side by side.
 """
 
 import math

@@ -9,9 +9,8 @@ from wanbed.ground.impairments import IMPAIRMENTS
 from wanbed.ground.strict_model import InputError
 from wanbed.results.metrics.bootstrap import median_of_medians
 from wanbed.results.metrics.iterations import over_bound
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import swept_values
+from wanbed.results.reading.stored_trial import point_text, swept_values
 from wanbed.results.reading.validity import Saturation
 from wanbed.results.text import bound_text, list_text
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from wanbed.results.comparison.differences import command_text, incomparable, is_command
 from wanbed.results.reading.changing_links import changing_links_text
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.known_misses import known_misses_of, known_misses_text
 from wanbed.results.reading.not_modelled import (
     NotModelled,
@@ -16,7 +15,7 @@ from wanbed.results.reading.not_modelled import (
     simulated_without,
 )
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import swept_values
+from wanbed.results.reading.stored_trial import point_text, swept_values
 from wanbed.results.reading.summary import calibrated_points
 from wanbed.results.reading.validity import MODELLED_TCP, MachineLoad, WaysAround, divided_trunks_text, tcp_is_modelled
 from wanbed.results.records.trial_id import planned_trials

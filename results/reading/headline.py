@@ -12,15 +12,9 @@ from wanbed.results.metrics.iterations import over_bound
 from wanbed.results.reading.changing_links import changing_links_at
 from wanbed.results.reading.known_misses import KnownMiss, known_misses_of
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import swept_values
+from wanbed.results.reading.stored_trial import point_text, swept_values
 from wanbed.results.reading.validity import Saturation
 from wanbed.results.text import count_text, list_text, percent_text, seconds_text
-
-LATENCY_PATH = "topology.wan.latency"
-
-RATE_PATH = "prefill.rate"
-
-_PATH_NAMES = {LATENCY_PATH: "WAN latency", RATE_PATH: "request rate"}
 
 _FIGURES = (
     "iteration_time_s",
@@ -148,20 +142,6 @@ class HeadlineRow:
     def prefilled(self) -> bool:
         """Whether any training GPU computed prefill in its bubbles."""
         return self.gpu_utilization_with_prefill != self.gpu_utilization
-
-
-def path_name(path: str) -> str:
-    """Return the name of a swept path for readers."""
-    return _PATH_NAMES.get(path, path)
-
-
-def point_text(values: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> str:
-    """Return a sweep point's swept values as text for readers; empty if nothing was swept.
-
-    ``labels`` are names of swept paths that replace the usual ones.
-    """
-    names = {} if labels is None else labels
-    return ", ".join(f"{names.get(path, path_name(path))} {value}" for path, value in values.items())
 
 
 def _median(values: npt.NDArray[np.float64]) -> float | None:

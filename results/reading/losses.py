@@ -20,9 +20,8 @@ from wanbed.ground.shown_text import one_line
 from wanbed.ground.strict_model import InputError
 from wanbed.results.metrics.iterations import NS_PER_S, iteration_windows
 from wanbed.results.metrics.loss_curve import Iterations, LossCurve, Numbers, counted_until
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
 from wanbed.results.reading.trial_rows import counted_windows, rows_by_trial, rows_of_trial
 from wanbed.results.records.schema import HELD_OUT, SPLITS, TRAINING
 from wanbed.results.records.trial_id import TrialId

@@ -7,11 +7,31 @@ from typing import Any
 
 from wanbed.results.records.trial_id import TrialId
 
+LATENCY_PATH = "topology.wan.latency"
+
+RATE_PATH = "prefill.rate"
+
+_PATH_NAMES = {LATENCY_PATH: "WAN latency", RATE_PATH: "request rate"}
+
 
 def swept_values(manifest: Mapping[str, Any], point: int) -> dict[str, str]:
     """Return the swept path and value pairs of a sweep point, {} where nothing was swept."""
     points = manifest.get("sweep_points", ())
     return dict(points[point]["sweep_point"]) if 0 <= point < len(points) else {}
+
+
+def path_name(path: str) -> str:
+    """Return the name of a swept path for readers."""
+    return _PATH_NAMES.get(path, path)
+
+
+def point_text(values: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> str:
+    """Return a sweep point's swept values as text for readers; empty if nothing was swept.
+
+    ``labels`` are names of swept paths that replace the usual ones.
+    """
+    names = {} if labels is None else labels
+    return ", ".join(f"{names.get(path, path_name(path))} {value}" for path, value in values.items())
 
 
 @dataclass(frozen=True)
@@ -45,6 +65,11 @@ class StoredTrial:
     def values(self) -> dict[str, str]:
         """The swept values of its sweep point by path."""
         return swept_values(self.manifest, self.point)
+
+    @property
+    def where(self) -> str:
+        """The swept values as text for readers; empty if nothing was swept."""
+        return point_text(self.values)
 
     @property
     def program(self) -> Mapping[str, Any] | None:

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.reading.stored_trial import StoredTrial, point_text
 from wanbed.results.report.table import Column, Table
 
 _READING = (

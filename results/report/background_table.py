@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from wanbed.results.metrics.iterations import Window
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import swept_values
+from wanbed.results.reading.stored_trial import point_text, swept_values
 from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
 from wanbed.results.records.schema import BACKGROUND
 from wanbed.results.report.charts.link_rates import configured_rates

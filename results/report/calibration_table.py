@@ -7,9 +7,8 @@ from typing import Any
 import pandas as pd
 
 from wanbed.ground.impairments import IMPAIRMENTS
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import swept_values
+from wanbed.results.reading.stored_trial import point_text, swept_values
 from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
 from wanbed.results.text import count_text, impairment_text, list_text, milliseconds_text, percent_text, rate_text
 

@@ -8,9 +8,8 @@ import pandas as pd
 
 from wanbed.results import metrics
 from wanbed.results.metrics import DeviceContention, Window
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
 from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import (

@@ -6,9 +6,9 @@ from statistics import median
 from typing import Any
 
 from wanbed.results.metrics.fairness import jain_index, slow_down
-from wanbed.results.reading.headline import HeadlineRow, headline, point_text
+from wanbed.results.reading.headline import HeadlineRow, headline
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import swept_values
+from wanbed.results.reading.stored_trial import point_text, swept_values
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import list_text, ratio_text, seconds_text
 

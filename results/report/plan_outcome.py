@@ -16,9 +16,8 @@ import pandas as pd
 from wanbed.results.metrics.contention import contended_ns
 from wanbed.results.metrics.gpu_time import Gpus
 from wanbed.results.metrics.intervals import GroupedIntervals, Numbers, is_among, text_codes
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
 from wanbed.results.reading.trial_rows import chosen_rows, rows_of_trial
 from wanbed.results.reading.validity import MachineLoad
 from wanbed.results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, JOINT_KINDS

@@ -24,9 +24,8 @@ from wanbed.results.metrics import (
 )
 from wanbed.results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS, median_of_medians, ratio_interval
 from wanbed.results.metrics.intervals import Numbers
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
 from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
 from wanbed.results.records.span_log import PREFILL
 from wanbed.results.report.charts.gpu_time import PART_NAMES, GpuTimeShares

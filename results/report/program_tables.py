@@ -20,9 +20,8 @@ from wanbed.results.metrics import (
     Window,
     group_size,
 )
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
 from wanbed.results.reading.trial_rows import rows_of_trial
 from wanbed.results.report.charts.swept_points import typical_trial
 from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell

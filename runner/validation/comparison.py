@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from wanbed.ground.strict_model import InputError
-from wanbed.results.reading.headline import HeadlineRow, headline, point_text
+from wanbed.results.reading.headline import HeadlineRow, headline
 from wanbed.results.reading.not_modelled import not_modelled_text
 from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import point_text
 from wanbed.results.reading.summary import calibrated_points
 from wanbed.results.reading.validity import MachineLoad
 from wanbed.runner.planner.experiment_file import parse_experiment

@@ -5,8 +5,8 @@ from typing import Any
 
 from wanbed.ground.units import format_duration
 from wanbed.results.comparison.run_description import warnings
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import point_text
 from wanbed.results.text import count_text
 from wanbed.runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT, Agreement
 from wanbed.runner.validation.check import LawCheck

@@ -8,8 +8,9 @@ import pandas as pd
 
 from wanbed.results.metrics import Window
 from wanbed.results.metrics.iterations import NS_PER_S
-from wanbed.results.reading.headline import LATENCY_PATH, headline
+from wanbed.results.reading.headline import headline
 from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import LATENCY_PATH
 from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
 from wanbed.results.report.prefill import prefill_rows
 

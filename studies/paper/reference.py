@@ -13,8 +13,9 @@ from studies.paper.outcome import Outcomes, PartOutcome, outcomes_of
 from studies.paper.part import GOODPUT, PaperPart, Volume, volume_table
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.results.comparison.run_description import facts, warnings, what_was_run
-from wanbed.results.reading.headline import LATENCY_PATH, HeadlineRow, by_point, headline
+from wanbed.results.reading.headline import HeadlineRow, by_point, headline
 from wanbed.results.reading.run import Run
+from wanbed.results.reading.stored_trial import LATENCY_PATH
 from wanbed.results.report.charts.canvas import PicturePlace
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
 from wanbed.results.report.charts.colours import GREY, Style, Styles, variant_styles

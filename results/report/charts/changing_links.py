@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.reading.changing_links import changing_links, directed_links
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
 from wanbed.results.reading.trial_rows import rows_of_trial
 from wanbed.results.report.charts.canvas import PicturePlace, panel_title, panel_width_pt
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, series_legend

@@ -8,9 +8,8 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import swept_values
+from wanbed.results.reading.stored_trial import point_text, swept_values
 from wanbed.results.reading.trial_rows import rows_of_trial
 from wanbed.results.report.charts.canvas import PicturePlace
 from wanbed.results.report.charts.chart import Chart, Drawing, series_legend

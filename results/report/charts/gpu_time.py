@@ -19,9 +19,8 @@ from matplotlib.transforms import blended_transform_factory
 from wanbed.results import metrics
 from wanbed.results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER, Window
 from wanbed.results.metrics.intervals import Numbers
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
 from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
 from wanbed.results.records.span_log import ALL_REDUCE, PREFILL
 from wanbed.results.report.charts.canvas import PicturePlace, line_count, wrapped

@@ -6,7 +6,8 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from wanbed.results.reading.headline import LATENCY_PATH, HeadlineRow, point_text, worth_note
+from wanbed.results.reading.headline import HeadlineRow, worth_note
+from wanbed.results.reading.stored_trial import LATENCY_PATH, point_text
 from wanbed.results.report.charts.canvas import (
     PicturePlace,
     every_nth,

@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.metrics.bootstrap import FEWEST_REPEATS, Interval, moment_intervals
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
 from wanbed.results.reading.trial_rows import rows_of_trial
 from wanbed.results.report.charts.canvas import PicturePlace, panel_title, panel_width_pt
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry

@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 
 from wanbed.ground.units import parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
-from wanbed.results.reading.headline import LATENCY_PATH, path_name
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.stored_trial import LATENCY_PATH, StoredTrial, path_name, swept_values
 
 _NS_PER_MS = 1e6
 

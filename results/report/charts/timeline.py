@@ -14,9 +14,8 @@ from matplotlib.path import Path as Outline
 from wanbed.results import metrics
 from wanbed.results.metrics import COMPUTE, OPTIMIZER, RankTime, Window
 from wanbed.results.metrics.gpu_time import Gpus
-from wanbed.results.reading.headline import point_text
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, swept_values
+from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
 from wanbed.results.reading.trial_rows import chosen_rows, rows_of_trial
 from wanbed.results.records.span_log import ALL_REDUCE, ITERATION, JOINT_KINDS, PREFILL
 from wanbed.results.report.charts.canvas import PicturePlace, text_width_pt, wrapped

@@ -20,12 +20,12 @@ from wanbed.results.reading.headline import (
     by_point,
     differences,
     headline,
-    point_text,
     variant_fields,
     worth_note,
     worth_text,
 )
 from wanbed.results.reading.run import Run, load_run
+from wanbed.results.reading.stored_trial import point_text
 from wanbed.results.report.charts.colours import Styles
 from wanbed.results.report.charts.iteration_time import iteration_time_chart
 from wanbed.results.report.report import write_report

@@ -12,7 +12,7 @@ from wanbed.results.metrics.iterations import over_bound
 from wanbed.results.reading.changing_links import changing_links_at
 from wanbed.results.reading.known_misses import KnownMiss, known_misses_of
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import point_text, swept_values
+from wanbed.results.reading.stored_trial import point_text
 from wanbed.results.reading.validity import Saturation
 from wanbed.results.text import count_text, list_text, percent_text, seconds_text
 
@@ -185,7 +185,7 @@ def headline(run: Run, label: str = "") -> list[HeadlineRow]:
             HeadlineRow(
                 run=label,
                 point=point,
-                values=swept_values(run.manifest, point),
+                values=run.trials[positions[0]].values,
                 variant=variant,
                 repeats=len(positions),
                 iterations=sum(map(len, of_repeats_s)),

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import pyarrow as pa
 from wanbed.results.reading.run_documents import read_manifest, read_trials
 from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.reading.summary import summarize
+from wanbed.results.reading.trial_rows import DIVIDED, TrialRows, divided_by_trial
 from wanbed.results.records.documents import SIMULATE, TIMES_DRAWN
 from wanbed.results.records.schema import BACKGROUND_SAMPLES, CALIBRATION, LINK_CHANGES, LOSSES, SPANS
 from wanbed.results.records.table_files import coded_schema
 from wanbed.results.records.trial_files import read_calibration, read_trial_table
+from wanbed.results.records.trial_id import TrialId
 from wanbed.results.records.trial_tables import (
     BACKGROUND_TABLE,
     CHANGES_TABLE,
@@ -52,6 +55,11 @@ class Run:
     link_changes: pd.DataFrame = field(default_factory=LINK_CHANGES.empty_table().to_pandas)
     losses: pd.DataFrame = field(default_factory=LOSSES.empty_table().to_pandas)
     background_samples: pd.DataFrame = field(default_factory=BACKGROUND_SAMPLES.empty_table().to_pandas)
+
+    @cached_property
+    def rows(self) -> Mapping[TrialId, TrialRows]:
+        """Each trial with its rows of the data frames."""
+        return divided_by_trial(self.trials, {name: getattr(self, name) for name in DIVIDED})
 
     @property
     def complete(self) -> bool:

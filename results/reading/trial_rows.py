@@ -1,5 +1,9 @@
 """Find what a run's frames have of one trial: its rows, the iterations that count, and the window that they measure."""
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -70,6 +74,38 @@ def counted_window(trial: StoredTrial, windows: pd.DataFrame, spans: pd.DataFram
         return clocks.window
     window = metrics.measured_window(windows, trial.first_measured_iteration, trial.profiled_iterations)
     return window if window is None or trial.faults is None else window._replace(iterations=None)
+
+
+@dataclass(frozen=True, eq=False)
+class TrialRows:
+    """A trial with its rows of each of the run's data frames."""
+
+    trial: StoredTrial
+    spans: pd.DataFrame
+    link_samples: pd.DataFrame
+    link_changes: pd.DataFrame
+    tcp_samples: pd.DataFrame
+    gpu_samples: pd.DataFrame
+    background_samples: pd.DataFrame
+    prefill_requests: pd.DataFrame
+
+    @cached_property
+    def window(self) -> Window | None:
+        """The window in which the trial's GPU time is measured, None if there is none."""
+        return measured_window(self.trial, self.spans)
+
+
+DIVIDED = tuple(field.name for field in fields(TrialRows) if field.name != "trial")
+"""The data frames of a run that ``TrialRows`` has."""
+
+
+def divided_by_trial(trials: Iterable[StoredTrial], frames: Mapping[str, pd.DataFrame]) -> dict[TrialId, TrialRows]:
+    """Return each trial with its rows of the frames, which are those of ``DIVIDED`` by name."""
+    pieces = {name: (rows_by_trial(frame), frame.iloc[:0]) for name, frame in frames.items()}
+    return {
+        trial.id: TrialRows(trial, **{name: own.get(trial.id, none) for name, (own, none) in pieces.items()})
+        for trial in trials
+    }
 
 
 def rows_of_trial(frame: pd.DataFrame, trial: StoredTrial) -> pd.DataFrame:

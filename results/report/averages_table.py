@@ -3,7 +3,7 @@
 from typing import Any
 
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, point_text
+from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.report.table import Column, Table
 
 _READING = (
@@ -19,7 +19,7 @@ def averages_table(run: Run) -> Table | None:
 
 
 def _record(trial: StoredTrial) -> dict[str, Any]:
-    place = {"where": point_text(trial.values), "variant": trial.variant, "repeat": trial.repeat}
+    place = {"where": trial.where, "variant": trial.variant, "repeat": trial.repeat}
     return {**place, **trial.facts["averages"]}
 
 
@@ -29,7 +29,7 @@ def _parts_text(trial: StoredTrial) -> str:
 
 
 _COLUMNS: tuple[Column[StoredTrial], ...] = (
-    Column("sweep point", lambda trial: point_text(trial.values)),
+    Column("sweep point", lambda trial: trial.where),
     Column("variant", lambda trial: trial.variant),
     Column("repeat", lambda trial: str(trial.repeat)),
     Column("averages", lambda trial: str(trial.facts["averages"]["sums"])),

@@ -10,8 +10,7 @@ import pandas as pd
 
 from wanbed.results.metrics.iterations import Window
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import point_text, swept_values
-from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
+from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.records.schema import BACKGROUND
 from wanbed.results.report.charts.link_rates import configured_rates
 from wanbed.results.report.table import Column, Table
@@ -72,17 +71,15 @@ _COLUMNS: tuple[Column[BackgroundRow], ...] = (
 
 def background_rows(run: Run) -> list[BackgroundRow]:
     """Return a row for each variant and flow, in the run's order."""
-    flows: dict[tuple[int, str, str], dict[str, Any]] = {}
+    flows: dict[tuple[int, str, str], tuple[StoredTrial, dict[str, Any]]] = {}
     goodputs: dict[tuple[int, str, str], list[float]] = defaultdict(list)
     wire: dict[tuple[int, str, str], list[float]] = defaultdict(list)
-    for trial in run.trials:
-        listed = trial.facts.get("background") or ()
-        window = measured_window(trial, rows_of_trial(run.spans, trial)) if listed else None
-        received = rows_of_trial(run.background_samples, trial)
-        counters = rows_of_trial(run.link_samples, trial)
-        for flow in listed:
+    for rows_of in run.rows.values():
+        trial, received, counters = rows_of.trial, rows_of.background_samples, rows_of.link_samples
+        for flow in trial.facts.get("background") or ():
+            window = rows_of.window
             key = (trial.point, trial.variant, str(flow["name"]))
-            flows.setdefault(key, flow)
+            flows.setdefault(key, (trial, flow))
             if window is None or not window.length_ns:
                 continue
             own = received[(received["flow"] == flow["name"]).to_numpy(bool)]
@@ -93,14 +90,13 @@ def background_rows(run: Run) -> list[BackgroundRow]:
             ]
             wire[key].append(_rate_bps(sent, "wire_bytes", window))
     rows = []
-    for key, flow in flows.items():
-        point, variant, name = key
-        rate_bps = _link_rate_bps(run, point, flow["source"], flow["destination"])
+    for key, (trial, flow) in flows.items():
+        rate_bps = _link_rate_bps(trial, flow["source"], flow["destination"])
         rows.append(
             BackgroundRow(
-                point_text(swept_values(run.manifest, point)),
-                variant,
-                name,
+                trial.where,
+                trial.variant,
+                str(flow["name"]),
                 flow["kind"],
                 bool(flow["synthetic"]),
                 flow["protocol"],
@@ -126,6 +122,6 @@ def _rate_bps(samples: pd.DataFrame, column: str, window: Window) -> float:
     return total * 8e9 / window.length_ns
 
 
-def _link_rate_bps(run: Run, point: int, source: str, destination: str) -> float | None:
-    rates = configured_rates(run.manifest, point).get((source, destination))
+def _link_rate_bps(trial: StoredTrial, source: str, destination: str) -> float | None:
+    rates = configured_rates(trial.manifest, trial.point).get((source, destination))
     return None if rates is None else rates.link_bps

@@ -9,8 +9,7 @@ import pandas as pd
 from wanbed.results import metrics
 from wanbed.results.metrics import DeviceContention, Window
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
-from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
+from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import (
     UNKNOWN,
@@ -57,29 +56,27 @@ class DeviceRow:
 
 def device_rows(run: Run) -> list[DeviceRow]:
     """Return one row per device of each trial in which ranks reported their devices, in the order of the trials."""
-    return [row for trial in run.trials if trial.facts.get("devices") for row in _of_trial(run, trial)]
+    return [row for own in run.rows.values() if own.trial.facts.get("devices") for row in _of_trial(own)]
 
 
-def _of_trial(run: Run, trial: StoredTrial) -> list[DeviceRow]:
-    spans = rows_of_trial(run.spans, trial)
-    window = measured_window(trial, spans)
+def _of_trial(own: TrialRows) -> list[DeviceRow]:
+    trial, window = own.trial, own.window
     if window is None or not window.length_ns:
         return []
-    samples = rows_of_trial(run.gpu_samples, trial)
     reported = trial.facts["devices"]
     rows = []
-    for contention in metrics.device_contention(spans, metrics.devices_of_seats(trial.facts), window):
+    for contention in metrics.device_contention(own.spans, metrics.devices_of_seats(trial.facts), window):
         ranks = [each for each in reported if each["device"] == contention.device]
         rows.append(
             DeviceRow(
-                where=point_text(swept_values(run.manifest, trial.point)),
+                where=trial.where,
                 variant=trial.variant,
                 repeat=trial.repeat,
                 device=contention.device,
                 model=next((str(each["model"]) for each in ranks), contention.device),
                 contention=contention,
                 busy=contention.busy_ns / window.length_ns,
-                **_nvml(samples, contention.device, window),
+                **_nvml(own.gpu_samples, contention.device, window),
                 **_staged(ranks),
                 checked_share=_ratio(_sum(ranks, "check_profiler_ns"), _sum(ranks, "check_spans_ns")),
                 deterministic=any(each.get("deterministic") for each in ranks),
@@ -117,7 +114,10 @@ def _nvml(samples: pd.DataFrame, device: str, window: Window) -> dict[str, Any]:
 def device_table(run: Run) -> Table | None:
     """Return the table of a run; None if no device really computed."""
     rows = device_rows(run)
-    return Table.of("devices", "Devices that really computed", rows, _columns(rows), _reading(rows, run), record=asdict)
+    mps = any(trial.facts.get("mps") for trial in run.trials)
+    return Table.of(
+        "devices", "Devices that really computed", rows, _columns(rows), _reading(rows, mps=mps), record=asdict
+    )
 
 
 def _columns(rows: Sequence[DeviceRow]) -> list[Column[DeviceRow]]:
@@ -156,7 +156,7 @@ _STAGED: tuple[Column[DeviceRow], ...] = (
 )
 
 
-def _reading(rows: Sequence[DeviceRow], run: Run) -> str:
+def _reading(rows: Sequence[DeviceRow], *, mps: bool) -> str:
     sentences = [
         "Busy is the share of the measured time in which any rank computed on the device; it does not show how many of "
         "the device's multiprocessors computed.",
@@ -166,7 +166,7 @@ def _reading(rows: Sequence[DeviceRow], run: Run) -> str:
     ]
     if any(row.device == CPU for row in rows):
         sentences.append("Ranks on the CPU share its cores: they may compute at the same time without any slowdown.")
-    if any(trial.facts.get("mps") for trial in run.trials):
+    if mps:
         sentences.append(
             "CUDA's MPS ran: kernels of ranks that share a GPU ran on it at the same time, not in turns, so that a "
             "contended span is slowed down by others without waiting for them."

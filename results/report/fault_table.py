@@ -3,7 +3,7 @@
 from typing import Any
 
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, point_text
+from wanbed.results.reading.stored_trial import StoredTrial
 from wanbed.results.reading.trial_faults import TrialFaults
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import count_text, percent_text, seconds_text
@@ -42,7 +42,7 @@ _Row = tuple[StoredTrial, TrialFaults]
 def _record(row: _Row) -> dict[str, Any]:
     trial, faults = row
     return {
-        "where": point_text(trial.values),
+        "where": trial.where,
         "variant": trial.variant,
         "repeat": trial.repeat,
         "outcome": str(faults.outcome),
@@ -69,7 +69,7 @@ def _failed_text(row: _Row) -> str:
 
 
 _COLUMNS: tuple[Column[_Row], ...] = (
-    Column("sweep point", lambda row: point_text(row[0].values)),
+    Column("sweep point", lambda row: row[0].where),
     Column("variant", lambda row: row[0].variant),
     Column("repeat", lambda row: str(row[0].repeat)),
     Column("outcome", _outcome_text),

@@ -8,7 +8,6 @@ from typing import Any
 from wanbed.results.metrics.fairness import jain_index, slow_down
 from wanbed.results.reading.headline import HeadlineRow, headline
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import point_text, swept_values
 from wanbed.results.report.table import Column, Table
 from wanbed.results.text import list_text, ratio_text, seconds_text
 
@@ -77,23 +76,25 @@ def job_rows(run: Run) -> list[JobRow]:
         if row["iteration_time_s"] == row["iteration_time_s"]:
             times[row["sweep_point"], row["variant"]][row["repeat"]] = row["iteration_time_s"]
     figures: dict[tuple[int, str], HeadlineRow] = {(row.point, row.variant): row for row in headline(run, "")}
-    about = {(trial.point, trial.variant): facts for trial in run.trials if (facts := trial.facts.get("beside"))}
+    about = {(trial.point, trial.variant): trial for trial in run.trials if trial.facts.get("beside")}
     factors: dict[tuple[int, str], tuple[float, ...]] = {}
     combinations: dict[tuple[int, frozenset[str]], list[tuple[int, str]]] = defaultdict(list)
-    for (point, variant), facts in about.items():
+    for (point, variant), trial in about.items():
+        facts = trial.facts["beside"]
         alone_s, beside_s = times[point, facts["variant"]], times[point, variant]
         both = (slow_down(alone_s.get(repeat), time_s) for repeat, time_s in sorted(beside_s.items()))
         factors[point, variant] = tuple(each for each in both if each is not None)
         combinations[point, frozenset([facts["variant"], *facts["others"]])].append((point, variant))
     rows = []
-    for (point, variant), facts in about.items():
+    for (point, variant), trial in about.items():
+        facts = trial.facts["beside"]
         members = combinations[point, frozenset([facts["variant"], *facts["others"]])]
         known = [median(factors[member]) for member in members if factors[member]]
         complete = len(known) == len(facts["others"]) + 1
         alone, beside = figures.get((point, facts["variant"])), figures.get((point, variant))
         rows.append(
             JobRow(
-                point_text(swept_values(run.manifest, point)),
+                trial.where,
                 facts["job"],
                 facts["variant"],
                 tuple(facts["others"]),

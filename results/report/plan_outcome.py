@@ -17,8 +17,7 @@ from wanbed.results.metrics.contention import contended_ns
 from wanbed.results.metrics.gpu_time import Gpus
 from wanbed.results.metrics.intervals import GroupedIntervals, Numbers, is_among, text_codes
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
-from wanbed.results.reading.trial_rows import chosen_rows, rows_of_trial
+from wanbed.results.reading.trial_rows import TrialRows, chosen_rows
 from wanbed.results.reading.validity import MachineLoad
 from wanbed.results.records.span_log import ACTIVATION, COMPUTE_KINDS, GRADIENT, JOINT_KINDS
 from wanbed.results.report.table import Column, Table
@@ -51,7 +50,7 @@ class PlanOutcome:
 
 def plan_outcomes(run: Run) -> list[PlanOutcome]:
     """Return the outcome of each trial with a plan and a measured iteration, in the order of the run's trials."""
-    found = (_of_trial(run, trial) for trial in run.trials if trial.facts.get("planned_makespan_s"))
+    found = (_of_trial(own) for own in run.rows.values() if own.trial.facts.get("planned_makespan_s"))
     return [outcome for outcome in found if outcome is not None]
 
 
@@ -96,10 +95,10 @@ def plan_warnings(outcomes: Sequence[PlanOutcome]) -> list[str]:
     ]
 
 
-def _of_trial(run: Run, trial: StoredTrial) -> PlanOutcome | None:
+def _of_trial(own: TrialRows) -> PlanOutcome | None:
+    trial = own.trial
     planned_s = float(trial.facts["planned_makespan_s"])
-    spans = rows_of_trial(run.spans, trial)
-    spans = chosen_rows(spans, (spans["iteration"] >= trial.warmup_iterations).to_numpy(bool))
+    spans = chosen_rows(own.spans, (own.spans["iteration"] >= trial.warmup_iterations).to_numpy(bool))
     columns = spans[["iteration", "start_ns", "end_ns"]]
     planned_work = columns[is_among(spans["kind"], PLANNED_KINDS)]
     if planned_work.empty:
@@ -109,7 +108,7 @@ def _of_trial(run: Run, trial: StoredTrial) -> PlanOutcome | None:
     plan = trial.facts.get("plan") or {}
     differs = abs(outcome_s / planned_s - 1) > TOLERANCE
     return PlanOutcome(
-        point_text(swept_values(run.manifest, trial.point)),
+        trial.where,
         trial.variant,
         trial.repeat,
         planned_s,

@@ -26,7 +26,7 @@ from wanbed.results.metrics.bootstrap import CONFIDENCE, FEWEST_REPEATS, median_
 from wanbed.results.metrics.intervals import Numbers
 from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
-from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
+from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.records.span_log import PREFILL
 from wanbed.results.report.charts.gpu_time import PART_NAMES, GpuTimeShares
 from wanbed.results.report.table import Column, Table, TableCell, series_columns
@@ -157,6 +157,7 @@ def serves(trial: StoredTrial) -> bool:
 class _Part:
     """The contribution of one trial to its row."""
 
+    trial: StoredTrial
     facts: Mapping[str, Any]
     window: Window
     counts: Mapping[str, int]
@@ -173,23 +174,22 @@ def prefill_rows(run: Run, label: str = "") -> list[PrefillRow]:
     ``label`` distinguishes the run from others.
     """
     parts: dict[tuple[int, str], list[_Part]] = {}
-    for trial in run.trials:
-        part = _part(run, trial) if serves(trial) else None
+    for own in run.rows.values():
+        part = _part(own) if serves(own.trial) else None
         if part is not None:
-            parts.setdefault((trial.point, trial.variant), []).append(part)
-    return [_row(run, label, point, variant, own) for (point, variant), own in parts.items()]
+            parts.setdefault((own.trial.point, own.trial.variant), []).append(part)
+    return [_row(label, own) for own in parts.values()]
 
 
-def _part(run: Run, trial: StoredTrial) -> _Part | None:
-    spans = rows_of_trial(run.spans, trial)
-    window = measured_window(trial, spans)
+def _part(own: TrialRows) -> _Part | None:
+    spans, requests, window = own.spans, own.prefill_requests, own.window
     if window is None or not window.length_ns:
         return None
-    facts = prefill_facts(trial)
-    requests = rows_of_trial(run.prefill_requests, trial)
+    facts = prefill_facts(own.trial)
     arrived = metrics.arrived_within(requests, window)
     training = metrics.spans_of_training_gpus(spans)[["host", "gpu"]].drop_duplicates()
     return _Part(
+        trial=own.trial,
         facts=facts,
         window=window,
         counts=metrics.outcome_counts(arrived, facts.get("slo_ns")),
@@ -201,17 +201,17 @@ def _part(run: Run, trial: StoredTrial) -> _Part | None:
     )
 
 
-def _row(run: Run, label: str, point: int, variant: str, parts: list[_Part]) -> PrefillRow:
+def _row(label: str, parts: list[_Part]) -> PrefillRow:
     windows_ns = sum(part.window.length_ns for part in parts)
     names = dict.fromkeys(name for part in parts for name in part.counts)
-    facts = parts[0].facts
+    trial, facts = parts[0].trial, parts[0].facts
     gpu_hours = sum(part.gpus * part.window.length_ns for part in parts) / (3600 * NS_PER_S)
     slo_ns = facts.get("slo_ns")
     return PrefillRow(
         run=label,
-        point=point,
-        values=swept_values(run.manifest, point),
-        variant=variant,
+        point=trial.point,
+        values=trial.values,
+        variant=trial.variant,
         policy=str(facts.get("policy") or ""),
         repeats=len(parts),
         window_s=windows_ns / NS_PER_S,

@@ -21,8 +21,8 @@ from wanbed.results.metrics import (
     group_size,
 )
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
-from wanbed.results.reading.trial_rows import rows_of_trial
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.report.charts.swept_points import typical_trial
 from wanbed.results.report.table import SWEEP_POINT, Column, Table, TableCell
 from wanbed.results.text import (
@@ -106,7 +106,7 @@ class ProgramTrial:
 def program_trials(run: Run) -> list[ProgramTrial]:
     """Return the typical trial of each sweep point and variant that ran a program, in the order of the run's trials."""
     found = dict.fromkeys((trial.point, trial.variant) for trial in run.trials if trial.program is not None)
-    return [_of_trial(run, _typical(run, point, variant)) for point, variant in found]
+    return [_of_trial(run.rows[_typical(run, point, variant).id]) for point, variant in found]
 
 
 def _typical(run: Run, point: int, variant: str) -> StoredTrial:
@@ -114,8 +114,8 @@ def _typical(run: Run, point: int, variant: str) -> StoredTrial:
     return typical_trial(run, point, variant) or first
 
 
-def _of_trial(run: Run, trial: StoredTrial) -> ProgramTrial:
-    spans = rows_of_trial(run.spans, trial)
+def _of_trial(own: TrialRows) -> ProgramTrial:
+    trial, spans = own.trial, own.spans
     windows = metrics.successive_windows(metrics.iteration_windows(spans))
     profiled = metrics.profiled_iterations(spans, trial.profiled_iterations)
     of_profiled = windows.loc[profiled]
@@ -123,22 +123,22 @@ def _of_trial(run: Run, trial: StoredTrial) -> ProgramTrial:
     first = trial.first_measured_iteration
     times_s = metrics.iteration_times_s(windows, first, trial.profiled_iterations)
     return ProgramTrial(
-        where=point_text(swept_values(run.manifest, trial.point)),
+        where=trial.where,
         variant=trial.variant,
         profiled=len(profiled),
         profiled_s=float(lengths_ns.mean()) / metrics.NS_PER_S if len(profiled) else None,
         iteration_s=metrics.mean_time_s(times_s),
         ranks=metrics.rank_times(spans, profiled),
         collectives=metrics.collective_times(spans, profiled),
-        wan_bytes=_wan_bytes(run, trial, windows.iloc[first : len(windows) - len(profiled)]),
+        wan_bytes=_wan_bytes(own.link_samples, windows.iloc[first : len(windows) - len(profiled)]),
     )
 
 
-def _wan_bytes(run: Run, trial: StoredTrial, measured: pd.DataFrame) -> tuple[float, float] | None:
+def _wan_bytes(link_samples: pd.DataFrame, measured: pd.DataFrame) -> tuple[float, float] | None:
     if measured.empty:
         return None
     window = Window(int(measured["start_ns"].min()), int(measured["end_ns"].max()))
-    found = metrics.wan_bytes_within(rows_of_trial(run.link_samples, trial), window)
+    found = metrics.wan_bytes_within(link_samples, window)
     return None if found is None else (found[0] / len(measured), found[1] / len(measured))
 
 

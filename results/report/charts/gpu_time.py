@@ -18,10 +18,8 @@ from matplotlib.transforms import blended_transform_factory
 
 from wanbed.results import metrics
 from wanbed.results.metrics import COLLECTIVE, IDLE_CAUSES, OTHER, TRANSFER, Window
-from wanbed.results.metrics.intervals import Numbers
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
-from wanbed.results.reading.trial_rows import measured_window, rows_of_trial
+from wanbed.results.reading.stored_trial import StoredTrial, point_text
 from wanbed.results.records.span_log import ALL_REDUCE, PREFILL
 from wanbed.results.report.charts.canvas import PicturePlace, line_count, wrapped
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
@@ -80,20 +78,20 @@ def gpu_time_shares(run: Run, label: str = "", points: Sequence[int] | None = No
     If ``points`` is given, only of these sweep points.
     """
     parts_ns: dict[tuple[int, str], dict[str, int]] = {}
-    for trial in run.trials:
+    values: dict[int, Mapping[str, str]] = {}
+    for own in run.rows.values():
+        trial = own.trial
         if points is not None and trial.point not in points:
             continue
-        spans = rows_of_trial(run.spans, trial)
-        window = measured_window(trial, spans)
-        if window is None or not window.length_ns:
+        if own.window is None or not own.window.length_ns:
             continue
-        profiled = metrics.profiled_iterations(spans, trial.profiled_iterations)
-        found = _of_schedule(spans, window, trial) if trial.program is None else _of_program(spans, profiled)
+        found = _of_schedule(own.spans, own.window, trial) if trial.program is None else _of_program(own.spans, trial)
+        values[trial.point] = trial.values
         sums = parts_ns.setdefault((trial.point, trial.variant), dict.fromkeys(found, 0))
         for part, part_ns in found.items():
             sums[part] += part_ns
     return [
-        GpuTimeShares(label, point, swept_values(run.manifest, point), variant, sums, sum(sums.values()))
+        GpuTimeShares(label, point, values[point], variant, sums, sum(sums.values()))
         for (point, variant), sums in parts_ns.items()
         if any(sums.values())
     ]
@@ -116,8 +114,8 @@ def _of_schedule(spans: pd.DataFrame, window: Window, trial: StoredTrial) -> dic
     }
 
 
-def _of_program(spans: pd.DataFrame, profiled: Numbers) -> dict[str, int]:
-    parts = metrics.program_parts(spans, profiled)
+def _of_program(spans: pd.DataFrame, trial: StoredTrial) -> dict[str, int]:
+    parts = metrics.program_parts(spans, metrics.profiled_iterations(spans, trial.profiled_iterations))
     return {
         TRAINING: int(metrics.program_busy(parts)["busy_ns"].sum()),
         **{cause: int(parts[cause].sum()) for cause in PROGRAM_IDLE_CAUSES},

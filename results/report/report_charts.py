@@ -44,8 +44,8 @@ def report_charts(reported: ReportedRuns, styles: Styles) -> ReportCharts:
     runs, rows = reported.by_label, reported.headline
     several = len(runs) > 1
     timelines = {
-        label: timeline_chart(run, styles, f"run-{position}", label if several else "", MAX_SPANS // len(runs))
-        for position, (label, run) in enumerate(runs.items())
+        label: timeline_chart(drawn, styles, f"run-{position}", label if several else "", MAX_SPANS // len(runs))
+        for position, (label, drawn) in enumerate(reported.drawn.items())
     }
     shares, points = _shares(runs, rows)
     shared = [
@@ -53,9 +53,9 @@ def report_charts(reported: ReportedRuns, styles: Styles) -> ReportCharts:
         heat_map_chart(rows, "all"),
         gpu_time_chart(shares, points, "all"),
         *([] if several else timelines.values()),
-        link_throughput_chart(runs, styles, "all"),
-        connections_chart(runs, styles, "all"),
-        changing_links_chart(runs, styles, "all"),
+        link_throughput_chart(reported.drawn, styles, "all"),
+        connections_chart(reported.drawn, styles, "all"),
+        changing_links_chart(reported.drawn, styles, "all"),
     ]
     own = {label: _drawn(timeline if several else None) for label, timeline in timelines.items()}
     losses, ttft = loss_chart(reported.losses, styles, "all"), ttft_chart(reported.prefill, styles, "all")

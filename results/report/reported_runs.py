@@ -8,6 +8,7 @@ from typing import TypeVar
 from wanbed.results.reading.headline import HeadlineRow, headline
 from wanbed.results.reading.run import Run, load_run, run_labels
 from wanbed.results.reading.selection import NoSuchTrialError, Selection, swept_points
+from wanbed.results.report.charts.swept_points import DrawnPoint
 from wanbed.results.report.losses import LossSeries, loss_series
 from wanbed.results.report.prefill import Impact, PrefillRow, impacts, prefill_rows
 
@@ -16,13 +17,17 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class ReportedRuns:
-    """Runs by label, and of all of them the headline, the prefill, its impact on training, and what was learnt."""
+    """Runs by label, and of all of them the headline, the prefill, its impact on training, and what was learnt.
+
+    ``drawn`` has by label the sweep point of charts that show one alone, None where nothing was measured.
+    """
 
     by_label: Mapping[str, Run]
     headline: Sequence[HeadlineRow]
     prefill: Sequence[PrefillRow]
     impacts: Sequence[Impact]
     losses: Sequence[LossSeries]
+    drawn: Mapping[str, DrawnPoint | None]
 
     @classmethod
     def of(cls, runs: Mapping[str, Run], clocks: Sequence[Run | None] | None = None) -> "ReportedRuns":
@@ -35,7 +40,8 @@ class ReportedRuns:
         def of_all(rows_of: Callable[[Run, str], list[Row]]) -> list[Row]:
             return [row for label, run in runs.items() for row in rows_of(run, label)]
 
-        return cls(runs, of_all(headline), of_all(prefill_rows), of_all(impacts), loss_series(runs, clocks))
+        drawn = {label: DrawnPoint.of(run) for label, run in runs.items()}
+        return cls(runs, of_all(headline), of_all(prefill_rows), of_all(impacts), loss_series(runs, clocks), drawn)
 
 
 def labelled(runs: Sequence[Path | Run]) -> dict[str, Run]:

@@ -12,14 +12,12 @@ from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.reading.changing_links import changing_links, directed_links
-from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
-from wanbed.results.reading.trial_rows import rows_of_trial
+from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.report.charts.canvas import PicturePlace, panel_title, panel_width_pt
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry, series_legend
 from wanbed.results.report.charts.colours import BLACK, Style, Styles
 from wanbed.results.report.charts.link_rates import LinkRates, link_rates
-from wanbed.results.report.charts.swept_points import representative_point, typical_trial
+from wanbed.results.report.charts.swept_points import DrawnPoint
 from wanbed.results.text import list_text, milliseconds_text
 
 Numbers = npt.NDArray[np.float64]
@@ -142,28 +140,24 @@ class _Content:
         return max(each.end_s for each in self.series)
 
 
-def changing_links_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Chart | None:
-    """Draw each variant's typical trial at its run's ``representative_point``; None if no link changed in any."""
+def changing_links_chart(drawn: Mapping[str, DrawnPoint | None], styles: Styles, salt: str) -> Chart | None:
+    """Draw each variant's typical trial at its run's drawn point; None if no link changed in any."""
     series: list[_Series] = []
     courses: dict[str, dict[Ends, ConfiguredCourse]] = {}
     points: list[str] = []
     constant_ms: dict[Ends, float] = {}
     synthetic = False
-    for label, run in runs.items():
-        point = representative_point(run)
-        if point is None or run.link_changes.empty:
+    for label, own in drawn.items():
+        if own is None or own.run.link_changes.empty:
             continue
-        points.append(point_text(swept_values(run.manifest, point)))
-        constant_ms |= configured_latencies_ms(run.manifest, point)
-        synthetic |= any(each.synthetic for each in changing_links(run.manifest))
-        for variant in run.variants:
-            trial = typical_trial(run, point, variant)
-            if trial is None:
-                continue
-            found, began_s = configured_courses(rows_of_trial(run.link_changes, trial))
+        points.append(own.where)
+        constant_ms |= configured_latencies_ms(own.run.manifest, own.point)
+        synthetic |= any(each.synthetic for each in changing_links(own.run.manifest))
+        for variant, typical in own.typical.items():
+            found, began_s = configured_courses(typical.link_changes)
             if found:
                 courses[f"{label} {variant}"] = found
-                series.append(_series(run, label, trial, began_s))
+                series.append(_series(typical, label, began_s))
     if not series:
         return None
     all_courses = longest(courses)
@@ -187,11 +181,10 @@ def changing_links_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> 
     return Chart("changing-links", title, legend, (Drawing(f"{title}. {reading}", f"{salt}-changes", paint),), reading)
 
 
-def _series(run: Run, label: str, trial: StoredTrial, began_s: float) -> _Series:
-    spans = rows_of_trial(run.spans, trial)
+def _series(typical: TrialRows, label: str, began_s: float) -> _Series:
+    spans, samples = typical.spans, typical.link_samples
     end_ns = int(spans["end_ns"].max())
     home = {str(host): str(datacenter) for host, datacenter in zip(spans["host"], spans["datacenter"], strict=True)}
-    samples = rows_of_trial(run.link_samples, trial)
     rates = {(ends, "link"): found for ends, found in link_rates(samples, end_ns, BINS, SHORTEST_BIN_NS).items()}
     pairs: dict[Ends, list[LinkRates]] = {}
     for (source, destination), found in link_rates(samples, end_ns, BINS, SHORTEST_BIN_NS, scope="node_pair").items():
@@ -201,8 +194,8 @@ def _series(run: Run, label: str, trial: StoredTrial, began_s: float) -> _Series
         edges = found_rates[0].edges_ns
         alike = [each.rates_bps for each in found_rates if len(each.edges_ns) == len(edges)]
         rates[ends, "node_pair"] = LinkRates(edges, np.max(alike, axis=0))
-    rtt = _round_trips(rows_of_trial(run.tcp_samples, trial), home, began_s)
-    return _Series(trial.variant, label, rates, rtt, began_s, end_ns / NS_PER_S - began_s)
+    rtt = _round_trips(typical.tcp_samples, home, began_s)
+    return _Series(typical.trial.variant, label, rates, rtt, began_s, end_ns / NS_PER_S - began_s)
 
 
 def _round_trips(

@@ -8,13 +8,11 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
-from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import point_text, swept_values
-from wanbed.results.reading.trial_rows import rows_of_trial
+from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.report.charts.canvas import PicturePlace
 from wanbed.results.report.charts.chart import Chart, Drawing, series_legend
 from wanbed.results.report.charts.colours import Styles
-from wanbed.results.report.charts.swept_points import representative_point, typical_trial
+from wanbed.results.report.charts.swept_points import DrawnPoint
 from wanbed.results.text import interval_text, list_text, milliseconds_text
 
 BINS = 80
@@ -35,16 +33,15 @@ class _Series:
     bin_s: float
 
 
-def connections_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Chart | None:
-    """Draw each variant's typical trial at its run's ``representative_point``; None if no connection was sampled."""
+def connections_chart(drawn: Mapping[str, DrawnPoint | None], styles: Styles, salt: str) -> Chart | None:
+    """Draw each variant's typical trial at its run's drawn point; None if no connection was sampled."""
     series: list[_Series] = []
     points = []
-    for label, run in runs.items():
-        point = representative_point(run)
-        if point is None or run.tcp_samples.empty:
+    for label, own in drawn.items():
+        if own is None or own.run.tcp_samples.empty:
             continue
-        points.append(point_text(swept_values(run.manifest, point)))
-        series += filter(None, (_series(run, label, point, variant) for variant in run.variants))
+        points.append(own.where)
+        series += filter(None, (_series(typical, label) for typical in own.typical.values()))
     variants = list(dict.fromkeys(each.variant for each in series))[:MAX_VARIANTS]
     series = [each for each in series if each.variant in variants]
     if not series:
@@ -80,11 +77,8 @@ def connections_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Cha
 _AXES = ("smoothed round-trip time (ms)", "congestion window (segments)")
 
 
-def _series(run: Run, label: str, point: int, variant: str) -> _Series | None:
-    trial = typical_trial(run, point, variant)
-    if trial is None:
-        return None
-    spans, samples = rows_of_trial(run.spans, trial), rows_of_trial(run.tcp_samples, trial)
+def _series(typical: TrialRows, label: str) -> _Series | None:
+    spans, samples = typical.spans, typical.tcp_samples
     home = dict(zip(spans["host"], spans["datacenter"], strict=True))
     crossing = samples["source"].map(home).to_numpy(object) != samples["destination"].map(home).to_numpy(object)
     samples = samples[crossing]
@@ -95,7 +89,7 @@ def _series(run: Run, label: str, point: int, variant: str) -> _Series | None:
     medians = samples.groupby(number)[["rtt_ns", "cwnd_segments"]].median()
     times_s = (medians.index.to_numpy(np.float64) + 0.5) * end_ns / BINS / NS_PER_S
     rtt_ns, cwnd = (medians[name].to_numpy(np.float64) for name in ("rtt_ns", "cwnd_segments"))
-    return _Series(variant, label, times_s, rtt_ns / 1e6, cwnd, end_ns / BINS / NS_PER_S)
+    return _Series(typical.trial.variant, label, times_s, rtt_ns / 1e6, cwnd, end_ns / BINS / NS_PER_S)
 
 
 def _reading(series: Sequence[_Series]) -> str:

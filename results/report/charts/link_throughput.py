@@ -9,9 +9,7 @@ from matplotlib.figure import Figure
 
 from wanbed.results.metrics import NS_PER_S
 from wanbed.results.metrics.bootstrap import FEWEST_REPEATS, Interval, moment_intervals
-from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
-from wanbed.results.reading.trial_rows import rows_of_trial
+from wanbed.results.reading.trial_rows import TrialRows
 from wanbed.results.report.charts.canvas import PicturePlace, panel_title, panel_width_pt
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
 from wanbed.results.report.charts.colours import BLACK, GREY, Style, Styles, lightened
@@ -23,7 +21,7 @@ from wanbed.results.report.charts.link_rates import (
     link_rates,
     rates_within,
 )
-from wanbed.results.report.charts.swept_points import measured_trials, representative_point, typical_trial
+from wanbed.results.report.charts.swept_points import DrawnPoint
 from wanbed.results.text import interval_text, list_text, rate_text
 
 MAX_LINKS = 6
@@ -68,21 +66,20 @@ class _Content:
     styles: Styles
 
 
-def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) -> Chart | None:
-    """Draw each variant's typical trial at each run's ``representative_point``; None if no link carried anything.
+def link_throughput_chart(drawn: Mapping[str, DrawnPoint | None], styles: Styles, salt: str) -> Chart | None:
+    """Draw each variant's typical trial at each run's drawn point; None if no link carried anything.
 
     Links that carried most come first. At most ``MAX_LINKS`` links and ``MAX_LANES`` variants are drawn.
     """
     series: list[_Series] = []
     points: list[str] = []
     configured: dict[tuple[str, str], ConfiguredRates] = {}
-    for label, run in runs.items():
-        point = representative_point(run)
-        if point is None:
+    for label, own in drawn.items():
+        if own is None:
             continue
-        points.append(point_text(swept_values(run.manifest, point)))
-        configured |= configured_rates(run.manifest, point)
-        series += filter(None, (_series(run, label, point, variant) for variant in run.variants))
+        points.append(own.where)
+        configured |= configured_rates(own.run.manifest, own.point)
+        series += [_series(own, label, variant) for variant in own.typical]
     carried: dict[tuple[str, str], float] = {}
     for each in series:
         for link, rates in each.rates.items():
@@ -109,8 +106,8 @@ def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) ->
         reading += f" Only the {len(shown)} of {len(links)} directed links that carried most are drawn."
     if len(lanes) < len(variants):
         reading += f" The first {len(lanes)} of {len(variants)} variants are drawn."
-    lines = _configured_lines(styles, list(runs))
-    legend = (*_series_legend(styles, lanes, list(runs)), *_configured_legend(drawn_configured, lines))
+    lines = _configured_lines(styles, list(drawn))
+    legend = (*_series_legend(styles, lanes, list(drawn)), *_configured_legend(drawn_configured, lines))
     if any(each.background for each in series):
         legend += (LegendEntry("traffic in the background", _BACKGROUND),)
         reading += f" Traffic in the background, as means over {PEAK_BIN_NS / NS_PER_S:g} s at least, is not included."
@@ -118,28 +115,24 @@ def link_throughput_chart(runs: Mapping[str, Run], styles: Styles, salt: str) ->
     return Chart("link-throughput", title, legend, (drawing,), reading)
 
 
-def _series(run: Run, label: str, point: int, variant: str) -> _Series | None:
-    trial = typical_trial(run, point, variant)
-    if trial is None:
-        return None
-    end_ns = int(rows_of_trial(run.spans, trial)["end_ns"].max())
-    samples = rows_of_trial(run.link_samples, trial)
+def _series(drawn: DrawnPoint, label: str, variant: str) -> _Series:
+    typical, measured = drawn.typical[variant], drawn.repeats[variant]
+    end_ns, samples = int(typical.spans["end_ns"].max()), typical.link_samples
     smoothed = link_rates(samples, end_ns, BINS, PEAK_BIN_NS)
     # A simulation reads counters exactly at the recorded times, and needs no smoothing.
-    rates = link_rates(samples, end_ns, BINS) if run.simulated else smoothed
-    measured = measured_trials(run, point, variant)
-    intervals = _intervals(run, measured, smoothed)
-    background = background_rates(samples, trial.facts.get("background") or (), end_ns, BINS, PEAK_BIN_NS)
+    rates = link_rates(samples, end_ns, BINS) if drawn.run.simulated else smoothed
+    intervals = _intervals(measured, smoothed)
+    background = background_rates(samples, typical.trial.facts.get("background") or (), end_ns, BINS, PEAK_BIN_NS)
     return _Series(variant, label, rates, smoothed, intervals, len(measured), background)
 
 
 def _intervals(
-    run: Run, trials: Sequence[StoredTrial], smoothed: Mapping[tuple[str, str], LinkRates]
+    trials: Sequence[TrialRows], smoothed: Mapping[tuple[str, str], LinkRates]
 ) -> dict[tuple[str, str], Interval]:
     if len(trials) < FEWEST_REPEATS:
         return {}
     edges_ns = {link: rates.edges_ns for link, rates in smoothed.items()}
-    repeats = [rates_within(rows_of_trial(run.link_samples, trial), edges_ns) for trial in trials]
+    repeats = [rates_within(trial.link_samples, edges_ns) for trial in trials]
     found = {}
     for link in edges_ns:
         own = [rates_bps[link] for rates_bps in repeats if link in rates_bps]

@@ -12,7 +12,8 @@ import pandas as pd
 
 from wanbed.ground.units import parse_duration_ns, parse_fraction, parse_rate_bps, parse_size_bytes
 from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import LATENCY_PATH, StoredTrial, path_name, swept_values
+from wanbed.results.reading.stored_trial import LATENCY_PATH, StoredTrial, path_name, point_text, swept_values
+from wanbed.results.reading.trial_rows import TrialRows
 
 _NS_PER_MS = 1e6
 
@@ -79,11 +80,41 @@ def swept_title(path: str, unit: str, labels: Mapping[str, str]) -> str:
     return f"{labels.get(path, usual)}{f' ({unit})' if unit else ''}"
 
 
-def representative_point(run: Run) -> int | None:
-    """Return the sweep point with the most measured variants; of several, the one with the highest latency.
+@dataclass(frozen=True, eq=False)
+class DrawnPoint:
+    """A run's sweep point in charts that cannot show all: that with the most measured variants.
 
-    None if nothing was measured.
+    Of several, it is the one with the highest latency. ``repeats`` has by variant the repeats with a measured
+    iteration, ``typical`` the one whose iteration time is closest to their median; both have measured variants only.
     """
+
+    run: Run
+    point: int
+    where: str
+    repeats: Mapping[str, Sequence[TrialRows]]
+    typical: Mapping[str, TrialRows]
+
+    @classmethod
+    def of(cls, run: Run) -> "DrawnPoint | None":
+        """Return the drawn point of a run, None if nothing was measured."""
+        point = _representative_point(run)
+        if point is None:
+            return None
+        typical = {variant: trial for variant in run.variants if (trial := typical_trial(run, point, variant))}
+        known = _times_s(run).notna()
+        measured = [
+            trial for trial, is_known in zip(run.trials, known, strict=True) if is_known and trial.point == point
+        ]
+        return cls(
+            run,
+            point,
+            point_text(swept_values(run.manifest, point)),
+            {name: [run.rows[trial.id] for trial in measured if trial.variant == name] for name in typical},
+            {name: run.rows[trial.id] for name, trial in typical.items()},
+        )
+
+
+def _representative_point(run: Run) -> int | None:
     variants: dict[int, set[str]] = {}
     for trial, measured in zip(run.trials, _times_s(run).notna(), strict=True):
         if measured:
@@ -99,16 +130,6 @@ def closest_to_median(values: "Sequence[float] | pd.Series[float]") -> int:
     """Return the position of the value that is closest to the median of all."""
     known = np.asarray(values, dtype=float)
     return int(np.argmin(np.abs(known - np.median(known))))
-
-
-def measured_trials(run: Run, point: int, variant: str) -> list[StoredTrial]:
-    """Return the repeats of one variant at one sweep point that have a measured iteration."""
-    known = _times_s(run).notna()
-    return [
-        trial
-        for trial, measured in zip(run.trials, known, strict=True)
-        if measured and (trial.point, trial.variant) == (point, variant)
-    ]
 
 
 def typical_trial(run: Run, point: int, variant: str) -> StoredTrial | None:

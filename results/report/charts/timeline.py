@@ -14,9 +14,8 @@ from matplotlib.path import Path as Outline
 from wanbed.results import metrics
 from wanbed.results.metrics import COMPUTE, OPTIMIZER, RankTime, Window
 from wanbed.results.metrics.gpu_time import Gpus
-from wanbed.results.reading.run import Run
-from wanbed.results.reading.stored_trial import StoredTrial, point_text, swept_values
-from wanbed.results.reading.trial_rows import chosen_rows, rows_of_trial
+from wanbed.results.reading.stored_trial import StoredTrial
+from wanbed.results.reading.trial_rows import TrialRows, chosen_rows
 from wanbed.results.records.span_log import ALL_REDUCE, ITERATION, JOINT_KINDS, PREFILL
 from wanbed.results.report.charts.canvas import PicturePlace, text_width_pt, wrapped
 from wanbed.results.report.charts.chart import Chart, Drawing, LegendEntry
@@ -29,7 +28,7 @@ from wanbed.results.report.charts.colours import (
     Style,
     Styles,
 )
-from wanbed.results.report.charts.swept_points import closest_to_median, representative_point, typical_trial
+from wanbed.results.report.charts.swept_points import DrawnPoint, closest_to_median
 from wanbed.results.text import kind_text, list_text, percent_text, seconds_text, visible
 
 MAX_SCALE_RATIO = 5
@@ -102,16 +101,17 @@ class _Iteration:
         return len(self.ranks) or len(Gpus.of(self.spans).index)
 
 
-def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spans: int = MAX_SPANS) -> Chart | None:
-    """Draw the typical iteration of each variant at the ``representative_point``; None if nothing was measured.
+def timeline_chart(
+    drawn: DrawnPoint | None, styles: Styles, salt: str, label: str = "", max_spans: int = MAX_SPANS
+) -> Chart | None:
+    """Draw the typical iteration of each variant at a run's drawn point; None if nothing was measured.
 
     It is the iteration closest to the median of its trial; its trial is the one closest to the median over repeats.
     """
-    point = representative_point(run)
-    found = [_typical_iteration(run, point, variant) for variant in run.variants] if point is not None else []
-    unprofiled = [] if point is None else _unprofiled(run, point)
-    iterations = [iteration for iteration in found if iteration is not None]
-    if point is None or not iterations:
+    if drawn is None:
+        return None
+    iterations = list(filter(None, map(_typical_iteration, drawn.typical.values())))
+    if not iterations:
         return None
     longest_ns = max(iteration.window.length_ns for iteration in iterations)
     shared = longest_ns <= MAX_SCALE_RATIO * min(iteration.window.length_ns for iteration in iterations)
@@ -137,30 +137,26 @@ def timeline_chart(run: Run, styles: Styles, salt: str, label: str = "", max_spa
         ),
         LegendEntry("idle", Style(IDLE_COLOUR)),
     )
-    where = point_text(swept_values(run.manifest, point))
     of = f" of {label}" if label else ""
     unit = "GPU by GPU" if any(not iteration.ranks for iteration in iterations) else "rank by rank"
-    title = f"One iteration{of}, {unit}" + (f", at {where}" if where else "")
-    points = len({trial.point for trial in run.trials})
+    title = f"One iteration{of}, {unit}" + (f", at {drawn.where}" if drawn.where else "")
+    points = len({trial.point for trial in drawn.run.trials})
     only = f" Only this one of the {points} sweep points is drawn." if points > MAX_POINTS_UNSAID else ""
     return Chart(
         f"{salt}-timeline" if label else "timeline",
         title,
         legend,
         tuple(drawings),
-        _reading(iterations, shared, merged_ns, unprofiled) + only,
+        _reading(iterations, shared, merged_ns, _unprofiled(drawn)) + only,
     )
 
 
-def _typical_iteration(run: Run, point: int, variant: str) -> _Iteration | None:
-    trial = typical_trial(run, point, variant)
-    if trial is None:
-        return None
-    own = rows_of_trial(run.spans, trial)
+def _typical_iteration(typical: TrialRows) -> _Iteration | None:
+    trial, own = typical.trial, typical.spans
     if trial.program is not None:
         return _iteration_of_program(trial, own)
     if trial.sync_every is not None:
-        return _synchronisation(run, trial, own)
+        return _synchronisation(trial, own)
     windows = metrics.iteration_windows(own)
     measured = windows[windows.index >= trial.warmup_iterations]
     iteration = int(measured.index[closest_to_median(measured["end_ns"] - measured["start_ns"])])
@@ -172,7 +168,7 @@ def _typical_iteration(run: Run, point: int, variant: str) -> _Iteration | None:
     return _Iteration(trial, iteration, chosen, window, gpu_rows(chosen))
 
 
-def _synchronisation(run: Run, trial: StoredTrial, spans: pd.DataFrame) -> _Iteration:
+def _synchronisation(trial: StoredTrial, spans: pd.DataFrame) -> _Iteration:
     """Return the iterations from the begin of a synchronisation to its application, the one in the middle."""
     windows = metrics.successive_windows(metrics.iteration_windows(spans))
     applied = np.unique(spans["iteration"][(spans["kind"] == ALL_REDUCE).to_numpy(bool)].to_numpy(np.int64))
@@ -202,9 +198,9 @@ def _iteration_of_program(trial: StoredTrial, spans: pd.DataFrame) -> _Iteration
     return _Iteration(trial, iteration, own, window, rank_rows(own), ranks)
 
 
-def _unprofiled(run: Run, point: int) -> list[str]:
+def _unprofiled(drawn: DrawnPoint) -> list[str]:
     """Return the variants whose programs ran at this point without a profiler."""
-    trials = (trial for trial in run.trials if trial.point == point and trial.profiled_iterations == 0)
+    trials = (trial for trial in drawn.run.trials if trial.point == drawn.point and trial.profiled_iterations == 0)
     return list(dict.fromkeys(trial.variant for trial in trials))
 
 

@@ -14,6 +14,7 @@ from wanbed.results.report.charts.chart import Chart
 from wanbed.results.report.charts.colours import Styles, lightened
 from wanbed.results.report.charts.link_rates import link_rates
 from wanbed.results.report.charts.link_throughput import BINS, MAX_LINKS, PEAK_BIN_NS, link_throughput_chart
+from wanbed.results.report.charts.swept_points import DrawnPoint
 
 BuildRun = Callable[..., Path]
 
@@ -24,7 +25,8 @@ def run(build_run: BuildRun) -> Run:
 
 
 def chart_of(**runs: Run) -> Chart:
-    found = link_throughput_chart(runs, Styles.of({label: run.variants for label, run in runs.items()}), "a")
+    drawn = {label: DrawnPoint.of(run) for label, run in runs.items()}
+    found = link_throughput_chart(drawn, Styles.of({label: run.variants for label, run in runs.items()}), "a")
     assert found is not None
     return found
 
@@ -124,4 +126,4 @@ def test_of_very_many_links_those_that_carried_most_are_drawn(build_run: BuildRu
 
 def test_a_run_without_link_samples_has_no_chart(run: Run) -> None:
     silent = replace(run, link_samples=run.link_samples[:0])
-    assert link_throughput_chart({"": silent}, Styles.of({"": run.variants}), "a") is None
+    assert link_throughput_chart({"": DrawnPoint.of(silent)}, Styles.of({"": run.variants}), "a") is None

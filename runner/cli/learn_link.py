@@ -68,9 +68,8 @@ def learn_link(
     # Imported here to keep other commands fast.
     from wanbed.runner.learnt_links.condition_trace import write_cross_traffic, write_trace
     from wanbed.runner.learnt_links.held_out import learn
-    from wanbed.runner.learnt_links.link_document import link_document, write_document
-    from wanbed.runner.learnt_links.link_page import write_link_page
-    from wanbed.runner.learnt_links.logs.log_file import read_log
+    from wanbed.runner.learnt_links.link_page import link_document, write_document, write_link_page
+    from wanbed.runner.learnt_links.log_file import read_log
 
     with one_line_errors():
         piece_ns = None if piece is None else _piece_ns(piece)
@@ -123,8 +122,8 @@ def _delay(place: int, row: _Outcome) -> str:
 
 
 def _show(learnt: "LearntLink") -> None:
-    from wanbed.runner.learnt_links.link_document import facts, rows
-    from wanbed.runner.learnt_links.replay.outcome import QUANTILES
+    from wanbed.runner.learnt_links.link_page import facts, rows
+    from wanbed.runner.learnt_links.replay import QUANTILES
 
     console = terminal()
     for term, text in facts(learnt):

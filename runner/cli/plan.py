@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wanbed.runner.cli.plan_output import Planned, Unplanned
     from wanbed.runner.experiment.sweep import SweepPointSpec
     from wanbed.runner.planner.effort import Limits
-    from wanbed.runner.planner.families.families_asked import FamiliesAsked
+    from wanbed.runner.planner.families import FamiliesAsked
     from wanbed.runner.planner.planning import SearchName
     from wanbed.runner.planner.pricing import Spread
 
@@ -84,8 +84,8 @@ def plan_(
         # The planner and the simulator take a second to load, which a refused file spares.
         from wanbed.runner.cli.plan_output import Planned, document, print_plan
         from wanbed.runner.planner.effort import Limits, seconds_limit
-        from wanbed.runner.planner.families.families_asked import FamiliesAsked
-        from wanbed.runner.planner.planning_task import planned_points
+        from wanbed.runner.planner.families import FamiliesAsked
+        from wanbed.runner.planner.planning import planned_points
         from wanbed.runner.rack.simulations.pools import plan_spread
         from wanbed.runner.runs.not_modelled import left_out_of_plan
 
@@ -124,7 +124,7 @@ def plan_(
 
 def _with_families(planned: "Planned", asked: "FamiliesAsked", file: Path) -> "Planned":
     """Return a plan with the prices of these families."""
-    from wanbed.runner.planner.planning_task import position_to_plan
+    from wanbed.runner.planner.planning import position_to_plan
     from wanbed.runner.resolve.written_variant import WrittenVariant
 
     point = planned.point
@@ -145,8 +145,7 @@ def _plan_point(
 ) -> "tuple[Planned | Unplanned, BaseException | None]":
     """Plan a sweep point. Also return the exception of a signal that has ended the search, None if there was none."""
     from wanbed.runner.cli.plan_output import Planned, PlanProgress, Unplanned
-    from wanbed.runner.planner.planning import most_promising, plan
-    from wanbed.runner.planner.planning_task import planning_task, position_to_plan
+    from wanbed.runner.planner.planning import most_promising, plan, planning_task, position_to_plan
     from wanbed.runner.planner.search import NothingPricedError
     from wanbed.runner.resolve.written_variant import WrittenVariant
     from wanbed.runner.runs.caveats import cut_line, cuts_of

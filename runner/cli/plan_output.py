@@ -26,11 +26,10 @@ from wanbed.runner.cli.terminal import print_table, terminal
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
 from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.planner.bottleneck import IterationLimits, LinkUse, PathShare
-from wanbed.runner.planner.candidate import Candidate, Priced, Runs
 from wanbed.runner.planner.effort import Effort
-from wanbed.runner.planner.families.families_asked import family_notes, same_worth
-from wanbed.runner.planner.families.family_pricing import FamilyPrice
+from wanbed.runner.planner.families import FamilyPrice, family_notes, same_worth
 from wanbed.runner.planner.planning import Plan, PlanningTask
+from wanbed.runner.planner.search_space import Candidate, Priced, Runs
 from wanbed.runner.runs.not_modelled import as_written
 from wanbed.runner.runs.progress import PLAIN_INTERVAL_S
 

@@ -21,18 +21,20 @@ import numpy.typing as npt
 
 from wanbed.ground.files.atomic_write import write_whole
 from wanbed.ground.units import MAX_RATE_BPS, format_duration, format_fraction, format_rate
-from wanbed.runner.learnt_links.fit.cross_traffic import CrossTraffic
-from wanbed.runner.learnt_links.fit.fitted_link import FittedLink
-from wanbed.runner.learnt_links.logs.packet_log import PacketLog
-from wanbed.runner.learnt_links.replay.fifo import ServiceRate, serve
-from wanbed.runner.learnt_links.replay.link_models import (
+from wanbed.runner.learnt_links.cross_traffic import CrossTraffic
+from wanbed.runner.learnt_links.fitted_link import FittedLink
+from wanbed.runner.learnt_links.packet_log import PacketLog
+from wanbed.runner.learnt_links.replay import (
     LEAST_SHARE,
     Conditions,
     ReplayedLink,
+    ReplayOutcome,
+    ServiceRate,
     cross_packets,
+    outcome_of,
+    serve,
     with_conditions,
 )
-from wanbed.runner.learnt_links.replay.outcome import ReplayOutcome, outcome_of
 
 Floats = npt.NDArray[np.float64]
 

@@ -4,12 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wanbed.runner.learnt_links.condition_trace import LearntConditions, condition_trace
-from wanbed.runner.learnt_links.fit.consistent_times import check_times
-from wanbed.runner.learnt_links.fit.fitted_link import FittedLink, fit_link
-from wanbed.runner.learnt_links.logs.packet_log import PacketLog
-from wanbed.runner.learnt_links.replay.link_models import ReplayedLink, constant, with_cross_traffic
-from wanbed.runner.learnt_links.replay.outcome import ReplayOutcome, outcome_of
-from wanbed.runner.learnt_links.replay.sampling_noise import without_sampling_noise
+from wanbed.runner.learnt_links.fitted_link import FittedLink, check_times, fit_link
+from wanbed.runner.learnt_links.packet_log import PacketLog
+from wanbed.runner.learnt_links.replay import (
+    ReplayedLink,
+    ReplayOutcome,
+    constant,
+    outcome_of,
+    with_cross_traffic,
+    without_sampling_noise,
+)
 
 LEARNT = "learnt link"
 TRACE = "condition trace"

@@ -1,8 +1,9 @@
 """Probe a path with UDP packets, and write the log of it: when each was sent, its size, and when it arrived.
 
 One end receives, the other sends and writes the log. A TCP connection between them, on the same port number, says when
-it is over and carries the arrival times back. Each packet has its number and the time of its sending in it, so that a
-capture at the receiving end is a log as well. Both ends must share a clock: hosts of a testbed on one machine do.
+it is over and carries the arrival times back. Each packet begins with a mark, its number and the time of its sending,
+so that a capture at the receiving end is a log as well. Both ends must share a clock: hosts of a testbed on one machine
+do.
 
 Single packets at random times see the queue as time does; trains, faster than any bottleneck, show its rate and fill
 its buffer.
@@ -19,15 +20,45 @@ from pathlib import Path
 
 from wanbed.ground.files.atomic_write import written_whole
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.learnt_links.logs.csv_log import HEADER
-from wanbed.runner.learnt_links.logs.probe_packet import FRAME_HEADER_BYTES, PROBE_BYTES, pack_probe, unpack_probe
+from wanbed.runner.learnt_links.csv_log import HEADER
+
+FRAME_HEADER_BYTES = 42
+"""Ethernet, IPv4 and UDP headers, which a shaper counts as well."""
+
+_MARK = b"wanbed probe 1\n\0"
+_PACKET = struct.Struct("!16sIQ")
+PROBE_BYTES = _PACKET.size
+
+
+@dataclass(frozen=True)
+class ProbePacket:
+    """The number of a probe's packet, from 0, and the time of its sending in nanoseconds since 1970."""
+
+    number: int
+    sent_ns: int
+
+
+def pack_probe(number: int, sent_ns: int) -> bytes:
+    """Return the bytes with which a probe's packet begins."""
+    return _PACKET.pack(_MARK, number, sent_ns)
+
+
+def unpack_probe(payload: bytes) -> ProbePacket | None:
+    """Return what a packet's payload says, None if it is no probe's."""
+    if len(payload) < PROBE_BYTES or not payload.startswith(_MARK):
+        return None
+    _, number, sent_ns = _PACKET.unpack_from(payload)
+    return ProbePacket(number, sent_ns)
+
 
 _SO_TIMESTAMPNS = 35
 _TIMESPEC = struct.Struct("@qq")
 _ARRIVAL = struct.Struct("!IQ")
 _END = b"end\n"
+
 _QUIET_S = 2.0
 """The receiver waits until no packet has come for so long: longer than any queue that a probe fills."""
+
 _CONNECT_S = 10.0
 _RETRY_S = 0.1
 _BUFFER_BYTES = 8 * 2**20

@@ -16,10 +16,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from wanbed.runner.learnt_links.fit.fitted_link import FittedLink
-from wanbed.runner.learnt_links.logs.packet_log import PacketLog
-from wanbed.runner.learnt_links.replay.link_models import ReplayedLink, with_cross_traffic
-from wanbed.runner.learnt_links.replay.outcome import ReplayOutcome
+from wanbed.runner.learnt_links.fitted_link import FittedLink
+from wanbed.runner.learnt_links.packet_log import PacketLog
+from wanbed.runner.learnt_links.replay import ReplayedLink, ReplayOutcome, with_cross_traffic
 
 _LEVELS = 16
 _HIDDEN = 24

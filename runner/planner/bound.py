@@ -21,7 +21,7 @@ from math import inf
 from wanbed.runner.bound.lower_bound import BELOW
 from wanbed.runner.bound.pipeline_chains import BoundaryWay, Hop, PipelineChains, StageTimes
 from wanbed.runner.experiment.transport_spec import TransportSpec
-from wanbed.runner.planner.candidate import Candidate, Runs
+from wanbed.runner.planner.search_space import Candidate, Runs
 from wanbed.runner.resolve.stage_costs import StageCosts
 from wanbed.testbed.network.topology import Topology
 from wanbed.workloads.transport.ring.buckets import bucket_count

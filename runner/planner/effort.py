@@ -14,7 +14,7 @@ from wanbed.ground.own_code import EndlessCallError, time_limit
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_duration, parse_duration_ns
 from wanbed.results.text import count_text
-from wanbed.runner.planner.candidate import Candidate, Priced, Pricing
+from wanbed.runner.planner.search_space import Candidate, Priced, Pricing
 from wanbed.runner.simulator.training import PULSE_INSTANTS
 
 _TIMER_SLACK_S = 0.01

@@ -41,6 +41,6 @@ def resolve_document(document: ExperimentDocument, *, trains: bool = True) -> "E
 
 def _planned_places(written: "WrittenVariant", pipelines: int) -> "PlannedPlacement":
     # The simulator comes with the planner, and most files say where stages are.
-    from wanbed.runner.planner.planning_task import planned_places  # noqa: PLC0415
+    from wanbed.runner.planner.planning import planned_places  # noqa: PLC0415
 
     return planned_places(written, pipelines)

@@ -1,39 +1,64 @@
-"""Plan a variant: search its candidates by the selected search, with prices from the simulator."""
+"""Plan a variant of an experiment: search its candidates by the selected search, with prices from the simulator."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Literal
 
-from wanbed.ground.strict_model import LocatedError
+from wanbed.ground.strict_model import InputError, LocatedError, prefixed
+from wanbed.results.text import list_text
 from wanbed.runner.experiment.compute_spec import SlowerSpec
+from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.experiment.transport_spec import TransportSpec
-from wanbed.runner.planner.algorithm1 import greedy_candidates
 from wanbed.runner.planner.bound import IterationBound, tokens_per_s
-from wanbed.runner.planner.candidate import Candidate, Priced, Pricing, Runs
 from wanbed.runner.planner.effort import NO_LIMITS, Effort, Limits, Prices
-from wanbed.runner.planner.exhaustive import TooManyCandidatesError
 from wanbed.runner.planner.pricing import PricedIterations, Pricer, Spread, simulated_pricing
-from wanbed.runner.planner.search import Found, promising_walks, search_better, search_exhaustively, search_greedily
-from wanbed.runner.planner.search_space import SearchSpace, alike_before, free_gpus, most_pipelines
+from wanbed.runner.planner.search import (
+    Found,
+    TooManyCandidatesError,
+    greedy_candidates,
+    promising_walks,
+    search_better,
+    search_exhaustively,
+    search_greedily,
+)
+from wanbed.runner.planner.search_space import (
+    Candidate,
+    Priced,
+    Pricing,
+    Runs,
+    SearchSpace,
+    alike_before,
+    free_gpus,
+    most_pipelines,
+)
 from wanbed.runner.resolve.cell_costs import cell_of, transfer_in_forwards
+from wanbed.runner.resolve.engine_limits import check_packets_arrive
+from wanbed.runner.resolve.pipeline_resolution import Layout, resolve_pipeline
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant, PlannedPlacement
 from wanbed.runner.resolve.placement import place_stages
-from wanbed.runner.resolve.stage_costs import StageCosts
+from wanbed.runner.resolve.replica_times import least_costs, usual_costs
+from wanbed.runner.resolve.stage_costs import StageCosts, stage_costs
+from wanbed.runner.resolve.written_variant import WrittenVariant, memory_bound, schedule_class, training_cut
 from wanbed.runner.tcp.effects import effects_of
 from wanbed.testbed.network.topology import Topology
+from wanbed.workloads.baselines.baseline_config import BASELINE_SCHEDULES
 from wanbed.workloads.schedules.schedule import Schedule
 
 SearchName = Literal["greedy", "better", "exhaustive"]
 
 _LEAST_SIMULATIONS, _MOST_SIMULATIONS = 10, 200
+
 MOST_INSTANTS = 4_000_000
 """The most instants that a search for a ``placement: auto`` simulates, which takes a few minutes.
 
 It is no time, so that a file has the same placement on every machine.
 """
+
 _PROMISES_S = 1.0
 """The time to find what promises the most, after a search without an answer."""
+
 _AFFORDABLE = 60_000
 """The budget for all simulations of a search, about 1 ms for each microbatch x stage x pipeline of a DP-cell.
 
@@ -293,3 +318,85 @@ def _runners_up(chosen: Priced, greedy: Priced, priced: tuple[Priced, ...]) -> t
         best.setdefault(entry.candidate.dp_cells, entry)
     others = {entry.candidate: entry for entry in (greedy, *best.values()) if entry != chosen}
     return tuple(sorted(others.values(), key=lambda entry: entry.rank))
+
+
+def planned_places(written: WrittenVariant, pipelines: int) -> PlannedPlacement:
+    """Return the datacenter of each stage in the best candidate for a variant, and how it was found."""
+    return planned_placement(planning_task(written, pipelines=pipelines))
+
+
+def planning_task(written: WrittenVariant, *, pipelines: int | None) -> PlanningTask:
+    """Return the planner's task for a variant with this number of ``pipelines``, None for any number.
+
+    Raises InputError if the planner cannot place it.
+    """
+    spec, topology, variant = written.spec, written.topology, written.variant
+    if variant.program is not None:
+        raise InputError(f"{written.field}.program: a program runs as it is and has no plan: name another --variant")
+    if variant.schedule in BASELINE_SCHEDULES:
+        raise InputError(
+            f"{written.field}.schedule: {variant.schedule} is a baseline, which is not simulated: it has no plan"
+        )
+    schedule = schedule_class(written)
+    if schedule.whole_replicas:
+        raise InputError(
+            f"{written.field}.schedule: {variant.schedule} places whole replicas, and stages are planned: take a "
+            "schedule that cuts the model into stages"
+        )
+    cut = training_cut(written, whole_replicas=schedule.whole_replicas)
+    if cut.virtual_stages > 1:
+        raise InputError(
+            f"{written.field}.training.virtual_stages: {cut.virtual_stages}: the planner does not know virtual stages: "
+            "take a schedule without them, and virtual_stages: 1"
+        )
+    most = pipelines or max(most_pipelines(topology, cut.stages), 1)
+    work = stage_costs(spec, cut.stages, most, written.directory)
+    if not schedule.last_stage_recomputes:
+        work = work.keeping_last()
+    return PlanningTask(
+        topology,
+        cut.stages,
+        pipelines,
+        cut.microbatches,
+        memory_bound(cut, schedule),
+        None if spec.model is None else spec.model.context,
+        variant.transport,
+        schedule,
+        json.dumps(variant.options, sort_keys=True),
+        usual_costs(written, work),
+        least_costs(written, work),
+        spec.compute.slower,
+        PricedIterations.of(spec.training.iterations, spec.training.warmup),
+        # What is drawn would make the price of a candidate a matter of luck.
+        lambda candidate: resolve_pipeline(written, _layout(candidate)).without_variation(),
+        lambda candidate: resolve_pipeline(written, _layout(candidate), plans=False),
+    )
+
+
+def _layout(candidate: Candidate) -> Layout:
+    return Layout(candidate.stages, candidate.pipelines, candidate.pipelines_per_cell, candidate.placement)
+
+
+def planned_points(points: Iterable[SweepPointSpec]) -> Iterator[SweepPointSpec]:
+    """Yield every sweep point. Its stages are not placed, so that its ``training.pipelines`` need not fit.
+
+    Raise InputError for a network over which nothing arrives.
+    """
+    for point in points:
+        with prefixed(f"{point.source}: "):
+            check_packets_arrive(point.spec.topology, point.topology)
+        yield point
+
+
+def position_to_plan(point: SweepPointSpec, name: str | None) -> int:
+    """Return the position of the variant of that name; by default of the first with schedule atlas, or the first.
+
+    Raise InputError if there is none.
+    """
+    variants = point.spec.variants
+    if name is None:
+        return next((position for position, variant in enumerate(variants) if variant.schedule == "atlas"), 0)
+    for position, variant in enumerate(variants):
+        if variant.name == name:
+            return position
+    raise InputError(f"--variant {name}: {point.source} has {list_text([variant.name for variant in variants])}")

@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 
 from wanbed.runner.planner.bottleneck import bottleneck_of
-from wanbed.runner.planner.candidate import Candidate, Price, Pricing
 from wanbed.runner.planner.effort import Effort
+from wanbed.runner.planner.search_space import Candidate, Price, Pricing
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.training import Pulse

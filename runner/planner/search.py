@@ -1,4 +1,8 @@
-"""The searches for the best candidate: greedy, exhaustive, and branch and bound (the better search).
+"""Search for the best candidate: greedily, exhaustively, or by branch and bound (the better search).
+
+The greedy walk is Algorithm 1 of Atlas (Palak et al., arXiv 2411.14458): it fills the largest datacenters first.
+
+The exhaustive search prices every candidate. Where they are few, it is the reference for the other searches.
 
 Branch and bound simulates few candidates. It extends placements by one datacenter at a time. Each partial placement has
 a ceiling: tokens per second that no candidate which extends it exceeds. The one with the highest ceiling is examined
@@ -15,11 +19,89 @@ from itertools import count, islice, takewhile
 from math import inf
 
 from wanbed.ground.wanbed_error import WanbedError
-from wanbed.runner.planner.algorithm1 import greedy_walks, walk
-from wanbed.runner.planner.candidate import Candidate, Priced, Runs
 from wanbed.runner.planner.effort import Effort, LimitReachedError, Prices
-from wanbed.runner.planner.exhaustive import few_candidates
-from wanbed.runner.planner.search_space import SearchSpace
+from wanbed.runner.planner.search_space import Candidate, Priced, Runs, SearchSpace
+
+
+def walk(space: SearchSpace, pipelines: int) -> Runs | None:
+    """Return where the walk places the stages of ``pipelines`` = D x C pipelines, None if they do not fit.
+
+    The walk takes the datacenters in descending order of free GPUs, equal ones in the topology's order. Each gets
+    ``min(stages left, gpus // (D x C))`` consecutive stages. If stages remain, D does not fit. The walk ignores links:
+    only the price accounts for them.
+    """
+    room = space.room(pipelines)
+    left, runs = space.stages, []
+    for name in sorted(room, key=lambda name: -space.free_gpus[name]):
+        stages = min(left, room[name])
+        if stages > 0:
+            runs.append((name, stages))
+            left -= stages
+    return None if left else tuple(runs)
+
+
+def greedy_walks(space: SearchSpace, check: Callable[[], None] = lambda: None) -> Iterator[tuple[int, Runs]]:
+    """Yield each number of pipelines that fits, and where the walk places their stages; the fewest pipelines first.
+
+    ``check`` is called for every number of pipelines, and may raise.
+    """
+    for pipelines in space.pipelines:
+        check()
+        runs = walk(space, pipelines)
+        if runs is not None:
+            yield pipelines, runs
+
+
+def greedy_candidates(space: SearchSpace, check: Callable[[], None] = lambda: None) -> list[Candidate]:
+    """Return the walk's candidate for each number of pipelines that fits. ``check`` is as in ``greedy_walks``."""
+    found = (space.candidate(pipelines, runs) for pipelines, runs in greedy_walks(space, check))
+    return [candidate for candidate in found if candidate is not None]
+
+
+MOST_CANDIDATES = 2000
+"""The most candidates of an exhaustive search. To simulate more would take minutes."""
+
+
+class TooManyCandidatesError(Exception):
+    """There are too many candidates for an exhaustive search."""
+
+
+def every_candidate(space: SearchSpace, check: Callable[[], None] = lambda: None) -> Iterator[Candidate]:
+    """Yield each candidate once: the fewest pipelines first, then in the topology's order.
+
+    Candidates that differ only by the names of equivalent datacenters are included. ``check`` is called for every
+    placement, also those that are no candidate, and may raise.
+    """
+
+    def complete(pipelines: int, runs: Runs) -> Iterator[Runs]:
+        if sum(stages for _, stages in runs) == space.stages:
+            yield runs
+            return
+        for further in space.next_runs(pipelines, runs, all_alike=True):
+            yield from complete(pipelines, further)
+
+    for pipelines in space.pipelines:
+        for runs in complete(pipelines, ()):
+            check()
+            candidate = space.candidate(pipelines, runs)
+            if candidate is not None:
+                yield candidate
+
+
+def few_candidates(
+    space: SearchSpace, most: int = MOST_CANDIDATES, check: Callable[[], None] = lambda: None
+) -> list[Candidate]:
+    """Return ``every_candidate`` as a list. Raises TooManyCandidatesError if there are more than ``most``.
+
+    ``check`` is as in ``every_candidate``.
+    """
+    found = []
+    for candidate in every_candidate(space, check):
+        found.append(candidate)
+        if len(found) > most:
+            raise TooManyCandidatesError(f"there are more than {most} candidates, the most for an exhaustive search")
+    return found
+
 
 MOST_PARTIAL_PLACEMENTS = 200_000
 """The most partial placements that are examined, which takes about ten seconds and little memory."""

@@ -43,23 +43,14 @@ Pulse = Callable[[float], None]
 """Is told from time to time which share of a simulation is done, at most 1. It ends the simulation by raising."""
 
 OPTIMIZER_KIND = "optimizer"
-
 NO_MICROBATCH: Final = -1
-
 _SEND: Final = KIND_CODES["send"]
-
 _RECEIVE: Final = KIND_CODES["receive"]
-
 _ALL_REDUCE: Final = KIND_CODES["all_reduce"]
-
 _NORM: Final = KIND_CODES["norm"]
-
 _OPTIMIZER: Final = KIND_CODES["optimizer"]
-
 _ACTIVATION: Final = MessageKind.ACTIVATION
-
 _GRADIENT: Final = MessageKind.GRADIENT
-
 _ACTION_CODES: Final = {kind: KIND_CODES[kind.value] for kind in ActionKind}
 
 

@@ -12,7 +12,7 @@ from tests.support.runner.known_links import KnownLink, known_log
 from wanbed.ground.strict_model import InputError
 from wanbed.results.text import percent_text, rate_text, seconds_text, size_text
 from wanbed.runner.learnt_links.held_out import LEARNT, learn
-from wanbed.runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.runner.learnt_links.packet_log import PacketLog
 
 SECONDS = 30
 LINK = KnownLink(cross_bps=10e6, busy_s=1e6)

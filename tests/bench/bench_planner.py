@@ -21,11 +21,11 @@ import yaml
 from tests.bench.bench_simulator import document as large
 from tests.support.runner.planner_instances import random_task
 from tests.support.runner.wanbed_command import WANBED
-from wanbed.runner.planner.candidate import Pricing
 from wanbed.runner.planner.effort import Prices
 from wanbed.runner.planner.planning import PlanningTask, ceiling, search_space
 from wanbed.runner.planner.pricing import simulated_pricing
 from wanbed.runner.planner.search import search_better, search_exhaustively, search_greedily
+from wanbed.runner.planner.search_space import Pricing
 from wanbed.runner.tcp.effects import effects_of
 
 INSTANCES = 200

@@ -13,11 +13,9 @@ from wanbed.results.reading.not_modelled import not_modelled_text
 from wanbed.results.text import list_text
 from wanbed.runner.experiment.sweep import SweepPointSpec
 from wanbed.runner.planner.effort import Limits, seconds_limit
-from wanbed.runner.planner.families.families_asked import FamiliesAsked, family_notes
-from wanbed.runner.planner.families.family_pricing import FamilyPrice
-from wanbed.runner.planner.planning import Plan, SearchName
+from wanbed.runner.planner.families import FamiliesAsked, FamilyPrice, family_notes
+from wanbed.runner.planner.planning import Plan, SearchName, planned_points, planning_task, position_to_plan
 from wanbed.runner.planner.planning import plan as plan_task
-from wanbed.runner.planner.planning_task import planned_points, planning_task, position_to_plan
 from wanbed.runner.planner.pricing import Spread
 from wanbed.runner.rack.simulations.pools import plan_spread
 from wanbed.runner.resolve.written_variant import WrittenVariant

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 from wanbed.ground.wanbed_error import WanbedError
-from wanbed.runner.planner.candidate import Candidate, Price
 from wanbed.runner.planner.effort import Effort
 from wanbed.runner.planner.pricing import Pricer, Spread
+from wanbed.runner.planner.search_space import Candidate, Price
 from wanbed.runner.rack.same_sources import rack_at
 from wanbed.runner.rack.shipped.user_modules import schedules_of
 from wanbed.runner.rack.simulations.spread_tasks import SpreadTasks, Tasks

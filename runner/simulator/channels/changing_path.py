@@ -185,16 +185,13 @@ class CapacityCourse:
 
 
 _MOST_TIMEOUT_NS: Final = 120_000_000_000
-
 _GIVES_UP_NS: Final = 924_600_000_000
 
 _TICK_NS: Final = 10_000_000
 """The tick of a kernel's clock at 100 Hz, as in virtual time."""
 
 _PROBE_TICKS: Final = 2
-
 _LEVEL_TICKS: Final = 63
-
 _LEVEL_BITS: Final = 3
 
 

@@ -14,9 +14,7 @@ from wanbed.runner.simulator.event_queue import EventQueue
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
 BITS_NS: Final = 8 * 10**9
-
 _NEVER: Final = -1
-
 VARIED_NUMBERS: Final = 7
 
 

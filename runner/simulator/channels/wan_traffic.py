@@ -22,14 +22,12 @@ from wanbed.runner.tcp.channel import Channel
 from wanbed.testbed.network.flow_model.line import Line
 
 Rows = npt.NDArray[np.int64]
-
 Numbers = npt.NDArray[np.int64]
 
 _TIME_BITS = 20
 """A rate times a time is computed in two parts, because the product would overflow 64 bits."""
 
 _MOST_PRODUCT = 1 << 62
-
 _NONE: "array[int]" = array("q")
 
 

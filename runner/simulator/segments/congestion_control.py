@@ -18,31 +18,18 @@ from typing import Final
 from wanbed.runner.simulator.segments.segment import INITIAL_SEGMENTS, UNLIMITED, Segment, Stamp
 
 _HIGH_GAIN: Final = 2.885
-
 _DRAIN_GAIN: Final = 1 / 2.885
-
 _WINDOW_GAIN: Final = 2.0
-
 _CYCLE: Final = (1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
-
 _ROUNDS: Final = 10
-
 _FULL_GROWTH: Final = 1.25
-
 _FULL_ROUNDS: Final = 3
-
 _MARGIN: Final = 0.99
-
 _BBR_LEAST_SEGMENTS: Final = 4
-
 _EXPIRY_NS: Final = 10_000_000_000
-
 _PROBE_NS: Final = 200_000_000
-
 _FIRST_RTT_NS: Final = 1_000_000
-
 _BURST_NS: Final = 1 << 20
-
 _LEAST_BURST, _MOST_BURST = 2, 44
 
 
@@ -282,24 +269,17 @@ class Bbr:
 
 
 _BETA: Final = 717 / 1024
-
 _C: Final = 0.4
 
 _RENO_SEGMENTS: Final = 15 / 8
 """Segments acknowledged for each segment of window, after which Reno's window grows by one: 3 (1 + b) / (1 - b) / 8."""
 
 _LEAST_SEGMENTS: Final = 16
-
 _SAMPLES: Final = 8
-
 _TRAIN_NS: Final = 2_000_000
-
 _LEAST_DELAY_NS: Final = 4_000_000
-
 _MOST_DELAY_NS: Final = 16_000_000
-
 _TICK_NS: Final = 10_000_000
-
 _SETTLING_TICKS: Final = 100
 
 

@@ -19,9 +19,7 @@ TICK_NS: Final = 10_000_000
 """The tick of a kernel's clock at 100 Hz, as in virtual time."""
 
 _LEAST_TIMEOUT_NS: Final = 200_000_000
-
 _FIRST_TIMEOUT_NS: Final = 1_000_000_000
-
 _PROBE_TICKS: Final = 2
 
 
@@ -73,9 +71,7 @@ def late_segment_ns(now_ns: int, wait_ns: int) -> int:
 
 
 _DUPLICATES: Final = 3
-
 _HEADER_BYTES: Final = FRAME_BYTES - PAYLOAD_BYTES
-
 _NEVER: Final = -1
 
 

@@ -19,8 +19,8 @@ from tests.support.runner.known_links import KnownLink, known_log
 from wanbed.results.chakra.node import NodeType
 from wanbed.results.records.span_log import Span, SpanLog, SpanLogHeader
 from wanbed.runner.experiments.shipped_experiments import shipped_experiment
-from wanbed.runner.learnt_links.logs.csv_log import HEADER
-from wanbed.runner.learnt_links.logs.packet_log import LOST_NS, PacketLog
+from wanbed.runner.learnt_links.csv_log import HEADER
+from wanbed.runner.learnt_links.packet_log import LOST_NS, PacketLog
 from wanbed.workloads.serving.frame_channel import FrameChannel
 from wanbed.workloads.transport.frames.frame import FrameHeader, FrameKind, Hello, credit
 

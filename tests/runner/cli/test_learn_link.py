@@ -11,7 +11,7 @@ import wanbed.runner.cli.learn_link as command
 from tests.support.runner.known_links import KnownLink, known_log, write_log
 from wanbed.runner.cli.command_line import app
 from wanbed.runner.learnt_links import link_page
-from wanbed.runner.learnt_links.logs.csv_log import HEADER
+from wanbed.runner.learnt_links.csv_log import HEADER
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 from tests.support.runner.planner_instances import ATLAS, document, planned_pricing
 from wanbed.results.text import percent_text, three_digits
 from wanbed.runner.cli.command_line import app
-from wanbed.runner.planner.candidate import Candidate, Price, Pricing
 from wanbed.runner.planner.pricing import simulated_pricing
+from wanbed.runner.planner.search_space import Candidate, Price, Pricing
 
 SLOW = [{"between": ["east", "west"], "node_pair_rate": "100Mbit", "latency": "80ms"}]
 

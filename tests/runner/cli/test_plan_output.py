@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 
 from wanbed.runner.cli.command_line import app
 from wanbed.runner.cli.plan_output import PlanProgress, progress_line
-from wanbed.runner.planner.candidate import Candidate, Price, Priced
 from wanbed.runner.planner.effort import Effort, Limits
-from wanbed.runner.planner.families.families_asked import SYNC_EVERY
+from wanbed.runner.planner.families import SYNC_EVERY
+from wanbed.runner.planner.search_space import Candidate, Price, Priced
 from wanbed.runner.runs.progress import PLAIN_INTERVAL_S
 
 CONTENT = {

@@ -321,7 +321,7 @@ def test_a_machine_without_mininet_can_simulate() -> None:
     program = (
         "import sys\nsys.modules['mininet'] = None\n"
         "import wanbed.runner.cli.outcome, wanbed.runner.cli.run, wanbed.runner.cli.user_namespace\n"
-        "import wanbed.runner.planner.planning_task\n"
+        "import wanbed.runner.planner.planning\n"
         "import wanbed.runner.simulated_runs.process_pool, wanbed.runner.simulated_runs.simulated_run\n"
         "import wanbed.runner.simulated_runs.simulated_run, wanbed.results.report.report\n"
         "print('wanbed.testbed.testbed' in sys.modules)"

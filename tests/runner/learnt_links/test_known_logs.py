@@ -32,11 +32,10 @@ from wanbed.netem_profiles.traces.offered_trace import offered_trace
 from wanbed.results.text import UNKNOWN, rate_text, seconds_text
 from wanbed.runner.learnt_links.condition_trace import write_cross_traffic
 from wanbed.runner.learnt_links.held_out import LEARNT, LearntLink, learn
-from wanbed.runner.learnt_links.link_charts import link_charts
-from wanbed.runner.learnt_links.link_document import cautions, link_document, rows
-from wanbed.runner.learnt_links.logs.log_file import read_log
-from wanbed.runner.learnt_links.logs.packet_log import LOST_NS, PacketFaultError, PacketLog
-from wanbed.runner.learnt_links.replay.outcome import outcome
+from wanbed.runner.learnt_links.link_page import cautions, link_charts, link_document, rows
+from wanbed.runner.learnt_links.log_file import read_log
+from wanbed.runner.learnt_links.packet_log import LOST_NS, PacketFaultError, PacketLog
+from wanbed.runner.learnt_links.replay import outcome
 
 SECONDS = 8
 PACKET_BYTES = 1200

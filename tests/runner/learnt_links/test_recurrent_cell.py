@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.runner.known_links import KnownLink, known_log
-from wanbed.runner.learnt_links.fit.fitted_link import fit_link
+from wanbed.runner.learnt_links.fitted_link import fit_link
 from wanbed.runner.learnt_links.held_out import CELL, CONSTANT, learn
 
 pytest.importorskip("torch", reason="torch is an optional dependency")

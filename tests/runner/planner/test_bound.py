@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.runner.planner_instances import document, random_task, task_of
-from wanbed.runner.planner.candidate import Candidate
-from wanbed.runner.planner.exhaustive import every_candidate
 from wanbed.runner.planner.planning import ceiling, search_space
 from wanbed.runner.planner.pricing import simulated_pricing
+from wanbed.runner.planner.search import every_candidate
+from wanbed.runner.planner.search_space import Candidate
 from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 
 GPIPE = [{"name": "v", "schedule": "gpipe", "transport": {"connections": "auto"}}]

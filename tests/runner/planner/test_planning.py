@@ -7,12 +7,11 @@ import pytest
 
 from tests.support.runner.planner_instances import document, planned_pricing, pricing_of, random_task, task_of
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.planner.candidate import Candidate, Price
 from wanbed.runner.planner.effort import Effort, Limits
-from wanbed.runner.planner.exhaustive import every_candidate
 from wanbed.runner.planner.planning import plan, planned_placement, search_space
 from wanbed.runner.planner.pricing import Pricer
-from wanbed.runner.planner.search import NothingPricedError
+from wanbed.runner.planner.search import NothingPricedError, every_candidate
+from wanbed.runner.planner.search_space import Candidate, Price
 from wanbed.runner.resolve.cell_costs import pipelines_to_share
 from wanbed.runner.resolve.placement import place_stages
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant

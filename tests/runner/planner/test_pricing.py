@@ -6,8 +6,8 @@ import pytest
 from tests.support.runner.planner_instances import document, task_of
 from wanbed.results.records.span_columns import SpanColumns
 from wanbed.runner.planner.bottleneck import bottleneck_of
-from wanbed.runner.planner.candidate import Candidate
 from wanbed.runner.planner.pricing import PricedIterations, price_of
+from wanbed.runner.planner.search_space import Candidate
 from wanbed.runner.simulator.simulation import KIND_CODES, HostTraffic, Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.support.recorded import check_recorded
 from tests.support.runner.planner_instances import pricing_of, random_task
-from wanbed.runner.planner.candidate import Priced
 from wanbed.runner.planner.planning import plan
+from wanbed.runner.planner.search_space import Priced
 
 
 def text_of(priced: Priced) -> str:

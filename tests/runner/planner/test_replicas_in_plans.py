@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.runner.planner_instances import document, task_of
-from wanbed.runner.planner.exhaustive import every_candidate
 from wanbed.runner.planner.planning import ceiling, plan, search_space
 from wanbed.runner.planner.pricing import simulated_pricing
+from wanbed.runner.planner.search import every_candidate
 from wanbed.runner.tcp.effects import TcpEffects
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from wanbed.ground.strict_model import InputError
 from wanbed.runner.planner.experiment_file import parse_experiment
-from wanbed.runner.planner.planning_task import planning_task
+from wanbed.runner.planner.planning import planning_task
 from wanbed.runner.resolve.experiment import Experiment
 from wanbed.runner.resolve.resolved_variant import ResolvedVariant
 from wanbed.runner.resolve.written_variant import WrittenVariant

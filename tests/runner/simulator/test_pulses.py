@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support.runner.planner_instances import document, task_of
-from wanbed.runner.planner.candidate import Candidate
+from wanbed.runner.planner.search_space import Candidate
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.training import Pulse
 from wanbed.runner.simulator.variant_simulation import simulate_variant

@@ -13,7 +13,6 @@ from wanbed.workloads.schedules.action import Action, ActionKind
 from wanbed.workloads.schedules.gpipe import GPipe
 
 MS = 10**6
-
 NAMES = {code: kind for kind, code in KIND_CODES.items()}
 
 

@@ -5,8 +5,8 @@ import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from wanbed.runner.learnt_links.logs.packet_log import LOST_NS, PacketLog
-from wanbed.runner.learnt_links.logs.probe_packet import FRAME_HEADER_BYTES, PROBE_BYTES, pack_probe
+from wanbed.runner.learnt_links.packet_log import LOST_NS, PacketLog
+from wanbed.runner.learnt_links.probe import FRAME_HEADER_BYTES, PROBE_BYTES, pack_probe
 
 START_NS = 1_700_000_000_123_456_789
 """The time at which captured logs begin."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wanbed.runner.learnt_links.logs.csv_log import HEADER
-from wanbed.runner.learnt_links.logs.packet_log import LOST_NS, PacketLog, from_first
+from wanbed.runner.learnt_links.csv_log import HEADER
+from wanbed.runner.learnt_links.packet_log import LOST_NS, PacketLog, from_first
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from typing import Any
 
 from wanbed.ground.strict_model import parse_model
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.planner.candidate import Candidate, Price, Pricing
-from wanbed.runner.planner.planning import PlanningTask
-from wanbed.runner.planner.planning_task import planning_task
+from wanbed.runner.planner.planning import PlanningTask, planning_task
+from wanbed.runner.planner.search_space import Candidate, Price, Pricing
 from wanbed.runner.resolve.pipeline_variant import PipelineVariant
 from wanbed.runner.resolve.written_variant import WrittenVariant
 from wanbed.testbed.network.topology import Topology, resolve_topology

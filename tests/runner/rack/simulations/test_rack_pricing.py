@@ -7,10 +7,10 @@ import pytest
 from tests.support.runner.planner_instances import random_task
 from tests.support.runner.tasks_at_hand import TasksAtHand
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.planner.candidate import Candidate
 from wanbed.runner.planner.effort import Effort, LimitReachedError, Limits
 from wanbed.runner.planner.planning import plan
 from wanbed.runner.planner.pricing import Pricer
+from wanbed.runner.planner.search_space import Candidate
 from wanbed.runner.rack.simulations.rack_pricing import RackPricing, rack_spread_of
 
 ONE, TWO, THREE, BAD = (Candidate(cells, 1, (("east", 2),)) for cells in (1, 2, 3, 4))

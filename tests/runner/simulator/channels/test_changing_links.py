@@ -17,7 +17,6 @@ from wanbed.runner.tcp.effects import IDEAL, TcpEffects, effects_of
 from wanbed.testbed.network.topology import Topology
 
 MS = 1_000_000
-
 NEVER_NS = 10**15
 
 ACTIVATION_ABOVE_ITS_WINDOW = {

@@ -22,11 +22,8 @@ from wanbed.testbed.network.links.link_conditions import LinkConditions
 from wanbed.testbed.network.links.link_course import LinkCourse, course_of
 
 FAST, SLOW = LinkConditions(10, 1000, 800), LinkConditions(20, 100)
-
 FAILED, UNLIMITED = LinkConditions(10, 1000, 800, up=False), LinkConditions(5)
-
 THERE = course_of([(0, FAST), (50, SLOW), (70, UNLIMITED)])
-
 BACK = course_of([(0, SLOW), (60, FAST)])
 
 
@@ -90,7 +87,6 @@ def test_an_acknowledgement_comes_if_the_way_back_was_up_when_it_was_sent() -> N
 
 
 MS = 1_000_000
-
 LATENCY_MS = 10
 
 
@@ -156,7 +152,6 @@ def test_a_course_that_begins_anew_is_followed_for_as_long_as_something_is_sent(
 
 
 UP = LinkConditions(latency_ns=20 * MS)
-
 DOWN = LinkConditions(latency_ns=20 * MS, up=False)
 
 

@@ -14,11 +14,8 @@ from wanbed.runner.tcp.effects import IDEAL, TcpEffects
 from wanbed.testbed.network.flow_model.window import LEAST_TIMEOUT_NS
 
 MEGABYTE = 10**6
-
 S = 10**9
-
 WINDOW_ONLY = TcpEffects(window=True, slow_start=False, headers=False)
-
 OUT, BACK = ("east-0.0", "west-0.0"), ("west-0.0", "east-0.0")
 
 

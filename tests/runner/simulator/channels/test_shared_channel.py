@@ -21,7 +21,6 @@ from wanbed.testbed.network.links.link_conditions import LinkConditions
 from wanbed.testbed.network.links.link_course import LinkCourse, course_of
 
 MS = 1_000_000
-
 LATENCY_MS = 10
 
 RATE_BPS = 8_000_000

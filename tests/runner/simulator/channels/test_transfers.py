@@ -9,7 +9,6 @@ from wanbed.testbed.network.flow_model.line import Line
 from wanbed.testbed.network.flow_model.window import TcpWindow
 
 MS = 1_000_000
-
 FREE = Line(None, 0, headers=False)
 
 RATE_BPS = 8 * 10**9

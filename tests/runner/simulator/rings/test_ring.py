@@ -155,7 +155,6 @@ def test_windows_are_those_of_each_node_pair() -> None:
 
 
 NEAR: dict[str, Any] = {"datacenters": [{"name": "east", "hosts": 8}], "intra": {"latency": "0ns"}}
-
 ALL_STAGES = {"optimizer_waits": "all stages"}
 
 

@@ -9,7 +9,6 @@ from wanbed.runner.simulator.segments.congestion_control import Bbr, Cubic
 from wanbed.runner.simulator.segments.segment import Segment
 
 RTT_NS = 40_000_000
-
 LEAST_SEGMENTS = 4
 
 

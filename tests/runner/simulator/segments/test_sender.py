@@ -13,9 +13,7 @@ from wanbed.runner.simulator.segments.sender import RoundTrips, SegmentSender, g
 from wanbed.testbed.network.flow_model.line import FRAME_BYTES, PAYLOAD_BYTES
 
 MS = 1_000_000
-
 WAY_MS = 20
-
 ENOUGH = 1 << 30
 
 FAST_BPS = 10**9

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbed.runner.learnt_links.replay.fifo import ServiceRate, serve
+from wanbed.runner.learnt_links.replay import ServiceRate, serve
 
 packets = st.lists(st.tuples(st.integers(0, 3_000_000), st.integers(1, 1500)), min_size=1, max_size=60)
 

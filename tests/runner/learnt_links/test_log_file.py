@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.runner.learnt_links.logs.capture_file import captured_packets
-from wanbed.runner.learnt_links.logs.log_file import read_log
+from wanbed.runner.learnt_links.capture_log import captured_packets
+from wanbed.runner.learnt_links.log_file import read_log
 
 UNREADABLE = Path("/proc/self/mem")
 """A regular file whose first bytes nobody can read."""

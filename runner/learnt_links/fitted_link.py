@@ -1,8 +1,10 @@
-"""Refuse a log whose times no FIFO queue between two clocks that agree can have made.
+"""Fit a link with a FIFO queue to a log of packets, and refuse a log whose times no such link can have made.
 
 A clock that is set while packets are captured shifts all delays after it. To a fit that looks like a queue that others
-fill in an instant and keep at exactly its height, so it has to be refused here.
+fill in an instant and keep at exactly its height, so it has to be refused.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +12,17 @@ import numpy.typing as npt
 from wanbed.ground.strict_model import InputError
 from wanbed.ground.units import format_duration
 from wanbed.results.text import seconds_text
-from wanbed.runner.learnt_links.fit.bottleneck_rate import Bottleneck
-from wanbed.runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.runner.learnt_links.bottleneck import (
+    Backlogs,
+    Bottleneck,
+    BufferFit,
+    backlogs,
+    base_delay_ns,
+    fit_bottleneck,
+    fit_buffer,
+)
+from wanbed.runner.learnt_links.cross_traffic import MOST_PIECES, CrossTraffic, chosen_piece_ns, fit_cross_traffic
+from wanbed.runner.learnt_links.packet_log import PacketLog
 from wanbed.testbed.network.links.figures_spec import MAX_DELAY_NS
 from wanbed.testbed.network.links.over_time.condition_trace import MAX_TRACE_NS
 
@@ -19,16 +30,22 @@ Floats = npt.NDArray[np.float64]
 
 _MOST_OVERTAKEN = 0.01
 """The largest fraction of packets that arrive before one sent earlier."""
+
 _NOISE_NS = 1_000_000
 """Times that differ by less are noise; so are times within two packets."""
+
 _WINDOW_PACKETS = 50
 """Packets before and after a step of the least delay."""
+
 _LEAST_STEP_PACKETS = 4
 _NEAR_PACKETS = 0.1
+
 _SHARP = 0.1
 """The fraction of a window's packets whose delay is the least one, within that part of a packet's service time."""
+
 _MORE_LOST = 0.05
 """A delay that rises and stays may be that of a full buffer, if so many more packets are lost than before."""
+
 _FLOOD, _DROWNED = 20, 0.8
 """A burst of others, in multiples of what the line carries between two packets, and the part of the log's packets that
 is lost at least where such others go on."""
@@ -100,3 +117,56 @@ def _check_step(log: PacketLog, excess_ns: Floats, packet_ns: float, noise_ns: f
             f"packet to the next, sent at {at_s:.6f} s, and stays so: a clock was set, or the path changed: give the "
             "part of the log before or after"
         )
+
+
+LEAST_PACKETS = 100
+"""The fewest packets of a log that a link is fitted to."""
+
+
+@dataclass(frozen=True)
+class FittedLink:
+    """One direction of a link as a log shows it.
+
+    A packet waits for its turn in a FIFO queue of ``buffer.buffer_bytes``, shares the bottleneck with ``cross_traffic``
+    and then travels for ``base_delay_ns``.
+    """
+
+    base_delay_ns: float
+    bottleneck: Bottleneck
+    buffer: BufferFit
+    cross_traffic: CrossTraffic
+    seen: Backlogs
+
+    @property
+    def rate_bps(self) -> float:
+        """The bottleneck's rate."""
+        return self.bottleneck.rate_bps
+
+    @property
+    def buffer_bytes(self) -> float:
+        """The buffer; without limit where no loss showed one."""
+        return float("inf") if self.buffer.buffer_bytes is None else self.buffer.buffer_bytes
+
+
+def fit_link(log: PacketLog, piece_ns: int | None = None) -> FittedLink:
+    """Fit a link to a log, its cross traffic in pieces of ``piece_ns`` (chosen by the packets' number if None).
+
+    Raise InputError, with one line, if the log does not show a link.
+    """
+    if len(log) < LEAST_PACKETS:
+        raise InputError(f"{len(log)} packets to fit a link to, and {LEAST_PACKETS} are needed: give a longer log")
+    if log.arrived.sum() < LEAST_PACKETS // 2:
+        raise InputError(f"only {int(log.arrived.sum())} of {len(log)} packets arrived: nothing shows the link")
+    bottleneck = fit_bottleneck(log)
+    check_times(log, bottleneck)
+    base_ns = base_delay_ns(log, bottleneck)
+    seen = backlogs(log, bottleneck, base_ns)
+    piece_ns = piece_ns or chosen_piece_ns(len(log), max(1, log.span_ns))
+    if log.span_ns > MOST_PIECES * piece_ns:
+        raise InputError(
+            f"{seconds_text(log.span_ns / 1e9)} have more than {MOST_PIECES} pieces of {format_duration(piece_ns)}, "
+            "the rows of a trace: give a longer --piece, or none"
+        )
+    buffer = fit_buffer(log, seen)
+    cross_traffic = fit_cross_traffic(log, seen, piece_ns, overflows=buffer.buffer_bytes is not None)
+    return FittedLink(base_ns, bottleneck, buffer, cross_traffic, seen)

@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.runner.known_links import KnownLink, known_log
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.learnt_links.fit.fitted_link import fit_link
-from wanbed.runner.learnt_links.logs.packet_log import LOST_NS, PacketLog
+from wanbed.runner.learnt_links.fitted_link import fit_link
+from wanbed.runner.learnt_links.packet_log import LOST_NS, PacketLog
 
 LINKS = {
     "bursts of others": KnownLink(),

@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.runner.known_captures import START_NS, Frames, in_frames, pcap, pcapng, tcp_packet, udp_packet
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.learnt_links.logs.log_file import read_log
-from wanbed.runner.learnt_links.logs.packet_log import LOST_NS
-from wanbed.runner.learnt_links.logs.probe_packet import pack_probe
+from wanbed.runner.learnt_links.log_file import read_log
+from wanbed.runner.learnt_links.packet_log import LOST_NS
+from wanbed.runner.learnt_links.probe import pack_probe
 
 
 def udp_frame(payload: bytes, number: int, port: int = 9000) -> bytes:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.learnt_links.logs.csv_log import HEADER, read_csv_log
-from wanbed.runner.learnt_links.logs.packet_log import LOST_NS
+from wanbed.runner.learnt_links.csv_log import HEADER, read_csv_log
+from wanbed.runner.learnt_links.packet_log import LOST_NS
 
 
 def written(folder: Path, *lines: str, header: str = HEADER) -> Path:

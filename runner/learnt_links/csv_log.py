@@ -17,21 +17,23 @@ from pyarrow import csv
 from wanbed.ground.files.regular_file import regular_file
 from wanbed.ground.shown_text import shown
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.learnt_links.logs.packet_log import LOST_NS, Integers, PacketFaultError, PacketLog, from_first
+from wanbed.runner.learnt_links.packet_log import LOST_NS, Integers, PacketFaultError, PacketLog, from_first
 
 SEND, SIZE, ARRIVAL = "send_s", "size_bytes", "arrival_s"
 COLUMNS = (SEND, SIZE, ARRIVAL)
 HEADER = ",".join(COLUMNS)
-
 _HEADER_BYTES = 200
 _BLOCK_BYTES = 8 * 2**20
+
 _SECONDS = r"[0-8]?\d{1,9}(\.\d{1,9})?"
 """Up to 8,999,999,999 s, which fits in 64 bits as nanoseconds."""
+
 _FORMS = {
     SEND: (f"^{_SECONDS}$", "seconds, zero or more, like 12.000250"),
     SIZE: (r"^\d{1,6}$", "a whole number of bytes, like 1250"),
     ARRIVAL: (f"^({_SECONDS})?$", "seconds, zero or more, like 12.040250, or empty for a lost packet"),
 }
+
 _FIRST_LINE = 2
 _BROKEN_LINE = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wanbed.runner.learnt_links.fit.backlog import Backlogs
-from wanbed.runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.runner.learnt_links.bottleneck import Backlogs
+from wanbed.runner.learnt_links.packet_log import PacketLog
 
 Floats = npt.NDArray[np.float64]
 
@@ -22,13 +22,18 @@ PACKETS_A_PIECE = 20
 
 _LEAST_PIECE_NS = 10_000_000
 """10 ms: a link's condition cannot follow faster than it is applied."""
+
 _LEAST_LOOKS = 3
+
 _ALONE = 4
 """A packet is alone if the one before it was sent so many of its service times earlier."""
+
 _LEAST_BPS = 1.0
 """Below it a rate is rounding."""
+
 MOST_PIECES = 100_000
 """As many as a trace has rows."""
+
 _MOST_LOST = 0.8
 """The largest loss from which what others offered is inferred."""
 

@@ -5,10 +5,9 @@ from pathlib import Path
 from wanbed.ground.files.atomic_write import naming
 from wanbed.ground.files.regular_file import regular_file
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.learnt_links.logs.capture_file import is_capture
-from wanbed.runner.learnt_links.logs.capture_log import read_both_captures, read_probe_capture
-from wanbed.runner.learnt_links.logs.csv_log import read_csv_log
-from wanbed.runner.learnt_links.logs.packet_log import PacketLog
+from wanbed.runner.learnt_links.capture_log import is_capture, read_both_captures, read_probe_capture
+from wanbed.runner.learnt_links.csv_log import read_csv_log
+from wanbed.runner.learnt_links.packet_log import PacketLog
 
 
 def read_log(path: Path, receiver: Path | None = None) -> PacketLog:

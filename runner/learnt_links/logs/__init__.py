@@ -1,1 +1,0 @@
-"""Read logs of packets: CSV files, and captures of one or both ends."""

@@ -1,1 +1,0 @@
-"""Price ways to train that are no pipelines over the WAN beside the planner's answer."""

@@ -1,6 +1,6 @@
 """Kinds of trials whose simulations are known to be off from virtual time: what each is, why, and by how much.
 
-Ranges are of measured trials, those of ``wanbed.runner.validation.known_misses``, which a test holds against them.
+Ranges are of measured trials, those of ``wanbed.runner.validation.measured_cells``, which a test holds against them.
 """
 
 from collections import Counter

@@ -22,6 +22,7 @@ from wanbed.results.text import (
     rate_text,
     seconds_text,
     size_text,
+    visible,
 )
 from wanbed.runner.learnt_links.held_out import CELL, CONSTANT, LEARNT, TRACE, LearntLink
 from wanbed.runner.learnt_links.replay import QUANTILES, ReplayOutcome

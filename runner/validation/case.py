@@ -1,7 +1,7 @@
-"""Simulate a small experiment with a known outcome, given as in an experiment file, and extract figures from it."""
+"""Simulate small experiments of which the right times are known, and compare."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +103,18 @@ def all_reduce_ns(simulation: Simulation) -> int:
     spans = simulation.spans
     found = spans.kind == KIND_CODES["all_reduce"]
     return int(np.max(spans.end_ns[found]) - np.min(spans.start_ns[found]))
+
+
+@dataclass(frozen=True)
+class LawCheck:
+    """One case. ``law`` is the formula as text. Times are in integer nanoseconds: one value, or one for each event."""
+
+    case: str
+    law: str
+    expected_ns: tuple[int, ...]
+    simulated_ns: tuple[int, ...]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the simulated times equal the expected ones exactly."""
+        return self.simulated_ns == self.expected_ns

@@ -9,8 +9,15 @@ from collections.abc import Callable
 
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.tcp.effects import TcpEffects
-from wanbed.runner.validation.case import all_reduce_ns, arrival_ns, chain, iteration_ns, side_by_side, simulated
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import (
+    LawCheck,
+    all_reduce_ns,
+    arrival_ns,
+    chain,
+    iteration_ns,
+    side_by_side,
+    simulated,
+)
 from wanbed.runner.validation.forms.blocking_sends import blocking_gpipe, blocking_one_forward_one_backward
 from wanbed.runner.validation.forms.buckets import buckets_are_summed_while_others_are_computed
 from wanbed.runner.validation.forms.changing_links import (
@@ -35,7 +42,6 @@ from wanbed.workloads.transport.frames.cutting import Cutting
 from wanbed.workloads.transport.frames.frame import HEADER_BYTES
 
 MS, S = 1_000_000, 1_000_000_000
-
 _FORWARDS_MS, _BACKWARDS_MS, _LATENCIES_MS = (10, 30, 20, 25), (40, 50, 90, 60), (5, 80, 20)
 
 

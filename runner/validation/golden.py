@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from wanbed.runner.simulator.simulation import Simulate
-from wanbed.runner.validation.case import chain, iteration_ns, simulated
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import LawCheck, chain, iteration_ns, simulated
 
 MS = 1_000_000
 FORWARD_NS, BACKWARD_NS = 50 * MS, 100 * MS

@@ -9,10 +9,10 @@ from wanbed.results.reading.run import Run
 from wanbed.results.reading.stored_trial import point_text
 from wanbed.results.text import count_text
 from wanbed.runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT, Agreement
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import LawCheck
 from wanbed.runner.validation.comparison import VariantComparison
 from wanbed.runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
-from wanbed.runner.validation.random.random_page import RandomSection
+from wanbed.runner.validation.random_page import RandomSection
 from wanbed.runner.validation.validation import MEDIAN_LIMIT, POINT_LIMIT, Validation
 
 

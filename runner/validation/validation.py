@@ -7,7 +7,7 @@ import numpy as np
 
 from wanbed.results.reading.run import Run
 from wanbed.runner.simulator.simulation import Simulate
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import LawCheck
 from wanbed.runner.validation.closed_forms import CLOSED_FORMS
 from wanbed.runner.validation.comparison import VariantComparison, compare
 from wanbed.runner.validation.golden import GOLDEN_VALUES, golden_check

@@ -2,7 +2,7 @@
 
 All take half an hour on two busy cores. The rows that are printed are those of the table in the repository,
 ``results/reference/known-misses/cells.csv``; after other rows are put there, the tests of
-``wanbed.runner.validation.known_misses`` say which ranges have to be brought up to date.
+``wanbed.runner.validation.measured_cells`` say which ranges have to be brought up to date.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ import wanbed
 from wanbed.runner.known_misses import misses_of
 from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.validation.agreement import VIRTUAL_POINT_LIMIT
-from wanbed.runner.validation.known_misses.measuring import compared_rows, rows_text
+from wanbed.runner.validation.measured_cells import compared_rows, rows_text
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "results" / "reference" / "known-misses" / "experiments"
 

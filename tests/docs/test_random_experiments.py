@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from wanbed.runner.validation.random.explanations import read_explanations
-from wanbed.runner.validation.random.random_agreement import EXPLAINED_LIMIT, RandomAgreement, read_random_agreement
-from wanbed.runner.validation.random.random_experiments import draw_experiment
-from wanbed.runner.validation.random.random_files import write_experiments
-from wanbed.runner.validation.random.random_page import RandomSection
+from wanbed.runner.validation.agreement import EXPLAINED_LIMIT, RandomAgreement, read_random_agreement
+from wanbed.runner.validation.random_experiments import draw_experiment, write_experiments
+from wanbed.runner.validation.random_page import RandomSection, read_explanations
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "results" / "reference" / "random"

@@ -5,11 +5,9 @@ backward b + x.
 """
 
 from wanbed.runner.simulator.simulation import Simulate
-from wanbed.runner.validation.case import chain, iteration_ns, simulated
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import LawCheck, chain, iteration_ns, simulated
 
 MS = 1_000_000
-
 _FORWARD_MS, _BACKWARD_MS, _TRANSFER_MS, _LATENCY_MS = 10, 20, 100, 30
 
 

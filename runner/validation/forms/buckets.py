@@ -1,8 +1,7 @@
 """Check all-reduces in buckets beside the last backward, in small cases with a closed form."""
 
 from wanbed.runner.simulator.simulation import Simulate
-from wanbed.runner.validation.case import iteration_ns, simulated
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import LawCheck, iteration_ns, simulated
 
 _MS = 1_000_000
 _REPLICAS = ("north", "east", "south", "west")

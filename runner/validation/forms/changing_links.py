@@ -7,11 +7,9 @@ from typing import Any
 
 from wanbed.runner.simulator.simulation import Simulate
 from wanbed.runner.tcp.effects import IDEAL, TcpEffects
-from wanbed.runner.validation.case import Changes, arrival_ns, chain, side_by_side, simulated
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import Changes, LawCheck, arrival_ns, chain, side_by_side, simulated
 
 MS = 1_000_000
-
 _FORWARD_MS, _TRANSFER_MS, _LATENCY_MS = 10, 100, 20
 _BYTES = 12_500_000
 """Takes 100 ms at 1 Gbit/s."""

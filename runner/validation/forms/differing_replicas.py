@@ -4,12 +4,10 @@ As in ``wanbed.runner.validation.closed_forms``, all cases are ideal and all tim
 """
 
 from wanbed.runner.simulator.simulation import Simulate
-from wanbed.runner.validation.case import chain, iteration_ns, simulated
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import LawCheck, chain, iteration_ns, simulated
 from wanbed.workloads.compute.varied_durations import Distribution, DurationDraws, Jitter, Variation
 
 MS = 1_000_000
-
 _REPLICAS = ("north", "east", "south", "west")
 _FORWARD_MS, _BACKWARD_MS, _MICROBATCHES = 20, 40, 4
 _SUM_MS = 6000

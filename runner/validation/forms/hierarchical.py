@@ -3,8 +3,7 @@
 from typing import Any
 
 from wanbed.runner.simulator.simulation import Simulate, Simulation
-from wanbed.runner.validation.case import all_reduce_ns, iteration_ns, simulated
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import LawCheck, all_reduce_ns, iteration_ns, simulated
 
 _MS = 1_000_000
 _DATACENTERS = ("north", "east", "south")

@@ -5,11 +5,9 @@ of any stage, where a makespan lasts from the first start to the last end. No tr
 """
 
 from wanbed.runner.simulator.simulation import Simulate, Simulation
-from wanbed.runner.validation.case import chain, simulated
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import LawCheck, chain, simulated
 
 MS = 1_000_000
-
 _STAGES, _MICROBATCHES, _FORWARD_MS, _BACKWARD_MS = 4, 8, 20, 40
 _BUSY_MS = _MICROBATCHES * (_FORWARD_MS + _BACKWARD_MS)
 _ITERATIONS = 3

@@ -1,11 +1,9 @@
 """Check the simulator with closed forms of schedules whose stages hold several virtual stages."""
 
 from wanbed.runner.simulator.simulation import Simulate
-from wanbed.runner.validation.case import chain, iteration_ns, simulated
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import LawCheck, chain, iteration_ns, simulated
 
 MS = 1_000_000
-
 _STAGES, _FORWARD_MS, _BACKWARD_MS = 4, 20, 40
 
 

@@ -11,7 +11,7 @@ from wanbed.runner.bound.lower_bound import LowerBound, LowerBounds, lower_bound
 from wanbed.runner.simulator.simulation import Simulation
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.tcp.effects import effects_of
-from wanbed.runner.validation.random.random_experiments import draw_experiment
+from wanbed.runner.validation.random_experiments import draw_experiment
 
 MS = 1_000_000
 

@@ -11,7 +11,7 @@ from tests.support.runner.emulated_run import Simulator, Times, constant, write_
 from wanbed.runner.cli.command_line import app
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.validation.agreement import Agreement, Compared, write_agreement
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import LawCheck
 from wanbed.runner.validation.comparison import VariantComparison
 
 EXACT = LawCheck("case", "law", (5,), (5,))

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.runner.validation.random.test_random_execution import KERNEL, Guests
+from tests.runner.validation.test_random_execution import KERNEL, Guests
 from tests.support.runner.emulated_run import constant
 from wanbed.runner.cli.command_line import app
-from wanbed.runner.validation.check import LawCheck
-from wanbed.runner.validation.random import random_execution
+from wanbed.runner.validation import random_execution
+from wanbed.runner.validation.case import LawCheck
 from wanbed.testbed.kernel.missing import MissingError
 
 EXACT = LawCheck("case", "law", (5,), (5,))

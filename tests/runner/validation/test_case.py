@@ -3,7 +3,15 @@ import pytest
 from tests.support.runner.emulated_run import Simulator, simulation
 from wanbed.runner.simulator.simulation import NO_PEER
 from wanbed.runner.tcp.effects import IDEAL
-from wanbed.runner.validation.case import all_reduce_ns, arrival_ns, chain, iteration_ns, side_by_side, simulated
+from wanbed.runner.validation.case import (
+    LawCheck,
+    all_reduce_ns,
+    arrival_ns,
+    chain,
+    iteration_ns,
+    side_by_side,
+    simulated,
+)
 
 ONE_TRANSFER = (
     (0, "forward", 0, 0, 0, 50, NO_PEER),
@@ -52,3 +60,9 @@ def test_side_by_side_nothing_takes_time_inside_a_datacenter() -> None:
     simulated(simulator, side_by_side(1, rate="1Gbit"), compute={}, training={}, variant={"schedule": "gpipe"})
     assert (seen[0].intra_latency_ns, seen[0].intra_rate_bps) == (0, None)
     assert seen[0].conditions("east", "west").rate_bps == 10**9
+
+
+def test_a_check_is_exact_only_to_the_nanosecond() -> None:
+    assert LawCheck("case", "law", (100, 200), (100, 200)).exact
+    assert not LawCheck("case", "law", (100, 200), (100, 201)).exact
+    assert not LawCheck("case", "law", (100, 200), (100,)).exact

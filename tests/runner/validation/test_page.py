@@ -9,7 +9,7 @@ from tests.support.runner.emulated_run import EXPERIMENT, constant, write_run
 from wanbed.results import load
 from wanbed.results.reading.run import Run
 from wanbed.runner.validation.agreement import Agreement, Compared
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import LawCheck
 from wanbed.runner.validation.comparison import SATURATED, VariantComparison, compare
 from wanbed.runner.validation.page import document, page
 from wanbed.runner.validation.validation import Validation

@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.runner.emulated_run import constant, write_run
 from wanbed.results import load
-from wanbed.runner.validation.check import LawCheck
+from wanbed.runner.validation.case import LawCheck
 from wanbed.runner.validation.comparison import VariantComparison
 from wanbed.runner.validation.golden import GOLDEN_VALUES
 from wanbed.runner.validation.validation import Validation, validate_simulator

@@ -21,11 +21,11 @@ from wanbed.runner.runs.progress import Progress
 from wanbed.runner.runs.run_folder import begin_run, check_continuable, latest_run
 from wanbed.runner.simulator.deadlock import SimulationError
 from wanbed.runner.simulator.simulation import Simulate
+from wanbed.runner.validation.agreement import DrawnResult, RandomAgreement
 from wanbed.runner.validation.comparison import compare
 from wanbed.runner.validation.experiment_traits import traits
-from wanbed.runner.validation.random.random_agreement import DrawnResult, RandomAgreement
-from wanbed.runner.validation.random.random_batch import FAILURE, MODULE, Batch
-from wanbed.runner.validation.random.random_files import DrawnExperiment
+from wanbed.runner.validation.random_batch import FAILURE, MODULE, Batch
+from wanbed.runner.validation.random_experiments import DrawnExperiment
 from wanbed.testbed.virtual_time.guest import GuestError
 from wanbed.testbed.virtual_time.guest_place import choose_place
 from wanbed.testbed.virtual_time.kernel.kernel_cache import VirtualKernel

@@ -1,8 +1,11 @@
 import json
+from pathlib import Path
 
-from wanbed.runner.validation.random.explanations import Explanations
-from wanbed.runner.validation.random.random_agreement import DrawnResult, RandomAgreement
-from wanbed.runner.validation.random.random_page import RandomSection, by_trait
+import pytest
+
+from wanbed.ground.strict_model import InputError
+from wanbed.runner.validation.agreement import DrawnResult, RandomAgreement
+from wanbed.runner.validation.random_page import Explanations, RandomSection, by_trait, read_explanations
 
 ERRORS = {3: -0.3, 4: 0.07, 5: 0.01, 6: 0.12}
 
@@ -68,3 +71,39 @@ def test_the_document_is_json() -> None:
     document = json.loads(json.dumps(section(causes={"random-1-003": ""}).document()))
     assert document["explained"] == {"random-1-003": "a cause"}
     assert (document["seed"], document["asked"], len(document["experiments"])) == (1, 5, 4)
+
+
+TEXT = """
+causes: {small windows: the kernel gives less of them}
+experiments: {random-1-017: small windows}
+"""
+
+
+def test_a_cause_stands_beside_the_experiment_that_it_explains(tmp_path: Path) -> None:
+    (tmp_path / "explanations.yaml").write_text(TEXT)
+    found = read_explanations(tmp_path)
+    assert found.experiments == {"random-1-017": "small windows"}
+    assert found.causes == {"small windows": "the kernel gives less of them"}
+
+
+def test_no_file_explains_nothing(tmp_path: Path) -> None:
+    assert read_explanations(tmp_path) == Explanations()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "experiments: {random-1-017: bad luck}",
+            "experiments.random-1-017: 'bad luck' is not among the causes (none)",
+        ),
+        ("cause: {}", "unknown field, did you mean 'causes'"),
+        ("experiments: [1]", "experiments"),
+    ],
+)
+def test_invalid_explanations_raise_one_line(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "explanations.yaml").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_explanations(tmp_path)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)

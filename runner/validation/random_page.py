@@ -1,16 +1,60 @@
-"""Write the page's section on random experiments: a verdict, large errors with their causes, and errors by trait."""
+"""Write the page's section on random experiments: a verdict, large errors with their causes, and errors by trait.
+
+Causes are read from a file that is written by hand::
+
+    causes:
+      small windows: what the cause is, and why it is left
+    experiments:
+      random-1-017: small windows
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
+from wanbed.ground.strict_model import InputError, StrictModel, parse_model
+from wanbed.ground.yaml_document import read_document
 from wanbed.results.text import count_text, list_text
-from wanbed.runner.validation.agreement import VIRTUAL_MEDIAN_LIMIT, VIRTUAL_POINT_LIMIT
+from wanbed.runner.validation.agreement import (
+    EXPLAINED_LIMIT,
+    SHARE_WITHIN,
+    VIRTUAL_MEDIAN_LIMIT,
+    VIRTUAL_POINT_LIMIT,
+    DrawnResult,
+    RandomAgreement,
+)
 from wanbed.runner.validation.page_text import error_text, paragraph, plain, seconds_text, table
-from wanbed.runner.validation.random.explanations import Explanations
-from wanbed.runner.validation.random.random_agreement import EXPLAINED_LIMIT, SHARE_WITHIN, DrawnResult, RandomAgreement
+
+EXPLANATIONS_FILE = "explanations.yaml"
+
+
+class Explanations(StrictModel):
+    """Causes by name, and the name of the cause for each explained experiment."""
+
+    causes: dict[str, str] = Field(default_factory=dict)
+    experiments: dict[str, str] = Field(default_factory=dict)
+
+
+def read_explanations(folder: Path) -> Explanations:
+    """Return the explanations in that folder, empty if it has no file for them.
+
+    Raise InputError, one line with file, field and remedy, for an invalid file.
+    """
+    path = folder / EXPLANATIONS_FILE
+    if not path.is_file():
+        return Explanations()
+    here = str(path)
+    explanations = parse_model(Explanations, read_document(path), here)
+    for experiment, cause in explanations.experiments.items():
+        if cause not in explanations.causes:
+            known = ", ".join(explanations.causes) or "none"
+            raise InputError(f"{here}: experiments.{experiment}: {cause!r} is not among the causes ({known}): add it")
+    return explanations
+
 
 UNEXPLAINED = "not explained"
 

@@ -11,16 +11,53 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studies.paper.part import Volume
-from wanbed.ground.strict_model import parse_model
+from studies.paper.volume import Volume
+from wanbed.ground.strict_model import InputError, parse_model
 from wanbed.ground.units import parse_size_bytes
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec
-from wanbed.runner.planner.experiment_file import parse_experiment
+from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.validation.experiment_traits import traits
-from wanbed.runner.validation.random.random_experiments import MOST_BYTES, SCHEDULES, draw_experiment
-from wanbed.runner.validation.random.random_layout import MOST_HOSTS
+from wanbed.runner.validation.random_experiments import (
+    MOST_BYTES,
+    MOST_HOSTS,
+    SCHEDULES,
+    Dice,
+    copy_experiments,
+    draw_experiment,
+    write_experiments,
+)
+
+NUMBERS = [871, 989, 807, 798, 566]
+FIRST = NUMBERS[0]
+
+
+def test_a_text_gives_the_same_on_every_machine() -> None:
+    assert [Dice("text").whole(0, 999) for _ in range(2)] == [FIRST, FIRST]
+    dice = Dice("text")
+    assert [dice.whole(0, 999) for _ in range(5)] == NUMBERS
+
+
+def test_another_text_gives_something_else() -> None:
+    assert [Dice("other").whole(0, 999)] != [FIRST]
+
+
+def test_choices_come_as_often_as_they_should() -> None:
+    dice = Dice("often")
+    found = Counter(dice.weighted((("often", 3), ("seldom", 1))) for _ in range(4000))
+    assert 2800 < found["often"] < 3200
+    assert 1200 < sum(dice.chance(0.35) for _ in range(4000)) < 1600
+    assert {dice.one("abc") for _ in range(100)} == set("abc")
+    assert {dice.whole(2, 4) for _ in range(100)} == {2, 3, 4}
+
+
+def test_a_shuffle_keeps_every_value() -> None:
+    dice = Dice("cards")
+    shuffles = [tuple(dice.shuffled((1, 1, 2, 3))) for _ in range(200)]
+    assert all(sorted(shuffle) == [1, 1, 2, 3] for shuffle in shuffles)
+    assert len(set(shuffles)) == 12
+
 
 MIB = 2**20
 SEEDS = range(300)
@@ -127,3 +164,35 @@ def test_three_hundred_seeds_cover_trunks_and_caps_of_node_pairs(fields: tuple[s
         for document, _ in covered()
     )
     assert found[fields] >= 30
+
+
+def test_each_experiment_is_a_file_that_a_user_can_run(tmp_path: Path) -> None:
+    drawn = write_experiments(1, 3, tmp_path)
+    assert [each.file.name for each in drawn] == [f"random-1-{number:03d}.yaml" for number in range(3)]
+    for each in drawn:
+        assert load_experiment(each.file).config_hash == each.experiment.config_hash
+        assert f"wanbed simulate {each.file.name}" in each.file.read_text()
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
+    written = [write_experiments(7, 4, tmp_path / name) for name in ("one", "other")]
+    one, other = ([each.file.read_bytes() for each in drawn] for drawn in written)
+    assert one == other
+
+
+def test_fewer_are_the_first_of_more(tmp_path: Path) -> None:
+    few, many = write_experiments(1, 2, tmp_path / "few"), write_experiments(1, 5, tmp_path / "many")
+    assert [each.file.read_bytes() for each in few] == [each.file.read_bytes() for each in many[:2]]
+
+
+def test_a_copy_holds_the_named_ones_and_no_others(tmp_path: Path) -> None:
+    drawn, kept = write_experiments(1, 4, tmp_path / "runs"), tmp_path / "kept"
+    copy_experiments(drawn, ["random-1-001", "random-1-002"], kept)
+    copy_experiments(drawn, ["random-1-002", "random-1-003"], kept)
+    assert sorted(path.name for path in kept.iterdir()) == ["random-1-002.yaml", "random-1-003.yaml"]
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written to"):
+        write_experiments(1, 1, tmp_path / "file")

@@ -1,24 +1,31 @@
-"""Read the trials in the repository that were measured in virtual time and simulated, each with its known misses.
+"""Read the trials that were measured in virtual time and simulated, each with its known misses, and compare new ones.
 
-They are those of random experiments, of the paper's experiments, and of the experiments made for known misses.
+The trials in the repository are those of random experiments, of the paper's experiments, and of the experiments made
+for known misses.
 """
 
 import csv
-from collections.abc import Iterator, Mapping
+import io
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from wanbed.results.reading.known_misses import ITERATIONS, KnownMiss
+from wanbed.ground.strict_model import InputError
+from wanbed.results.reading.headline import headline
+from wanbed.results.reading.known_misses import ALL_ITERATIONS, GOODPUT, ITERATIONS, KnownMiss
+from wanbed.results.reading.run import Run
+from wanbed.results.report.background_table import background_rows
 from wanbed.runner.known_misses import misses_of
 from wanbed.runner.planner.experiment_file import load_experiment, parse_experiment
 from wanbed.runner.resolve.experiment import SweepPoint
-from wanbed.runner.validation.agreement import read_agreement
-from wanbed.runner.validation.random.random_agreement import read_random_agreement
-from wanbed.runner.validation.random.random_experiments import draw_experiment
+from wanbed.runner.validation.agreement import read_agreement, read_random_agreement
+from wanbed.runner.validation.random_experiments import draw_experiment
+from wanbed.testbed.network.topology import Topology
 
 DRAWN = ("random", "held-out")
 """The folders with random experiments: those that the simulator was looked at with, and others."""
+
 PAPER = "paper"
 OWN = "known-misses"
 CELLS_FILE = "cells.csv"
@@ -105,3 +112,69 @@ class _Points:
     def _resolved(self, experiment: str) -> Mapping[int, SweepPoint]:
         points = load_experiment(self._folder / f"{experiment}.yaml").points()
         return {point.index: point for point in points}
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """A row of the table of measured cells: one figure of one variant at one sweep point."""
+
+    experiment: str
+    sweep_point: int
+    variant: str
+    figure: str
+    virtual: float
+    simulated: float
+
+
+def compared_rows(experiment: str, topologies: Sequence[Topology], virtual: Run, simulated: Run) -> Iterator[CellRow]:
+    """Yield the rows of an experiment, whose sweep points have ``topologies``, in order of the simulated trials.
+
+    Where links change, all measured iterations count together, elsewhere their median; and the goodput of each flow in
+    the background. Raise InputError if the runs are of different trials, or a trial has no measured iteration.
+    """
+    times = [_times_s(run, topologies) for run in (virtual, simulated)]
+    goodputs = [_goodputs_bps(run) for run in (virtual, simulated)]
+    for found in (times, goodputs):
+        if found[0].keys() != found[1].keys():
+            raise InputError(f"{virtual.path} and {simulated.path} are not of the same trials: run both anew")
+    for (point, variant), simulated_s in times[1].items():
+        figure = ALL_ITERATIONS if topologies[point].changes else ITERATIONS
+        yield CellRow(experiment, point, variant, figure, times[0][point, variant], simulated_s)
+    for (point, variant, flow), simulated_bps in goodputs[1].items():
+        yield CellRow(experiment, point, variant, GOODPUT, goodputs[0][point, variant, flow], simulated_bps)
+
+
+def rows_text(rows: Sequence[CellRow]) -> str:
+    """Return the rows as CSV with a heading."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        figures = (f"{value:.9g}" for value in (row.virtual, row.simulated))
+        writer.writerow((row.experiment, row.sweep_point, row.variant, row.figure, *figures))
+    return buffer.getvalue()
+
+
+def _times_s(run: Run, topologies: Sequence[Topology]) -> dict[tuple[int, str], float]:
+    medians_s = {(row.point, row.variant): row.iteration_time_s for row in headline(run)}
+    found = {}
+    for key, median_s in medians_s.items():
+        point, variant = key
+        own = run.summary[(run.summary["sweep_point"] == point) & (run.summary["variant"] == variant)]
+        together_s = sum(sum(times_s) for times_s in own["iteration_times_s"])
+        if not median_s or not together_s:
+            raise InputError(f"{run.path}: the trials of {variant!r} hold no measured iteration: run it anew")
+        found[key] = together_s if topologies[point].changes else median_s
+    return found
+
+
+def _goodputs_bps(run: Run) -> dict[tuple[int, str, str], float]:
+    points = {row.where: row.point for row in headline(run)}
+    found = {}
+    for row in background_rows(run):
+        if not row.goodput_bps:
+            raise InputError(
+                f"{run.path}: nothing is known of the flow {row.flow!r} beside {row.variant!r}: run it anew"
+            )
+        found[points[row.where], row.variant, row.flow] = row.goodput_bps
+    return found

@@ -9,12 +9,12 @@ import pytest
 from wanbed.runner.known_misses import MISS_CLASSES, MissClass
 from wanbed.runner.simulator.variant_simulation import simulate_variant
 from wanbed.runner.validation.agreement import VIRTUAL_POINT_LIMIT
-from wanbed.runner.validation.known_misses.measured_cells import DRAWN, Cell, measured_cells
+from wanbed.runner.validation.measured_cells import DRAWN, Cell, measured_cells
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
+
 UNEXPLAINED = {"random-1-114", "random-2-033"}
 """Trials that are farther off and of no known kind: docs/known-misses.md names them."""
-
 
 (LOSSY,) = (each for each in MISS_CLASSES if each.miss.name == "loss-or-jitter")
 """The one kind whose trials are on another page."""

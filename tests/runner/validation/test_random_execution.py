@@ -15,10 +15,10 @@ from wanbed.results.records.run_store import RunStore, TrialRecord
 from wanbed.results.records.schema import CalibrationRow
 from wanbed.results.records.span_log import Span, SpanLogContents, SpanLogHeader
 from wanbed.results.records.trial_id import TrialId
-from wanbed.runner.validation.random import random_execution
-from wanbed.runner.validation.random.random_batch import Batch
-from wanbed.runner.validation.random.random_execution import BATCH, agreement_of, begin_runs, run_random
-from wanbed.runner.validation.random.random_files import DrawnExperiment, write_experiments
+from wanbed.runner.validation import random_execution
+from wanbed.runner.validation.random_batch import Batch
+from wanbed.runner.validation.random_execution import BATCH, agreement_of, begin_runs, run_random
+from wanbed.runner.validation.random_experiments import DrawnExperiment, write_experiments
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.testbed.virtual_time.guest import GuestError
 from wanbed.testbed.virtual_time.kernel.kernel_cache import KernelRecord, VirtualKernel
@@ -56,7 +56,7 @@ class Guests:
     def __call__(
         self, kernel: VirtualKernel, module: str, arguments: Sequence[str], *, watch: Watch, **rest: Any
     ) -> int:
-        assert module == "wanbed.runner.validation.random.random_batch"
+        assert module == "wanbed.runner.validation.random_batch"
         assert watch.sign is not None
         (text,) = arguments
         batch = Batch.from_json(text)

@@ -14,7 +14,8 @@ from wanbed.runner.planner.experiment_file import load_experiment
 from wanbed.runner.runs.environment import kernel_facts
 from wanbed.runner.runs.faults import status_of
 
-MODULE = "wanbed.runner.validation.random.random_batch"
+MODULE = "wanbed.runner.validation.random_batch"
+
 FAILURE = "failure.txt"
 """The file in a run's folder with the reason why the run did not finish."""
 

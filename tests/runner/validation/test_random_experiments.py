@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studies.paper.volume import Volume
+from studies.paper.part import Volume
 from wanbed.ground.strict_model import InputError, parse_model
 from wanbed.ground.units import parse_size_bytes
 from wanbed.runner.experiment.experiment_spec import ExperimentSpec

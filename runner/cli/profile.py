@@ -23,9 +23,9 @@ from wanbed.results.text import (
 from wanbed.runner.cli.arguments import AsJson, path_of
 from wanbed.runner.cli.exit_status import log, one_line_errors
 from wanbed.runner.cli.terminal import print_table, terminal
-from wanbed.runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand, device_at_hand
-from wanbed.runner.profiling.profile_text import ProfileRow, clocks_text, rows_of, unsteady
-from wanbed.runner.profiling.task import PromptsTask, StagesTask, check_fits, profile_task
+from wanbed.runner.compute_profiling.device_at_hand import CpuAtHand, DeviceAtHand, device_at_hand
+from wanbed.runner.compute_profiling.profile_text import ProfileRow, clocks_text, rows_of, unsteady
+from wanbed.runner.compute_profiling.task import PromptsTask, StagesTask, check_fits, profile_task
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.workloads.prefill.profile_files import MeasuredPrefill
 from wanbed.workloads.profiles.compute_profile import MeasuredProfile
@@ -111,7 +111,7 @@ def profile_(
             raise MissingError("torch is not installed: ./setup.sh test, or pip install 'wanbed[torch]'")
         check_fits(task, at_hand.kind, at_hand.name, at_hand.free_bytes(), CpuAtHand().free_bytes())
         # Loading torch takes a second, so --dry-run and errors come first.
-        from wanbed.runner.profiling.measuring import Measurement
+        from wanbed.runner.compute_profiling.measuring import Measurement
 
         pace = Pace(repeats, warmup_ms * 10**6, repeat_ms * 10**6)
         measurement = Measurement(at_hand, pace, log, threads=threads, deterministic=deterministic)

@@ -18,8 +18,6 @@ from wanbed.runner.validation.case import (
     side_by_side,
     simulated,
 )
-from wanbed.runner.validation.forms.blocking_sends import blocking_gpipe, blocking_one_forward_one_backward
-from wanbed.runner.validation.forms.buckets import buckets_are_summed_while_others_are_computed
 from wanbed.runner.validation.forms.changing_links import (
     latency_falls_between,
     latency_step,
@@ -28,16 +26,25 @@ from wanbed.runner.validation.forms.changing_links import (
     rate_step,
     trunk_step,
 )
-from wanbed.runner.validation.forms.differing_replicas import slower_stage, straggler, varied_replicas
-from wanbed.runner.validation.forms.hierarchical import hierarchical_all_reduce, hierarchical_buckets
-from wanbed.runner.validation.forms.periods import (
+from wanbed.runner.validation.forms.pipelines import (
     a_sum_is_hidden_behind_the_first_stage,
+    blocking_gpipe,
+    blocking_one_forward_one_backward,
     first_stage_begins_and_ends,
+    interleaving,
     iterations_interlock,
     iterations_interlock_there_and_back,
     split_backwards_fill_the_drain,
+    there_and_back,
 )
-from wanbed.runner.validation.forms.virtual_stages import interleaving, there_and_back
+from wanbed.runner.validation.forms.rings import (
+    buckets_are_summed_while_others_are_computed,
+    hierarchical_all_reduce,
+    hierarchical_buckets,
+    slower_stage,
+    straggler,
+    varied_replicas,
+)
 from wanbed.workloads.transport.frames.cutting import Cutting
 from wanbed.workloads.transport.frames.frame import HEADER_BYTES
 

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from wanbed.results.text import held_down_text
-from wanbed.runner.profiling.clock_sampler import ClockSampler
-from wanbed.runner.profiling.device_at_hand import device_at_hand
-from wanbed.runner.profiling.profile_text import clocks_text
+from wanbed.runner.compute_profiling.device_at_hand import ClockSampler, device_at_hand
+from wanbed.runner.compute_profiling.profile_text import clocks_text
 from wanbed.workloads.profiles.measured_conditions import clocks_of
 
 

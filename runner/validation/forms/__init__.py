@@ -1,1 +1,1 @@
-"""Closed forms of one feature each, in a file of its own."""
+"""Check features of pipelines, rings and links in small cases with a closed form."""

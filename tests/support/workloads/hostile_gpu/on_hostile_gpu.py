@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.workloads.hostile_gpu.gpu import MIB, HostileGpu, hostile_device
 from tests.support.workloads.hostile_gpu.streams import Order
-from wanbed.runner.profiling import measuring
+from wanbed.runner.compute_profiling import measuring
 from wanbed.workloads.compute import torch_compute
 from wanbed.workloads.compute.swapping import swapped_compute
 from wanbed.workloads.inference import sequence_decoder

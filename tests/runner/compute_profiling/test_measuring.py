@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from wanbed.runner.profiling.device_at_hand import CpuAtHand, DeviceAtHand
-from wanbed.runner.profiling.measuring import Measurement
-from wanbed.runner.profiling.task import PromptsTask, StagesTask, profile_task
+from wanbed.runner.compute_profiling.device_at_hand import CpuAtHand, DeviceAtHand
+from wanbed.runner.compute_profiling.measuring import Measurement
+from wanbed.runner.compute_profiling.task import PromptsTask, StagesTask, profile_task
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.workloads.compute.device.determinism import choose_kernels
 from wanbed.workloads.profiles.measured_conditions import DeviceState
@@ -11,6 +11,7 @@ from wanbed.workloads.profiling.repeats import Pace
 from wanbed.workloads.profiling.stage_measurement import StageDriver
 
 PACE = Pace(repeats=7, warmup_ns=0, repeat_ns=0)
+
 TOY = "hidden=16,context=8,heads=2,vocabulary=32"
 
 

@@ -7,9 +7,8 @@ from typing import TypeVar
 
 import torch
 
-from wanbed.runner.profiling.clock_sampler import ClockSampler
-from wanbed.runner.profiling.device_at_hand import DeviceAtHand
-from wanbed.runner.profiling.task import PromptsTask, StagesTask, stage_name
+from wanbed.runner.compute_profiling.device_at_hand import ClockSampler, DeviceAtHand
+from wanbed.runner.compute_profiling.task import PromptsTask, StagesTask, stage_name
 from wanbed.runner.runs.environment import library_versions
 from wanbed.testbed.kernel.missing import MissingError
 from wanbed.workloads.compute.device.determinism import choose_kernels

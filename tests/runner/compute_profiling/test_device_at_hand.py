@@ -1,14 +1,23 @@
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.testbed.fake_pynvml import FakeGpu, FakePynvml
 from wanbed.ground.strict_model import InputError
-from wanbed.runner.profiling import device_at_hand as module
-from wanbed.runner.profiling.device_at_hand import CpuAtHand, available_bytes, device_at_hand, group_left_bytes
+from wanbed.runner.compute_profiling import device_at_hand as module
+from wanbed.runner.compute_profiling.device_at_hand import (
+    ClockSampler,
+    CpuAtHand,
+    available_bytes,
+    device_at_hand,
+    group_left_bytes,
+)
 from wanbed.testbed.gpus.gpus import Gpu
+from wanbed.testbed.gpus.nvml import NvmlError
 from wanbed.testbed.kernel.missing import MissingError
+from wanbed.workloads.profiles.measured_conditions import DeviceState, clocks_of
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, *gpus: FakeGpu) -> None:
@@ -73,3 +82,58 @@ def test_a_control_group_may_leave_less(tmp_path: Path, limit: str | None, left:
         (tmp_path / "memory.max").write_text(f"{limit}\n")
         (tmp_path / "memory.current").write_text("400\n")
     assert group_left_bytes(tmp_path) == left
+
+
+LONG_S = 3600.0
+
+
+def at(clock_hz: int | None, *throttled: str) -> DeviceState:
+    return DeviceState(
+        clock_hz=clock_hz, memory_clock_hz=None, temperature_c=None, power_w=None, throttled=tuple(throttled)
+    )
+
+
+def test_the_lowest_and_the_median_clock_and_every_reason_are_kept() -> None:
+    states = iter([at(1_980, "power cap"), at(None), at(1_200, "thermal limit"), at(1_755)])
+    sampler = ClockSampler(lambda: next(states), LONG_S)
+    for _ in range(4):
+        with sampler.sampling():
+            pass
+    clocks = clocks_of(sampler.take())
+    assert (clocks.samples, clocks.lowest_hz, clocks.median_hz) == (4, 1_200, 1_755)
+    assert clocks.throttled == ("power cap", "thermal limit")
+
+
+def test_samples_go_on_for_as_long_as_the_block() -> None:
+    looks: list[int] = []
+
+    def state() -> DeviceState:
+        looks.append(1)
+        return at(1)
+
+    sampler = ClockSampler(state, 0.0001)
+    with sampler.sampling():
+        deadline_s = time.monotonic() + 10
+        while len(looks) < 5 and time.monotonic() < deadline_s:
+            time.sleep(0.001)
+    assert clocks_of(sampler.take()).samples >= 5
+    after = len(looks)
+    assert clocks_of(sampler.take()).samples == 0
+    assert len(looks) == after
+
+
+def test_a_device_that_reports_no_clock_has_none() -> None:
+    sampler = ClockSampler(lambda: at(None), LONG_S)
+    with sampler.sampling():
+        pass
+    clocks = clocks_of(sampler.take())
+    assert (clocks.samples, clocks.lowest_hz, clocks.median_hz) == (1, None, None)
+
+
+def test_a_device_that_no_longer_answers_ends_the_measurement() -> None:
+    def state() -> DeviceState:
+        raise NvmlError("GPU is lost")
+
+    sampler = ClockSampler(state, LONG_S)
+    with pytest.raises(NvmlError, match="GPU is lost"), sampler.sampling():
+        pass

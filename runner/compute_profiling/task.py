@@ -16,10 +16,14 @@ from wanbed.workloads.profiling.model_parts import POSITIONS, StageToMeasure, st
 
 PRODUCT_SIZES = {"cpu": (512, 1024), "cuda": (4096, 8192, 16_384)}
 """Sizes of the square matrices whose products give the ceiling, by kind of device."""
+
 DEFAULT_PROMPTS = {"cpu": (16, 32, 64, 128, 256, 512), "cuda": (128, 256, 512, 1024, 2048, 4096, 8192)}
+
 DEFAULT_CHUNK = {"cpu": 64, "cuda": 512}
 """Tokens of the chunks that are measured after prior tokens; on a GPU as many as an experiment's prefill has."""
+
 DEFAULT_PRECISION = {"cpu": "fp32", "cuda": "bf16"}
+
 _STAGES = 6
 """A measured stage has as many layers as the model has in each of this many stages."""
 

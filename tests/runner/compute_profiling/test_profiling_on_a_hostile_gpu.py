@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.runner.profiling.test_measuring import PACE, stages_task
+from tests.runner.compute_profiling.test_measuring import PACE, stages_task
 from tests.support.workloads.hostile_gpu.on_hostile_gpu import EACH_ORDER, on_hostile_gpu
 from tests.support.workloads.hostile_gpu.streams import Order
 from tests.support.workloads.one_thread import one_thread
 from tests.support.workloads.reference_llama import SEED, TINY
-from wanbed.runner.profiling.device_at_hand import CpuAtHand
-from wanbed.runner.profiling.measuring import Measurement
-from wanbed.runner.profiling.task import PromptsTask, profile_task
+from wanbed.runner.compute_profiling.device_at_hand import CpuAtHand
+from wanbed.runner.compute_profiling.measuring import Measurement
+from wanbed.runner.compute_profiling.task import PromptsTask, profile_task
 from wanbed.workloads.compute.device import device_measurement
 from wanbed.workloads.compute.device.torch_device import CpuDevice, GpuDevice, TorchDevice, create_device
 from wanbed.workloads.compute.span_timer import EventTimer
